@@ -3,7 +3,7 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import { addPages, NAVIGATION, type PageDependencies } from './pages/index.ts'
 import { addAssets } from './rendering/assets.ts'
 import { addRendering } from './rendering/console.ts'
-import { addFailures } from './rendering/failures.ts'
+import { addFailures, answerUnreadable } from './rendering/failures.ts'
 import { addFormBodies } from './rendering/forms.ts'
 import { addSecurityHeaders } from './rendering/security-headers.ts'
 import { addSessions, type SessionDependencies } from './sessions/session.ts'
@@ -27,6 +27,7 @@ export async function buildConsole(dependencies: ConsoleDependencies): Promise<F
     logger: false,
     trustProxy: dependencies.trustedProxies === undefined ? false : [...dependencies.trustedProxies],
     forceCloseConnections: 'idle',
+    frameworkErrors: answerUnreadable,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: LONGEST_PARAMETER },
   })
   addFormBodies(app)

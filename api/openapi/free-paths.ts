@@ -96,7 +96,7 @@ const catalogOperation = {
       content: { 'application/json': { schema: { $ref: '#/components/schemas/Catalog' } } },
     },
     '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
-    ...failureReferences(404, 503),
+    ...failureReferences(404, 429, 503),
   },
 }
 

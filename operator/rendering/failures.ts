@@ -25,6 +25,18 @@ export function addFailures(app: FastifyInstance, { logger, isDependencyFailure 
   app.setNotFoundHandler(async (request, reply) => await sendProblem(request, reply, UNKNOWN))
 }
 
+/** Answers a path that cannot be decoded, before there is a session or a page. */
+export function answerUnreadable(_error: unknown, _request: FastifyRequest, reply: FastifyReply): void {
+  void reply
+    .status(400)
+    .headers({
+      'content-type': 'text/plain; charset=utf-8',
+      'x-content-type-options': 'nosniff',
+      'cache-control': 'no-store',
+    })
+    .send('The path contains invalid percent-encoding. Open /operator.')
+}
+
 async function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): Promise<FastifyReply> {
   const isOutage = problem.status === 503 && request.method === 'GET'
   return await sendView(request, reply, {

@@ -20,19 +20,16 @@ export interface SessionDependencies {
   readonly isSecure: boolean
 }
 
-function cookieOptions({ isSecure }: Pick<SessionDependencies, 'isSecure'>) {
-  return { path: '/operator', httpOnly: true, sameSite: 'strict', secure: isSecure } as const
-}
-
 /**
  * Requires a session on every route that is not public. CSRF tokens are derived from the session's token, so they end
  * with it; before a sign-in the cookie holds a random value that opens nothing.
  */
 export async function addSessions(app: FastifyInstance, dependencies: SessionDependencies): Promise<void> {
-  await app.register(fastifyCookie)
+  const parseOptions = { path: '/operator', httpOnly: true, sameSite: 'strict', secure: dependencies.isSecure } as const
+  await app.register(fastifyCookie, { parseOptions })
   await app.register(fastifyCsrfProtection, {
     cookieKey: SESSION_COOKIE,
-    cookieOpts: cookieOptions(dependencies),
+    cookieOpts: parseOptions,
     getToken: ({ body }) => (Object(body) as Record<string, string>)['_csrf'],
   })
   app.decorateRequest('operator', null)
@@ -71,7 +68,7 @@ function sendToSignIn(request: FastifyRequest, reply: FastifyReply): FastifyRepl
  * when the account has changed since its password was checked.
  */
 export async function startSession(
-  { sessions, isSecure }: SessionDependencies,
+  { sessions }: Pick<SessionDependencies, 'sessions'>,
   request: FastifyRequest,
   reply: FastifyReply,
   { name, passwordHash }: Operator & { readonly passwordHash: string },
@@ -86,7 +83,7 @@ export async function startSession(
     lifetimeSeconds: LIFETIME_SECONDS,
     replaces: previous === undefined ? null : sha256Hex(previous),
   })
-  if (isOpen) reply.setCookie(SESSION_COOKIE, token, cookieOptions({ isSecure }))
+  if (isOpen) reply.setCookie(SESSION_COOKIE, token)
   return isOpen
 }
 

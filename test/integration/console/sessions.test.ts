@@ -57,6 +57,19 @@ describe('a session of the console', () => {
     ])
   })
 
+  it('has cookies that no connection without TLS carries, where the console is reached over TLS', async () => {
+    const secure = await startTestConsole(undefined, { OPERATOR_BASE_URL: 'https://console.example' })
+    try {
+      const actor = await secure.signIn('act')
+      const { status, headers } = await actor.submit('/operator/queues/text/pause', { reason: 'test' })
+      const cookies = [headers['set-cookie']].flat().map(String)
+      expect(status).toBe(303)
+      expect(cookies).toEqual([expect.stringMatching(/^operator_notice=.*; HttpOnly; Secure; SameSite=Strict$/)])
+    } finally {
+      await secure.close()
+    }
+  })
+
   it('is stored as a digest', async () => {
     const { cookies } = await console.signIn('act')
     const stored = await console.ledger.sql('SELECT * FROM operator_sessions')
@@ -118,6 +131,12 @@ describe('a session of the console', () => {
   ])('leads from the sign-in to no other site: %j', async (next) => {
     expect((await trySignIn({ next }, '127.0.0.1')).location).toBe('/operator')
   })
+})
+
+it('answers a path that cannot be decoded', async () => {
+  const answer = await visitConsole(console.app).get('/operator/review/%E0%A4%A')
+  expect(answer).toMatchObject({ status: 400, headers: { 'content-type': 'text/plain; charset=utf-8' } })
+  expect(answer.body).toContain('/operator')
 })
 
 describe('signing in', () => {

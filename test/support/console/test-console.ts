@@ -27,10 +27,11 @@ const NAMES: Readonly<Record<Role, string>> = { read: 'reader', act: 'actor' }
 
 /**
  * Composes the console as its process does, with an account of each role. `through` returns the connection string that it
- * uses in place of the ledger's, such as one of a proxy.
+ * uses in place of the ledger's, such as one of a proxy; `settings` are those that differ.
  */
 export async function startTestConsole(
   through: (url: string) => Promise<string> = (url) => Promise.resolve(url),
+  settings: Readonly<Record<string, string>> = {},
 ): Promise<TestConsole> {
   const [ledger, devnet] = await Promise.all([createTestLedger(), startTestDevnet()])
   const operators = createOperatorStore(ledger.pool)
@@ -44,6 +45,7 @@ export async function startTestConsole(
       RPC_URL: devnet.rpcUrl,
       FACILITATOR_ADDRESSES: devnet.accounts.settlement.address,
       LOG_LEVEL: 'silent',
+      ...settings,
     }),
   )
   const app = await buildConsole(dependencies)
