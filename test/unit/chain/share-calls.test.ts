@@ -19,7 +19,7 @@ function openShared(maximum = () => 4) {
       calls.push({ items, end })
       return promise
     },
-    { maximum, waitMs: 25, callsAtOnce: 2 },
+    { maximum, longestWaitMs: 25, callsAtOnce: 2 },
   )
   const items = () => calls.map((call) => call.items)
   return { share, calls, items }
@@ -120,7 +120,7 @@ describe('sharing calls', () => {
   it('waits for others while many arrive, although no call is in progress, and not once they are few', async () => {
     const { share, calls, items } = openShared()
     for (let item = 1; item <= 6; item += 1) void share(item)
-    await vi.advanceTimersByTimeAsync(25)
+    await vi.advanceTimersByTimeAsync(50)
     for (const call of calls) call.end()
     await turn()
     void share(7)
@@ -138,6 +138,37 @@ describe('sharing calls', () => {
     void share(9)
     await turn()
     expect(items().slice(3)).toEqual([[9]])
+  })
+
+  it('waits no longer than calls take, and as long as it may again once they are slow', async () => {
+    const { share, calls, items } = openShared()
+    const endAllAfter = async (ms: number) => {
+      const first = calls.length
+      for (let item = 0; item < 8; item += 1) void share(item)
+      await turn()
+      await vi.advanceTimersByTimeAsync(ms)
+      for (const call of calls.slice(first)) call.end()
+      await turn()
+    }
+    for (let round = 0; round < 20; round += 1) await endAllAfter(5)
+    const fast = calls.length
+    void share(1)
+    await vi.advanceTimersByTimeAsync(4)
+    void share(2)
+    await turn()
+    expect(items().slice(fast)).toEqual([])
+    await vi.advanceTimersByTimeAsync(2)
+    expect(items().slice(fast)).toEqual([[1, 2]])
+    calls.at(-1)?.end()
+    await turn()
+
+    for (let round = 0; round < 20; round += 1) await endAllAfter(60)
+    const slow = calls.length
+    void share(3)
+    await vi.advanceTimersByTimeAsync(23)
+    expect(items().slice(slow)).toEqual([])
+    await vi.advanceTimersByTimeAsync(2)
+    expect(items().slice(slow)).toEqual([[3]])
   })
 
   it('rejects all of a call that fails or returns another number of results, and serves the next one', async () => {

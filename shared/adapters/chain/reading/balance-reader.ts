@@ -6,7 +6,7 @@ import { MULTICALL3_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.
 import { shareCalls } from '../network/share-calls.ts'
 
 /** A balance costs a few thousand gas and a hundred bytes. */
-const SHARING = { maximum: () => 100, waitMs: 20, callsAtOnce: 4 }
+const SHARING = { maximum: () => 100, longestWaitMs: 20, callsAtOnce: 4 }
 
 /** Reads USDC balances. Those that are asked for at the same time share one RPC call. */
 export function createBalanceReader(client: PublicClient): BalanceReader {

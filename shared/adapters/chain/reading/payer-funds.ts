@@ -19,7 +19,7 @@ const RECENT_MS = 1000
 const MAXIMUM_PAYERS = 10_000
 
 /** Payers with jobs in progress are read together: a call costs more than what it reads. */
-const SHARING = { maximum: () => 16, waitMs: 20, callsAtOnce: 4 }
+const SHARING = { maximum: () => 16, longestWaitMs: 20, callsAtOnce: 4 }
 /** A payer with more settling payments is read alone: what they have open must not make a call of others too large. */
 const MOST_SHARED_NONCES = 16
 

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { BaseError } from 'viem'
 import { isRevert } from '../network/rpc-failure.ts'
 import { shareCalls } from '../network/share-calls.ts'
@@ -7,7 +6,7 @@ import type { PaymentSimulation, SimulatedPayment } from './simulate-many.ts'
 /** Most payments of one call: with permits they use 19 million gas, and nodes allow 25 million and more. */
 const MAXIMUM_PAYMENTS = 32
 /** A payment waits at most this long for others, or for the call before its own. */
-const WAIT_MS = 20
+const LONGEST_WAIT_MS = 20
 /** Full calls that may be in progress. */
 const CALLS_AT_ONCE = 4
 /** A shared call that takes longer counts as failed, since something in it may be slow. */
@@ -41,23 +40,19 @@ export function createSharedSimulation(
     },
     {
       maximum: () => (performance.now() < smallerUntil ? maximum : MAXIMUM_PAYMENTS),
-      waitMs: WAIT_MS,
+      longestWaitMs: LONGEST_WAIT_MS,
       callsAtOnce: CALLS_AT_ONCE,
     },
   )
 }
 
 async function orTooSlow<T>(simulated: Promise<T>): Promise<T> {
-  const answered = new AbortController()
-  const tooSlow = delay(SHARED_PATIENCE_MS, null, { signal: answered.signal }).then(() => {
-    throw new Error('a shared simulation took too long')
-  })
-  // Nobody waits for the later one.
-  for (const late of [simulated, tooSlow]) late.catch(() => undefined)
+  const { promise: tooSlow, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(new Error('a shared simulation took too long')), SHARED_PATIENCE_MS)
   try {
     return await Promise.race([simulated, tooSlow])
   } finally {
-    answered.abort()
+    clearTimeout(timer)
   }
 }
 
