@@ -2,7 +2,7 @@ import { vi } from 'vitest'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import type { Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import type { ProviderFetch } from '../../workers/providers/provider-fetch.ts'
+import type { ProviderFetch, ProviderResponse } from '../../workers/providers/provider-fetch.ts'
 import { until } from '../support/until.ts'
 
 /**
@@ -23,14 +23,14 @@ export function createExpiringHttp(
 }
 
 interface Arrived {
-  readonly head: Response | undefined
+  readonly head: ProviderResponse | undefined
   /** The events of a stream that were taken. */
   readonly events: number
 }
 
 function expiring(fetch: ProviderFetch, isReached: (arrived: Arrived) => boolean): SendHttp {
   return async (request, { onEvent, ...limits }) => {
-    let head: Response | undefined
+    let head: ProviderResponse | undefined
     let events = 0
     const counted = (data: string) => {
       events += 1

@@ -1,5 +1,5 @@
 import { isEventStream, readEventStream, type StreamProgress, type TakeEvent } from './event-stream.ts'
-import type { ProviderFetch } from './provider-fetch.ts'
+import type { ProviderFetch, ProviderResponse } from './provider-fetch.ts'
 import { type StreamedBody, streamedText } from './streamed-body.ts'
 
 /** A request of a vendor adapter. A streamed body brings its content type and length. */
@@ -119,7 +119,7 @@ function bodyOf({ headers, body }: HttpRequest): Pick<Parameters<ProviderFetch>[
 }
 
 async function readResponse(
-  response: Response,
+  response: ProviderResponse,
   maximumResponseBytes: number,
   reasonFor: (error: unknown) => string,
 ): Promise<HttpOutcome> {
@@ -133,7 +133,7 @@ async function readResponse(
 }
 
 async function readStream(
-  response: Response,
+  response: ProviderResponse,
   { onEvent, stallMs, reasonFor }: { onEvent: TakeEvent; stallMs: number; reasonFor: (error: unknown) => string },
 ): Promise<HttpOutcome> {
   const { status, headers } = response
@@ -157,7 +157,7 @@ type CappedBody =
   | { readonly end: 'broken'; readonly bytes: Uint8Array; readonly error: unknown }
 
 /** Reads up to `maximumBytes`. Returning early cancels the stream, which closes the connection. */
-async function readCapped(response: Response, maximumBytes: number): Promise<CappedBody> {
+async function readCapped(response: ProviderResponse, maximumBytes: number): Promise<CappedBody> {
   const chunks: Uint8Array[] = []
   let length = 0
   try {

@@ -73,12 +73,14 @@ export function createLane(first: Deployment, dependencies: LaneDependencies): L
   let deployment = first
   let health = newHealth(dependencies)
   let activeCalls = 0
-  let startTimes: number[] = []
+  const startTimes: number[] = []
   let waiters: Waiter[] = []
 
   const recent = () => {
     const since = nowMs() - MINUTE_MS
-    startTimes = startTimes.filter((startedMs) => startedMs > since)
+    // Several times a call: a busy deployment has thousands, of which only the first ones are old.
+    const first = startTimes.findIndex((startedMs) => startedMs > since)
+    startTimes.splice(0, first === -1 ? startTimes.length : first)
     return startTimes
   }
   const isFull = () => activeCalls >= (deployment.maximumConcurrency ?? Number.POSITIVE_INFINITY)

@@ -9,6 +9,9 @@ import { writeCalculation } from '#shared/pricing/calculation.ts'
 
 const VERSION_DIGITS = 16
 
+const termsSchema = z.record(z.string(), z.unknown())
+const boundsSchema = z.looseObject({ minimum_charge_usd: z.string() })
+
 /** Builds the receipt, with which a payer can recompute the charge and find it on chain. */
 export function buildReceipt(
   job: ClaimedJob,
@@ -52,7 +55,7 @@ export function buildReceipt(
  * `at_most` of the calculation's lines.
  */
 function pricesOf(terms: ClaimedJob['terms']): Record<string, string> {
-  const entries = Object.entries(z.record(z.string(), z.unknown()).parse(terms))
+  const entries = Object.entries(termsSchema.parse(terms))
   return Object.fromEntries(entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
 }
 
@@ -68,7 +71,7 @@ function calculationOf(
   const operation = operationById(id)
   const usage = operation.usageSchema.safeParse(sealed.usage)
   const priced = operation.termsSchema.safeParse(terms)
-  const bounds = z.looseObject({ minimum_charge_usd: z.string() }).safeParse(terms)
+  const bounds = boundsSchema.safeParse(terms)
   if (!usage.success || !priced.success || !bounds.success) return undefined
   return writeCalculation(operation.pricedQuantities(usage.data, priced.data), {
     minimum: atomicFromDollars(bounds.data.minimum_charge_usd),

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createSecureServer } from 'node:http2'
 import type { AddressInfo } from 'node:net'
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { createHttp } from '../../../workers/providers/http.ts'
 import { createProviderFetch } from '../../../workers/providers/provider-fetch.ts'
@@ -68,6 +69,51 @@ it('uses a connection again after a stream that ended, and closes one whose stre
   const unusable = { ...limits, onEvent: () => 'unusable' as const }
   expect(await http({ ...POST, url, body: '{}' }, unusable)).toMatchObject({ streamed: 'unusable' })
   await closed.promise
+})
+
+it('closes the connection of a stream that stands still', async () => {
+  const http = createHttp({ fetch: createProviderFetch(), stallMs: 1 })
+  const closed = Promise.withResolvers<void>()
+  server.removeAllListeners('request')
+  server.on('request', (_, response) => {
+    response.once('close', closed.resolve)
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.write('data: a word\n\n')
+  })
+  const limits = { timeoutMs: PATIENCE_MS, maximumResponseBytes: 1000, onEvent: () => 'writing' as const }
+  expect(await http({ ...POST, url, body: '{}' }, limits)).toMatchObject({ outcome: 'unknown', streamed: 'writing' })
+  await closed.promise
+})
+
+const COMPRESSIONS = [
+  ['gzip', gzipSync],
+  ['deflate', deflateSync],
+  ['br', brotliCompressSync],
+] as const
+
+it.each(COMPRESSIONS)('reads a response compressed with %s, and counts what it becomes', async (encoding, compress) => {
+  for (const [text, expected] of [
+    ['the answer', { outcome: 'response', bytes: Buffer.from('the answer') }],
+    // A few bytes before decompression.
+    ['a'.repeat(1001), { outcome: 'unknown', status: 200, reason: 'response larger than 1000 bytes' }],
+  ] as const) {
+    const sending = send('{}')
+    const { request, response } = await arrived.promise
+    expect(request.headers['accept-encoding']).toContain(encoding)
+    response.writeHead(200, { 'content-encoding': encoding }).end(compress(text))
+    expect(await sending).toMatchObject(expected)
+    arrived = Promise.withResolvers()
+  }
+})
+
+it.each([
+  ['is damaged', (whole: Buffer) => Buffer.from(whole.toReversed())],
+  ['ends early', (whole: Buffer) => whole.subarray(0, -12)],
+])('takes a compressed response that %s for none', async (_, damaged) => {
+  const sending = send('{}')
+  const { response } = await arrived.promise
+  response.writeHead(200, { 'content-encoding': 'gzip' }).end(damaged(gzipSync('the answer')))
+  expect(await sending).toMatchObject({ outcome: 'unknown', status: 200 })
 })
 
 it('sends a form with its text and its file', async () => {
@@ -167,7 +213,7 @@ it('speaks HTTP/1.1 to a vendor that offers HTTP/2, so that no call shares a con
       redirect: 'manual',
       signal: AbortSignal.timeout(PATIENCE_MS),
     })
-    expect(await answer.text()).toBe('1.1')
+    expect(await new Response(answer.body).text()).toBe('1.1')
   } finally {
     vi.unstubAllEnvs()
     secure.close()

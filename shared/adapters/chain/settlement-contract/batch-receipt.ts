@@ -1,4 +1,4 @@
-import { parseEventLogs, type TransactionReceipt } from 'viem'
+import { getAbiItem, parseEventLogs, type TransactionReceipt } from 'viem'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { batchSettlementAbi, usdcAbi } from '../network/contracts.ts'
 
@@ -64,15 +64,19 @@ export function isTransferOf(
   return asset === lowerCase(authorization.asset) && from === lowerCase(payer) && to === lowerCase(payTo)
 }
 
-const eventsAbi = [...batchSettlementAbi, ...usdcAbi]
+/** Only those that are read: viem hashes the name of each event for every receipt. */
+const eventsAbi = [
+  getAbiItem({ abi: batchSettlementAbi, name: 'PaymentSettled' }),
+  getAbiItem({ abi: batchSettlementAbi, name: 'PaymentFailed' }),
+  getAbiItem({ abi: usdcAbi, name: 'Transfer' }),
+]
 
 function decode({ to, logs }: BatchReceipt): readonly BatchPayment[] {
   if (to === null) return []
   const contract = lowerCase(to)
   const payments: BatchPayment[] = []
   let transfers: BatchTransfer[] = []
-  const eventName = ['PaymentSettled', 'PaymentFailed', 'Transfer'] as const
-  for (const { address, ...event } of parseEventLogs({ abi: eventsAbi, eventName: [...eventName], logs })) {
+  for (const { address, ...event } of parseEventLogs({ abi: eventsAbi, logs })) {
     if (event.eventName === 'Transfer') {
       const { from, to: recipient, value } = event.args
       transfers.push({ asset: lowerCase(address), from: lowerCase(from), to: lowerCase(recipient), value })
