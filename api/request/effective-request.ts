@@ -33,7 +33,10 @@ export interface EffectiveRequest {
   readonly recording: Recording | null
   /** Returns the parts that may be large. Throws after `releaseContent`, and for a recording that was only described. */
   readonly content: () => EffectiveContent
-  /** Frees the content: the connection may stay open for minutes after its last use. */
+  /**
+   * Frees the content: the connection may stay open for minutes after its last use. From then on the price is that of this
+   * moment.
+   */
   readonly releaseContent: () => void
 }
 
@@ -177,17 +180,33 @@ function withContent(
 ): EffectiveRequest {
   // Without its recording a request must never be executed.
   let content: EffectiveContent | null = recording && !recording.isInspected ? null : { json, audio }
+  // Not `quote`, whose closure refers to the text of the request.
+  let price = quote
   return {
     publicModel,
     requestDigest,
-    quote,
+    quote: () => price(),
     recording,
     content: () => {
       if (!content) throw new Error('the content of this request was released, or never sent')
       return content
     },
     releaseContent: () => {
+      if (content === null) return
       content = null
+      price = settled(price)
     },
+  }
+}
+
+/** Calls a function now, and returns one that only returns or throws the same. */
+function settled<Value>(call: () => Value): () => Value {
+  try {
+    const value = call()
+    return () => value
+  } catch (error) {
+    return () => {
+      throw error
+    }
   }
 }

@@ -131,7 +131,10 @@ export async function answerCall(
         arrival: reservation ?? UNLIMITED_ARRIVAL,
         startWaiting: (job) => hold.holdIn(limits.admission.hold(request, job)),
         startWaitingForTurn: (payer) => hold.holdIn(limits.admission.holdWithoutWork(request, `permits of ${payer}`)),
-        releaseBody: () => reservation?.releaseBody(),
+        releaseBody: () => {
+          request.body = undefined
+          reservation?.releaseBody()
+        },
       }),
     )
   } finally {

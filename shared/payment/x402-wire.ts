@@ -174,11 +174,18 @@ export function parseBase64Json(header: string): unknown {
   if (header === '' || bytes.toString('base64') !== header) return undefined
   if (checkJsonStructure(bytes).outcome !== 'sound') return undefined
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), rejectPrototypeKey)
+    const text = utf8.decode(bytes)
+    // A reviver makes parsing several times slower, and no other text can have the key.
+    return MAY_HAVE_PROTOTYPE_KEY.test(text) ? JSON.parse(text, rejectPrototypeKey) : JSON.parse(text)
   } catch {
     return undefined
   }
 }
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** The key as it is, or an escape, which may spell a part of it. */
+const MAY_HAVE_PROTOTYPE_KEY = /__proto__|\\u/
 
 function rejectPrototypeKey(key: string, value: unknown): unknown {
   if (key === '__proto__') throw new SyntaxError('__proto__ is not a valid key')

@@ -1,4 +1,3 @@
-import { encodePaymentResponseHeader } from '@x402/core/http'
 import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES } from '#shared/errors/error-codes.ts'
 import type { JobOutcome } from '#shared/jobs/job.ts'
@@ -7,6 +6,7 @@ import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { resourceUrl } from '../challenge/resource-url.ts'
+import { encodeHeader } from '../encode-header.ts'
 import { resolvedError } from './resolved-error.ts'
 
 /** The response of a paid route. A text `body` is sent unchanged, so that replays are equal byte for byte. */
@@ -77,17 +77,18 @@ function renderResult(
     headers: {
       'content-type': 'application/json; charset=utf-8',
       'cache-control': 'no-store',
-      'payment-response': encodePaymentResponseHeader({
-        ...outcome.paymentResponse,
-        network: network as `${string}:${string}`,
-        extensions: deliveryExtension(signer, {
-          resourceUrl: resourceUrl(operation, publicBaseUrl),
-          network,
-          payer,
-          transaction,
-          issuedAt: outcome.receiptIssuedAt,
+      'payment-response': encodeHeader(
+        JSON.stringify({
+          ...outcome.paymentResponse,
+          extensions: deliveryExtension(signer, {
+            resourceUrl: resourceUrl(operation, publicBaseUrl),
+            network,
+            payer,
+            transaction,
+            issuedAt: outcome.receiptIssuedAt,
+          }),
         }),
-      }),
+      ),
       ...receiptHeaders(outcome, receiptSecrets),
       'x-catalog-version': outcome.catalogVersion,
     },

@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
@@ -90,9 +90,14 @@ export function createPayerMemory(now: () => number = () => performance.now()): 
   }
 }
 
+/** A payment is looked up at each stage of its request. */
+const digests = new WeakMap<Authorization, string>()
+
 /** Returns a digest of everything that the chain would judge, including the unsigned parts. */
 function digestOf(authorization: Authorization): string {
-  return createHash('sha256').update(storedAuthorization(authorization)).digest('base64')
+  const digest = digests.get(authorization) ?? sha256Hex(storedAuthorization(authorization))
+  digests.set(authorization, digest)
+  return digest
 }
 
 function withDelay({ code, message }: AppError, delayMs: number): AppError {

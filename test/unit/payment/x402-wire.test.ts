@@ -160,6 +160,7 @@ describe('decoding PAYMENT-SIGNATURE [spec O14]', () => {
     ['a repeated key', (text) => text.replace('"nonce":', '"nonce":"1","nonce":')],
     ['a repeated key with an escape sequence', (text) => text.replace('"nonce":', '"\\u006eonce":"1","nonce":')],
     ['__proto__ in an open object', (text) => text.replace('"extra":{', '"extra":{"__proto__":{},')],
+    ['__proto__ with an escape sequence', (text) => text.replace('"extra":{', '"extra":{"\\u005f_proto__":{},')],
     ['deep nesting', (text) => text.replace('"extra":{', `"extra":{"x":${'['.repeat(65)}${']'.repeat(65)},`)],
     ['a byte order mark', (text) => `\ufeff${text}`],
     ['invalid UTF-8', (text) => Buffer.from(text.replace('token', 'tok\u00ffn'), 'latin1')],

@@ -2,8 +2,12 @@ import { setImmediate } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { chatCompletions } from '#shared/operations/chat-completions.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { readEffectiveRequest } from '../../../api/request/effective-request.ts'
+import { prepareBody } from '../../../api/request/prepare-request.ts'
 import { fixedCatalogs } from '../../support/http/fixed-catalogs.ts'
 
 setFlagsFromString('--expose-gc')
@@ -44,3 +48,42 @@ it('the recording of a caller who waits for their job is not kept in memory', as
   expect(recording.deref() === undefined).toBe(true)
   expect(effectiveRequest.recording?.audio.bytes).toBe(BYTES)
 })
+
+const CHATS = 40
+const TEXT_CHARACTERS = 100_000
+
+/** Reads a chat request whose text only the effective request still refers to. */
+async function readWithText() {
+  const catalogs = fixedCatalogs()
+  const body = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'x'.repeat(TEXT_CHARACTERS) }] }
+  const parsed: unknown = JSON.parse(JSON.stringify(body))
+  return await readEffectiveRequest(
+    {
+      catalogs,
+      preparer: {
+        prepareRequest: async (operation: AnyOperation, given: unknown, read: Catalog) =>
+          prepareBody(operation, given, { read, offered: catalogs.offered }),
+      } as never,
+      mp3Inspector: {} as never,
+    },
+    chatCompletions,
+    { body: parsed } as never,
+    { client: {} as never, hasPriority: false },
+  )
+}
+
+it('the text of a caller who waits for their job is not kept in memory, and its price is still known', async () => {
+  const prices = (await readWithText()).quote()
+  const before = usedMemory()
+  const held = await Promise.all(Array.from({ length: CHATS }, readWithText))
+  for (const { releaseContent } of held) releaseContent()
+  await setImmediate()
+  expect(usedMemory() - before).toBeLessThan((CHATS * TEXT_CHARACTERS) / 2)
+  for (const { quote } of held) expect(quote()).toEqual(prices)
+})
+
+function usedMemory(): number {
+  collectGarbage()
+  const { heapUsed, arrayBuffers } = process.memoryUsage()
+  return heapUsed + arrayBuffers
+}
