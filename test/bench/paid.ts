@@ -1,6 +1,6 @@
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { atLeast, atMost, type BenchOptions, type BenchResult, type Ratio, runBench } from './measuring/bench.ts'
-import { describeBudget, measureCallBudget } from './measuring/call-budget.ts'
+import { type CallBudget, describeBudget, describeStatementTimes, measureCallBudget } from './measuring/call-budget.ts'
 import {
   CONTESTANT_NAMES,
   type Contestant,
@@ -41,13 +41,24 @@ const QUICK_SETTINGS: readonly Setting[] = [
   { upstreamMs: 0, concurrency: 16, calls: 150 },
 ]
 
-/** Counted in separate runs. */
-const [BUDGET_CALLS, QUICK_BUDGET_CALLS] = [200, 50]
+/** Messages and statements of a call, counted in separate runs. */
+const BUDGETS = [
+  { who: 'farebox, Redis', concurrency: 16 },
+  { who: 'farebox, Redis', concurrency: 64 },
+  { who: 'x402-express', concurrency: 16 },
+] as const
+const [BUDGET_CALLS, QUICK_BUDGET_CALLS] = [400, 50]
+/** Of PostgreSQL's statements, those that are printed. */
+const LONGEST_STATEMENTS = 8
 
 /** How often the processes' memory is read during a run. */
 const MEMORY_INTERVAL_MS = 100
 /** The most that may be added to verification, settlement and the upstream's time when nothing else runs. */
-const MOST_ADDED_MS = 15
+const MOST_ADDED_MS = 6
+/** The most processor time of a paid call in all processes but the client, with the queue on Redis and other calls. */
+const MOST_CPU_MS = 11
+/** The most calls of an RPC node for each of many paid calls. */
+const MOST_RPC_CALLS = 2
 
 interface Measurement extends LoadResult {
   readonly who: ContestantName
@@ -69,14 +80,15 @@ await runBench(async ({ quick, only }: BenchOptions): Promise<BenchResult> => {
   for (const setting of quick ? QUICK_SETTINGS : SETTINGS)
     if (describe(setting).includes(only ?? ''))
       for (const who of CONTESTANT_NAMES) measurements.push(await measure(who, setting))
-  const budgets = []
-  for (const who of only === undefined ? (['farebox', 'x402-express'] as const) : [])
-    budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS))
+  const budgets: CallBudget[] = []
+  if (only === undefined)
+    for (const { who, concurrency } of BUDGETS)
+      budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS, concurrency))
   return {
-    notes: budgets.map(describeBudget),
+    notes: budgets.flatMap((budget) => [describeBudget(budget), ...describeStatementTimes(budget, LONGEST_STATEMENTS)]),
     details: { budgets, measurements },
     rows: measurements.map(rowOf),
-    ratios: ratiosOf(measurements),
+    ratios: [...ratiosOf(measurements), ...budgets.flatMap(rpcRatiosOf)],
     limitedBy:
       'processor time: client, chain, services and database share the cores (see the CPU columns, in ms per call)',
   }
@@ -142,7 +154,6 @@ function describe({ blockSeconds, upstreamMs, concurrency }: Setting): string {
 
 function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs, peakBytes }: Measurement) {
   const { client = 0, ...others } = cpuMs
-  const total = Object.values(others).reduce((sum, ms) => sum + ms, 0)
   const megabytesOf = (name: string) => Math.round((peakBytes[name] ?? 0) / 1e6)
   return {
     blocks: setting.blockSeconds === undefined ? 'automine' : `${setting.blockSeconds} s`,
@@ -153,7 +164,7 @@ function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs, peakByt
     'p50 ms': p50Ms,
     'p99 ms': p99Ms,
     failed: failures.length,
-    'CPU ms': total,
+    'CPU ms': serviceMs(cpuMs),
     ...Object.fromEntries(Object.entries(others).map(([name, ms]) => [`of ${name}`, ms])),
     'client ms': client,
     'API MB': megabytesOf('api'),
@@ -162,26 +173,51 @@ function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs, peakByt
   }
 }
 
+/** Returns the processor time of a call in all processes but the client. */
+function serviceMs({ client: _, ...others }: Measurement['cpuMs']): number {
+  return Object.values(others).reduce((sum, ms) => sum + ms, 0)
+}
+
 function ratiosOf(measurements: readonly Measurement[]): readonly Ratio[] {
   return measurements
     .filter(({ who }) => isOurs(who))
-    .flatMap((ours): Ratio[] => {
-      const { blockSeconds, concurrency } = ours.setting
+    .flatMap((ours) => {
       const theirs = measurements.find(({ who, setting }) => !isOurs(who) && setting === ours.setting)
-      if (!theirs) return []
-      const where = `${describe(ours.setting)} (${ours.who})`
-      if (blockSeconds !== undefined)
-        return [
-          atLeast(1, `calls/s ÷ the middleware’s, ${where}`, ours.perSecond / theirs.perSecond),
-          { what: `p50 ÷ the middleware’s, ${where}`, value: ours.p50Ms / theirs.p50Ms },
-        ]
-      if (concurrency > 1)
-        return [atLeast(1, `calls/s ÷ the middleware’s, ${where}`, ours.perSecond / theirs.perSecond)]
-      const { verify = 0, settle = 0, upstream = 0 } = theirs.timings
-      const added = ours.p50Ms - verify - settle - upstream
-      return [
-        { what: `p50 ÷ the middleware’s, ${where}`, value: ours.p50Ms / theirs.p50Ms },
-        atMost(MOST_ADDED_MS, `ms above the SDK’s verify + settle + upstream, ${where}`, added),
-      ]
+      return theirs ? compare(ours, theirs) : []
     })
+}
+
+/** A few calls at once share less, so only those of many have a target. */
+function rpcRatiosOf({ who, concurrency, rpcCalls }: CallBudget): readonly Ratio[] {
+  if (!isOurs(who)) return []
+  const what = `RPC calls of a paid call, at ${concurrency} (${who})`
+  return [concurrency < 64 ? { what, value: rpcCalls } : atMost(MOST_RPC_CALLS, what, rpcCalls)]
+}
+
+function compare(ours: Measurement, theirs: Measurement): readonly Ratio[] {
+  const { blockSeconds, upstreamMs, concurrency } = ours.setting
+  const where = `${describe(ours.setting)} (${ours.who})`
+  const rate = ours.perSecond / theirs.perSecond
+  const latency: Ratio = { what: `p50 ÷ the middleware’s, ${where}`, value: ours.p50Ms / theirs.p50Ms }
+  if (blockSeconds !== undefined) return [atLeast(1, `calls/s ÷ the middleware’s, ${where}`, rate), latency]
+  if (concurrency > 1) {
+    const least = leastRate(ours.who, upstreamMs, concurrency)
+    const cpu = `processor ms of a call, ${where}`
+    return [
+      atLeast(least, `calls/s ÷ the middleware’s, ${where}`, rate),
+      ours.who === 'farebox, Redis'
+        ? atMost(MOST_CPU_MS, cpu, serviceMs(ours.cpuMs))
+        : { what: cpu, value: serviceMs(ours.cpuMs) },
+    ]
+  }
+  const { verify = 0, settle = 0, upstream = 0 } = theirs.timings
+  const added = ours.p50Ms - verify - settle - upstream
+  return [latency, atMost(MOST_ADDED_MS, `ms above the SDK’s verify + settle + upstream, ${where}`, added)]
+}
+
+/** With the queue on Redis, as in production. PostgreSQL as the queue is for those who want one database less. */
+function leastRate(who: ContestantName, upstreamMs: number, concurrency: number): number {
+  if (who !== 'farebox, Redis') return 1
+  if (concurrency < 64) return upstreamMs === 0 ? 1.2 : 1
+  return upstreamMs === 0 ? 1.5 : 1.3
 }

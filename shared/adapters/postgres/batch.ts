@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import DataLoader from 'dataloader'
 import { isConnectionFailure } from '../connection-failure.ts'
 
@@ -38,10 +37,12 @@ export function batch<Item, Result>(
   return (item) => loader.load(item)
 }
 
+/** With a plain timer: canceling one of node:timers/promises makes an error with a stack, for nearly every batch. */
 async function endOrTimeout(work: Promise<unknown>, longestMs: number): Promise<void> {
-  const timeout = new AbortController()
-  await Promise.race([work, delay(longestMs, undefined, { signal: timeout.signal }).catch(() => undefined)])
-  timeout.abort()
+  const timeout = Promise.withResolvers<void>()
+  const timer = setTimeout(timeout.resolve, longestMs)
+  await Promise.race([work, timeout.promise])
+  clearTimeout(timer)
 }
 
 /** A statement for many items, and the same for one. */

@@ -21,14 +21,26 @@ const CONNECT_TIMEOUT_MS = 5000
 /** The service's own statements are short; one that hangs must not occupy a connection permanently. */
 const STATEMENT_TIMEOUT_MS = 15_000
 
+/**
+ * PostgreSQL otherwise plans a prepared statement anew for its first five executions on each connection, and later
+ * whenever a plan for the values looks cheaper than the general one by more than planning costs. The service's
+ * statements find their rows by an index whatever the values are, and planning one takes longer than executing it.
+ */
+const PLAN_ONCE = 'SET plan_cache_mode = force_generic_plan'
+
 /** Creates a connection pool. A lost idle connection is passed to `onError` and replaced at the next use. */
 export function createPool(options: {
   connectionString: string
   maximumConnections: number
   applicationName: string
   onError: (error: Error) => void
-  /** For reports over the whole ledger, and 0 (none) for migrations; default 15 s. */
+  /** Default 15 s; longer for reports over the whole ledger, and 0 (none) for migrations. */
   statementTimeoutMs?: number
+  /**
+   * Whether statements are planned once for each connection; by default unless the pool has a statement timeout of its
+   * own. Not for searches and reports, whose best plan depends on their period and filters.
+   */
+  plansOnce?: boolean
   /**
    * For opening a connection; default 5 s. The wait for a free one is limited like a statement: a thousand calls that
    * arrive together wait for each other, which is no outage.
@@ -36,6 +48,7 @@ export function createPool(options: {
   connectTimeoutMs?: number
 }): Pool {
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options
+  const { plansOnce = options.statementTimeoutMs === undefined } = options
   const longestMs = statementTimeoutMs === 0 ? 0 : statementTimeoutMs + connectTimeoutMs
   const pool = new pg.Pool({
     Client: class extends pg.Client {
@@ -57,5 +70,7 @@ export function createPool(options: {
   // pg also emits an error when a connection in use is lost. Its statement rejects anyway; without a listener the
   // emitted error would end the process.
   pool.on('connect', (client) => client.on('error', () => undefined))
+  // Not a startup parameter, which PgBouncer refuses. When it fails, so does the statement that the connection is for.
+  if (plansOnce) pool.on('connect', (client) => void client.query(PLAN_ONCE).catch(() => undefined))
   return pool
 }

@@ -60,6 +60,7 @@ export async function openLedgerProcess(
     connectionString: settings.DATABASE_URL,
     maximumConnections: settings.DATABASE_CONNECTIONS,
     applicationName: `farebox ${name}`,
+    plansOnce: name !== 'operator',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
   resources.defer(() => pool.end())

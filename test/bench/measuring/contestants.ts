@@ -37,6 +37,8 @@ export interface ContestantOptions {
   readonly upstreamDelayMs: number
   /** Inserts proxies between the services and their dependencies. */
   readonly connections?: NonNullable<SandboxOptions['connections']>
+  /** Our ledger's server, migrated; by default one of the contestant's own. */
+  readonly postgres?: { readonly url: string; readonly pid: number }
 }
 
 export function startContestant(name: ContestantName, options: ContestantOptions): Promise<Contestant> {
@@ -67,13 +69,14 @@ async function startOursOnRedis(name: ContestantName, options: ContestantOptions
 
 async function startOurs(
   name: ContestantName,
-  { upstreamDelayMs, connections }: ContestantOptions,
+  { upstreamDelayMs, connections, postgres }: ContestantOptions,
   outerServices?: OuterServices,
 ): Promise<Contestant> {
   const sandbox = await startFarebox({
     upstreamDelayMs,
     ...(connections && { connections }),
     ...(outerServices && { outerServices }),
+    ...(postgres && { databaseUrl: postgres.url }),
   })
   const { info } = sandbox
   return {
@@ -83,7 +86,7 @@ async function startOurs(
     pids: {
       api: sandbox.pidOf('api'),
       worker: sandbox.pidOf('worker'),
-      postgres: sandbox.pidOf('database'),
+      postgres: postgres?.pid ?? sandbox.pidOf('database'),
       chain: sandbox.pidOf('chain'),
       upstream: sandbox.pidOf('upstream'),
     },

@@ -9,6 +9,8 @@ export interface PostgresCounter {
   readonly url: string
   /** Returns the statements sent since the previous call. */
   take(): StatementCounts
+  /** Returns the names of the prepared statements that were ever sent, by their text as it was sent. */
+  preparedNames(): ReadonlyMap<string, string>
   stop(): Promise<void>
 }
 
@@ -26,6 +28,7 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
     const text = statement.replaceAll(/\s+/g, ' ').trim()
     counts.set(text, (counts.get(text) ?? 0) + 1)
   }
+  const names = new Map<string, string>()
   const sockets = new Set<Socket>()
   const server = createServer((client) => {
     const upstream = createConnection({ host: target.hostname, port: Number(target.port) })
@@ -42,7 +45,7 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
         to.destroy()
       })
     }
-    const read = createMessageReader(count)
+    const read = createMessageReader(count, (name, text) => names.set(text, name))
     client.on('data', read)
     client.pipe(upstream)
     upstream.pipe(client)
@@ -57,6 +60,7 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
       counts = new Map()
       return taken
     },
+    preparedNames: () => names,
     stop: async () => {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
       for (const socket of sockets) socket.destroy()
@@ -69,7 +73,10 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
  * Creates a parser of the client's half of PostgreSQL's protocol 3: a startup message without a type, then type,
  * length and content.
  */
-function createMessageReader(onStatement: (statement: string) => void): (chunk: Buffer) => void {
+function createMessageReader(
+  onStatement: (statement: string) => void,
+  onPrepared: (name: string, text: string) => void,
+): (chunk: Buffer) => void {
   let pending: Buffer = Buffer.alloc(0)
   let hasStarted = false
   /** Statements by name; the unnamed statement has the empty name. */
@@ -88,8 +95,10 @@ function createMessageReader(onStatement: (statement: string) => void): (chunk: 
         // A statement's message starts with its name, a use with the portal's.
         const first = readText(content, 0)
         const second = readText(content, first.end)
-        if (type === PARSE) prepared.set(first.text, second.text)
-        else onStatement(prepared.get(second.text) ?? 'unknown')
+        if (type === PARSE) {
+          prepared.set(first.text, second.text)
+          if (first.text !== '') onPrepared(first.text, second.text)
+        } else onStatement(prepared.get(second.text) ?? 'unknown')
       }
       hasStarted = true
       pending = pending.subarray(end)

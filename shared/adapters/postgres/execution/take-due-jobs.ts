@@ -50,12 +50,16 @@ interface Due {
 
 const SETTLEMENT_STATES: readonly JobState[] = ['generated', 'settling']
 
+/** In the words of their partial index, which a list of states that is a parameter does not imply. */
+const IS_UNFINISHED = "state IN ('accepted', 'generating', 'generated', 'settling')"
+
 async function takeFresh(sql: Sql, { states, pausedOperations, limit }: Due): Promise<readonly DueJob[]> {
   const { rows } = await sql.query<DueJob>({
     name: 'take_fresh_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT id FROM jobs
-       WHERE state = ANY($1) AND run_after <= now() AND (deferred_since IS NULL OR state = 'generating') AND ${IS_FREE}
+       WHERE state = ANY($1) AND ${IS_UNFINISHED} AND run_after <= now()
+         AND (deferred_since IS NULL OR state = 'generating') AND ${IS_FREE}
          AND NOT (state = 'accepted' AND operation = ANY($3))
        ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
      RETURNING id, operation, state`,
