@@ -35,6 +35,7 @@ COPY infra/paid-call.ts ./infra/paid-call.ts
 COPY infra/preflight ./infra/preflight
 COPY infra/sandbox/samples/last-tram.mp3 ./infra/sandbox/samples/last-tram.mp3
 COPY infra/ledger ./infra/ledger
+COPY infra/archive ./infra/archive
 COPY infra/operators ./infra/operators
 COPY infra/configuration ./infra/configuration
 COPY infra/resolve ./infra/resolve

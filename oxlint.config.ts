@@ -37,6 +37,7 @@ export const HOUSES = {
 
 /** The same for the domain and its adapters, which are imported as `#shared/…`. */
 export const DOMAIN = {
+  archive: ['errors', 'media'],
   audio: [],
   csv: [],
   digests: [],
@@ -66,6 +67,7 @@ export const ADAPTERS = {
 
 /** The rooms of the ledger, `shared/adapters/postgres`. All of them import the files next to them, which import no room. */
 export const LEDGER = {
+  archive: [],
   operators: [],
   configuration: ['operators'],
   resolutions: ['account', 'operators'],

@@ -6,6 +6,7 @@ import { createInspectionStore } from '#shared/adapters/postgres/admission/inspe
 import { createAllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
+import { createReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import { type ProcessReporting, startReporting } from '#shared/operators/report-process.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
@@ -54,10 +55,9 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       now,
     },
   )
-  const store = createAdmissionStore(pool, {
-    budget: unchargedBudget(config),
-    newPayers: config.NEW_PAYER_EXPOSURE_USDC,
-  })
+  const archive = createReceiptArchive(objects)
+  const limits = { budget: unchargedBudget(config), newPayers: config.NEW_PAYER_EXPOSURE_USDC }
+  const store = createAdmissionStore(pool, limits, archive)
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   const { mp3Inspector, ...audio } = await composeAudioInspection(config, {
     metrics,
@@ -107,7 +107,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       now,
     },
     queue,
-    account: composeAccount(config, { pool, network: payment.dependencies.terms.network, now }),
+    account: composeAccount(config, { pool, archive, network: payment.dependencies.terms.network, now }),
     uploads: objects,
     media: objects,
     mediaLinks: config.MEDIA_DELIVERY === 'redirect' ? links : null,

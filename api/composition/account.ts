@@ -1,6 +1,7 @@
 import { recoverMessageSigner } from '#shared/adapters/chain/signing/personal-message.ts'
 import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
+import type { ReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createAccountPlaces } from '../account/account-places.ts'
 import type { ApiConfig } from '../config.ts'
@@ -9,10 +10,20 @@ import type { AccountDependencies } from '../routes/account.ts'
 /** Composes what lets wallets read their own calls. */
 export function composeAccount(
   config: Pick<ApiConfig, 'CHALLENGE_SECRET' | 'PUBLIC_BASE_URL'>,
-  { pool, network, now }: { readonly pool: Pool; readonly network: PaymentTerms['network']; readonly now: () => Date },
+  {
+    pool,
+    archive,
+    network,
+    now,
+  }: {
+    readonly pool: Pool
+    readonly archive: ReceiptArchive
+    readonly network: PaymentTerms['network']
+    readonly now: () => Date
+  },
 ): AccountDependencies['account'] {
   return {
-    accountStore: createAccountStore(pool),
+    accountStore: createAccountStore(pool, { archive }),
     places: createAccountPlaces(),
     recoverMessageSigner,
     challengeSecrets: config.CHALLENGE_SECRET,

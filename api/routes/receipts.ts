@@ -4,6 +4,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { opensReceipt, RECEIPT_TYPE, type ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import type { RateLimiter } from '../plugins/rate-limits.ts'
 
 const parametersSchema = z.object({ id: z.uuid() })
 
@@ -11,14 +12,19 @@ interface Dependencies {
   readonly store: Pick<AdmissionStore, 'findReceipt'>
   readonly receiptSecrets: readonly ReceiptSecret[]
   readonly signer: StatementSigner
+  readonly limitRate: RateLimiter
 }
 
 /**
  * Adds `GET /v1/receipts/{id}`, which requires the receipt's token: returns the stored receipt with the current state
  * of its settlement, signed. An unknown id and a wrong token get the same 404.
  */
-export function addReceiptRoutes(app: FastifyInstance, { store, receiptSecrets, signer }: Dependencies): void {
+export function addReceiptRoutes(
+  app: FastifyInstance,
+  { store, receiptSecrets, signer, limitRate }: Dependencies,
+): void {
   app.get('/v1/receipts/:id', async (request, reply) => {
+    limitRate(request, reply, 'openai')
     const token = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
     if (token === undefined) {
       reply.header('www-authenticate', 'Bearer')

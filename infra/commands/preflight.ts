@@ -1,4 +1,5 @@
 import { type Check, printCheck } from '../check.ts'
+import { checkArchive } from '../preflight/check-archive.ts'
 import { checkChain } from '../preflight/check-chain.ts'
 import { checkProviders } from '../preflight/check-providers.ts'
 import { checkService, sendTestAlert } from '../preflight/check-service.ts'
@@ -52,7 +53,7 @@ async function runChecks(
   const common = api ?? worker
   if (!common) return checks
   add([await checkDatabase(common), await checkQueue(common)])
-  if (api) add([await checkObjectStore(api, 'api')])
+  if (api) add([await checkObjectStore(api, 'api'), await checkArchive(api)])
   if (worker) add([await checkObjectStore(worker, 'worker')])
   add(await checkChain(common, worker, options.expectedCode))
   add(await checkSettlementContracts(settings, options.expectedCode))

@@ -19,6 +19,12 @@ data "aws_iam_policy_document" "api" {
     resources = ["${aws_s3_bucket.media.arn}/media/*"]
   }
 
+  statement {
+    sid       = "ReadArchivedReceipts"
+    actions   = ["s3:GetObject"]
+    resources = ["${aws_s3_bucket.media.arn}/archive/*"]
+  }
+
   dynamic "statement" {
     for_each = var.kms_key_arn[*]
 
@@ -61,6 +67,31 @@ data "aws_iam_policy_document" "worker" {
   }
 }
 
+# `npm run archive` adds to the archive. Nothing of farebox deletes from it.
+data "aws_iam_policy_document" "archive" {
+  statement {
+    sid       = "FindTheBucket"
+    actions   = ["s3:ListBucket", "s3:GetLifecycleConfiguration"]
+    resources = [aws_s3_bucket.media.arn]
+  }
+
+  statement {
+    sid       = "AddToTheArchive"
+    actions   = ["s3:PutObject", "s3:GetObject"]
+    resources = ["${aws_s3_bucket.media.arn}/archive/*"]
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn[*]
+
+    content {
+      sid       = "UseTheKey"
+      actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
+      resources = [statement.value]
+    }
+  }
+}
+
 resource "aws_iam_policy" "api" {
   name        = "${var.name}-api-media"
   description = "What a farebox API may do in its bucket"
@@ -72,5 +103,12 @@ resource "aws_iam_policy" "worker" {
   name        = "${var.name}-worker-media"
   description = "What a farebox worker may do in its bucket"
   policy      = data.aws_iam_policy_document.worker.json
+  tags        = var.tags
+}
+
+resource "aws_iam_policy" "archive" {
+  name        = "${var.name}-archive"
+  description = "What npm run archive may do in the bucket"
+  policy      = data.aws_iam_policy_document.archive.json
   tags        = var.tags
 }

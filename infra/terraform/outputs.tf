@@ -17,3 +17,8 @@ output "worker_policy_arn" {
   description = "Policy to attach to the role or user of workers and settlers."
   value       = aws_iam_policy.worker.arn
 }
+
+output "archive_policy_arn" {
+  description = "Policy to attach to the role or user that runs npm run archive."
+  value       = aws_iam_policy.archive.arn
+}

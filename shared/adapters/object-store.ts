@@ -1,8 +1,28 @@
 import type { ObjectUser } from '#shared/media/object-access.ts'
-import type { OpenedObjectStore } from '#shared/media/object-store.ts'
+import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import { createDiskObjectStore, requireFolder } from './disk/object-store.ts'
+
+/** The store as the archive uses it: without deleting anything. */
+export interface OpenedArchive {
+  readonly objects: Pick<ObjectStore, 'get' | 'put'>
+  /** Returns the rule of the bucket that would delete archived objects; `null` without one, or when it cannot be read. */
+  findExpiringRule(): Promise<string | null>
+  close(): void
+}
+
+/** Opens the store of media for the archive, whose objects have a prefix of their own. */
+export async function openArchive(settings: ObjectStoreSettings): Promise<OpenedArchive> {
+  const { OBJECT_STORE_DIRECTORY: directory, S3_BUCKET: bucket } = settings
+  if (directory !== undefined) {
+    await namingSetting('OBJECT_STORE_DIRECTORY', () => requireFolder(directory))
+    return { objects: createDiskObjectStore(directory), findExpiringRule: async () => null, close: () => undefined }
+  }
+  if (bucket === undefined) throw new Error('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')
+  const { openS3Archive } = await import('./s3/open-archive.ts')
+  return await openS3Archive({ ...settings, S3_BUCKET: bucket })
+}
 
 /**
  * Opens the store that the settings name. Throws one error that names the setting when it cannot be used. One that

@@ -348,6 +348,11 @@ export const ERROR_CODES = {
     ...unavailable,
     message: 'The account cannot be read at the moment. Nothing was charged; retry shortly.',
   },
+  receipt_unavailable: {
+    ...unavailable,
+    message:
+      'This receipt is in the archive, which cannot be read at the moment. Nothing is lost and no money moved; retry after the delay in Retry-After.',
+  },
   database_unavailable: { ...unavailable, message: 'The ledger is unavailable. Retry shortly.', payment: 'unknown' },
   media_unavailable: {
     ...unavailable,

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
 import { LIFECYCLE_RULES } from '#shared/adapters/s3/prepare-bucket.ts'
+import { ARCHIVE_PREFIX } from '#shared/archive/archived-object.ts'
 import { OBJECT_ACCESS, type ObjectOperation, type ObjectUser } from '#shared/media/object-access.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { parseTerraform } from '../../support/deployment/parse-terraform.ts'
@@ -46,7 +47,7 @@ const moduleSchema = z.object({
       }),
     }),
   }),
-  data: z.object({ aws_iam_policy_document: z.object({ api: access, worker: access }) }),
+  data: z.object({ aws_iam_policy_document: z.object({ api: access, worker: access, archive: access }) }),
   variable: z.record(z.string(), block({ description: z.string(), type: z.string() })),
   output: z.record(z.string(), block({ description: z.string(), value: z.string() })),
 })
@@ -90,7 +91,7 @@ test('every reference of the module is declared', () => {
 })
 
 /** Returns the actions that a process may perform, by part of the bucket. */
-function rights(process: ObjectUser) {
+function rights(process: ObjectUser | 'archive') {
   const [{ statement: statements }] = parts.data.aws_iam_policy_document[process]
   return statements.map(({ actions, resources }) => [
     resources.map((resource) => resource.replace(`\${aws_s3_bucket.media.arn}`, 'bucket')).join(),
@@ -112,12 +113,25 @@ function neededRights(process: ObjectUser) {
     ['bucket', 's3:ListBucket'],
     [`bucket/${RETENTION_CLASSES.staged.prefix}/*`, ...actionsOf(access.staged)],
     ['bucket/media/*', ...actionsOf(access.speech)],
+    // The API alone reads archived receipts, when a holder asks for one.
+    ...(process === 'api' ? [[`bucket/${ARCHIVE_PREFIX}/*`, 's3:GetObject']] : []),
   ]
 }
 
 test.each(['api', 'worker'] as const)('an %s has exactly the rights for what it does in the bucket', (process) => {
   expect(rights(process)).toEqual(neededRights(process))
   for (const { prefix } of [RETENTION_CLASSES.speech, RETENTION_CLASSES.images]) expect(prefix).toMatch(/^media\//)
+})
+
+test('the archive is added to and read, never deleted from, and no lifecycle rule expires it', () => {
+  expect(rights('archive')).toEqual([
+    ['bucket', 's3:ListBucket', 's3:GetLifecycleConfiguration'],
+    [`bucket/${ARCHIVE_PREFIX}/*`, 's3:PutObject', 's3:GetObject'],
+  ])
+  for (const { Filter } of LIFECYCLE_RULES) {
+    expect(Filter.Prefix.startsWith(ARCHIVE_PREFIX)).toBe(false)
+    expect(`${ARCHIVE_PREFIX}/`.startsWith(Filter.Prefix)).toBe(false)
+  }
 })
 
 test('the parser rejects a file that is not HCL', async () => {

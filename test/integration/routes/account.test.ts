@@ -15,7 +15,7 @@ import { newTestJob } from '../../support/ledger/new-test-job.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { ACCOUNT_PATHS, type AccountApp, composeAccountApp, RECEIPT_SECRETS } from './account-app.ts'
-import { composeApp, signer } from './compose-app.ts'
+import { composeApp, limitRate, signer } from './compose-app.ts'
 
 type Hex = `0x${string}`
 
@@ -107,7 +107,7 @@ describe('GET /v1/account/receipts', () => {
     expect(data.map(({ idempotency_key: listed }) => listed)).toEqual([key])
     const [entry] = data
     const app = await composeApp((composed) =>
-      addReceiptRoutes(composed, { store: ledger.admission, receiptSecrets: RECEIPT_SECRETS, signer }),
+      addReceiptRoutes(composed, { store: ledger.admission, receiptSecrets: RECEIPT_SECRETS, signer, limitRate }),
     )
     const read = async (token = '') => {
       const headers = { authorization: `Bearer ${token}` }

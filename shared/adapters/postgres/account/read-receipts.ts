@@ -1,5 +1,6 @@
+import type { ReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { AccountPage, AccountPeriod, AccountReceipt, PageRequest } from '#shared/jobs/account-store.ts'
-import { CURRENT_SETTLEMENT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } from '../current-receipt.ts'
+import { CURRENT_RECEIPT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } from '../current-receipt.ts'
 import type { Sql } from '../pool.ts'
 import { cutPage, END, microsecondsOf, type PositionRow, positionAt, timestampOf } from './position.ts'
 
@@ -11,14 +12,14 @@ type ReceiptRow = PositionRow & CurrentReceiptRow & { readonly idempotency_key: 
  */
 export async function readReceipts(
   sql: Sql,
+  archive: ReceiptArchive,
   payer: string,
   { limit, after, period }: PageRequest & { readonly period: AccountPeriod },
 ): Promise<AccountPage<AccountReceipt>> {
   const from = after ?? (period.until ? positionAt(period.until) : END)
   const { rows } = await sql.query<ReceiptRow>({
     name: 'read_account_receipts',
-    text: `SELECT page.id, ${microsecondsOf('page.finished_at')} AS microseconds, page.idempotency_key, receipts.body,
-       ${CURRENT_SETTLEMENT} AS settlement
+    text: `SELECT page.id, ${microsecondsOf('page.finished_at')} AS microseconds, page.idempotency_key, ${CURRENT_RECEIPT}
      FROM (
        SELECT id, finished_at, idempotency_key, receipt_id FROM jobs
        WHERE payer = $1 AND state = 'completed' AND (finished_at, id) < (${timestampOf('$2')}, $3::uuid)
@@ -37,7 +38,12 @@ export async function readReceipts(
   })
   const page = cutPage(rows, limit)
   return {
-    entries: page.rows.map((row) => ({ receipt: currentReceipt(row), idempotencyKey: row.idempotency_key })),
+    entries: await Promise.all(
+      page.rows.map(async (row) => ({
+        receipt: await currentReceipt(row, archive),
+        idempotencyKey: row.idempotency_key,
+      })),
+    ),
     next: page.next,
   }
 }

@@ -1,3 +1,4 @@
+import { NO_ARCHIVE, type ReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
@@ -21,8 +22,12 @@ export interface AdmissionLimits {
   readonly newPayers: AtomicAmount
 }
 
-/** Creates the API's store over one pool. */
-export function createAdmissionStore(pool: Pool, { budget, newPayers }: AdmissionLimits): AdmissionStore {
+/** Creates the API's store over one pool, and the archive of its receipts. */
+export function createAdmissionStore(
+  pool: Pool,
+  { budget, newPayers }: AdmissionLimits,
+  archive: ReceiptArchive = NO_ARCHIVE,
+): AdmissionStore {
   const limits = {
     budget,
     newPayers: createNewPayers({
@@ -45,7 +50,7 @@ export function createAdmissionStore(pool: Pool, { budget, newPayers }: Admissio
     markEnqueued: createEnqueuedMarker(pool),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
     readQueueAges: () => readQueueAges(pool),
-    findReceipt: (receiptId) => findReceipt(pool, receiptId),
+    findReceipt: (receiptId) => findReceipt(pool, archive, receiptId),
     findMedia: (tokenSha256) => findMedia(pool, tokenSha256),
   }
 }

@@ -14,12 +14,15 @@ interface Row {
   readonly charge_amount: string | null
 }
 
-/** Reads the last calls, newest first. */
+/** Reads the last calls, newest first, without those among them whose terms are archived. */
 export async function readLastCalls(sql: Sql, limit: number): Promise<readonly PastCall[]> {
   const { rows } = await sql.query<Row>({
     name: 'read_last_calls',
     text: `SELECT id, accepted_at, operation, public_model, terms, usage, quoted_maximum, charge_amount
-           FROM jobs ORDER BY accepted_at DESC, id DESC LIMIT $1`,
+           FROM (
+             SELECT id, accepted_at, operation, public_model, terms, usage, quoted_maximum, charge_amount
+             FROM jobs ORDER BY accepted_at DESC, id DESC LIMIT $1) AS last WHERE terms <> '{}'
+           ORDER BY accepted_at DESC, id DESC`,
     values: [limit],
   })
   return rows.map((row) => ({

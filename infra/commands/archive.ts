@@ -1,0 +1,115 @@
+import { type OpenedArchive, openArchive } from '#shared/adapters/object-store.ts'
+import { createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
+import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { ArchiveStore } from '#shared/archive/archive-store.ts'
+import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
+import { archiveMonths } from '../archive/archive-months.ts'
+import { createProgress, renderTotals } from '../archive/progress.ts'
+import { readCall } from '../archive/read-call.ts'
+import { type ArchiveOptions, HELP, readOptions, UsageError } from '../archive/read-options.ts'
+import { verifyObjects } from '../archive/verify-objects.ts'
+
+const [DONE, REFUSED, FAILED] = [0, 1, 2]
+/** Sorting a month of many millions of calls takes minutes. */
+const STATEMENT_TIMEOUT_MS = 600_000
+/** One for the run's lock and cursor, one for its statements. */
+const CONNECTIONS = 2
+
+/** Thrown when nothing was changed, with the reason. */
+class Refusal extends Error {}
+
+/** Runs the command and returns its exit code. */
+export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
+  try {
+    const options = readOptions(commandLine, environment, new Date())
+    if (options === null) console.log(HELP)
+    else await withStores(options, (store, archive) => perform(options, store, archive))
+    return DONE
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    console.error(error instanceof UsageError ? `${message}\n\n${HELP}` : message)
+    return error instanceof Refusal ? REFUSED : FAILED
+  }
+}
+
+async function withStores(
+  { databaseUrl, store: settings }: ArchiveOptions,
+  work: (store: ArchiveStore, archive: OpenedArchive) => Promise<void>,
+): Promise<void> {
+  const archive = await openArchive(settings)
+  const pool = createPool({
+    connectionString: databaseUrl,
+    maximumConnections: CONNECTIONS,
+    applicationName: 'farebox archive',
+    // A lost connection also fails the statement in progress, and that error is reported.
+    onError: () => undefined,
+    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+  })
+  try {
+    await createLedgerCheck({ pool, databaseUrl, now: () => new Date() }).schema()
+    await work(createArchiveStore(pool), archive)
+  } finally {
+    await pool.end()
+    archive.close()
+  }
+}
+
+async function perform(options: ArchiveOptions, store: ArchiveStore, archive: OpenedArchive): Promise<void> {
+  switch (options.task) {
+    case 'count':
+      return await count(store, options.before)
+    case 'verify':
+      return await verify(store, archive)
+    case 'show':
+      return await show(store, archive, options.id ?? '')
+    case 'archive':
+      return await run(store, archive, options.before)
+  }
+}
+
+async function count(store: ArchiveStore, before: string): Promise<void> {
+  let found = 0
+  for (const month of await store.findMonths(before)) {
+    const totals = await store.readTotals(month)
+    if (totals.calls + totals.remaining === 0) continue
+    found += totals.calls
+    console.log(renderTotals(totals))
+  }
+  console.log(found === 0 ? `Nothing before ${before} is left to archive.` : 'Nothing was changed.')
+}
+
+async function verify(store: ArchiveStore, { objects }: OpenedArchive): Promise<void> {
+  const { objects: count, damaged } = await verifyObjects(store, objects)
+  if (damaged.length > 0)
+    throw new Refusal([...damaged, `${damaged.length} of ${count} objects: restore them from a backup.`].join('\n'))
+  console.log(`${count} objects are as they were archived.`)
+}
+
+async function show(store: ArchiveStore, { objects }: OpenedArchive, id: string): Promise<void> {
+  const call = await store.findCall(id)
+  if (!call) throw new Refusal(`No documents of ${id} are archived.`)
+  console.log(JSON.stringify(await readCall(objects, call), null, 2))
+}
+
+async function run(store: ArchiveStore, archive: OpenedArchive, before: string): Promise<void> {
+  const rule = await archive.findExpiringRule()
+  if (rule !== null)
+    throw new Refusal(
+      `S3_BUCKET: the lifecycle rule ${rule} would delete archived receipts. Limit it to another prefix than archive/.`,
+    )
+  const others = await store.findOtherProcesses(PROGRAM_VERSION)
+  if (others.length > 0)
+    throw new Refusal(
+      [
+        `Nothing was archived: these processes are not of version ${PROGRAM_VERSION}, and could not read an archived receipt.`,
+        ...others.map(({ kind, instance, version }) => `  ${kind} ${instance}: ${version}`),
+      ].join('\n'),
+    )
+  await using archiving = await store.begin()
+  if (!archiving) throw new Refusal('Nothing was archived: another run is under way.')
+  await archiveMonths(store, { run: archiving, objects: archive.objects, onProgress: createProgress() }, before)
+  console.log(`Everything that finished before ${before} and is over is archived.`)
+}
+
+if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

@@ -1,0 +1,98 @@
+import type { ArchiveRun } from '#shared/archive/archive-store.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
+import { IS_OVER } from './is-over.ts'
+import { firstDayOf } from './month.ts'
+
+/** Thrown to roll back; the documents are read again. */
+class Changed extends Error {}
+
+/**
+ * Records an object and erases its documents in one transaction, so that an object is recorded exactly if its documents
+ * are erased. The calls are locked and judged once more: what changed since they were read is kept.
+ */
+export async function eraseDocuments(
+  pool: Pool,
+  ...[month, object, { calls, transactions }]: Parameters<ArchiveRun['erase']>
+): Promise<boolean> {
+  const jobIds = calls.map(({ jobId }) => jobId)
+  const hashes = transactions.map(({ hash }) => hash)
+  try {
+    await inTransaction(pool, async (sql) => {
+      if ((await lockCalls(sql, jobIds)) !== jobIds.length) throw new Changed()
+      const objectId = await recordObject(sql, month, object, [jobIds.length, hashes.length])
+      await eraseCalls(sql, objectId, jobIds)
+      if ((await eraseTransactions(sql, objectId, hashes)) !== hashes.length) throw new Changed()
+    })
+    return true
+  } catch (error) {
+    if (error instanceof Changed) return false
+    throw error
+  }
+}
+
+/** Returns how many of the calls are over and not archived. They stay so until the transaction ends. */
+async function lockCalls(sql: Sql, jobIds: readonly string[]): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'lock_calls_to_archive',
+    text: `SELECT FROM jobs JOIN receipts ON receipts.job_id = jobs.id
+     WHERE jobs.id = ANY($1) AND receipts.archive_object IS NULL AND ${IS_OVER}
+     ORDER BY jobs.id FOR UPDATE OF jobs, receipts`,
+    values: [jobIds],
+  })
+  return rowCount ?? 0
+}
+
+async function recordObject(
+  sql: Sql,
+  month: string,
+  { key, sha256, bytes, uncompressedBytes }: Parameters<ArchiveRun['erase']>[1],
+  counts: readonly [calls: number, transactions: number],
+): Promise<number> {
+  const { rows } = await sql.query<{ id: number }>({
+    name: 'record_archive_object',
+    text: `INSERT INTO archive_objects (key, sha256, month, bytes, uncompressed_bytes, calls, transactions)
+     VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
+    values: [key, sha256, firstDayOf(month), bytes, uncompressedBytes, ...counts],
+  })
+  const [row] = rows
+  if (!row) throw new Error('an insertion returns its row')
+  return row.id
+}
+
+async function eraseCalls(sql: Sql, objectId: number, jobIds: readonly string[]): Promise<void> {
+  // First: the triggers let the other documents of a call be erased once its receipt is archived.
+  await sql.query({
+    name: 'archive_receipts',
+    text: 'UPDATE receipts SET archive_object = $1, body = kept_of_receipt(body) WHERE job_id = ANY($2)',
+    values: [objectId, jobIds],
+  })
+  await sql.query({
+    name: 'archive_authorizations',
+    text: 'UPDATE authorizations SET signed = kept_of_authorization(signed) WHERE job_id = ANY($1)',
+    values: [jobIds],
+  })
+  await sql.query({
+    name: 'archive_terms_of_keys',
+    // A key that got a new challenge since is left alone.
+    text: `UPDATE idempotency_keys AS bound SET terms = '{}' FROM jobs
+     WHERE jobs.id = ANY($1) AND bound.idempotency_key = jobs.idempotency_key AND bound.expires_at <= now()`,
+    values: [jobIds],
+  })
+  await sql.query({
+    name: 'archive_jobs',
+    text: "UPDATE jobs SET terms = '{}', payment_response = '{}' WHERE id = ANY($1)",
+    values: [jobIds],
+  })
+}
+
+/** Returns how many of the transactions were not archived before. */
+async function eraseTransactions(sql: Sql, objectId: number, hashes: readonly string[]): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'archive_transactions',
+    text: `UPDATE settlement_transactions SET archive_object = $1, raw_transaction = ''
+     WHERE hash = ANY($2) AND archive_object IS NULL`,
+    values: [objectId, hashes],
+  })
+  return rowCount ?? 0
+}
