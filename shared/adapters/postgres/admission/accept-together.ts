@@ -6,9 +6,9 @@ import { inPipelinedTransaction } from '../transaction.ts'
 import { type AskedAcceptance, acceptJob, withElapsed } from './accept-job.ts'
 import {
   AcceptanceRefused,
-  claimWithFreeKeys,
+  claimNonces,
   exposureQuestion,
-  type NewClaim,
+  lockFreeKeys,
   refuseOverExposure,
   type UnchargedLimits,
 } from './claim-nonce.ts'
@@ -21,7 +21,7 @@ const LONGEST_SHARED_BYTES = 64 * 1024
 /**
  * Creates the acceptance of payments. Those of different payers that wait at the same time, for free keys, share one
  * transaction, which waits for no lock; each is judged by itself, under the locks of its key and its payer. One that
- * is left out is accepted, or refused, in a transaction of its own.
+ * is left out, or has to be refused, is accepted or refused in a transaction of its own.
  */
 export function createJobAcceptor(pool: Pool, limits: UnchargedLimits): AdmissionStore['acceptJob'] {
   const alone = (asked: AskedAcceptance) => acceptJob(pool, asked, limits)
@@ -48,56 +48,45 @@ async function acceptTogether(
   limits: UnchargedLimits,
 ): Promise<ReadonlyMap<string, Acceptance>> {
   return await inPipelinedTransaction(pool, async (transaction) => {
-    const claims = asked.map((one) => ({
-      jobId: randomUUID(),
-      authorizationId: randomUUID(),
-      job: withElapsed(one),
-    }))
-    const questions = claims.map(({ job }) => exposureQuestion(job, limits))
-    const [claimed, exposures] = await Promise.all([
-      claimWithFreeKeys(transaction, claims),
+    const jobs = asked.map(withElapsed)
+    const questions = jobs.map((job) => exposureQuestion(job, limits))
+    // The exposures are read after the locks, with a snapshot of their own.
+    const [locked, exposures] = await Promise.all([
+      lockFreeKeys(transaction, jobs),
       readExposures(transaction, age, questions),
     ])
     const accepted: AcceptedClaim[] = []
-    const refused: (NewClaim & { readonly acceptance: Acceptance })[] = []
-    for (const [index, claim] of claims.entries()) {
+    for (const [index, job] of jobs.entries()) {
       const exposure = exposures[index]?.[1]
-      if (!exposure || !claimed.has(claim.jobId)) continue
-      const judged = await judge(transaction, claim, exposure, limits)
-      if (typeof judged === 'boolean') accepted.push({ ...claim, isNewPayer: judged })
-      else refused.push({ ...claim, acceptance: judged })
+      const jobId = randomUUID()
+      if (!exposure || !locked.has(job.idempotencyKey)) continue
+      const isNewPayer = await judge(transaction, jobId, job, exposure, limits)
+      if (isNewPayer !== 'refused') accepted.push({ jobId, authorizationId: randomUUID(), job, isNewPayer })
     }
-    // Without its job no claim can be committed, so a refused one that stayed would undo the others.
-    const written = [insertJobs(transaction, accepted), dropClaims(transaction, refused)]
-    await transaction.commitBehind(Promise.all(written))
-    return new Map<string, Acceptance>([
-      ...accepted.map(({ job, jobId }) => [payerOf(job), { outcome: 'accepted', jobId }] as const),
-      ...refused.map(({ job, acceptance }) => [payerOf(job), acceptance] as const),
-    ])
+    if (accepted.length === 0) return new Map()
+    // Without its job no claim can be committed, and no job is written without its claim.
+    const claimed = claimNonces(transaction, accepted)
+    const [written] = await transaction.commitBehind(Promise.all([insertJobs(transaction, accepted), claimed]))
+    return new Map<string, Acceptance>(
+      accepted
+        .filter(({ jobId }) => written.has(jobId))
+        .map(({ job, jobId }) => [payerOf(job), { outcome: 'accepted', jobId }]),
+    )
   })
 }
 
-/** Returns whether the payer is new, or the refusal. */
+/** Returns whether the payer is new. */
 async function judge(
   sql: Sql,
-  { jobId, job }: NewClaim,
+  jobId: string,
+  job: NewJob,
   exposure: PayerExposure,
   limits: UnchargedLimits,
-): Promise<boolean | Acceptance> {
+): Promise<boolean | 'refused'> {
   try {
     return await refuseOverExposure(sql, jobId, job, exposure, limits)
   } catch (error) {
-    if (error instanceof AcceptanceRefused) return error.acceptance
+    if (error instanceof AcceptanceRefused) return 'refused'
     throw error
   }
-}
-
-/** Takes back the claims of refused payments, which nobody else has seen. */
-async function dropClaims(sql: Sql, claims: readonly NewClaim[]): Promise<void> {
-  if (claims.length === 0) return
-  await sql.query({
-    name: 'drop_claims',
-    text: 'DELETE FROM authorizations WHERE id = ANY((SELECT $1::uuid[])::uuid[])',
-    values: [claims.map(({ authorizationId }) => authorizationId)],
-  })
 }

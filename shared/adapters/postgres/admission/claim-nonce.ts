@@ -104,29 +104,45 @@ export async function claimWithFreeKey(
 }
 
 /**
- * The same for several payers in one statement, which waits for nobody: leaves out a key or payer that is locked. Returns
- * the ids of the jobs whose nonces are claimed.
+ * Locks the keys that are free for their requests, and their payers, in one statement that waits for nobody: leaves out
+ * what another transaction has locked, and payments whose nonce is claimed. Returns the locked keys.
  */
-export async function claimWithFreeKeys(sql: Sql, claims: readonly NewClaim[]): Promise<ReadonlySet<string>> {
-  const asked = CLAIM_COLUMNS.split(', ')
-  const columns = [...asked, 'idempotency_key', 'request_digest'].join(', ')
-  const { rows } = await sql.query<{ job_id: string }>({
-    name: 'claim_with_free_keys',
-    text: `WITH asked AS (SELECT ${columns} FROM ${listed(...CLAIM_TYPES, 'text', 'text')} AS asked (${columns})),
-     free AS (
-       SELECT ${asked.map((column) => `asked.${column}`).join(', ')} FROM asked CROSS JOIN LATERAL (
+export async function lockFreeKeys(sql: Sql, jobs: readonly NewJob[]): Promise<ReadonlySet<string>> {
+  const columns = 'idempotency_key, request_digest, network, payer, nonce'
+  const { rows } = await sql.query<{ idempotency_key: string }>({
+    name: 'lock_free_keys',
+    text: `WITH free AS (
+       SELECT asked.idempotency_key, network, payer
+       FROM ${listed('text', 'text', 'text', 'text', 'numeric')} AS asked (${columns}) CROSS JOIN LATERAL (
          SELECT FROM idempotency_keys AS key WHERE key.idempotency_key = asked.idempotency_key
-           AND key.request_digest = asked.request_digest AND key.job_id IS NULL FOR UPDATE SKIP LOCKED) AS locked),
+           AND key.request_digest = asked.request_digest AND key.job_id IS NULL FOR UPDATE SKIP LOCKED) AS locked
+       WHERE NOT EXISTS (SELECT FROM authorizations AS claimed WHERE claimed.network = asked.network
+         AND claimed.payer = asked.payer AND claimed.nonce = asked.nonce)),
      turn AS MATERIALIZED (
-       SELECT ${CLAIM_COLUMNS}, ${payerLock('pg_try_advisory_xact_lock', ['network', 'payer'])} AS has_turn FROM free)
-     INSERT INTO authorizations (${CLAIM_COLUMNS})
-     SELECT ${claimOf((index) => asked[index] ?? '')} FROM turn WHERE has_turn
-     ON CONFLICT DO NOTHING RETURNING job_id`,
+       SELECT idempotency_key, ${payerLock('pg_try_advisory_xact_lock', ['network', 'payer'])} AS has_turn FROM free)
+     SELECT idempotency_key FROM turn WHERE has_turn`,
     values: columnsOf(
-      claims.map((claim) => [...claimValues(claim), claim.job.idempotencyKey, claim.job.requestDigest]),
+      jobs.map(({ idempotencyKey, requestDigest, authorization: { network, payer, nonce } }) => [
+        idempotencyKey,
+        requestDigest,
+        network,
+        payer,
+        nonce.toString(),
+      ]),
     ),
   })
-  return new Set(rows.map(({ job_id }) => job_id))
+  return new Set(rows.map(({ idempotency_key }) => idempotency_key))
+}
+
+/** Claims the nonces of new jobs, under the locks of their keys and payers. Leaves out one that is claimed already. */
+export async function claimNonces(sql: Sql, claims: readonly NewClaim[]): Promise<void> {
+  await sql.query({
+    name: 'claim_nonces',
+    text: `INSERT INTO authorizations (${CLAIM_COLUMNS})
+     SELECT ${claimOf((index) => CLAIM_COLUMNS.split(', ')[index] ?? '')}
+     FROM ${listed(...CLAIM_TYPES)} AS asked (${CLAIM_COLUMNS}) ON CONFLICT DO NOTHING`,
+    values: columnsOf(claims.map(claimValues)),
+  })
 }
 
 /**
