@@ -345,8 +345,12 @@ export interface FinalityStore {
     settlement: Pick<UnfinalSettlement, 'settlementId' | 'transactions'>,
     renewal: ReleasedRenewal,
   ): Promise<StoredTransaction | null>
-  /** Moves confirmed → lost: a reorganization removed it and it can no longer be settled. The job stays completed. */
-  loseSettlement(settlementId: string, reason: string): Promise<void>
+  /**
+   * Moves confirmed → lost: a reorganization removed it and it can no longer be settled. The job stays completed. Returns
+   * `false` when another process has signed it again since the transactions were read that were `judged`: that may have
+   * settled it, and used the nonce of its payer.
+   */
+  loseSettlement(settlementId: string, reason: string, judged?: readonly StoredTransaction[]): Promise<boolean>
 }
 
 /** The workers' access to settlements. */

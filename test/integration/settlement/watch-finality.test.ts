@@ -231,6 +231,31 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       expect(await settlementOf(jobId)).toMatchObject({ is_final: true })
     })
 
+    it.runIf(throughContract)(
+      'a removed settlement that another process signed again is not lost for the transactions that were read before',
+      async () => {
+        const { jobId, payer } = await completedJob()
+        const [released] = await chain.hashes(jobId)
+        const [{ raw } = { raw: '' }] = await worker.ledger.sql<{ raw: string }>(
+          'SELECT raw_transaction AS raw FROM settlement_transactions WHERE hash = $1',
+          [released],
+        )
+        await chain.rpc('anvil_rollback', 1)
+        await chain.listKey(false)
+        await chain.rpc('eth_sendRawTransaction', raw)
+        await chain.untilMined(released as `0x${string}`)
+        await chain.listKey(true)
+        const readBefore = await worker.ledger.settlement.readUnfinal(0n, 1000)
+        await chain.watch()
+        await expect.poll(() => transfersFrom(payer)).toBe(1)
+        await chain.watch({ settlementStore: { ...worker.ledger.settlement, readUnfinal: async () => readBefore } })
+        expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', failure_reason: null })
+        await chain.watch()
+        const [, signedAgain] = await chain.hashes(jobId)
+        expect(await outcomeOf(jobId)).toMatchObject({ paymentResponse: { transaction: signedAgain } })
+      },
+    )
+
     it('a settlement is not changed while the chain is unreachable', async () => {
       const { jobId } = await completedJob()
       const before = await worker.ledger.fingerprint()

@@ -13,7 +13,7 @@ import {
   type ReplacementDependencies,
   replaceStuckTransactions,
 } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
-import { watchFinality } from '../../../workers/settlement/own-keys/watch-finality.ts'
+import { type FinalityDependencies, watchFinality } from '../../../workers/settlement/own-keys/watch-finality.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import type { Payer } from '../payer/payer.ts'
 import type { AuthorizationChanges } from '../payer/sign-authorization.ts'
@@ -35,7 +35,7 @@ export interface SettlementChain {
   /** Replaces stuck transactions once; returns how many actions it took. */
   keep(changes?: Partial<ReplacementDependencies>): Promise<number>
   /** Runs the finality watcher once. */
-  watch(): Promise<number>
+  watch(changes?: Partial<FinalityDependencies>): Promise<number>
   accept(signed?: AuthorizationChanges, payer?: Payer): Promise<AcceptedJob>
   /**
    * Sends an unrelated transaction with the settlement key, as another holder of it would; mined unless mining is off.
@@ -97,7 +97,7 @@ export async function createSettlementChain(
   const chain = worker.through(worker.proxy, privateKey)
   const settlementStore = worker.ledger.settlement
   const { logger } = worker.dependencies
-  const watcher = watchFinality({ settlementStore, blocks: createBlockReader(through), settler: chain.settler, logger })
+  const finality = { settlementStore, blocks: createBlockReader(through), settler: chain.settler, logger }
   return {
     privateKey,
     facilitator,
@@ -116,7 +116,7 @@ export async function createSettlementChain(
         logger,
         ...changes,
       }).run(),
-    watch: () => watcher.run(),
+    watch: (changes = {}) => watchFinality({ ...finality, ...changes }).run(),
     accept: (signed, payer) =>
       worker.accept({ ...(payer && { payer }), signed: { facilitator: contract ?? facilitator, ...signed } }),
     useNonceElsewhere: async (nonce) => {

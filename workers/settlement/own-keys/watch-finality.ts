@@ -146,7 +146,7 @@ async function recheckSettlement(dependencies: FinalityDependencies, settlement:
       return true
     }
     case 'uncollectable':
-      await settlementStore.loseSettlement(settlementId, verdict.reason)
+      if (!(await settlementStore.loseSettlement(settlementId, verdict.reason, transactions))) return false
       logger.error('a settlement was lost in a reorganization', { jobId, reason: verdict.reason })
       return true
     case 'open': {

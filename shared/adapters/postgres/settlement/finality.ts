@@ -1,3 +1,4 @@
+import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type {
   SettledAt,
   SettledBlock,
@@ -132,11 +133,24 @@ export async function moveSettlement(
 }
 
 /** Moves confirmed → lost. The job stays completed: its result was released, and replays continue. */
-export async function loseSettlement(sql: Sql, settlementId: string, reason: string): Promise<void> {
-  await sql.query({
+export async function loseSettlement(
+  sql: Sql,
+  settlementId: string,
+  reason: string,
+  judged?: readonly StoredTransaction[],
+): Promise<boolean> {
+  const { rowCount } = await sql.query({
     name: 'lose_settlement',
     text: `UPDATE settlements SET state = 'lost', failure_reason = $2
-     WHERE id = $1 AND state = 'confirmed' AND finalized_at IS NULL`,
-    values: [settlementId, reason],
+     WHERE id = $1 AND state = 'confirmed' AND finalized_at IS NULL
+       AND ($3::text[] IS NULL OR EXISTS (SELECT 1 FROM unnest($3::text[], $4::numeric[]) AS judged (sender, nonce)
+         WHERE judged.sender = facilitator AND judged.nonce = account_nonce))`,
+    values: [
+      settlementId,
+      reason,
+      judged?.map(({ sender }) => sender) ?? null,
+      judged?.map(({ accountNonce }) => accountNonce.toString()) ?? null,
+    ],
   })
+  return rowCount === 1
 }

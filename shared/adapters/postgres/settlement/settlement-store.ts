@@ -74,6 +74,6 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     markFinal: (blockHashes) => markFinal(pool, blockHashes),
     moveSettlement: (settlementId, to) => moveSettlement(pool, settlementId, to),
     renewReleased: (settlement, renewal) => renewReleased(pool, settlement, renewal),
-    loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),
+    loseSettlement: (settlementId, reason, judged) => loseSettlement(pool, settlementId, reason, judged),
   }
 }
