@@ -6,6 +6,7 @@ import { FAULT_POINTS, rowName, selectPoints } from './kill-matrix/fault-points.
 import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, percentile, renderTable, summarize } from './kill-matrix/summarize.ts'
 import { parseOn } from './stack/outer-services.ts'
+import { describeBatches } from './stack/stack-report.ts'
 
 export const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
   [--on redis,s3]
@@ -16,7 +17,8 @@ ledgers of chain, upstream, PostgreSQL, object store and clients.
   --trials   trials of each point (50)
   --seed     determines order, calls and payers (1)
   --points   core, all, quick, batches, or names of points (core); --list shows them
-  --blocks   seconds between blocks, so that more payments share a batch (each transaction at once)
+  --blocks   seconds between blocks, so that payments share a batch (each transaction at once); a process then fails at a
+             point of batches only while it has several payments there
   --direct   without a settlement contract: the key settles each payment by itself
   --stacks   concurrent stacks that share the trials (1)
   --check-every   trials of a stack between two comparisons (200)
@@ -76,6 +78,7 @@ export async function run(args: readonly string[]): Promise<number> {
   const rows = summarize(report)
   const failures = failuresOf(report)
   const recoveries = report.trials.flatMap(({ recoveryMs }) => (recoveryMs === null ? [] : [recoveryMs]))
+  console.log(`batches: ${describeBatches(report.batches)}`)
   const total = {
     seed: options.seed,
     trials: report.trials.length,

@@ -1,9 +1,12 @@
 import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { percentile } from './kill-matrix/summarize.ts'
-import { BATCH_KINDS, FAULT_KINDS } from './nemesis/faults.ts'
-import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
+import { BATCH_KINDS } from './nemesis/batch-faults.ts'
+import { batchFailures, describeMet } from './nemesis/batch-summary.ts'
+import { FAULT_KINDS } from './nemesis/faults.ts'
+import { describeTrial, isAboutBatches, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
 import { parseOn } from './stack/outer-services.ts'
+import { describeBatches } from './stack/stack-report.ts'
 
 export const HELP = `Usage: npm run campaign -- nemesis [options]
 
@@ -15,7 +18,8 @@ Injects random faults, heals them, and compares the five ledgers.
   --stacks <n>        concurrent stacks that share the trials (1)
   --at-once <n>       concurrent trials of a stack (4)
   --blocks <seconds>  between blocks, so that more payments share a batch (each transaction at once)
-  --kinds <kinds>     only these faults, or "batches" for those of batches
+  --kinds <kinds>     only these faults, or "batches" for those of batches: then each trial pays several calls at once,
+                      its faults wait for a batch of them, and the run fails when there are hardly any
   --without <kinds>   faults to leave out, of ${FAULT_KINDS.join(', ')}
   --on <services>     redis, s3 or redis,s3: services started for the campaign (PostgreSQL and a folder)
   --verbose           print a line for every trial
@@ -44,11 +48,12 @@ export async function run(args: readonly string[]): Promise<number> {
   })
   const left = new Set(values.without.split(','))
   const chosen = values.kinds === 'batches' ? BATCH_KINDS : values.kinds?.split(',')
+  const kinds = FAULT_KINDS.filter(
+    (kind) => !left.has(kind) && (chosen === undefined || (chosen as readonly string[]).includes(kind)),
+  )
   const report = await runNemesis({
     seeds: values.only === undefined ? trialSeeds(Number(values.seed), Number(values.trials)) : [Number(values.only)],
-    kinds: FAULT_KINDS.filter(
-      (kind) => !left.has(kind) && (chosen === undefined || (chosen as readonly string[]).includes(kind)),
-    ),
+    kinds,
     stacks: Number(values.stacks),
     atOnce: Number(values['at-once']),
     checkEvery: 50,
@@ -57,9 +62,10 @@ export async function run(args: readonly string[]): Promise<number> {
     isVerbose: values.verbose,
     onProgress: (line) => console.log(line),
   })
-  for (const line of renderReport(report)) console.log(line)
-  if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, null, 2))
-  return failuresOf(report).length === 0 ? 0 : 1
+  const failures = [...failuresOf(report), ...(isAboutBatches({ kinds }) ? batchFailures(report, kinds) : [])]
+  for (const line of renderReport(report, failures)) console.log(line)
+  if (values.json !== undefined) await writeFile(values.json, JSON.stringify({ ...report, failures }, null, 2))
+  return failures.length === 0 ? 0 : 1
 }
 
 /** Returns the reasons for which a run has failed; empty when it has passed. */
@@ -82,17 +88,17 @@ export function failuresOf(report: NemesisReport): readonly string[] {
   ]
 }
 
-function renderReport(report: NemesisReport): readonly string[] {
+function renderReport(report: NemesisReport, failures: readonly string[]): readonly string[] {
   const { trials } = report
   const calls = trials.flatMap((trial) => trial.calls)
   const count = (outcome: string) => calls.filter((call) => call.outcome === outcome).length
   const recoveries = trials.map(({ recoveryMs }) => recoveryMs)
-  const failures = failuresOf(report)
   return [
     '',
     `trials          ${trials.length} in ${Math.round(report.durationMs / 1000)} s (${Math.round(report.durationMs / trials.length)} ms each)`,
     `calls           ${calls.length}: ${count('released')} released, ${count('refused')} refused, ${count('gave_up')} gave up`,
-    `batches         ${report.batches.sent} sent, of ${report.batches.payments} payments, the largest of ${report.batches.largest}; ${report.batches.left} payments signed again`,
+    `batches         ${describeBatches(report.batches)}`,
+    ...describeMet(trials).map((line) => `                ${line}`),
     `ledgers         ${report.jobs} jobs, ${report.transfers} transfers, ${report.upstreamCalls} upstream calls`,
     `recovery        p50 ${percentile(recoveries, 0.5)} ms, p99 ${percentile(recoveries, 0.99)} ms, longest ${percentile(recoveries, 1)} ms`,
     `failures        ${failures.length}`,

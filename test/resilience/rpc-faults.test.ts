@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { runRpcFaults } from './rpc-faults.ts'
+import { runBatchLies } from './rpc-lies/batch-lies.ts'
 import { runRpcLies } from './rpc-lies.ts'
 
 test('a node that fails at any stage costs a valid payment at most a 503: its signature is served and charged once after healing', async () => {
@@ -10,6 +11,12 @@ test('a node that fails at any stage costs a valid payment at most a 503: its si
 
 test('a node that lies causes neither an unpaid release nor a double charge', async () => {
   const rows = await runRpcLies({ quick: true })
+  expect(rows.length).toBeGreaterThan(10)
+  expect(rows.filter(({ violations }) => violations.length > 0)).toEqual([])
+})
+
+test('a node that lies about a batch loses and doubles no charge, and releases no result without its proof', async () => {
+  const rows = await runBatchLies({ quick: true })
   expect(rows.length).toBeGreaterThan(10)
   expect(rows.filter(({ violations }) => violations.length > 0)).toEqual([])
 })

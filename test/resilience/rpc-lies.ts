@@ -1,9 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { toHex } from 'viem'
-import type { RpcAnswer, RpcFault } from '../support/chain/rpc-proxy.ts'
+import type { RpcFault } from '../support/chain/rpc-proxy.ts'
 import { type ChatAnswer, type SignedChat, signChat } from '../support/payer/chat-call.ts'
 import { createPayer } from '../support/payer/payer.ts'
 import { askUntilPaid, countFor, distinct, fundedPayer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
+import { runBatchLies } from './rpc-lies/batch-lies.ts'
+import { lieAbout } from './rpc-lies/receipt-lies.ts'
 import type { RpcStage } from './stack/rpc-watch.ts'
 
 /**
@@ -38,14 +40,6 @@ const REMEMBERED_MS = 11_000
 const REVERTS: RpcFault = { kind: 'forge', answer: { error: { code: 3, message: 'execution reverted' } } }
 /** Also a large number, where a balance is asked for. */
 const SUCCEEDS: RpcFault = { kind: 'forge', answer: { result: `0x${'0'.repeat(32)}${'f'.repeat(32)}` } }
-
-function lieAbout(change: (result: Record<string, unknown>) => unknown): RpcFault {
-  const changeAnswer = (truth: RpcAnswer): RpcAnswer =>
-    'result' in truth && typeof truth.result === 'object' && truth.result !== null
-      ? { result: change(truth.result as Record<string, unknown>) }
-      : truth
-  return { kind: 'lie', change: changeAnswer }
-}
 
 const NO_RECEIPT: RpcFault = { kind: 'forge', answer: { result: null } }
 
@@ -352,7 +346,7 @@ async function countReverted(sandbox: WatchedStack['sandbox'], { idempotencyKey 
 
 /** Runs `npm run campaign -- rpc-lies`. */
 export async function run(): Promise<number> {
-  const rows = await runRpcLies({ quick: false })
+  const rows = [...(await runRpcLies({ quick: false })), ...(await runBatchLies({ quick: false }))]
   for (const row of rows) console.log(row)
   return rows.every(({ violations }) => violations.length === 0) ? 0 : 1
 }

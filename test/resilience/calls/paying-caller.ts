@@ -115,14 +115,17 @@ async function makeCall(
 ): Promise<void> {
   const { record } = state
   const { baseUrls, random } = options
-  const giveUpAt = Date.now() + options.patienceMs
+  let giveUpAt = Date.now() + options.patienceMs
   let hasPaid = false
   for (let turn = Math.floor(random() * baseUrls.length); Date.now() < giveUpAt; turn++) {
     const isFirstPayment = state.headers !== null && !hasPaid
     if (isFirstPayment) {
       hasPaid = true
       onSigned()
+      const waitsSince = Date.now()
       await gate
+      // The wait is the campaign's, not the service's.
+      giveUpAt += Date.now() - waitsSince
     }
     const copies = isFirstPayment ? duplicates : 1
     const outOfPatience = AbortSignal.timeout(Math.max(1, giveUpAt - Date.now()))

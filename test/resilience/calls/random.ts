@@ -9,6 +9,11 @@ export function createRandom(seed: number): () => number {
   }
 }
 
+/** Returns a whole number of at least `low` and less than `high`. */
+export function between(random: () => number, low: number, high: number): number {
+  return Math.floor(low + random() * (high - low))
+}
+
 /** Returns one of `choices`, which must not be empty. */
 export function pick<T>(random: () => number, choices: readonly T[]): T {
   const chosen = choices[Math.floor(random() * choices.length)]

@@ -7,7 +7,7 @@ import type { StartedCall } from '../calls/paying-caller.ts'
 import { pick } from '../calls/random.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
 import { setMining } from '../nemesis/chain-faults.ts'
-import { refuseLarge, revertBatch } from '../stack/batch-trouble.ts'
+import { putBatchFirst, refuseLarge, revertBatch } from '../stack/batch-trouble.ts'
 import { type CampaignStack, LEASE_SECONDS } from '../stack/stack.ts'
 import { type FaultPoint, rowName } from './fault-points.ts'
 
@@ -18,6 +18,8 @@ export interface Trial {
   /** Whether a process reached the point. */
   hit: boolean
   calls: readonly CallRecord[]
+  /** The payments of the largest batch that one of its calls was ever in; 0 without batches. */
+  largestBatch: number
   /** Time from the failure to the trial's last final answer; `null` when all clients had theirs before. */
   recoveryMs: number | null
   /** Error of the trial itself, which is not a verdict on the system. */
@@ -33,11 +35,14 @@ export interface TrialGround {
   readonly idleSponsored: Payer[]
   /** Restarts in progress. */
   readonly restarts: Set<Promise<unknown>>
+  /** How many payments must be in a batch at whose points a process fails. */
+  readonly leastInBatch: number
 }
 
-export function createTrialGround(stack: CampaignStack): TrialGround {
+export function createTrialGround(stack: CampaignStack, leastInBatch: number): TrialGround {
   return {
     stack,
+    leastInBatch,
     turns: { api: createTurns(), worker: createTurns() },
     idleSponsored: [...stack.payers.sponsored],
     restarts: new Set(),
@@ -46,18 +51,24 @@ export function createTrialGround(stack: CampaignStack): TrialGround {
 
 /** Twice the lease of the campaign's workers, so that another one has taken over the job. */
 const STOPPED_MS = 2 * LEASE_SECONDS * 1000
-/** Long enough that a batch is sent while the node refuses it. */
-const REFUSING_MS = 4000
+/** How long the node refuses large transactions after the first one. */
+const REFUSING_MS = 1500
+/** How long the keys are off the contract's list, in which a batch reverts. */
+const UNLISTED_MS = 200
 const HIT_POLL_MS = 5
 /**
  * Sweepers reach points after the last answer within this time; slow points additionally wait for the ledger's timer.
  */
 const LATE_HIT_MS = PATIENCE_MS
+/** A batch reaches its points before its calls are finished, or right afterwards. */
+const LATE_BATCH_HIT_MS = 3000
+/** How often new calls are made when those before them shared no batch. */
+const MOST_ROUNDS = 3
 const SLOW_HIT_MS = 2 * PATIENCE_MS
 /** Number of calls of a trial. */
 const CALLS: readonly number[] = [1, 1, 2, 3]
-/** Of one whose payments are to share a batch. */
-const CALLS_TOGETHER: readonly number[] = [4, 5, 6]
+/** Of one whose payments are to share a batch; the first of them goes alone, from each worker. */
+const CALLS_TOGETHER: readonly number[] = [6, 7, 8]
 /** Quick ones, so that they are ready at about the same time. */
 const KINDS_TOGETHER: readonly CallKind[] = ['chat', 'message']
 const OTHER_KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
@@ -72,7 +83,26 @@ export async function runTrial(
   seed: number,
   random: () => number,
 ): Promise<Trial> {
-  const trial: Trial = { row: rowName(point), point, seed, hit: false, calls: [], recoveryMs: null, error: null }
+  let trial = await runRound(context, point, seed, random)
+  const rounds = point.together && context.leastInBatch > 0 ? MOST_ROUNDS : 1
+  for (let round = 1; !trial.hit && trial.error === null && round < rounds; round++) {
+    const next = await runRound(context, point, seed, random)
+    trial = { ...next, calls: [...trial.calls, ...next.calls] }
+  }
+  return trial
+}
+
+async function runRound(context: TrialGround, point: FaultPoint, seed: number, random: () => number): Promise<Trial> {
+  const trial: Trial = {
+    row: rowName(point),
+    point,
+    seed,
+    hit: false,
+    calls: [],
+    largestBatch: 0,
+    recoveryMs: null,
+    error: null,
+  }
   const calls = chooseCalls(context, point, random)
   const gate = Promise.withResolvers<void>()
   try {
@@ -83,10 +113,10 @@ export async function runTrial(
     await Promise.all(started.map(({ signed }) => signed))
     const failedAt = await turns[processOf(point)](async () => {
       try {
-        await arm(stack, point)
+        await arm(context, point)
         if (point.armedBefore === 'challenge') started = start()
         gate.resolve()
-        const [failedAt] = await Promise.all([untilFailed(context, point, started), makeTrouble(stack, point)])
+        const [failedAt] = await Promise.all([untilFailed(context, point, started), makeTrouble(context, point)])
         return failedAt
       } finally {
         if (point.chainPaused) await setMining(stack.info.rpcUrl, true)
@@ -95,6 +125,7 @@ export async function runTrial(
     trial.hit = failedAt !== null
     trial.calls = started.map(({ record }) => record)
     await Promise.all(started.map(({ finished }) => finished))
+    trial.largestBatch = await readLargestBatch(stack, trial.calls)
     trial.recoveryMs = failedAt === null ? null : lastAnswerAfter(started, failedAt)
   } catch (error) {
     trial.error = error instanceof Error ? error.message : String(error)
@@ -126,20 +157,33 @@ function chooseCalls({ stack, idleSponsored }: TrialGround, point: FaultPoint, r
   })
 }
 
+/** Batches that a payment left count as well. */
+async function readLargestBatch(stack: CampaignStack, calls: readonly CallRecord[]): Promise<number> {
+  const [row] = await stack.sql<{ size: number }>(
+    `SELECT coalesce(max(size), 0) AS size FROM jobs JOIN settlements ON job_id = jobs.id
+       JOIN settlement_batches AS batches ON batches.id = batch_id OR batches.id = ANY(earlier_batches)
+     WHERE idempotency_key = ANY($1)`,
+    [calls.map(({ idempotencyKey }) => idempotencyKey)],
+  )
+  return row?.size ?? 0
+}
+
 function processOf(point: FaultPoint): 'api' | 'worker' {
   return point.name.startsWith('api.') ? 'api' : 'worker'
 }
 
-async function arm(stack: CampaignStack, point: FaultPoint): Promise<void> {
+async function arm({ stack, leastInBatch }: TrialGround, point: FaultPoint): Promise<void> {
   const { points } = stack
   if (point.upstream) await stack.setFaults([point.upstream])
   if (point.chainPaused) await setMining(stack.info.rpcUrl, false)
   if (point.after !== undefined) points.arm(point.after, 'throw')
-  points.arm(point.name, point.action)
+  points.arm(point.name, point.action, point.together ? leastInBatch : undefined)
 }
 
-async function makeTrouble(stack: CampaignStack, { trouble }: FaultPoint): Promise<void> {
-  if (trouble === 'reverts') await revertBatch(stack, 200)
+async function makeTrouble({ stack, leastInBatch }: TrialGround, point: FaultPoint): Promise<void> {
+  const { trouble, chainPaused } = point
+  if (chainPaused && leastInBatch > 0) await putBatchFirst(stack, leastInBatch)
+  if (trouble === 'reverts') await revertBatch(stack, UNLISTED_MS, leastInBatch)
   if (trouble === 'too_large') await refuseLarge(stack, REFUSING_MS)
 }
 
@@ -162,14 +206,18 @@ async function untilFailed(
       await recoverProcess(context, point, pid)
       return failedAt
     }
-    if (areFinished && giveUpAt === Number.POSITIVE_INFINITY)
-      giveUpAt = Date.now() + (point.slow ? SLOW_HIT_MS : LATE_HIT_MS)
+    if (areFinished && giveUpAt === Number.POSITIVE_INFINITY) giveUpAt = Date.now() + lateHitMs(context, point)
     if (Date.now() > giveUpAt && points.disarm(point.name)) {
       if (point.after !== undefined) points.disarm(point.after)
       return null
     }
     await delay(HIT_POLL_MS)
   }
+}
+
+function lateHitMs({ leastInBatch }: TrialGround, { slow, together }: FaultPoint): number {
+  if (together && leastInBatch > 0) return LATE_BATCH_HIT_MS
+  return slow ? SLOW_HIT_MS : LATE_HIT_MS
 }
 
 async function recoverProcess({ stack, restarts }: TrialGround, point: FaultPoint, pid: number): Promise<void> {

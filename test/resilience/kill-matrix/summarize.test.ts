@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { NOTHING_COMPARED } from '../stack/stack-report.ts'
 import { selectPoints } from './fault-points.ts'
 import type { MatrixReport } from './run-matrix.ts'
 import type { Trial } from './run-trial.ts'
@@ -7,7 +8,7 @@ import { failuresOf, percentile, summarize } from './summarize.ts'
 const [point] = selectPoints('worker.completeJob.commit.sent')
 if (!point) throw new Error('unknown point')
 
-const passed: Trial = { row: 'a', point, seed: 1, hit: true, calls: [], recoveryMs: 10, error: null }
+const passed: Trial = { row: 'a', point, seed: 1, hit: true, calls: [], largestBatch: 2, recoveryMs: 10, error: null }
 const report: MatrixReport = {
   trials: [passed],
   violations: [],
@@ -16,11 +17,12 @@ const report: MatrixReport = {
   jobs: 1,
   transfers: 1,
   upstreamCalls: 1,
-  batches: { sent: 0, payments: 0, largest: 0, left: 0 },
+  batches: NOTHING_COMPARED.batches,
   durationMs: 1,
+  hasBlocks: true,
 }
 
-test('a kill matrix fails for a violation, stuck job, leftover process, unreached point or failed trial', () => {
+test('a kill matrix fails for a violation, stuck job, leftover process, unreached point, lonely payments or a failed trial', () => {
   expect(failuresOf(report)).toEqual([])
   const violation = { invariant: 'I1', jobId: 'j', detail: 'two charges', trial: 'a, seed 1' } as const
   expect(failuresOf({ ...report, violations: [violation] })).toEqual(['I1: two charges (job j, a, seed 1)'])
@@ -28,6 +30,9 @@ test('a kill matrix fails for a violation, stuck job, leftover process, unreache
   expect(failuresOf({ ...report, leftProcesses: [7] })).toEqual(['process 7 outlived its stack'])
   expect(failuresOf({ ...report, trials: [{ ...passed, hit: false }] })).toEqual(['a was never reached'])
   expect(failuresOf({ ...report, trials: [{ ...passed, error: 'broken' }] })).toEqual(['a: broken'])
+  const alone = { ...report, trials: [{ ...passed, largestBatch: 1 }] }
+  expect(failuresOf(alone)).toEqual(['a was never reached with several payments in a batch'])
+  expect(failuresOf({ ...alone, hasBlocks: false })).toEqual([])
 })
 
 test('the summary counts the trials that reached a point', () => {

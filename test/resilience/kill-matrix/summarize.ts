@@ -1,10 +1,12 @@
-import type { MatrixReport } from './run-matrix.ts'
+import { LEAST_IN_BATCH, type MatrixReport } from './run-matrix.ts'
 
 /** The results of one point. */
 export interface RowSummary {
   readonly point: string
   readonly trials: number
   readonly hits: number
+  /** How many of these had calls in a batch of several payments. */
+  readonly inBatches: number
   /** Number of calls by outcome. */
   readonly released: number
   readonly refused: number
@@ -28,6 +30,7 @@ export function summarize({ trials }: MatrixReport): readonly RowSummary[] {
       point: row,
       trials: own.length,
       hits: own.filter(({ hit }) => hit).length,
+      inBatches: own.filter(({ hit, largestBatch }) => hit && largestBatch >= LEAST_IN_BATCH).length,
       released: ended('released'),
       refused: ended('refused'),
       gaveUp: ended('gave_up'),
@@ -48,6 +51,7 @@ export function percentile(values: readonly number[], share: number): number | n
 /** Returns the reasons for which a campaign has failed; empty when it has passed. */
 export function failuresOf(report: MatrixReport): readonly string[] {
   const rows = summarize(report)
+  const ofBatches = new Set(report.trials.flatMap(({ row, point }) => (point.together ? row : [])))
   return [
     ...report.violations.map(
       ({ invariant, jobId, detail, trial }) => `${invariant}: ${detail} (job ${jobId}, ${trial ?? 'no trial'})`,
@@ -55,6 +59,9 @@ export function failuresOf(report: MatrixReport): readonly string[] {
     ...report.stuckJobs.map((id) => `job ${id} never finished`),
     ...report.leftProcesses.map((pid) => `process ${pid} outlived its stack`),
     ...rows.filter(({ hits }) => hits === 0).map(({ point }) => `${point} was never reached`),
+    ...rows
+      .filter(({ point, hits, inBatches }) => report.hasBlocks && ofBatches.has(point) && hits > 0 && inBatches === 0)
+      .map(({ point }) => `${point} was never reached with several payments in a batch`),
     ...rows.flatMap(({ point, errors }) => errors.map((error) => `${point}: ${error}`)),
     ...rows.filter(({ gaveUp }) => gaveUp > 0).map(({ point, gaveUp }) => `${point}: ${gaveUp} clients gave up`),
   ]
@@ -66,11 +73,12 @@ export function renderTable(rows: readonly RowSummary[]): readonly string[] {
   const line = (first: string, cells: readonly (number | string | null)[]) =>
     `${first.padEnd(width)} ${cells.map((value) => String(value ?? '-').padStart(9)).join('')}`
   return [
-    line('point', ['trials', 'hits', 'released', 'refused', 'gave up', 'resigned', 'p50 ms', 'p99 ms']),
+    line('point', ['trials', 'hits', 'batched', 'released', 'refused', 'gave up', 'resigned', 'p50 ms', 'p99 ms']),
     ...rows.map((row) =>
       line(row.point, [
         row.trials,
         row.hits,
+        row.inBatches,
         row.released,
         row.refused,
         row.gaveUp,

@@ -186,6 +186,18 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: 'a removed settlement is lost for what was read before another worker signed it again',
+    scenario: 'removed_settlement_read_before',
+    reports: 'I1',
+    changes: [
+      {
+        file: 'workers/settlement/own-keys/watch-finality.ts',
+        within: 'recheckSettlement',
+        change: replaceArgument('loseSettlement', 2, 'undefined'),
+      },
+    ],
+  },
+  {
     name: 'account nonces are not rolled back with the transaction that took them',
     scenario: 'ledger_fails_while_signing',
     reports: 'nonce-gap',

@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Hex } from 'viem'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type Payer, payerCalls } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { mine, reorganize, setMining } from '../nemesis/chain-faults.ts'
-import { type CalledPayment, listKeys, sendUrgently, untilBatchPends } from '../stack/pending-batches.ts'
+import { type CalledPayment, listKeys, readPendingBatches, sendUrgently } from '../stack/pending-batches.ts'
 import { type Bench, type BenchCall, PAYER_FUNDS_ATOMIC } from './bench.ts'
 
 const ACCEPTANCE = 'api.acceptJob.commit.before'
@@ -159,6 +160,43 @@ export const scenarios = {
     )
   },
 
+  /**
+   * A reorganization removes the settlement of a released result, and its transaction reverts afterwards. One worker
+   * pauses after it has read the settlement, the other one signs it again, and then the first one judges it.
+   */
+  removed_settlement_read_before: async (bench) => {
+    const { sandbox, open, newPayer, points, untilHit, until, resume, reorganizedAt } = bench
+    const { rpcUrl } = sandbox.info
+    await open('chat', await newPayer()).payUntilDone()
+    const [signed] = await sandbox.sql<{ raw: string }>('SELECT raw_transaction AS raw FROM settlement_transactions')
+    points.arm('worker.readUnfinal.after', 'stop')
+    await setMining(rpcUrl, false)
+    reorganizedAt.push(Date.now())
+    await reorganize(rpcUrl, 1)
+    await callRpc(rpcUrl, 'eth_sendRawTransaction', [signed?.raw]).catch(() => undefined)
+    await unlistForOneBlock(bench)
+    await setMining(rpcUrl, true)
+    const paused = await untilHit('worker.readUnfinal.after')
+    await until(async () => {
+      const [newest] = await sandbox.sql<{ hash: Hex }>(
+        `SELECT hash FROM settlement_transactions JOIN settlements USING (batch_id) WHERE earlier_batches IS NOT NULL`,
+      )
+      return newest !== undefined && (await callRpc(rpcUrl, 'eth_getTransactionReceipt', [newest.hash])) !== null
+    })
+    points.arm('worker.loseSettlement.after', 'pass')
+    resume(paused)
+    await untilHit('worker.loseSettlement.after')
+    // The ledger follows the chain at one of the next polls.
+    await until(
+      async () =>
+        (
+          await sandbox.sql(
+            "SELECT 1 FROM settlements JOIN settlement_transactions AS signed USING (batch_id) WHERE state = 'lost' OR transaction_hash = hash",
+          )
+        ).length > 0,
+    )
+  },
+
   /** A stranger signs for a request under a key that another payer has paid for. */
   stranger: async ({ open, newPayer }) => {
     const call = open('chat', await newPayer())
@@ -250,7 +288,7 @@ async function inOneBatch(
   await sandbox.sql('INSERT INTO may_store VALUES (true)')
   let payments: readonly CalledPayment[] = []
   await until(async () => {
-    payments = (await untilBatchPends(rpcUrl, settlementContract, 1)) ?? []
+    payments = (await readPendingBatches(rpcUrl, settlementContract)).flatMap((batch) => batch.payments)
     return payments.length > payers.length
   })
   await beforeMined(payments)

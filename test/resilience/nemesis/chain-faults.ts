@@ -10,12 +10,15 @@ export async function useBlocks(rpcUrl: string, seconds: number): Promise<void> 
   await setMining(rpcUrl, true)
 }
 
-/** Resumes mining, beginning with a block for all pending transactions. */
-export async function setMining(rpcUrl: string, isOn: boolean): Promise<void> {
+/**
+ * Stops mining, or resumes it, beginning with a block for all pending transactions, and `depth` blocks with that one: those
+ * who poll see them as one step, not as a chain that mines faster.
+ */
+export async function setMining(rpcUrl: string, isOn: boolean, depth = 1): Promise<void> {
   const seconds = intervals.get(rpcUrl)
   if (seconds === undefined) await callRpc(rpcUrl, 'evm_setAutomine', [isOn])
   else await callRpc(rpcUrl, 'evm_setIntervalMining', [isOn ? seconds : 0])
-  if (isOn) await mine(rpcUrl, 1)
+  if (isOn) await mine(rpcUrl, depth)
 }
 
 export async function mine(rpcUrl: string, blocks: number): Promise<void> {

@@ -3,26 +3,11 @@ import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import type { TcpFault } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createRandom, pick } from '../calls/random.ts'
-import {
-  failPartOfBatch,
-  loseLeases,
-  refuseLarge,
-  reorganizeBatch,
-  replaceBatch,
-  revertBatch,
-  spikeGas,
-} from '../stack/batch-trouble.ts'
+import { between, pick } from '../calls/random.ts'
 import { type CampaignStack, LEASE_SECONDS } from '../stack/stack.ts'
+import { BATCH_KINDS, drawBatchFault, isBatchKind } from './batch-faults.ts'
 import { dropPendingTransactions, mine, reorganize, setMining } from './chain-faults.ts'
-
-/** A drawn fault: the resources that it needs exclusively, and its action, which ends healed. */
-export interface Fault {
-  readonly name: string
-  /** Faults of one resource never overlap: each heals what it broke, and nothing else. */
-  readonly resource: string
-  inject(stack: CampaignStack): Promise<void>
-}
+import type { Fault } from './fault.ts'
 
 /** The drawn fault depends on the stack's parts. */
 export type FaultGround = Pick<CampaignStack, 'redis' | 'proxies'>
@@ -38,20 +23,9 @@ export const FAULT_KINDS = [
   'queue_wipe',
   'port_error',
   'queue_restart',
-  'batch_reorg',
-  'batch_replaced',
-  'batch_reverts_in_parts',
-  'batch_reverts',
-  'batch_too_large',
-  'leases_lost',
-  'gas_spike',
+  ...BATCH_KINDS,
 ] as const
 export type FaultKind = (typeof FAULT_KINDS)[number]
-
-/** What happens to batches of settlements. */
-export const BATCH_KINDS: readonly FaultKind[] = FAULT_KINDS.filter(
-  (kind) => kind.startsWith('batch_') || kind === 'leases_lost' || kind === 'gas_spike',
-)
 
 type Random = () => number
 
@@ -61,12 +35,12 @@ type Target = keyof NonNullable<CampaignStack['proxies']>
 const TARGETS: readonly Target[] = ['database', 'queue', 'rpc', 'upstream']
 
 const PROCESSES: readonly ServiceName[] = ['api', 'api-2', 'worker', 'worker-2']
-const between = (random: Random, low: number, high: number) => Math.floor(low + random() * (high - low))
 
 export function drawFault(random: Random, kinds: readonly FaultKind[], context: FaultGround): Fault {
   // A queue in PostgreSQL restarts with it; no draw here, so that the seeds of such runs keep their meaning.
   const possible = context.redis ? kinds : kinds.filter((kind) => kind !== 'queue_restart')
   const kind = pick(random, possible)
+  if (isBatchKind(kind)) return drawBatchFault(random, kind, (name, stack) => kill(stack, name, 0))
   switch (kind) {
     case 'kill':
       return killed(pick(random, PROCESSES), between(random, 0, 300))
@@ -93,56 +67,6 @@ export function drawFault(random: Random, kinds: readonly FaultKind[], context: 
       return portFails(pick(random, PORTS))
     case 'queue_restart':
       return QUEUE_RESTARTED
-    default:
-      return drawBatchFault(random, kind)
-  }
-}
-
-/** Faults that wait for a batch; without one in time nothing happens. */
-function drawBatchFault(random: Random, kind: FaultKind): Fault {
-  const onChain = (name: string, inject: Fault['inject']): Fault => ({ name, resource: 'chain', inject })
-  switch (kind) {
-    case 'batch_reorg': {
-      const [seenForMs, depth] = [between(random, 0, 400), between(random, 1, 3)]
-      return onChain(`reorganization of ${depth} blocks, ${seenForMs} ms after a batch was mined`, (stack) =>
-        reorganizeBatch(stack, seenForMs, depth),
-      )
-    }
-    case 'batch_replaced': {
-      const waitMs = between(random, 800, 3000)
-      return onChain(`a batch that waits for ${waitMs} ms and is replaced`, (stack) => replaceBatch(stack, waitMs))
-    }
-    case 'batch_reverts_in_parts': {
-      const seed = between(random, 0, 2 ** 31)
-      return onChain(`payers of a batch prevent their payments (${seed})`, (stack) =>
-        failPartOfBatch(stack, createRandom(seed)),
-      )
-    }
-    case 'batch_reverts': {
-      const unlistedMs = between(random, 0, 2500)
-      return onChain(`a batch that reverts as a whole, keys listed again after ${unlistedMs} ms`, (stack) =>
-        revertBatch(stack, unlistedMs),
-      )
-    }
-    case 'batch_too_large': {
-      const durationMs = between(random, 500, 3000)
-      const name = `no large transactions for ${durationMs} ms`
-      return { name, resource: 'node', inject: (stack) => refuseLarge(stack, durationMs) }
-    }
-    case 'leases_lost': {
-      const rounds = between(random, 3, 20)
-      return {
-        name: `leases of half a batch lost, ${rounds} times`,
-        resource: 'leases',
-        inject: (stack) => loseLeases(stack, rounds),
-      }
-    }
-    case 'gas_spike': {
-      const durationMs = between(random, 500, 2500)
-      return onChain(`a gas price spike of ${durationMs} ms`, (stack) => spikeGas(stack, durationMs))
-    }
-    default:
-      throw new Error(`${kind} is no fault of batches`)
   }
 }
 
@@ -150,12 +74,15 @@ function killed(name: ServiceName, pauseMs: number): Fault {
   return {
     name: `kill ${name}, back after ${pauseMs} ms`,
     resource: name,
-    inject: async (stack) => {
-      await signalTo(stack, name, 'SIGKILL')
-      await delay(pauseMs)
-      await startAgain(stack, name)
-    },
+    inject: (stack) => kill(stack, name, pauseMs),
   }
+}
+
+/** Kills a process and starts it again after the pause. */
+export async function kill(stack: CampaignStack, name: ServiceName, pauseMs: number): Promise<void> {
+  await signalTo(stack, name, 'SIGKILL')
+  await delay(pauseMs)
+  await startAgain(stack, name)
 }
 
 /** Restarts a process as a supervisor does: repeatedly, while its dependencies are down. */

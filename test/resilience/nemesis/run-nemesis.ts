@@ -11,9 +11,11 @@ import {
   NOTHING_COMPARED,
   type StackReport,
 } from '../stack/stack-report.ts'
+import { isBatchKind } from './batch-faults.ts'
 import { mine, useBlocks } from './chain-faults.ts'
 import type { FaultKind } from './faults.ts'
 import { createResources } from './resources.ts'
+import { payersFor, runBatchTrial } from './run-batch-trial.ts'
 import { runTrial, type Trial } from './run-trial.ts'
 
 export interface NemesisOptions {
@@ -46,6 +48,11 @@ export function trialSeeds(seed: number, trials: number): readonly number[] {
 /** A silent provider is abandoned within seconds, which is many times the latency of one that answers. */
 const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '15', SETTLEMENT_MARGIN_SECONDS: '30' }
 
+/** Returns whether all faults are those of batches: then each trial makes batches of several payments for them. */
+export function isAboutBatches({ kinds }: Pick<NemesisOptions, 'kinds'>): boolean {
+  return kinds.every(isBatchKind)
+}
+
 /** Runs all trials, several concurrently on each stack, and stops early when the ledgers disagree. */
 export async function runNemesis(options: NemesisOptions): Promise<NemesisReport> {
   const startedAt = performance.now()
@@ -57,7 +64,12 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
 
 async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Promise<NemesisStackReport> {
   const { atOnce, checkEvery, kinds, onProgress = () => undefined } = options
-  const stack = await startCampaignStack({ proxied: true, ...options.stack, workerEnvironment: WORKER_TIMING })
+  const stack = await startCampaignStack({
+    proxied: true,
+    ...(isAboutBatches(options) ? { approvedPayers: payersFor(atOnce) } : {}),
+    ...options.stack,
+    workerEnvironment: WORKER_TIMING,
+  })
   const pids = new Set<number>()
   const trials: Trial[] = []
   let last: Comparison<FoundViolation> = NOTHING_COMPARED
@@ -65,13 +77,16 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
     // Reorganizations are never deep enough to remove the funding of the payers.
     await mine(stack.info.rpcUrl, 5)
     if (options.blockSeconds !== undefined) await useBlocks(stack.info.rpcUrl, options.blockSeconds)
-    const context = { stack, kinds, resources: createResources(), freeSponsored: [...stack.payers.sponsored] }
+    const context = { stack, resources: createResources(), freeSponsored: [...stack.payers.sponsored] }
+    const ofBatches = { ...context, kinds: kinds.filter(isBatchKind), payers: [...stack.payers.approved] }
+    const run = (seed: number) =>
+      isAboutBatches(options) ? runBatchTrial(ofBatches, seed) : runTrial({ ...context, kinds }, seed)
     const limit = pLimit(atOnce)
     const replayed = new Set<CallRecord>()
     for (let from = 0; from < seeds.length && last.violations.length === 0; from += checkEvery) {
       const batch = seeds.slice(from, from + checkEvery).map((seed) =>
         limit(async () => {
-          const trial = await runTrial(context, seed)
+          const trial = await run(seed)
           trials.push(trial)
           for (const pid of Object.values(stack.info.pids)) pids.add(pid)
           if (options.isVerbose || trial.error !== null || trial.recoveryMs > 30_000) onProgress(describeTrial(trial))

@@ -4,14 +4,18 @@ import type { CallKind } from '../calls/call-requests.ts'
 import { createRandom, pick } from '../calls/random.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
 import type { CampaignStack } from '../stack/stack.ts'
+import { isBatchKind } from './batch-faults.ts'
 import { mine } from './chain-faults.ts'
-import { BATCH_KINDS, drawFault, type Fault, type FaultKind } from './faults.ts'
+import type { Fault } from './fault.ts'
+import { drawFault, type FaultKind } from './faults.ts'
 import type { Resources } from './resources.ts'
 
 export interface Trial {
   readonly seed: number
   /** Descriptions of the drawn faults. */
   readonly faults: readonly string[]
+  /** The batches that faults of batches met, by their numbers of payments. */
+  readonly met: readonly { readonly kind: FaultKind; readonly sizes: readonly number[] }[]
   readonly calls: readonly CallRecord[]
   /** Time from healing to the last final answer; 0 when all clients had theirs before. */
   readonly recoveryMs: number
@@ -20,12 +24,12 @@ export interface Trial {
 }
 
 /** State that trials on one stack share. */
-export interface TrialContext {
+export interface TrialContext<Kind extends FaultKind = FaultKind> {
   readonly stack: CampaignStack
   readonly resources: Resources
   /** Payers with a gas-sponsoring permit, who can have one open payment at a time. */
   readonly freeSponsored: Payer[]
-  readonly kinds: readonly FaultKind[]
+  readonly kinds: readonly Kind[]
 }
 
 const CALL_KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
@@ -64,8 +68,7 @@ function draw(
   const random = createRandom(seed)
   const upTo = (highest: number) => Math.floor(random() * highest)
   // With batches, calls come close together: that is what makes batches of several payments.
-  const hasBatches = kinds.some((kind) => BATCH_KINDS.includes(kind))
-  const calls = Array.from({ length: hasBatches ? 3 + upTo(5) : 2 + upTo(3) }, () => ({
+  const calls = Array.from({ length: kinds.some(isBatchKind) ? 3 + upTo(5) : 2 + upTo(3) }, () => ({
     kind: pick(random, CALL_KINDS),
     misbehavior: pick(random, MISBEHAVIORS),
     isSponsored: random() < 0.2,
@@ -93,7 +96,7 @@ export async function runTrial(context: TrialContext, seed: number): Promise<Tri
   })
   const injected = faults.map(async ({ fault, delayMs }) => {
     await delay(delayMs)
-    await context.resources.hold(fault.resource, () => fault.inject(context.stack))
+    await context.resources.hold(fault.resource, () => fault.inject(context.stack, 1))
   })
   for (const outcome of await Promise.allSettled(injected)) if (outcome.status === 'rejected') note(outcome.reason)
   const healedAt = Date.now()
@@ -104,6 +107,7 @@ export async function runTrial(context: TrialContext, seed: number): Promise<Tri
       ...faults.map(({ fault, delayMs }) => `${fault.name} (at ${delayMs} ms)`),
       ...calls.flatMap(({ kind, misbehavior }) => (misbehavior === 'none' ? [] : `${kind}: ${misbehavior}`)),
     ],
+    met: [],
     calls: records,
     recoveryMs: Math.max(0, lastAnswerAt - healedAt),
     error: errors.length === 0 ? null : errors.join('; '),

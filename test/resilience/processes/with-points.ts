@@ -2,12 +2,18 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { subscribe } from 'node:diagnostics_channel'
 import pg from 'pg'
 import { Pool } from 'undici'
+import { countPayments } from './count-payments.ts'
 import type { ReachPoint } from './reach-point.ts'
 
-/** The current port call, such as `worker.sealResult`. */
-const currentCall = new AsyncLocalStorage<string>()
+/** A port call, such as `worker.sealResult`, and how many payments it is about, if that shows in its input. */
+interface PortCall {
+  readonly name: string
+  readonly payments: number | null
+}
+
+const currentCall = new AsyncLocalStorage<PortCall>()
 /** The current HTTP exchange, such as `worker.rpc.eth_call`. */
-const currentExchange = new AsyncLocalStorage<string>()
+const currentExchange = new AsyncLocalStorage<PortCall>()
 
 /**
  * Returns the port with the points `<name>.<member>.before` and `.after` at each call. All members must be
@@ -27,13 +33,15 @@ export function callWithPoints<Input extends unknown[], Output>(
   name: string,
   call: (...input: Input) => Promise<Output>,
 ): (...input: Input) => Promise<Output> {
-  return (...input) =>
-    currentCall.run(name, async () => {
-      reach(`${name}.before`)
+  return (...input) => {
+    const payments = countPayments(input)
+    return currentCall.run({ name, payments }, async () => {
+      reach(`${name}.before`, payments)
       const output = await call(...input)
-      reach(`${name}.after`)
+      reach(`${name}.after`, payments)
       return output
     })
+  }
 }
 
 /** Matches a statement that is a whole transition of one or several jobs, and therefore its own transaction. */
@@ -49,14 +57,15 @@ export function addCommitPoints(reach: ReachPoint): void {
   const withPoints = function (this: pg.Client, ...input: unknown[]): unknown {
     const call = isCommit(input[0]) ? currentCall.getStore() : undefined
     if (call === undefined) return query.apply(this, input)
-    reach(`${call}.commit.before`)
+    const { name, payments } = call
+    reach(`${name}.commit.before`, payments)
     // A failure after sending discards the answer, as a broken connection does.
     let lost: { readonly error: unknown } | null = null
     const callback = input.at(-1)
     const losingCallback = (...answer: unknown[]) =>
       (callback as (...answer: unknown[]) => void)(...(lost ? [lost.error] : answer))
     const answer = query.apply(this, typeof callback === 'function' ? [...input.slice(0, -1), losingCallback] : input)
-    lost = thrownBy(() => reach(`${call}.commit.sent`))
+    lost = thrownBy(() => reach(`${name}.commit.sent`, payments))
     return lost && answer instanceof Promise ? answer.then(() => Promise.reject(lost.error)) : answer
   }
   Reflect.set(pg.Client.prototype, 'query', withPoints)
@@ -83,36 +92,34 @@ function isCommit(statement: unknown): boolean {
  * chain are named `<process>.rpc.<method>`, all others `<process>.upstream`.
  */
 export function addExchangePoints(reach: ReachPoint, processName: string): void {
-  const withPoints = <Answer>(name: string, exchange: () => Promise<Answer>) =>
-    currentExchange.run(name, async () => {
-      reach(`${name}.before`)
+  const withPoints = <Answer>(name: string, payments: number | null, exchange: () => Promise<Answer>) =>
+    currentExchange.run({ name, payments }, async () => {
+      reach(`${name}.before`, payments)
       const answer = await exchange()
-      reach(`${name}.answered`)
+      reach(`${name}.answered`, payments)
       return answer
     })
   const send = globalThis.fetch
-  globalThis.fetch = (input, init) => withPoints(`${processName}.upstream`, () => send(input, init))
+  globalThis.fetch = (input, init) => withPoints(`${processName}.upstream`, null, () => send(input, init))
   // Only the chain is called with JSON-RPC.
   const ask = Reflect.get(Pool.prototype, 'request') as (this: Pool, options: { body: string }) => Promise<unknown>
   const askWithPoints = function (this: Pool, options: { body: string }): Promise<unknown> {
-    return withPoints(`${processName}.rpc.${rpcMethod(options.body)}`, () => ask.call(this, options))
+    const { method, params = [] } = JSON.parse(options.body) as { method: string; params?: unknown[] }
+    const payments = method === 'eth_sendRawTransaction' ? countPayments(params) : null
+    return withPoints(`${processName}.rpc.${method}`, payments, () => ask.call(this, options))
   }
   Reflect.set(Pool.prototype, 'request', askWithPoints)
-  const names = new WeakMap<object, string>()
+  const exchanges = new WeakMap<object, PortCall>()
   subscribe('undici:request:create', (message) => {
-    const name = currentExchange.getStore()
-    if (name !== undefined) names.set(requestOf(message), name)
+    const exchange = currentExchange.getStore()
+    if (exchange !== undefined) exchanges.set(requestOf(message), exchange)
   })
   subscribe('undici:request:bodySent', (message) => {
-    const name = names.get(requestOf(message))
-    if (name !== undefined) reach(`${name}.written`)
+    const exchange = exchanges.get(requestOf(message))
+    if (exchange !== undefined) reach(`${exchange.name}.written`, exchange.payments)
   })
 }
 
 function requestOf(message: unknown): object {
   return (message as { request: object }).request
-}
-
-function rpcMethod(body: string): string {
-  return (JSON.parse(body) as { method: string }).method
 }

@@ -33,34 +33,56 @@ export function paymentOfProxyCall(data: Hex): CalledPayment {
   return { payer: owner.toLowerCase() as Hex, nonce: permit.nonce, amount, maximum: permit.permitted.amount }
 }
 
+/** A batch that is sent and not mined. */
+export interface PendingBatch {
+  readonly hash: Hex
+  readonly sender: Hex
+  /** Of its sender's account. */
+  readonly accountNonce: number
+  readonly payments: readonly CalledPayment[]
+}
+
 interface PooledTransaction {
   readonly hash: Hex
+  readonly from: Hex
+  readonly nonce: Hex
   readonly to: string | null
   readonly input: Hex
 }
 
 const POLL_MS = 15
 
-/** Waits for a batch that is not mined; returns its payments, or `null` when none comes in time. */
+/** Returns the batches that the node could put into the next block. */
+export async function readPendingBatches(rpcUrl: string, contract: string): Promise<readonly PendingBatch[]> {
+  const { pending } = await callRpc<{ pending: Record<string, Record<string, PooledTransaction>> }>(
+    rpcUrl,
+    'txpool_content',
+    [],
+  )
+  return Object.values(pending)
+    .flatMap((byNonce) => Object.values(byNonce))
+    .filter(({ to }) => to?.toLowerCase() === contract.toLowerCase())
+    .map(({ hash, from, nonce, input }) => ({
+      hash,
+      sender: from,
+      accountNonce: Number(nonce),
+      payments: paymentsOfCall(input),
+    }))
+    .filter(({ payments }) => payments.length > 0)
+}
+
+/** Waits until a batch of at least `leastPayments` is not mined; returns all that are not, or none when none comes in time. */
 export async function untilBatchPends(
   rpcUrl: string,
   contract: string,
   longestMs: number,
-): Promise<readonly CalledPayment[] | null> {
+  leastPayments = 1,
+): Promise<readonly PendingBatch[]> {
   for (const giveUpAt = Date.now() + longestMs; Date.now() < giveUpAt; await delay(POLL_MS)) {
-    const { pending } = await callRpc<{ pending: Record<string, Record<string, PooledTransaction>> }>(
-      rpcUrl,
-      'txpool_content',
-      [],
-    )
-    const batches = Object.values(pending)
-      .flatMap((byNonce) => Object.values(byNonce))
-      .filter(({ to }) => to?.toLowerCase() === contract.toLowerCase())
-      .map(({ input }) => paymentsOfCall(input))
-    const payments = batches.flat()
-    if (payments.length > 0) return payments
+    const batches = await readPendingBatches(rpcUrl, contract)
+    if (batches.some(({ payments }) => payments.length >= leastPayments)) return batches
   }
-  return null
+  return []
 }
 
 /** More than settlements offer, so that it comes first in its block. */
