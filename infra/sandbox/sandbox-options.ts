@@ -21,6 +21,8 @@ export interface SandboxOptions {
   fresh?: boolean
   upstreamDelayMs?: number
   blockTimeSeconds?: number
+  /** The number of the chain's first block; default 0. */
+  firstBlock?: number
   /** The number of processes of each kind; default 1. */
   apis?: number
   workers?: number

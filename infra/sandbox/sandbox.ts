@@ -185,6 +185,7 @@ async function startChain(options: SandboxOptions, secrets: SandboxSecrets, add:
     await startDevnet({
       stateFile: join(chainDirectory, 'state.json'),
       ...(options.blockTimeSeconds === undefined ? {} : { blockTimeSeconds: options.blockTimeSeconds }),
+      ...(options.firstBlock === undefined ? {} : { firstBlock: options.firstBlock }),
     }),
   )
   const keys = settlementAccounts(secrets, options.settlementKeys ?? 1).map(({ address }) => address)

@@ -1,8 +1,7 @@
-import { createSIWxClientExtension } from '@x402/extensions/sign-in-with-x'
-import { wrapFetchWithPayment, x402Client } from '@x402/fetch'
 import pg from 'pg'
 import { privateKeyToAccount } from 'viem/accounts'
 import type { TestSandbox } from '../support/processes/test-sandbox.ts'
+import { openAccount } from './measuring/account-session.ts'
 import { atMost, type BenchResult, runBench } from './measuring/bench.ts'
 import { startFarebox } from './measuring/farebox.ts'
 import { readCpuMs } from './measuring/process-usage.ts'
@@ -26,7 +25,8 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
   try {
     const count = quick ? QUICK_RECEIPTS : RECEIPTS
     await fillLedger(sandbox, count)
-    const { read, signInMs } = await signIn(sandbox)
+    const { baseUrl, payer } = sandbox.info
+    const { read, signInMs } = await openAccount(baseUrl, privateKeyToAccount(payer.privateKey), PAGE)
     const pages = await measure(sandbox, async () => {
       const pagesMs: number[] = []
       let listed = 0
@@ -88,25 +88,6 @@ function summary(values: readonly number[]) {
     'p99 ms': percentile(values, 0.99),
     'longest ms': Math.max(...values),
   }
-}
-
-/** Starts a session as the extension's client does. */
-async function signIn({ info }: TestSandbox) {
-  const signers = [privateKeyToAccount(info.payer.privateKey)]
-  const client = new x402Client().registerExtension(createSIWxClientExtension({ signers }))
-  const startedAt = performance.now()
-  const answer = await wrapFetchWithPayment(fetch, client)(`${info.baseUrl}/v1/account/receipts?limit=${PAGE}`)
-  await answer.text()
-  const signInMs = performance.now() - startedAt
-  const headers = { authorization: `Bearer ${answer.headers.get('x-account-session')}` }
-  const read = async (path: string) => {
-    const sentAt = performance.now()
-    const response = await fetch(`${info.baseUrl}/v1/account/${path}`, { headers })
-    const body = await response.text()
-    if (response.status !== 200) throw new Error(`${path}: ${response.status} ${body}`)
-    return { body, ms: performance.now() - sentAt }
-  }
-  return { read, signInMs }
 }
 
 /** Pays for one call and copies it: `count` times for its wallet over a year, and for other wallets. */

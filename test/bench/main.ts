@@ -19,6 +19,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   'signed-retry': 'quote and signed retry of an upload, against bare ffmpeg',
   console: 'the operators’ pages over 1,000,000 calls, and what reading them costs paid calls',
   account: 'pages of a wallet’s 100,000 receipts, and the sums of a year',
+  'ledger-size': 'paid and unpaid calls, sweepers, metrics and reports over 10 million calls, against an empty ledger',
   queue: 'the queue on Redis, against the queue in PostgreSQL',
   workers: 'paid calls/s with one, two and four workers',
   'held-connections': 'memory and wake-ups of 2,000 callers that wait at one API',
@@ -32,7 +33,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   'worker-uploads': 'memory of a worker, under the manifests’ limit, with 64 paid uploads of 26 MB at the same time',
 }
 
-const HELP = `Usage: npm run bench [-- name …] [--quick] [--seconds N] [--only text] [--json file]
+const HELP = `Usage: npm run bench [-- name …] [--quick] [--seconds N] [--only text] [--calls N] [--directory path] [--json file]
 
 Runs the named measurements one after the other, or all of them, and prints their ratios with targets in one table. A
 ratio compares two figures of the same run, so it can be compared between machines; absolute figures cannot.
@@ -40,6 +41,8 @@ ratio compares two figures of the same run, so it can be compared between machin
   --quick      short runs that only show that a measurement works; their figures are not meaningful
   --seconds N  duration of the soak (default: 300)
   --only text  only the settings of 'paid' whose description contains the text, such as 'blocks' or 'at 64'
+  --calls N    how many calls the ledger of 'ledger-size' has (default: 10 million, which takes 40 GB)
+  --directory  where 'ledger-size' keeps that ledger and finds it again; by default it is removed
   --json file  write all figures and a description of the machine to this file
   --help       show this text
 
@@ -66,6 +69,8 @@ async function main(): Promise<number> {
       quick: { type: 'boolean', default: false },
       seconds: { type: 'string' },
       only: { type: 'string' },
+      calls: { type: 'string' },
+      directory: { type: 'string' },
       json: { type: 'string' },
       help: { type: 'boolean', default: false },
     },
@@ -84,6 +89,8 @@ async function main(): Promise<number> {
     ...(values.quick ? ['--quick'] : []),
     ...(values.seconds ? [`--seconds=${values.seconds}`] : []),
     ...(values.only ? [`--only=${values.only}`] : []),
+    ...(values.calls ? [`--calls=${values.calls}`] : []),
+    ...(values.directory ? [`--directory=${values.directory}`] : []),
   ]
   const finished: Finished[] = []
   for (const name of wanted.length > 0 ? wanted : names) finished.push(await measure(name, given))

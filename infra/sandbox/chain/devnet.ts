@@ -37,6 +37,8 @@ export interface DevnetOptions {
   stateFile?: string
   /** Mines a block at this interval; without it each transaction is mined immediately. */
   blockTimeSeconds?: number
+  /** The number of the first block; default 0. */
+  firstBlock?: number
   /** Receives anvil's output and notes about the state file, one line at a time. */
   log?: (line: string) => void
 }
@@ -60,7 +62,7 @@ export interface Devnet {
  * Anvil ends together with this process, even on SIGKILL.
  */
 export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
-  const { directory = CONTRACTS_CACHE, port, stateFile, blockTimeSeconds, log } = options
+  const { directory = CONTRACTS_CACHE, port, stateFile, blockTimeSeconds, firstBlock, log } = options
   const [contracts, canonical, resumed] = await Promise.all([
     compileContracts(directory),
     readCanonicalContracts(directory),
@@ -75,6 +77,7 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
       '--prune-history=50',
       // The default accounts have published keys, on which nothing in the sandbox may depend.
       '--accounts=0',
+      ...(firstBlock === undefined ? [] : [`--number=${firstBlock}`]),
       ...(blockTimeSeconds === undefined ? [] : [`--block-time=${blockTimeSeconds}`]),
       ...(stateFile === undefined ? [] : ['--dump-state', exitStateFile(stateFile), '--state-interval', '31536000']),
       ...(stateFile !== undefined && resumed ? ['--load-state', stateFile] : []),

@@ -8,6 +8,10 @@ export interface BenchOptions {
   readonly seconds: number | undefined
   /** Measures only the settings whose description contains this, for benches with many. */
   readonly only: string | undefined
+  /** How many calls a ledger has, for the bench of its size. */
+  readonly calls: number | undefined
+  /** Where such a ledger is kept for later runs. */
+  readonly directory: string | undefined
 }
 
 /** A figure that is comparable between machines, because both its parts were measured in one run. */
@@ -43,16 +47,26 @@ export function atMost(most: number, what: string, value: number): Ratio {
 }
 
 /**
- * Runs this process's bench with the options of the command line (`--quick`, `--seconds 60`, `--only text`), prints the result and
+ * Runs this process's bench with the options of the command line (`--quick`, `--seconds 60`, `--only text`, …), prints the result and
  * sends it to the parent process. Throws when the measurement fails, for example because of a failed payment.
  */
 export async function runBench(measure: (options: BenchOptions) => Promise<BenchResult>): Promise<void> {
   const { values } = parseArgs({
-    options: { quick: { type: 'boolean', default: false }, seconds: { type: 'string' }, only: { type: 'string' } },
+    options: {
+      quick: { type: 'boolean', default: false },
+      seconds: { type: 'string' },
+      only: { type: 'string' },
+      calls: { type: 'string' },
+      directory: { type: 'string' },
+    },
   })
   const seconds = values.seconds === undefined ? undefined : Number(values.seconds)
   if (seconds !== undefined && !(seconds > 0)) throw new Error('--seconds must be a positive number')
-  reportResult(await measure({ quick: values.quick, seconds, only: values.only }))
+  const calls = values.calls === undefined ? undefined : Number(values.calls)
+  if (calls !== undefined && !(Number.isSafeInteger(calls) && calls > 0))
+    throw new Error('--calls must be a positive number')
+  const { quick, only, directory } = values
+  reportResult(await measure({ quick, seconds, only, calls, directory }))
 }
 
 /** Prints a bench's result and sends it to the parent process. */

@@ -17,6 +17,8 @@ const MAXIMUM_ROWS = 1000
 /**
  * Returns the period's jobs whose charge, confirmed settlement and receipt differ in amount or transaction, and those
  * with a confirmed settlement that are not completed; at most 1,000. A charge of zero needs no settlement.
+ *
+ * `OFFSET 0` looks settlements and receipts up job by job: otherwise the planner joins whole tables.
  */
 export async function readContradictions(sql: Sql, { from, to }: LedgerPeriod): Promise<readonly Contradiction[]> {
   const { rows } = await sql.query<
@@ -24,18 +26,23 @@ export async function readContradictions(sql: Sql, { from, to }: LedgerPeriod): 
       Record<'charge' | 'settled' | 'receipted' | 'settled_transaction' | 'receipt_transaction', string | null>
   >({
     name: 'read_contradictions',
-    text: `SELECT jobs.id AS job_id, jobs.state AS job_state, jobs.charge_amount AS charge,
+    text: `WITH candidates AS (
+       SELECT id, state, charge_amount FROM jobs
+         WHERE state = 'completed' AND finished_at >= $1 AND finished_at < $2
+       UNION ALL SELECT jobs.id, jobs.state, jobs.charge_amount FROM settlements JOIN jobs ON jobs.id = settlements.job_id
+         WHERE settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2
+           AND (jobs.state <> 'completed' OR jobs.finished_at < $1 OR jobs.finished_at >= $2))
+     SELECT jobs.id AS job_id, jobs.state AS job_state, jobs.charge_amount AS charge,
        settlements.charge_amount AS settled, settlements.transaction_hash AS settled_transaction,
        receipts.body ->> 'charge_atomic' AS receipted, receipts.body ->> 'transaction' AS receipt_transaction
-     FROM jobs
-       LEFT JOIN settlements ON settlements.job_id = jobs.id AND settlements.state = 'confirmed'
-       LEFT JOIN receipts ON receipts.job_id = jobs.id
-     WHERE (jobs.state = 'completed' AND jobs.finished_at >= $1 AND jobs.finished_at < $2
-         OR settlements.finished_at >= $1 AND settlements.finished_at < $2)
-       AND (jobs.state <> 'completed'
-         OR jobs.charge_amount <> COALESCE(settlements.charge_amount, 0)
-         OR (receipts.body ->> 'charge_atomic')::numeric IS DISTINCT FROM jobs.charge_amount
-         OR settlements.id IS NOT NULL AND receipts.body ->> 'transaction' IS DISTINCT FROM settlements.transaction_hash)
+     FROM candidates AS jobs
+       LEFT JOIN LATERAL (SELECT id, charge_amount, transaction_hash FROM settlements
+         WHERE settlements.job_id = jobs.id AND settlements.state = 'confirmed' OFFSET 0) AS settlements ON true
+       LEFT JOIN LATERAL (SELECT body FROM receipts WHERE receipts.job_id = jobs.id OFFSET 0) AS receipts ON true
+     WHERE jobs.state <> 'completed'
+       OR jobs.charge_amount <> COALESCE(settlements.charge_amount, 0)
+       OR (receipts.body ->> 'charge_atomic')::numeric IS DISTINCT FROM jobs.charge_amount
+       OR settlements.id IS NOT NULL AND receipts.body ->> 'transaction' IS DISTINCT FROM settlements.transaction_hash
      ORDER BY jobs.id LIMIT ${MAXIMUM_ROWS}`,
     values: [from, to],
   })

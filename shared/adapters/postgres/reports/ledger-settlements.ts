@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { afterRow } from './after-row.ts'
 import type { LedgerPeriod } from './period.ts'
 
 /** A settlement according to the ledger. Addresses and hashes are lower case, the charge is atomic USDC. */
@@ -55,8 +56,8 @@ export async function readSettlementsInBlocks(
 }
 
 /**
- * Returns one page of the period's settlements outside of these blocks: at most `limit` after the id `after`, in order
- * of id.
+ * Returns one page of the period's settlements outside of these blocks: at most `limit` after the one with the id `after`,
+ * by time, so that each page begins where the one before ended in the index.
  */
 export async function readSettlementsOutsideBlocks(
   sql: Sql,
@@ -68,7 +69,8 @@ export async function readSettlementsOutsideBlocks(
     name: 'read_settlements_outside_blocks',
     text: `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
      WHERE settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2
-       AND block_number NOT BETWEEN $3 AND $4 AND settlements.id > $5 ORDER BY settlements.id LIMIT $6`,
+       AND block_number NOT BETWEEN $3 AND $4 AND ${afterRow('settlements', '$5')}
+     ORDER BY settlements.finished_at, settlements.id LIMIT $6`,
     values: [from, to, blocks.first.toString(), blocks.last.toString(), page.after, page.limit],
   })
   return rows.map(settlementOf)

@@ -18,6 +18,8 @@ export interface ReviewItems {
 }
 
 const SHOWN_ITEMS = 100
+/** The condition of the index settlements_unusual. */
+const UNUSUAL = "settlements.state NOT IN ('signed', 'confirmed', 'reverted')"
 
 /**
  * Returns jobs in review, and settlements that ended neither confirmed nor reverted, that no person has resolved, oldest
@@ -29,14 +31,16 @@ export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
       Record<'settlement_state' | 'transaction' | 'charge' | 'reason', string | null> & { count: number }
   >({
     name: 'read_review_items',
-    text: `SELECT jobs.id AS job_id, jobs.state AS job_state, settlements.state AS settlement_state,
+    text: `WITH candidates AS (
+       SELECT id FROM jobs WHERE state = 'review'
+       UNION SELECT job_id FROM settlements WHERE ${UNUSUAL})
+     SELECT jobs.id AS job_id, jobs.state AS job_state, settlements.state AS settlement_state,
        COALESCE(settlements.transaction_hash, ${NEWEST_TRANSACTION}) AS transaction,
        COALESCE(settlements.charge_amount, jobs.charge_amount) AS charge,
        COALESCE(settlements.failure_reason, jobs.failure_reason) AS reason,
        to_json(COALESCE(settlements.finished_at, jobs.finished_at, jobs.accepted_at)) #>> '{}' AS since,
        count(*) OVER ()::int AS count
-     FROM jobs LEFT JOIN settlements
-       ON settlements.job_id = jobs.id AND settlements.state NOT IN ('signed', 'confirmed', 'reverted')
+     FROM candidates JOIN jobs USING (id) LEFT JOIN settlements ON settlements.job_id = jobs.id AND ${UNUSUAL}
      WHERE (jobs.state = 'review' AND NOT EXISTS (
          SELECT FROM resolutions WHERE item = 'review' AND resolutions.job_id = jobs.id))
        OR (settlements.state IN ('lost', 'surplus') AND NOT EXISTS (

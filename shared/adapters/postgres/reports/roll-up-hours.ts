@@ -6,6 +6,12 @@ import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
 const STABLE_AFTER = '10 minutes'
 
 /**
+ * Returns the query of the earliest time among a few rows. Without `OFFSET 0` PostgreSQL would look for the first of
+ * them by time, which reads the whole history when there are none.
+ */
+const oldest = (rows: string) => `SELECT min(finished_at) FROM (SELECT finished_at FROM ${rows} OFFSET 0) AS few`
+
+/**
  * Adds the totals of hours that no longer change. An hour waits for the finality of its settlements and permits, since
  * a reorganization may still remove them. Safe in every worker concurrently: each computes the same rows. Returns the
  * number of hours added.
@@ -20,8 +26,8 @@ export async function rollUpHours(sql: Sql): Promise<number> {
            least((SELECT min(accepted_at) FROM jobs), (SELECT min(created_at) FROM uncharged_work),
              (SELECT min(finished_at) FROM sponsored_permits WHERE gas_wei IS NOT NULL))), 'UTC') AS beginning,
          date_trunc('hour', least(now() - $1::interval,
-           (SELECT min(finished_at) FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL),
-           (SELECT min(finished_at) FROM sponsored_permits WHERE block_hash IS NOT NULL AND finalized_at IS NULL)),
+           (${oldest("settlements WHERE state = 'confirmed' AND finalized_at IS NULL")}),
+           (${oldest('sponsored_permits WHERE block_hash IS NOT NULL AND finalized_at IS NULL')})),
            'UTC') AS ending) AS ends),
      buckets AS (
        SELECT start FROM bounds, generate_series(lower, upper - interval '1 hour', interval '1 hour') AS start),

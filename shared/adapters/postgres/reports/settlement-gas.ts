@@ -16,6 +16,11 @@ export interface SettlementGas {
   readonly reverted: CountAndSum
 }
 
+/** Each state has an index of its own by time. */
+const ended = (state: 'confirmed' | 'reverted') =>
+  `SELECT state, gas_cost, charge_amount, batch_id FROM settlements
+   WHERE gas_cost IS NOT NULL AND state = '${state}' AND finished_at >= $1 AND finished_at < $2`
+
 /** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
 export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
   const { rows } = await sql.query<
@@ -32,8 +37,7 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
        coalesce(sum(gas_cost - charge_amount) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount), 0) AS loss_total,
        count(*) FILTER (WHERE state = 'reverted')::int AS reverted,
        coalesce(sum(gas_cost) FILTER (WHERE state = 'reverted'), 0) AS reverted_total
-     FROM settlements
-     WHERE gas_cost IS NOT NULL AND state IN ('confirmed', 'reverted') AND finished_at >= $1 AND finished_at < $2`,
+     FROM (${ended('confirmed')} UNION ALL ${ended('reverted')}) AS ended`,
     values: [from, to],
   })
   const [row] = rows

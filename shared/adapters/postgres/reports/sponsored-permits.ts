@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { afterRow } from './after-row.ts'
 import type { LedgerPeriod } from './period.ts'
 
 /** Permits with what their transactions cost: in gas, in wei of the native token, and in atomic USDC. */
@@ -96,7 +97,10 @@ export interface LedgerPermit {
   readonly gasWei: bigint
 }
 
-/** Returns one page of the period's permits with a mined transaction: at most `limit` after the id `after`. */
+/**
+ * Returns one page of the period's permits with a mined transaction: at most `limit` after the one with
+ * the id `after`, by time.
+ */
 export async function readMinedPermits(
   sql: Sql,
   { from, to }: LedgerPeriod,
@@ -113,7 +117,7 @@ export async function readMinedPermits(
     name: 'read_mined_permits',
     text: `SELECT id, state = 'confirmed' AND NOT is_granted_elsewhere AS is_granted_by_it,
        lower(facilitator) AS facilitator, transaction_hash, block_number, gas_wei
-     FROM sponsored_permits WHERE ${WITH_GAS} AND id > $3 ORDER BY id LIMIT $4`,
+     FROM sponsored_permits WHERE ${WITH_GAS} AND ${afterRow('sponsored_permits', '$3')} ORDER BY finished_at, id LIMIT $4`,
     values: [from, to, page.after, page.limit],
   })
   return rows.map((row) => ({

@@ -54,7 +54,8 @@ async function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Pro
      WHERE state IN ('failed_empty', 'failed_ambiguous') AND finished_at >= $1 AND finished_at < $2
        AND finished_at >= (SELECT applied_at FROM schema_additions WHERE name = '0010-uncharged-work.sql')
        AND NOT EXISTS (SELECT FROM uncharged_work
-         WHERE uncharged_work.authorization_id = upstream_attempts.authorization_id
+         WHERE uncharged_work.job_id = upstream_attempts.job_id
+           AND uncharged_work.authorization_id = upstream_attempts.authorization_id
            AND kind IN ('empty_output', 'unknown_outcome', 'lost_call'))`,
     values: [from, to],
   })

@@ -29,11 +29,25 @@ const hex64 = (purpose: string, number = 'n') => `encode(sha256(convert_to('${pu
 
 /** Of this many calls in a row, those of one of the three keys are one batch. */
 const BATCH_SPAN = 24
+/** Calls before this share of the history were made before there was a contract. */
+const BEFORE_BATCHES = 0.1
+/** Of this many spans, the calls of one are settled one by one, as when they come alone. */
+const SPANS_WITH_SINGLE = 12
+
+/** The first number of the span that a call is in. */
+const SPAN = `n / ${BATCH_SPAN} * ${BATCH_SPAN}`
+/** Spreads how calls end over all of them: every ten thousand in a row have each number from 0 to 9999 once. */
+const FATE = 'n % 10000 * 7919 % 10000'
+/** The first calls that end in review, with a withheld result, and failed. */
+export const [FIRST_IN_REVIEW, FIRST_WITHHELD, FIRST_FAILED] = [6963, 5877, 2350]
+/** A chunk of calls ends where a batch does. */
+export const CHUNK = 10_000 * BATCH_SPAN
 
 /**
- * One row for each call: of a million, 965,000 are completed, 30,000 failed, 4,700 withheld after a failed settlement and
- * 300 in review. Every tenth call is of one payer; the others have ever fewer. The newer half is settled in batches of
- * up to eight: `place` is the account nonce, which the calls of a batch share.
+ * One row for each call from `$5` to `$6` of all `$1`: of a million, 965,000 are completed, 30,000 failed, 4,700 withheld
+ * after a failed settlement and 300 in review; recent ones of wallets are completed. Every tenth call is of one payer; the
+ * others have ever fewer. Most are settled in batches of up to eight: `place` is the account nonce, which the calls of a
+ * batch share. `is_whole` tells whose rows have their full size.
  */
 const CALLS = `
   CREATE TEMP TABLE history AS
@@ -42,23 +56,27 @@ const CALLS = `
     'history-' || ${uuid('key')} AS idempotency_key, ${uuid('request')}::text AS request_id,
     place, is_batched, CASE WHEN is_batched THEN ${historyId('batch', 'place')} END AS batch_id,
     '0x' || ${hex64('transaction', 'place')} AS transaction,
-    '0x' || right(encode(sha256(convert_to('payer' || payer_number, 'UTF8')), 'hex'), 40) AS payer,
+    coalesce(wallet, '0x' || right(encode(sha256(convert_to('payer' || payer_number, 'UTF8')), 'hex'), 40)) AS payer,
     '0x' || repeat('fa', 19) || lpad(to_hex(n % 3), 2, '0') AS facilitator,
     ${hex64('request')} AS request_digest, ${hex64('result')} AS result_digest,
     state, accepted_at, accepted_at + make_interval(secs => 1 + n % 29) AS finished_at,
-    accepted_at < now() - interval '6 days' AS is_expired,
+    accepted_at < $10::timestamptz - $9 * interval '1 day' AS is_expired, n > $1 - $7 AS is_whole,
     operation, model, deployment, fallback, terms, usage, minimum + (n % 7) * 1000 AS charge, $4::text AS catalog_version,
     minimum + 9000 AS maximum, 10000000 + place / 4 AS block, '0x' || ${hex64('block', 'place')} AS block_hash
-  FROM (SELECT n, n / ${BATCH_SPAN} * ${BATCH_SPAN} > $1 / 2 AS is_batched,
-      CASE WHEN n / ${BATCH_SPAN} * ${BATCH_SPAN} > $1 / 2 THEN n / ${BATCH_SPAN} * ${BATCH_SPAN} + n % 3 ELSE n END AS place,
-      CASE WHEN n % 10000 < 9650 THEN 'completed' WHEN n % 10000 < 9950 THEN 'failed'
-        WHEN n % 10000 < 9997 THEN 'settlement_failed' ELSE 'review' END AS state,
-      now() - interval '30 minutes' - ($1 - n) * (make_interval(days => $2) / $1) AS accepted_at,
+  FROM (SELECT *, ($8::text[])[payer_number + 1] AS wallet,
+      CASE WHEN ending = 'completed' OR payer_number < cardinality($8::text[]) AND accepted_at > $10::timestamptz - interval '2 days'
+        THEN 'completed' ELSE ending END AS state
+    FROM (SELECT n, is_batched, CASE WHEN is_batched THEN ${SPAN} + n % 3 ELSE n END AS place,
+      CASE WHEN ${FATE} < 9650 THEN 'completed' WHEN ${FATE} < 9950 THEN 'failed'
+        WHEN ${FATE} < 9997 THEN 'settlement_failed' ELSE 'review' END AS ending,
+      $10::timestamptz - interval '30 minutes' - ($1 - n) * (make_interval(days => $2) / $1) AS accepted_at,
       CASE WHEN n % 10 = 0 THEN 0
-        ELSE 1 + floor(($3 - 1) * power(('x' || left(md5('share' || n), 8))::bit(32)::bigint / 4294967296.0, 3)) END
+        ELSE 1 + floor(($3 - 1) * power(('x' || left(md5('share' || n), 8))::bit(32)::bigint / 4294967296.0, 3)) END::int
         AS payer_number,
       CASE WHEN n % 20 < 11 THEN 0 WHEN n % 20 < 15 THEN 1 WHEN n % 20 < 18 THEN 2 ELSE 3 END AS kind
-    FROM generate_series(1, $1::integer) AS n) AS numbered
+    FROM generate_series($5::integer, $6::integer) AS n,
+      LATERAL (SELECT ${SPAN} > $1::integer * ${BEFORE_BATCHES} AND n / ${BATCH_SPAN} % ${SPANS_WITH_SINGLE} <> 5 AS is_batched)
+        AS settled) AS numbered) AS ended
   JOIN (VALUES
     (0, 'createMessage', 'textmodel-3.5-flash', 'gemini-3.5-flash', 'open-text', 2000,
       '{"input_tokens": 512, "output_tokens": 256, "thinking_tokens": 64}'::jsonb,
@@ -79,18 +97,29 @@ const CALLS = `
 
 const CONTRACT = `0x${'c0'.repeat(20)}`
 /** The call of one payment as hexadecimal digits: 800 bytes, most of them zeros, which compress as the real ones do. */
-const PAYMENT_OF_BATCH = `request_digest || result_digest || ${hex64('signature')} || repeat('0', 1408)`
+const PAYMENT_OF_BATCH = `CASE WHEN is_whole THEN request_digest || result_digest || ${hex64('signature')} || repeat('0', 1408) ELSE '00' END`
+/** A single payment's transaction, as hexadecimal digits. */
+const TRANSACTION = "'0x02f902d3' || repeat(request_digest, CASE WHEN is_whole THEN 20 ELSE 1 END)"
+/** What older rows leave out: nothing reads it but the page of one call. */
+const TERMS = "CASE WHEN is_whole THEN terms ELSE '{}' END"
 const HAS_SETTLEMENT = "state IN ('completed', 'settlement_failed', 'review')"
 /** A call in which the first deployment failed without cost, so that another one was called. */
 const HAS_FAILOVER = 'n % 20 = 7'
 
-/** How each table is filled. `calls` takes the parameters number, days, payers and catalog version. */
+/** Returns the SQL expression of a time as receipts have it. */
+const isoTime = (time: string) => `to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/**
+ * How each table is filled. `calls` takes the parameters number, days, payers, catalog version, first and last number of
+ * a chunk, how many of the newest have rows of full size, the addresses of the first payers, for how many days results
+ * are kept, and the time of writing.
+ */
 export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
   calls: CALLS,
   idempotency_keys: `
     INSERT INTO idempotency_keys
       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, expires_at, job_id)
-    SELECT idempotency_key, request_digest, maximum, catalog_version, terms, accepted_at + interval '10 minutes', job_id
+    SELECT idempotency_key, request_digest, maximum, catalog_version, ${TERMS}, accepted_at + interval '10 minutes', job_id
     FROM history WHERE state <> 'failed' OR n % 2 = 0`,
   jobs: `
     INSERT INTO jobs (id, idempotency_key, released_idempotency_key, operation, public_model, request_digest,
@@ -98,13 +127,13 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
       result_body, result_digest, result_expired_at, payment_response, receipt_id, failure_code, failure_reason,
       accepted_at, finished_at, is_owed, request_id)
     SELECT job_id, CASE WHEN NOT is_released THEN idempotency_key END, CASE WHEN is_released THEN idempotency_key END,
-      operation, model, request_digest, maximum, catalog_version, terms, payer, authorization_id, state, 1, accepted_at,
+      operation, model, request_digest, maximum, catalog_version, ${TERMS}, payer, authorization_id, state, 1, accepted_at,
       CASE WHEN has_result THEN usage END, CASE WHEN has_result THEN charge END,
       CASE WHEN has_result AND NOT is_expired THEN json_build_object('id', 'msg_' || job_id, 'model', model, 'text',
         repeat('A generated answer of some length. ', 10))::text END,
       CASE WHEN has_result THEN result_digest END,
       CASE WHEN has_result AND is_expired AND state <> 'review' THEN finished_at + interval '7 days' END,
-      CASE WHEN state = 'completed' THEN jsonb_build_object('payer', payer, 'amount', charge::text, 'network',
+      CASE WHEN state <> 'completed' THEN NULL WHEN NOT is_whole THEN '{}' ELSE jsonb_build_object('payer', payer, 'amount', charge::text, 'network',
         'eip155:8453', 'success', true, 'transaction', transaction) END,
       receipt_id,
       CASE state WHEN 'failed' THEN (ARRAY['provider_unavailable', 'provider_outcome_unknown', 'provider_empty_output',
@@ -118,12 +147,12 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
       (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, claimed_at, challenge_token_sha256)
     SELECT authorization_id, job_id, 'eip155:8453', payer, n * 1000003::numeric, maximum,
       accepted_at + interval '15 minutes',
-      jsonb_build_object('asset', '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913', 'nonce', (n * 1000003::numeric)::text,
-        'payTo', :pay_to, 'payer', payer, 'network', 'eip155:8453', 'spender',
+      jsonb_build_object('payTo', :pay_to, 'facilitator', CASE WHEN is_batched THEN '${CONTRACT}' ELSE facilitator END)
+      || CASE WHEN NOT is_whole THEN '{}' ELSE jsonb_build_object('asset', '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913', 'nonce', (n * 1000003::numeric)::text,
+        'payer', payer, 'network', 'eip155:8453', 'spender',
         '0x4020a4f3b7b90cca423b9fabcc0ce57c6c240002', 'deadline', extract(epoch FROM accepted_at)::bigint + 900,
         'signature', '0x' || repeat(request_digest, 2) || '1b', 'validAfter', '0',
-        'facilitator', CASE WHEN is_batched THEN '${CONTRACT}' ELSE facilitator END,
-        'authorizedMaximum', maximum::text),
+        'authorizedMaximum', maximum::text) END,
       accepted_at, result_digest
     FROM history`,
   upstream_attempts: `
@@ -157,11 +186,11 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
   settlement_transactions: `
     INSERT INTO settlement_transactions
       (hash, settlement_id, batch_id, raw_transaction, signed_at, network, facilitator, account_nonce)
-    SELECT transaction, settlement_id, NULL::uuid, '0x02f902d3' || repeat(request_digest, 20), finished_at - interval '500 ms',
+    SELECT transaction, settlement_id, NULL::uuid, ${TRANSACTION}, finished_at - interval '500 ms',
       'eip155:8453', facilitator, place
     FROM history WHERE ${HAS_SETTLEMENT} AND NOT is_batched
     UNION ALL
-    SELECT '0x' || ${hex64('replaced')}, settlement_id, NULL, '0x02f902d3' || repeat(request_digest, 20),
+    SELECT '0x' || ${hex64('replaced')}, settlement_id, NULL, ${TRANSACTION},
       finished_at - interval '700 ms', 'eip155:8453', facilitator, place
     FROM history WHERE ${HAS_SETTLEMENT} AND NOT is_batched AND n % 50 = 3
     UNION ALL
@@ -175,16 +204,21 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
     GROUP BY batch_id, facilitator, place`,
   receipts: `
     INSERT INTO receipts (id, job_id, token_secret_id, body)
-    SELECT receipt_id, job_id, 'k1', jsonb_build_object('id', receipt_id, 'object', 'receipt', 'operation', operation,
-      'model', model, 'payer', payer, 'pay_to', :pay_to, 'network', 'eip155:8453', 'currency', 'USDC',
-      'asset', '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913', 'usage', usage, 'unit_prices', terms,
-      'transaction', transaction, 'block_number', block::text, 'charge_atomic', charge::text,
-      'charge_usdc', (charge / 1000000.0)::text, 'quoted_maximum_atomic', maximum::text,
+    SELECT receipt_id, job_id, 'k1', jsonb_build_object('charge_atomic', charge::text, 'transaction', transaction,
+        'settled_at', finished_text, 'issued_at', finished_text)
+      || CASE WHEN NOT is_whole THEN '{}' ELSE jsonb_build_object('id', receipt_id, 'object', 'receipt',
+      'operation', operation, 'model', model, 'payer', payer, 'pay_to', :pay_to, 'network', 'eip155:8453',
+      'currency', 'USDC', 'asset', '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913', 'usage', usage, 'unit_prices', terms,
+      'price_version', 'price-' || left(request_digest, 16), 'catalog_version', catalog_version,
+      'charge_usdc', trim_scale(charge / 1000000.0)::text, 'quoted_maximum_atomic', maximum::text,
       'authorized_maximum_atomic', maximum::text, 'request_digest', request_digest, 'result_digest', result_digest,
-      'catalog_version', catalog_version, 'accepted_at', accepted_at, 'settled_at', finished_at, 'issued_at', finished_at,
-      'calculation', jsonb_build_object('applied', 'none', 'rounding', 'up, once, to 0.000001 USDC', 'charge_atomic',
-        charge::text, 'maximum_atomic', maximum::text, 'lines', jsonb_build_array()))
-    FROM history WHERE receipt_id IS NOT NULL`,
+      'block_number', block::text, 'accepted_at', ${isoTime('accepted_at')},
+      'calculation', jsonb_build_object('applied', 'none', 'rounding', 'up, once, to 0.000001 USDC',
+        'sum_usd', trim_scale(charge / 1000000.0)::text, 'rounded_atomic', charge::text, 'charge_atomic', charge::text,
+        'minimum_atomic', '2000', 'maximum_atomic', maximum::text, 'lines', jsonb_build_array(jsonb_build_object(
+          'usage', 'units', 'measured', charge, 'at_most', maximum, 'quantity', charge::text, 'unit', 'unit',
+          'unit_price_usd', '1', 'per_units', '1000000', 'product_usd', trim_scale(charge / 1000000.0)::text)))) END
+    FROM (SELECT *, ${isoTime('finished_at')} AS finished_text FROM history WHERE receipt_id IS NOT NULL) AS completed`,
   media: `
     INSERT INTO media
       (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at, object_deleted_at)
