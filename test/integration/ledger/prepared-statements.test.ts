@@ -92,6 +92,23 @@ test('no name is given to two statements in the source', async () => {
   expect(names).toHaveLength(new Set(names).size)
 })
 
+test('no row is deleted to which a column without an index refers, since PostgreSQL would read that whole table', async () => {
+  const unindexed = await ledger.sql<{ referred: string }>(
+    `SELECT DISTINCT confrelid::regclass::text AS referred FROM pg_constraint
+     WHERE contype = 'f' AND NOT EXISTS (SELECT FROM pg_index
+       WHERE indrelid = conrelid AND indpred IS NULL AND indkey[0] = conkey[1])`,
+  )
+  const referred = unindexed.map((row) => row.referred)
+  expect(referred).toContain('authorizations')
+  const deletedFrom = new Set<string>()
+  for await (const file of glob('**/*.ts', { cwd: ADAPTER })) {
+    const source = await readFile(`${ADAPTER}${file}`, 'utf8')
+    for (const [, table = ''] of source.matchAll(/DELETE FROM ([a-z_]+)/g)) deletedFrom.add(table)
+  }
+  expect(deletedFrom).toContain('idempotency_keys')
+  expect(referred.filter((table) => deletedFrom.has(table))).toEqual([])
+})
+
 test('PostgreSQL plans a prepared statement once for each connection', async () => {
   for (let call = 0; call < 3; call += 1) await ledger.admission.hasJob('a key')
   const plans = await ledger.sql(
