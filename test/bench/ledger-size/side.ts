@@ -33,6 +33,8 @@ export async function startSide(name: SideName, postgres: EmbeddedPostgres): Pro
   const redis = await startTestRedis(DURABLE_REDIS)
   const [api, worker] = await Promise.all([findFreePort(), findFreePort()])
   const startMs = new Map<string, number>()
+  const database = new pg.Pool({ connectionString: postgres.connectionString, max: 2 })
+  await forgetOperators(database)
   const sandbox = await startFarebox({
     databaseUrl: postgres.connectionString,
     operator: true,
@@ -42,7 +44,6 @@ export async function startSide(name: SideName, postgres: EmbeddedPostgres): Pro
     workerEnvironment: { METRICS_PORT: String(worker) },
     onStep: (step, _, milliseconds) => startMs.set(step, milliseconds),
   })
-  const database = new pg.Pool({ connectionString: postgres.connectionString, max: 2 })
   return {
     name,
     sandbox,
@@ -64,6 +65,12 @@ export async function startSide(name: SideName, postgres: EmbeddedPostgres): Pro
       await database.end()
     },
   }
+}
+
+/** Of an earlier run over a ledger that was kept: nobody knows their passwords. */
+async function forgetOperators(database: pg.Pool): Promise<void> {
+  await database.query('DELETE FROM operator_sessions')
+  await database.query('DELETE FROM operators')
 }
 
 /** The chain of this run is gone: a later worker would look for its blocks, and settle its payments again. */
