@@ -40,6 +40,8 @@ export interface PostgresOptions {
   maximumConnections?: number
   /** `false` never waits for the disk: a crash of the machine, though not of the server, may destroy the data. */
   isDurable?: boolean
+  /** The server's own cache; default 64 MB. */
+  sharedBuffersMegabytes?: number
 }
 
 /** A running PostgreSQL server. */
@@ -138,7 +140,7 @@ async function isHeldByKilledServer(lastLines: readonly string[]): Promise<boole
 function serverArguments(
   dataDirectory: string,
   port: number,
-  { maximumConnections = 100, isDurable = true }: PostgresOptions,
+  { maximumConnections = 100, isDurable = true, sharedBuffersMegabytes = 64 }: PostgresOptions,
 ): string[] {
   const settings = {
     port,
@@ -147,7 +149,7 @@ function serverArguments(
     unix_socket_directories: '',
     max_connections: maximumConnections,
     fsync: isDurable ? 'on' : 'off',
-    shared_buffers: '64MB',
+    shared_buffers: `${sharedBuffersMegabytes}MB`,
     timezone: 'UTC',
     log_timezone: 'UTC',
   }

@@ -10,6 +10,8 @@ import { WALLET_ADDRESSES } from './wallets.ts'
 /** Older calls than this many have the rows that an archived call has: with all of them whole, 10 million take 70 GB. */
 const WHOLE_CALLS = 500_000
 const PAYERS = 4000
+/** Of a server that is meant for such a ledger (`infra/capacity.md`). */
+const [SHARED_BUFFERS_MEGABYTES, MAXIMUM_LOG_SIZE] = [4096, '8GB']
 
 /** A ledger's PostgreSQL, which counts the time of each statement. */
 export interface Ledger {
@@ -49,7 +51,10 @@ async function open(directory: string, start: () => Promise<EmbeddedPostgres>, i
   const writtenSeconds = (performance.now() - startedAt) / 1000
   await configure(first.connectionString)
   await first.stop()
-  const postgres = await startPostgres({ dataDirectory: join(directory, 'postgres') })
+  const postgres = await startPostgres({
+    dataDirectory: join(directory, 'postgres'),
+    sharedBuffersMegabytes: SHARED_BUFFERS_MEGABYTES,
+  })
   const migrations: string[] = []
   await migrateAll(postgres.connectionString, { onProgress: (line) => migrations.push(line) })
   return {
@@ -69,6 +74,7 @@ async function configure(connectionString: string): Promise<void> {
   await client.connect()
   try {
     await client.query("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
+    await client.query(`ALTER SYSTEM SET max_wal_size = '${MAXIMUM_LOG_SIZE}'`)
   } finally {
     await client.end()
   }
