@@ -174,8 +174,9 @@ function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs, peakByt
 }
 
 /** Returns the processor time of a call in all processes but the client. */
-function serviceMs({ client: _, ...others }: Measurement['cpuMs']): number {
-  return Object.values(others).reduce((sum, ms) => sum + ms, 0)
+function serviceMs(cpuMs: Measurement['cpuMs']): number {
+  const { client = 0 } = cpuMs
+  return Object.values(cpuMs).reduce((sum, ms) => sum + ms, 0) - client
 }
 
 function ratiosOf(measurements: readonly Measurement[]): readonly Ratio[] {

@@ -46,11 +46,6 @@ async function repeat(what: string, times: number, work: () => Promise<unknown>)
 
 /** Scrapes the metrics of both processes. */
 export async function readScrapes({ metricsPorts }: Side, times: number): Promise<readonly Reading[]> {
-  const scrape = async (port: number) => {
-    const response = await fetch(`http://127.0.0.1:${port}/metrics`)
-    await response.text()
-    if (response.status !== 200) throw new Error(`the scrape: ${response.status}`)
-  }
   return [
     await repeat('scrape of the worker', times, () => scrape(metricsPorts.worker)),
     await repeat('scrape of the API', times, () => scrape(metricsPorts.api)),
@@ -63,7 +58,6 @@ export async function readPages({ sandbox: { info }, wallets }: Side, times: num
   if (info.operator === undefined || big === undefined) throw new Error('the side has no console or no wallets')
   const session = await signInOperator(info.operator)
   const { read } = await openAccount(info.baseUrl, big.account, PAGE)
-  const day = (days: number) => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10)
   return [
     await repeat('console: Now', times, () => session.read('/operator')),
     await repeat('console: payments', times, () => session.read('/operator/payments')),
@@ -108,14 +102,6 @@ export async function readReconciliation({ sandbox: { info } }: Side, times: num
   return await withPool(info.databaseUrl, { statementTimeoutMs: COMMAND_TIMEOUT_MS }, async (pool) => {
     const period = await resolvePeriod(pool, {})
     const blocks = { first: 10n ** 12n, last: 10n ** 12n }
-    const pagesOf = async <T>(read: (after: string) => Promise<readonly T[]>, idOf: (row: T) => string) => {
-      for (let after = LEAST_ID; ; ) {
-        const last = (await read(after)).at(-1)
-        if (last === undefined) return
-        after = idOf(last)
-      }
-    }
-    const page = (after: string) => ({ after, limit: PAGE_OF_COMPARISON })
     const reads: Readonly<Record<string, () => Promise<unknown>>> = {
       'recipients and keys': () => readPaymentParties(pool),
       contradictions: () => readContradictions(pool, period),
@@ -184,4 +170,28 @@ export function rowsOfReadings(empty: readonly Reading[], full: readonly Reading
     'full, ms': median(ms),
     'longest, ms': Math.max(...ms),
   }))
+}
+
+async function scrape(port: number): Promise<void> {
+  const response = await fetch(`http://127.0.0.1:${port}/metrics`)
+  await response.text()
+  if (response.status !== 200) throw new Error(`the scrape: ${response.status}`)
+}
+
+/** Returns the date that is this many days from today. */
+function day(days: number): string {
+  return new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10)
+}
+
+function page(after: string) {
+  return { after, limit: PAGE_OF_COMPARISON }
+}
+
+/** Reads page after page until one is empty. */
+async function pagesOf<T>(read: (after: string) => Promise<readonly T[]>, idOf: (row: T) => string): Promise<void> {
+  for (let after = LEAST_ID; ; ) {
+    const last = (await read(after)).at(-1)
+    if (last === undefined) return
+    after = idOf(last)
+  }
 }

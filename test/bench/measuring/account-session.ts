@@ -4,7 +4,7 @@ import type { PrivateKeyAccount } from 'viem/accounts'
 
 export interface AccountSession {
   /** Reads a path below `/v1/account/`. Throws unless it is a 200. */
-  read(path: string): Promise<{ readonly body: string; readonly ms: number }>
+  readonly read: (path: string) => Promise<{ readonly body: string; readonly ms: number }>
   /** How long 402, signature and first page took together. */
   readonly signInMs: number
 }
