@@ -20,7 +20,8 @@ authorized maximum, and the transfer on chain.
   --id, --token      X-Receipt-ID and X-Receipt-Token of the paid response
   --file <path>      a saved response of GET /v1/receipts/{id}
   --rpc <node>       JSON-RPC URL of a node on the receipt's network; without it the transfer is not checked
-  --key <key>        the signing key: the x of an Ed25519 JWK, or a file with a JWK or a key set (default: fetched)
+  --key <key>        the signing key: the x of an Ed25519 JWK, or a file with a JWK or a key set (default: fetched);
+                     write --key=<key> when it begins with a dash
   --result <path>    file with the exact bytes of the paid response's body, compared with the receipt's digest
   --pricing <url>    the price list to compare with (default with --url: the catalog of the receipt)
   --json             print one JSON object

@@ -231,9 +231,9 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       expect(await settlementOf(jobId)).toMatchObject({ is_final: true })
     })
 
-    it.runIf(throughContract)(
-      'a removed settlement that another process signed again is not lost for the transactions that were read before',
-      async () => {
+    // Only a contract can refuse a key that it listed before.
+    if (throughContract)
+      it('a removed settlement that another process signed again is not lost for the transactions that were read before', async () => {
         const { jobId, payer } = await completedJob()
         const [released] = await chain.hashes(jobId)
         const [{ raw } = { raw: '' }] = await worker.ledger.sql<{ raw: string }>(
@@ -253,8 +253,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
         await chain.watch()
         const [, signedAgain] = await chain.hashes(jobId)
         expect(await outcomeOf(jobId)).toMatchObject({ paymentResponse: { transaction: signedAgain } })
-      },
-    )
+      })
 
     it('a settlement is not changed while the chain is unreachable', async () => {
       const { jobId } = await completedJob()
