@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import './request-telemetry.ts'
 
 /**
@@ -28,5 +28,5 @@ export function addRequestContext(app: FastifyInstance, logger: Logger): void {
 
 /** Returns a new id. A caller's own id is never used: it would let strangers write into logs and receipts. */
 export function newRequestId(): string {
-  return randomUUID()
+  return newId()
 }

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
@@ -6,6 +5,7 @@ import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amoun
 import { operationById } from '#shared/operations/registry.ts'
 import { type Receipt, receiptSchema } from '#shared/payment/receipt.ts'
 import { writeCalculation } from '#shared/pricing/calculation.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 
 const VERSION_DIGITS = 16
 
@@ -21,7 +21,7 @@ export function buildReceipt(
   const { authorization } = job
   const unitPrices = pricesOf(job.terms)
   return receiptSchema.parse({
-    id: randomUUID(),
+    id: newId(),
     object: 'receipt',
     operation: job.operation,
     model: job.publicModel,

@@ -24,8 +24,8 @@ export interface Side {
   stop(): Promise<void>
 }
 
-/** Above the blocks of the history, whose settlements would otherwise all count as newer than any reading of funds. */
-const FIRST_BLOCK = 100_000_000
+/** Between the blocks of the history, or of an earlier run over a kept ledger, and those of this run. */
+const BLOCKS_APART = 1000
 const FINISH_POLL_MS = 200
 
 /** Starts the processes over a database that is migrated. `stop` leaves nothing behind that a later run would work on. */
@@ -38,7 +38,7 @@ export async function startSide(name: SideName, postgres: EmbeddedPostgres): Pro
   const sandbox = await startFarebox({
     databaseUrl: postgres.connectionString,
     operator: true,
-    firstBlock: FIRST_BLOCK,
+    firstBlock: await firstBlockAfter(database),
     outerServices: { QUEUE_URL: redis.url, QUEUE_PREFIX: '{farebox-bench}' },
     apiEnvironment: { METRICS_PORT: String(api) },
     workerEnvironment: { METRICS_PORT: String(worker) },
@@ -65,6 +65,14 @@ export async function startSide(name: SideName, postgres: EmbeddedPostgres): Pro
       await database.end()
     },
   }
+}
+
+/** Returns a block above all settlements, which would otherwise count as newer than any reading of funds. */
+async function firstBlockAfter(database: pg.Pool): Promise<number> {
+  const { rows } = await database.query<{ last: string | null }>(
+    "SELECT max(block_number) AS last FROM settlements WHERE state = 'confirmed'",
+  )
+  return Number(rows[0]?.last ?? 0) + BLOCKS_APART
 }
 
 /** Of an earlier run over a ledger that was kept: nobody knows their passwords. */

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inPipelinedTransaction, type PipelinedTransaction } from '../transaction.ts'
@@ -52,7 +52,7 @@ export function withElapsed({ job, askedAtMs }: AskedAcceptance): NewJob {
 }
 
 async function acceptUnderLocks(sql: PipelinedTransaction, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
-  const claim = { jobId: randomUUID(), authorizationId: randomUUID(), job }
+  const claim = { jobId: newId(), authorizationId: newId(), job }
   // In one round trip. The exposure is read after the locks, with a snapshot of its own; without them it is not used.
   const [{ key, isClaimed }, exposure] = await Promise.all([
     claimWithFreeKey(sql, claim),

@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto'
 import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-store.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { shareStatement } from '../batch.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inPipelinedTransaction } from '../transaction.ts'
@@ -58,10 +58,10 @@ async function acceptTogether(
     const accepted: AcceptedClaim[] = []
     for (const [index, job] of jobs.entries()) {
       const exposure = exposures[index]?.[1]
-      const jobId = randomUUID()
+      const jobId = newId()
       if (!exposure || !locked.has(job.idempotencyKey)) continue
       const isNewPayer = await judge(transaction, jobId, job, exposure, limits)
-      if (isNewPayer !== 'refused') accepted.push({ jobId, authorizationId: randomUUID(), job, isNewPayer })
+      if (isNewPayer !== 'refused') accepted.push({ jobId, authorizationId: newId(), job, isNewPayer })
     }
     if (accepted.length === 0) return new Map()
     // Without its job no claim can be committed, and no job is written without its claim.

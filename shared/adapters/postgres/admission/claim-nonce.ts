@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto'
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
 import { fitsFunds, mixesPermits, openTotal, settlingNonces } from '#shared/payment/exposure.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 import { findExhaustedBudget } from './find-exhausted-budget.ts'
@@ -157,7 +157,7 @@ export async function claimNonce(
   job: NewJob,
   limits: UnchargedLimits | null,
 ): Promise<NonceClaim> {
-  const authorizationId = randomUUID()
+  const authorizationId = newId()
   const [inserted, exposure] = await Promise.all([
     sql.query({
       name: 'claim_nonce',

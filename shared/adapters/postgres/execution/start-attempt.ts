@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { shareStatement } from '../batch.ts'
 import { moveJob, moveJobs } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
@@ -23,7 +23,7 @@ export function createAttemptStarter(sql: Sql): ExecutionStore['startAttempt'] {
     alone: (attempt) => startAttempt(sql, attempt, null),
   })
   return async (job, deployment, failed) => {
-    const attempt = { id: randomUUID(), job, deployment }
+    const attempt = { id: newId(), job, deployment }
     const written = await (failed ? startAttempt(sql, attempt, failed) : startFirst(attempt))
     return { written, attemptId: attempt.id }
   }

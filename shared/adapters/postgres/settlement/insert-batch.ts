@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { NewBatch } from '#shared/jobs/settlement-store.ts'
 import type { PreparedCharge } from '#shared/payment/facilitator.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import type { Sql } from '../pool.ts'
 import { takeAccountNonces } from './account-nonces.ts'
 
@@ -16,7 +16,7 @@ export interface SignedBatch {
 export async function signBatch(sql: Sql, batch: NewBatch, charges: readonly PreparedCharge[]): Promise<SignedBatch> {
   const accountNonce = await takeAccountNonces(sql, batch.account, batch.minimumAccountNonce, 1)
   const transaction = { ...(await batch.sign(charges, accountNonce)), sender: batch.account.facilitator, accountNonce }
-  return { id: randomUUID(), size: charges.length, transaction }
+  return { id: newId(), size: charges.length, transaction }
 }
 
 /**

@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto'
 import type { BatchRecording, NewBatch, RecordingOutcome } from '#shared/jobs/settlement-store.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { batchValues, INSERTED_BATCH, type SignedBatch, signBatch } from './insert-batch.ts'
@@ -40,7 +40,7 @@ async function store(sql: Sql, recordings: readonly BatchRecording[], batch: New
     batch,
     recordings.map(({ charge }) => charge),
   )
-  const settlements = recordings.map((recording) => ({ ...recording, settlementId: randomUUID() }))
+  const settlements = recordings.map((recording) => ({ ...recording, settlementId: newId() }))
   await insert(sql, batch, signed, settlements)
   const { id, size, transaction } = signed
   return new Map(

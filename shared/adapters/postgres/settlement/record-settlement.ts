@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import type { ClaimedJob, StoredTransaction } from '#shared/jobs/job.ts'
 import type { JobSettlementStore, RecordingOutcome } from '#shared/jobs/settlement-store.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { batch } from '../batch.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
@@ -81,7 +81,7 @@ async function signNext(sql: Sql, recordings: readonly Recording[]): Promise<rea
   for (const [index, { job, settlement }] of recordings.entries()) {
     const accountNonce = firstNonce + BigInt(index)
     const transaction = await settlement.sign(accountNonce)
-    signed.push({ job, settlement, settlementId: randomUUID(), transaction: { ...transaction, sender, accountNonce } })
+    signed.push({ job, settlement, settlementId: newId(), transaction: { ...transaction, sender, accountNonce } })
   }
   return signed
 }

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
 import type { RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/settlement-store.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
@@ -17,7 +17,7 @@ export function recordRemoteSettlement(
       `recorded AS (
          INSERT INTO settlements
            (id, job_id, authorization_id, payer, network, facilitator, charge_amount, state, settled_by, recorded_block)
-         SELECT ${parameter(randomUUID())}::uuid, id, ${parameter(job.authorizationId)}::uuid, ${parameter(payer)},
+         SELECT ${parameter(newId())}::uuid, id, ${parameter(job.authorizationId)}::uuid, ${parameter(payer)},
            ${parameter(network)}, ${parameter(facilitator)}, ${parameter(chargeAmount.toString())}::numeric, 'signed', 'remote_facilitator',
            ${parameter(recordedBlock.toString())}::numeric
          FROM moved)`,
