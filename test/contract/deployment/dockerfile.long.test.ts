@@ -85,6 +85,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
       ['api', 'infra', 'node_modules', 'operator', 'package.json', 'shared', 'workers'].sort(),
     )
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
+      'archive',
       'check.ts',
       'commands',
       'configuration',
