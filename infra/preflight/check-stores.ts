@@ -1,24 +1,17 @@
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { type Check, passed } from '../check.ts'
 import { attempted } from './attempted.ts'
+import { withDatabase } from './with-database.ts'
 
 /** Checks that the database has this program's schema and this machine's time. */
 export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings): Promise<Check> {
-  return attempted('database', 'DATABASE_URL', async () => {
-    const pool = createPool({
-      connectionString,
-      maximumConnections: 1,
-      applicationName: 'farebox preflight',
-      // The statement in progress fails, too, and is reported.
-      onError: () => undefined,
-    })
-    try {
+  return attempted('database', 'DATABASE_URL', () =>
+    withDatabase(connectionString, async (pool) => {
       const ledger = createLedgerCheck({ pool, databaseUrl: connectionString, now: () => new Date() })
       await ledger.schema()
       await ledger.clock()
@@ -28,10 +21,8 @@ export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings)
       )
       const [server] = rows
       return passed('database', `PostgreSQL ${server?.version}, ${server?.is_encrypted ? 'with' : 'without'} TLS`)
-    } finally {
-      await pool.end()
-    }
-  })
+    }),
+  )
 }
 
 /** Opens the object store as this process does: it tries each operation that it needs under each prefix. */
