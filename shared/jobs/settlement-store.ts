@@ -222,8 +222,8 @@ export interface NonceQueue {
   readonly usedElsewhere: number
   /** In order of account nonce, at most one batch. */
   readonly transactions: readonly QueuedTransaction[]
-  /** The transaction of the next account nonce that a receipt names, if a reorganization took it off the chain. */
-  readonly released: SignedTransaction | null
+  /** By account nonce, the transactions that a receipt names, if a reorganization took them off the chain. */
+  readonly released: ReadonlyMap<bigint, SignedTransaction>
 }
 
 /**

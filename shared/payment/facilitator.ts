@@ -82,7 +82,8 @@ export type PreparedSettlement =
   | { outcome: 'unreachable'; cause: unknown }
 
 export type Broadcast =
-  | { outcome: 'sent' }
+  /** `wasKnown`: whether the node says that it had the transaction. */
+  | { outcome: 'sent'; wasKnown: boolean }
   /** The account nonce is used: by this transaction, by another of this service, or by another user of the key. */
   | { outcome: 'account_nonce_used' }
   /** No node takes a transaction of this size: its calldata or its gas limit exceeds what they allow. */

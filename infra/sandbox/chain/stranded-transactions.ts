@@ -44,6 +44,7 @@ async function resendStrandedTransactions(rpcUrl: string): Promise<void> {
     const hashes = nonces.map((nonce) => transactions[nonce]?.hash)
     const raws = await Promise.all(hashes.map((hash) => callRpc<Hex>(rpcUrl, 'eth_getRawTransactionByHash', [hash])))
     await callRpc(rpcUrl, 'anvil_removePoolTransactions', [sender])
-    for (const raw of raws) await callRpc(rpcUrl, 'eth_sendRawTransaction', [raw])
+    // Its sender may have sent one again in the meantime, which anvil refuses. The others must not be lost with it.
+    for (const raw of raws) await callRpc(rpcUrl, 'eth_sendRawTransaction', [raw]).catch(() => undefined)
   }
 }

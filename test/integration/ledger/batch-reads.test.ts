@@ -113,7 +113,7 @@ describe('the nonce queue', () => {
     await complete(charged, hashOf(batch))
     await fail(failed)
     expect(await queueOf(batch)).toMatchObject({
-      released: { hash: hashOf(batch) },
+      released: new Map([[0n, { hash: hashOf(batch) }]]),
       transactions: [{ hash: hashOf(batch), isAbandoned: false }],
     })
     expect(await ledger.settlement.fillGap(batch.account, 0n, FILLER)).toBe(false)

@@ -10,7 +10,7 @@ import { startTestWorker, type TestWorker } from '../../support/processes/test-w
 
 /** Reports the transaction as sent and drops it. */
 async function lost(): ReturnType<SettlementChain['chain']['settler']['broadcast']> {
-  return { outcome: 'sent' }
+  return { outcome: 'sent', wasKnown: false }
 }
 
 describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {

@@ -50,6 +50,14 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
     return jobIds
   }
 
+  /** Newest first, since anvil drops those behind a dropped one without saying so. */
+  async function loseTransactionsOf(jobIds: readonly string[]): Promise<void> {
+    for (const jobId of jobIds.toReversed()) {
+      const [hash] = await chain.hashes(jobId)
+      await chain.rpc('anvil_dropTransaction', hash)
+    }
+  }
+
   async function settlingJob(): Promise<string> {
     const [jobId] = await settlingJobs(1)
     return jobId as string
@@ -83,14 +91,32 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       )
       await chain.rpc('anvil_mine')
       expect(await chain.count()).toBe(0)
-      // Anvil also drops the transactions behind a dropped one: each becomes the head in turn.
-      for (const mined of [1, 2]) {
-        await keepAfter(5)
-        await chain.rpc('anvil_mine')
-        expect(await chain.count()).toBe(mined)
-      }
+      // Anvil also drops the transactions behind a dropped one.
+      await keepAfter(5)
+      await chain.rpc('anvil_mine')
+      expect(await chain.count()).toBe(2)
       await worker.run(second, chain.chain)
       expect(await worker.view(second)).toMatchObject({ state: 'completed' })
+    })
+  })
+
+  describe('transactions that the node lost', () => {
+    it('are all broadcast again in one round, those behind the head too', async () => {
+      const jobs = await settlingJobs(4)
+      await loseTransactionsOf(jobs)
+      await keepAfter(5)
+      await chain.rpc('anvil_mine')
+      expect(await chain.count()).toBe(4)
+      for (const jobId of jobs) await worker.run(jobId, chain.chain)
+      for (const jobId of jobs) expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+    })
+
+    it('are only broadcast again behind a head that was lost', async () => {
+      const [, ...behind] = await settlingJobs(3)
+      await loseTransactionsOf(behind)
+      await keepAfter(5)
+      await chain.rpc('anvil_mine')
+      expect(await chain.count()).toBe(1)
     })
   })
 

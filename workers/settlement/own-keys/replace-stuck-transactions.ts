@@ -32,7 +32,7 @@ const RESEND_AFTER_MS = 1000
 const RELEASED_PATIENCE = 10
 
 /**
- * Rebroadcasts the next transaction of each key, replaces it with a higher fee once it is stuck, and fills nonce gaps:
+ * Rebroadcasts the next transaction of each key, and those behind it that the node lost with it, replaces it with a higher fee once it is stuck, and fills nonce gaps:
  * a blocked nonce blocks every later settlement.
  */
 export function replaceStuckTransactions(dependencies: ReplacementDependencies): Sweep {
@@ -75,11 +75,9 @@ async function advanceNonceQueue(dependencies: ReplacementDependencies, account:
   const [head] = queue.transactions
   if (head?.accountNonce !== count || head.isAbandoned) return await fillNonceGap(dependencies, account, count, head)
   if (queue.headAgeMs < RESEND_AFTER_MS) return 0
-  const patienceMs = feeBumpAfterMs * (await patienceFactor(accounts, queue.released))
+  const patienceMs = feeBumpAfterMs * (await patienceFactor(accounts, queue.released.get(count)))
   if (queue.headAgeMs < patienceMs || head.ageMs < feeBumpAfterMs) {
-    const answer = await accounts.broadcast(queue.released ?? head)
-    if (answer.outcome === 'unreachable')
-      logger.warn('no response to a broadcast', { facilitator: account.facilitator, error: answer.cause })
+    await resend(dependencies, account, queue)
     return 0
   }
   let replaced = 0
@@ -88,8 +86,29 @@ async function advanceNonceQueue(dependencies: ReplacementDependencies, account:
   return replaced
 }
 
+/**
+ * Sends the head again. If the node had lost it, as when it was restarted or its pool was full, those behind it are lost
+ * as well: they are sent in the same round, since each would otherwise wait for the block before its own.
+ */
+async function resend(
+  { accounts, logger }: ReplacementDependencies,
+  { facilitator }: SettlementAccount,
+  { released, transactions }: NonceQueue,
+): Promise<void> {
+  const [head, ...behind] = transactions
+  const overdue = behind.filter(({ isAbandoned, ageMs }) => !isAbandoned && ageMs >= RESEND_AFTER_MS)
+  for (const transaction of head ? [head, ...overdue] : []) {
+    const answer = await accounts.broadcast(released.get(transaction.accountNonce) ?? transaction)
+    if (answer.outcome === 'unreachable') {
+      logger.warn('no response to a broadcast', { facilitator, error: answer.cause })
+      return
+    }
+    if (transaction === head && (answer.outcome !== 'sent' || answer.wasKnown)) return
+  }
+}
+
 /** Returns a longer patience for what a receipt names: it was mined once and will be again, unless base fees rose. */
-async function patienceFactor(accounts: SettlementAccounts, released: SignedTransaction | null): Promise<number> {
+async function patienceFactor(accounts: SettlementAccounts, released: SignedTransaction | undefined): Promise<number> {
   return released && !(await accounts.isUnderpriced(released.raw)) ? RELEASED_PATIENCE : 1
 }
 

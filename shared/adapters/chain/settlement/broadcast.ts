@@ -13,9 +13,9 @@ const KEPT_ANSWERS = 1024
 export async function broadcast(client: PublicClient, { raw }: SignedTransaction): Promise<Broadcast> {
   try {
     await client.request({ method: 'eth_sendRawTransaction', params: [raw] })
-    return { outcome: 'sent' }
+    return { outcome: 'sent', wasKnown: false }
   } catch (cause) {
-    if (isAlreadySent(cause)) return { outcome: 'sent' }
+    if (isAlreadySent(cause)) return { outcome: 'sent', wasKnown: true }
     if (isAccountNonceUsed(cause)) return { outcome: 'account_nonce_used' }
     return isTooLarge(cause) ? { outcome: 'too_large', cause } : { outcome: 'unreachable', cause }
   }

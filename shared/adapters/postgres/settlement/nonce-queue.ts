@@ -111,15 +111,15 @@ export async function readNonceQueue(
      ORDER BY signed.account_nonce, signed.signed_at DESC LIMIT $4`,
     values: [network, facilitator, count, BATCH],
   })
-  const { rows: released } = await sql.query<SignedTransaction>({
-    name: 'read_released_transaction',
-    text: `SELECT hash, raw_transaction AS raw FROM settlement_transactions AS signed
-     WHERE network = $1 AND facilitator = $2 AND account_nonce = $3 AND EXISTS (
+  const { rows: released } = await sql.query<SignedTransaction & { account_nonce: string }>({
+    name: 'read_released_transactions',
+    text: `SELECT hash, raw_transaction AS raw, account_nonce FROM settlement_transactions AS signed
+     WHERE network = $1 AND facilitator = $2 AND account_nonce >= $3 AND account_nonce < $3::numeric + $4 AND EXISTS (
        SELECT FROM settlements WHERE transaction_hash = hash AND state = 'confirmed')`,
-    values: [network, facilitator, count],
+    values: [network, facilitator, count, BATCH],
   })
   return {
-    released: released[0] ?? null,
+    released: new Map(released.map(({ account_nonce, hash, raw }) => [BigInt(account_nonce), { hash, raw }])),
     headAgeMs: head.head_age_ms,
     nextAccountNonce: BigInt(head.next_account_nonce),
     usedElsewhere: Number(head.used_elsewhere),
