@@ -43,6 +43,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
       ['their charges', '', usdc(settlementGas.chargedAtomic)],
       ['of these cost more than they charged, by', ...sum(settlementGas.atLoss)],
       ['reverted settlements', ...sum(settlementGas.reverted)],
+      ['batches that reverted as a whole', ...sum(settlementGas.revertedBatches)],
     ]),
     ...renderPermits(report.sponsoredPermits),
     ...section('Uncharged work (counted against the budgets of payers)', [

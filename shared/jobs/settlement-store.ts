@@ -72,6 +72,11 @@ export interface JobSettlementStore {
   /** Gives up a transaction that no node takes: a filler uses up its account nonce, and its payments are signed again. */
   abandonBatch(batchId: string): Promise<void>
   /**
+   * Stores what a batch cost that reverted as a whole, by the hash of the transaction that was mined. Returns whether it
+   * was not stored yet.
+   */
+  recordRevertedBatch(transactionHash: string, gas: GasSpent): Promise<boolean>
+  /**
    * Moves settling → completed: settlement, receipt and payment response in one transaction; notifies the waiting API.
    */
   completeJob(

@@ -112,7 +112,7 @@ export type Confirmation =
     }
   /** Its own transaction reverted, or the contract reports that this payment of the batch failed. */
   | { outcome: 'reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }
-  /** The whole batch reverted, which says nothing about this payment: it has to be signed again. */
+  /** The whole batch reverted, which says nothing about this payment: it has to be signed again. `gas`: of the batch. */
   | { outcome: 'batch_reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }
   /** The transaction succeeded without the expected transfer. An operator must review it. */
   | { outcome: 'transfer_missing'; blockNumber: bigint }

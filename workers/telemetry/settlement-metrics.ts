@@ -43,7 +43,7 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
     buckets: BATCH_SIZES,
     registers: [registry],
   })
-  for (const outcome of ['confirmed', 'reverted'])
+  for (const outcome of ['confirmed', 'reverted', 'batch_reverted'])
     for (const counter of [spent, used, mined]) counter.inc({ outcome }, 0)
   const count = (outcome: string, written: Written, gas: GasSpent | null | undefined) => {
     if (written !== 'written' || !gas) return written
@@ -65,6 +65,11 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
     renewBatch: async (...batch) => countBatches(await settlementStore.renewBatch(...batch)),
     completeJob: async (job, completion) =>
       count('confirmed', await settlementStore.completeJob(job, completion), completion.gas),
+    recordRevertedBatch: async (hash, gas) => {
+      const isNew = await settlementStore.recordRevertedBatch(hash, gas)
+      count('batch_reverted', isNew ? 'written' : 'stale', gas)
+      return isNew
+    },
     failSettlement: async (job, failure, debt) =>
       count('reverted', await settlementStore.failSettlement(job, failure, debt), failure.gas),
   }

@@ -3,6 +3,7 @@ import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.
 import { readSettlementsByTransaction } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
 import { readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
 import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { claimTestJob, completionOf, fencedWrites } from '../../support/ledger/job-in-state.ts'
 import { paidAgain } from '../../support/ledger/new-test-job.ts'
 import { type BatchedJob, settlingBatch } from '../../support/ledger/settling-batch.ts'
@@ -80,6 +81,21 @@ describe('the nonce queue', () => {
     expect((await queueOf(batch)).transactions).toMatchObject([{ hash: '0xa1', isAbandoned: false }])
     const { transactions } = await ledger.settlement.readSettlement(one.job)
     expect(transactions.map(({ hash }) => hash)).toEqual(['0xa1', hashOf(batch)])
+  })
+
+  it('stores once what a batch cost that reverted as a whole, by the transaction that was mined', async () => {
+    const batch = newTestBatch()
+    const [one] = await settlingBatch(ledger, 2, batch)
+    await ledger.settlement.addReplacement(hashOf(batch), { hash: '0xa2', raw: '0x02a2' })
+    const gas = { gasUsed: 30_000n, effectiveGasPrice: 7n, cost: atomicAmount(420n) }
+    expect(await ledger.settlement.recordRevertedBatch('0xa2', gas)).toBe(true)
+    expect(await ledger.settlement.recordRevertedBatch('0xa2', gas)).toBe(false)
+    expect(await ledger.settlement.recordRevertedBatch(hashOf(batch), gas)).toBe(false)
+    const stored = await ledger.sql(
+      'SELECT reverted_gas_used AS gas_used, reverted_gas_cost AS gas_cost FROM settlement_batches WHERE id = $1',
+      [one?.settlement.batch?.id],
+    )
+    expect(stored).toEqual([{ gas_used: '30000', gas_cost: '420' }])
   })
 
   it('fills the account nonce of a batch that no node takes', async () => {

@@ -7,6 +7,7 @@ import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
 import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { parseItemName } from '#shared/operators/resolution-store.ts'
 import { bindTestKey, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
@@ -115,6 +116,7 @@ describe('sequential scans', () => {
     await settlement.fillGap(first.account, 0n, { hash: '0xf1', raw: '0x02f1' })
     await settlement.abandonBatch(two.settlement.batch?.id ?? '')
     await settlement.addReplacement(hash, { hash: '0xa1', raw: '0x02a1' })
+    await settlement.recordRevertedBatch(hash, { gasUsed: 1n, effectiveGasPrice: 1n, cost: atomicAmount(1n) })
     await settlement.failSettlement(two.job, { code: 'settlement_failed', reason: 'test' })
     expect(await settlement.readFailed('own_key', null, 20)).not.toEqual([])
     await fencedWrites.completeJob.run(ledger, one.job)

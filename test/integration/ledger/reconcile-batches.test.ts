@@ -81,7 +81,7 @@ async function settle(...payers: readonly Payer[]): Promise<Batch> {
   if (first === undefined || typeof first === 'string' || first instanceof Error) throw new Error('not recorded')
   const [transaction] = first.transactions
   if (!transaction) throw new Error('nothing was signed')
-  expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+  expect(await settler.broadcast(transaction)).toMatchObject({ outcome: 'sent' })
   const { blockNumber } = await devnet.client.waitForTransactionReceipt({ hash: transaction.hash })
   const jobs = await Promise.all(recordings.map(({ job }) => rereadJob(ledger, job)))
   return { hash: transaction.hash, blockNumber, jobs }
@@ -165,7 +165,7 @@ describe('reconciling a batch with the chain', () => {
     })
     const foreign = createSettler(createChainClient(devnet.rpcUrl, PATIENCE_MS), 8453, [privateKey])
     const transaction = await foreign.signBatch([charge], address.toLowerCase() as Hex, 0n)
-    expect(await foreign.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    expect(await foreign.broadcast(transaction)).toMatchObject({ outcome: 'sent' })
     await devnet.client.waitForTransactionReceipt({ hash: transaction.hash })
     expect((await reportOn(transaction.hash)).differences).toEqual([['unknown_to_ledger', null]])
   })

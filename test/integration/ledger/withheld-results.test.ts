@@ -196,6 +196,7 @@ it('the ledger report has the gas of settlements, and how far it exceeds their c
     chargedAtomic: 5034n,
     atLoss: { count: 1, totalAtomic: GAS.cost - 5034n },
     reverted: { count: 1, totalAtomic: GAS.cost },
+    revertedBatches: { count: 0, totalAtomic: 0n },
   })
   await separate.close()
 })

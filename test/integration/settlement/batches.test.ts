@@ -2,6 +2,7 @@ import { Registry } from 'prom-client'
 import { toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { gatherBatches } from '../../../workers/settlement/own-keys/gather-batches.ts'
 import { addBatchMetrics, measuredSettlementStore } from '../../../workers/telemetry/settlement-metrics.ts'
 import {
@@ -88,6 +89,21 @@ async function batchSizes(): Promise<number[]> {
     [chain.facilitator],
   )
   return rows.map(({ size }) => size)
+}
+
+/** Expects that these batches, by size, reverted as a whole, each with the gas that the chain has. */
+async function expectGasOfReverts(sizes: readonly number[]): Promise<void> {
+  const rows = await worker.ledger.sql<{ size: number; gas_used: string; gas_cost: string; hashes: Hex[] }>(
+    `SELECT size, reverted_gas_used AS gas_used, reverted_gas_cost AS gas_cost, (SELECT array_agg(hash) FROM settlement_transactions WHERE batch_id = batches.id) AS hashes
+     FROM settlement_batches AS batches WHERE facilitator = $1 AND reverted_at IS NOT NULL ORDER BY account_nonce`,
+    [chain.facilitator],
+  )
+  expect(rows.map(({ size }) => size)).toEqual(sizes)
+  for (const { hashes, gas_used, gas_cost } of rows) {
+    const receipts = await Promise.all(hashes.map((hash) => worker.devnet.client.getTransactionReceipt({ hash })))
+    expect(receipts.map(({ status, gasUsed }) => [status, gasUsed])).toEqual([['reverted', BigInt(gas_used)]])
+    expect(Number(gas_cost)).toBeGreaterThan(0)
+  }
 }
 
 async function chargesOf(jobs: readonly AcceptedJob[]): Promise<bigint[][]> {
@@ -290,6 +306,7 @@ describe('a batch that reverts as a whole', () => {
     await chain.watch()
     expect(await chargesOf(jobs)).toEqual(jobs.map(() => [CHARGE]))
     expect(await batchSizes()).toEqual([3, 1, 1, 1])
+    await expectGasOfReverts([3])
     expect(await receiptsOf(jobs)).toEqual(receipts)
     for (const { jobId } of jobs)
       expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
@@ -317,6 +334,9 @@ describe('a batch that reverts as a whole', () => {
     expect(first).toBe(5)
     expect(Math.max(...renewed)).toBeLessThanOrEqual(2)
     expect(renewed.reduce((sum, size) => sum + size)).toBe(5)
+    await expectGasOfReverts([5])
+    const period = { from: '2000-01-01T00:00:00Z', to: '2100-01-01T00:00:00Z' }
+    expect((await readSettlementGas(worker.ledger.pool, period)).revertedBatches.count).toBeGreaterThanOrEqual(1)
   })
 
   it('is signed again by the key of the process that took its jobs over from one that died', async () => {

@@ -6,13 +6,13 @@ import type { BlockWatch, ChainNews, Following } from '#shared/payment/block-wat
 import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { StepContext } from '../../job/step-outcome.ts'
-import { gasOfReverts } from './gas-of-reverts.ts'
+import { gasOfReverts, recordRevertedBatches } from './gas-of-reverts.ts'
 import type { SettlementBatches } from './gather-batches.ts'
 import { judgeSettlement, type Verdict } from './judge-settlement.ts'
 import { readStatuses, sendersOf, type TransactionStatus } from './read-statuses.ts'
 
 export interface ConfirmationDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'readSettlement'>
+  readonly settlementStore: Pick<JobSettlementStore, 'readSettlement' | 'recordRevertedBatch'>
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
   readonly blockWatch: BlockWatch
   readonly batches: Pick<SettlementBatches, 'refuse' | 'follow'>
@@ -45,7 +45,7 @@ const EVIDENCE_WHILE_UNEXPLAINED_MS = 1000
 export interface JudgedSettlement {
   readonly settlement: StoredSettlement
   readonly verdict: Verdict
-  /** What its reverted transactions cost; `null` when none reverted. */
+  /** What transactions cost in which this payment failed; `null` when there are none. */
   readonly gas: GasSpent | null
 }
 
@@ -168,6 +168,7 @@ async function readAndJudge(dependencies: ConfirmationDependencies, watch: Watch
   if (watch.isMined) watch.rechecks = 0
   const { settlement } = watch
   const gas = gasOfReverts(statuses)
+  await recordRevertedBatches(settlementStore, statuses)
   const verdict = judgeSettlement(statuses, evidence?.outcome === 'read' ? evidence : null, authorization.deadline)
   if (verdict.verdict === 'unexplained') {
     watch.unexplainedSince ??= performance.now()

@@ -1,8 +1,9 @@
+import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { TransactionStatus } from './read-statuses.ts'
 
-/** Returns what the reverted transactions of a settlement cost together; `null` when none reverted. */
+/** Returns what transactions cost together in which the payment itself failed; `null` when there are none. */
 export function gasOfReverts(statuses: readonly TransactionStatus[]): GasSpent | null {
   const spent = statuses.flatMap(({ confirmation }) => (confirmation.outcome === 'reverted' ? [confirmation.gas] : []))
   if (spent.length === 0) return null
@@ -11,4 +12,14 @@ export function gasOfReverts(statuses: readonly TransactionStatus[]): GasSpent |
     effectiveGasPrice: sum.effectiveGasPrice > effectiveGasPrice ? sum.effectiveGasPrice : effectiveGasPrice,
     cost: atomicAmount(sum.cost + cost),
   }))
+}
+
+/** Stores what batches cost that reverted as a whole, which is the fault of none of their payments. */
+export async function recordRevertedBatches(
+  settlementStore: Pick<JobSettlementStore, 'recordRevertedBatch'>,
+  statuses: readonly TransactionStatus[],
+): Promise<void> {
+  for (const { transaction, confirmation } of statuses)
+    if (confirmation.outcome === 'batch_reverted')
+      await settlementStore.recordRevertedBatch(transaction.hash, confirmation.gas)
 }

@@ -21,7 +21,10 @@ import { later } from './while-unprepared.ts'
 
 export interface SettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    Pick<JobSettlementStore, 'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'markForReview'> &
+    Pick<
+      JobSettlementStore,
+      'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'
+    > &
     EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler
   readonly batches: SettlementBatches

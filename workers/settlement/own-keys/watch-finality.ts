@@ -1,27 +1,35 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import type { FailedSettlement, FinalityStore, SettledBlock, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
+import type {
+  FailedSettlement,
+  FinalityStore,
+  JobSettlementStore,
+  SettledBlock,
+  UnfinalSettlement,
+} from '#shared/jobs/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
 import { reopenSettlement } from '../reopen-settlement.ts'
+import { recordRevertedBatches } from './gas-of-reverts.ts'
 import { judgeSettlement } from './judge-settlement.ts'
 import { readStatuses, sendersOf } from './read-statuses.ts'
 import { signReleasedAgain } from './sign-released-again.ts'
 
 export interface FinalityDependencies {
-  readonly settlementStore: Pick<
-    FinalityStore,
-    | 'findUnfinalBlocks'
-    | 'readUnfinal'
-    | 'markFinal'
-    | 'moveSettlement'
-    | 'loseSettlement'
-    | 'renewReleased'
-    | 'readFailed'
-    | 'judgeFailed'
-    | 'reopenSettlement'
-  >
+  readonly settlementStore: Pick<JobSettlementStore, 'recordRevertedBatch'> &
+    Pick<
+      FinalityStore,
+      | 'findUnfinalBlocks'
+      | 'readUnfinal'
+      | 'markFinal'
+      | 'moveSettlement'
+      | 'loseSettlement'
+      | 'renewReleased'
+      | 'readFailed'
+      | 'judgeFailed'
+      | 'reopenSettlement'
+    >
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence' | 'prepare' | 'sign' | 'signBatch'>
   readonly blocks: BlockReader
   readonly logger: Logger
@@ -156,6 +164,7 @@ async function recheckSettlement(dependencies: FinalityDependencies, settlement:
     }
     case 'nonce_used_elsewhere':
     case 'batch_reverted':
+      await recordRevertedBatches(settlementStore, statuses)
       return await signReleasedAgain(dependencies, settlement, verdict)
     // Rechecked until the deadline has passed.
     case 'transfer_missing':

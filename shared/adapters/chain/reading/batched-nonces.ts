@@ -19,11 +19,6 @@ export function noncesOfBatch(data: Hex): readonly PayerNonce[] {
   }
 }
 
-/** Reads the nonces that a batch asked to settle. One RPC call. */
-export async function readBatchedNonces(client: PublicClient, hash: Hex): Promise<readonly PayerNonce[]> {
-  return noncesOfBatch((await client.getTransaction({ hash })).input)
-}
-
 /** A nonce that a contract reports as settled, and by which transaction. */
 export type SettledNonce = PayerNonce & { readonly transactionHash: Hex }
 

@@ -2,7 +2,7 @@ import type { PublicClient, TransactionReceipt } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
-import { readBatchedNonces, readSettledNonces } from '../reading/batched-nonces.ts'
+import { readSettledNonces } from '../reading/batched-nonces.ts'
 import { isSameNonce } from '../reading/nonce-use.ts'
 import { readPaymentTransfers } from '../reading/read-payment-transfers.ts'
 import { isPaymentOf, isTransferOf, paymentsOfReceipt, transferOf } from '../settlement-contract/batch-receipt.ts'
@@ -17,8 +17,6 @@ export interface BatchReading {
   hasFailed(receipt: TransactionReceipt, authorization: Authorization): boolean
   /** Returns the payment's part of the gas, by the gas that each payment's call used. */
   shareOf(receipt: TransactionReceipt, authorization: Authorization, gas: GasSpent): GasSpent
-  /** The same for a batch that reverted as a whole: an equal part. One RPC call for all payments of a batch. */
-  shareOfReverted(receipt: TransactionReceipt, authorization: Authorization, gas: GasSpent): Promise<GasSpent>
 }
 
 /** Creates the reading of batches. What is read in addition to a receipt is read once for all of its payments. */
@@ -28,7 +26,6 @@ export function createBatchReading(client: PublicClient): BatchReading {
     const nonces = await readSettledNonces(client, to, { fromBlock: blockNumber, toBlock: blockNumber })
     return nonces.filter((nonce) => nonce.transactionHash === transactionHash)
   })
-  const readCalls = oncePerReceipt(({ transactionHash }) => readBatchedNonces(client, transactionHash))
   return {
     eventOf: (authorization, chargeAmount) => ({
       isIn: (receipt) => transferOf(paymentsOfReceipt(receipt), authorization)?.value === chargeAmount,
@@ -45,12 +42,6 @@ export function createBatchReading(client: PublicClient): BatchReading {
       const payments = paymentsOfReceipt(receipt)
       const weights = payments.map(({ gasUsed }) => gasUsed)
       const included = payments.map((payment) => isPaymentOf(payment, authorization))
-      return shareOfGas(gas, weights, included)
-    },
-    shareOfReverted: async (receipt, authorization, gas) => {
-      const nonces = await readCalls(receipt)
-      const weights = nonces.map(() => 1n)
-      const included = nonces.map((nonce) => isSameNonce(nonce, authorization))
       return shareOfGas(gas, weights, included)
     },
   }

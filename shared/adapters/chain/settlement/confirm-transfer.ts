@@ -35,7 +35,7 @@ export function createConfirmTransfer(
       const reading = await read(hash)
       if (typeof reading !== 'string' && isAddressedTo(reading.receipt, authorization)) {
         const outcome = await outcomeOf(reading, batches.eventOf(authorization, chargeAmount), nativeTokenUsd)
-        return await confirmationInBatch(batches, reading.receipt, authorization, outcome)
+        return confirmationInBatch(batches, reading.receipt, authorization, outcome)
       }
       return confirmationOf(await outcomeOf(reading, transferOf(client, authorization, chargeAmount), nativeTokenUsd))
     } catch (cause) {
@@ -49,22 +49,18 @@ function isAddressedTo({ to }: TransactionReceipt, { facilitator }: Authorizatio
   return to !== null && isAddressEqual(to, facilitator)
 }
 
-async function confirmationInBatch(
+function confirmationInBatch(
   batches: BatchReading,
   receipt: TransactionReceipt,
   authorization: Authorization,
   outcome: TransactionOutcome,
-): Promise<Confirmation> {
+): Confirmation {
   const confirmation = confirmationOf(outcome)
   switch (confirmation.outcome) {
     case 'confirmed':
       return { ...confirmation, gas: batches.shareOf(receipt, authorization, confirmation.gas) }
     case 'reverted':
-      return {
-        ...confirmation,
-        outcome: 'batch_reverted',
-        gas: await batches.shareOfReverted(receipt, authorization, confirmation.gas),
-      }
+      return { ...confirmation, outcome: 'batch_reverted' }
     case 'transfer_missing': {
       if (outcome.outcome !== 'event_missing' || !batches.hasFailed(receipt, authorization)) return confirmation
       const { blockNumber, blockHash, gas } = outcome

@@ -14,6 +14,8 @@ export interface SettlementGas {
   /** Confirmed settlements whose gas exceeds their charge. */
   readonly atLoss: CountAndSum
   readonly reverted: CountAndSum
+  /** Batches that reverted as a whole, which is the fault of none of their payments. */
+  readonly revertedBatches: CountAndSum
 }
 
 /** Each state has an index of its own by time. */
@@ -21,10 +23,15 @@ const ended = (state: 'confirmed' | 'reverted') =>
   `SELECT state, gas_cost, charge_amount, batch_id FROM settlements
    WHERE gas_cost IS NOT NULL AND state = '${state}' AND finished_at >= $1 AND finished_at < $2`
 
+/** One that a reorganization had mined again, with its payments, is counted by these. */
+export const REVERTED_BATCHES = `settlement_batches WHERE reverted_at IS NOT NULL AND NOT EXISTS (
+  SELECT FROM settlements WHERE batch_id = settlement_batches.id AND state = 'confirmed')`
+
 /** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
 export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
   const { rows } = await sql.query<
-    Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted', number> & Record<`${string}_total`, string>
+    Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted' | 'wasted', number> &
+      Record<`${string}_total`, string>
   >({
     name: 'read_settlement_gas',
     text: `SELECT count(*) FILTER (WHERE state = 'confirmed')::int AS confirmed,
@@ -36,7 +43,9 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
        count(*) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount)::int AS loss,
        coalesce(sum(gas_cost - charge_amount) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount), 0) AS loss_total,
        count(*) FILTER (WHERE state = 'reverted')::int AS reverted,
-       coalesce(sum(gas_cost) FILTER (WHERE state = 'reverted'), 0) AS reverted_total
+       coalesce(sum(gas_cost) FILTER (WHERE state = 'reverted'), 0) AS reverted_total,
+       (SELECT count(*)::int FROM ${REVERTED_BATCHES} AND reverted_at >= $1 AND reverted_at < $2) AS wasted,
+       (SELECT coalesce(sum(reverted_gas_cost), 0) FROM ${REVERTED_BATCHES} AND reverted_at >= $1 AND reverted_at < $2) AS wasted_total
      FROM (${ended('confirmed')} UNION ALL ${ended('reverted')}) AS ended`,
     values: [from, to],
   })
@@ -50,5 +59,6 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
     chargedAtomic: total('charged'),
     atLoss: { count: row.loss, totalAtomic: total('loss') },
     reverted: { count: row.reverted, totalAtomic: total('reverted') },
+    revertedBatches: { count: row.wasted, totalAtomic: total('wasted') },
   }
 }

@@ -25,6 +25,7 @@ import {
 } from './nonce-queue.ts'
 import { readSettlement } from './read-settlement.ts'
 import { recordBatch } from './record-batch.ts'
+import { recordRevertedBatch } from './record-reverted-batch.ts'
 import { createSettlementRecorder } from './record-settlement.ts'
 import {
   readRemoteSettlement,
@@ -47,6 +48,7 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
     renewBatch: (renewals, batch) => renewBatch(pool, renewals, batch),
     abandonBatch: (batchId) => abandonBatch(pool, batchId),
+    recordRevertedBatch: (transactionHash, gas) => recordRevertedBatch(pool, transactionHash, gas),
     completeJob: createJobCompleter(pool),
     failSettlement: (job, failure, debt) => failSettlement(pool, job, failure, debt),
     markForReview: (job, reason) => markForReview(pool, job, reason),
