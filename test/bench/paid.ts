@@ -13,7 +13,7 @@ import { mapValues, readCpuMs, readRssBytes } from './measuring/process-usage.ts
 
 const PAYERS = 16
 /** Enough for compiled code and open connections in both. */
-const WARM_UP_CALLS = 60
+const WARM_UP_CALLS = 120
 
 interface Setting {
   /** The chain's block interval; absent: it mines each transaction immediately. */
@@ -31,7 +31,7 @@ const SETTINGS: readonly Setting[] = [
   { upstreamMs: 0, concurrency: 1, calls: 150 },
   { upstreamMs: 0, concurrency: 16, calls: 600 },
   { upstreamMs: 0, concurrency: 64, calls: 600 },
-  { upstreamMs: 300, concurrency: 1, calls: 15 },
+  { upstreamMs: 300, concurrency: 1, calls: 60 },
   { upstreamMs: 300, concurrency: 16, calls: 320 },
   { upstreamMs: 300, concurrency: 64, calls: 600 },
 ]
