@@ -50,11 +50,6 @@ export interface SharedStatement<Item, Result> {
   /** Two items with one key are never in one statement: the second one goes with the next. */
   readonly keyOf: (item: Item) => string
   /**
-   * Of items with one turn that the statement left out, one is done alone and the others go with the next statement: alone
-   * at the same time, they would only wait for each other. By default each has a turn of its own.
-   */
-  readonly turnOf?: (item: Item) => string
-  /**
    * Runs the statement for all items. Returns results, or errors of single items, by key; an item without one is left to
    * `alone`, as all are when it throws. It must change nothing for those.
    */
@@ -80,7 +75,6 @@ const LONGEST_WAIT_MS = 50
  */
 export function shareStatement<Item, Result>({
   keyOf,
-  turnOf = keyOf,
   together,
   alone,
 }: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
@@ -100,20 +94,17 @@ export function shareStatement<Item, Result>({
       await result.catch(() => undefined)
       return [() => result]
     }
-    // Those that have waited longest, also for statements before this one.
-    const oldestFirst = asked.toSorted((one, other) => one.order - other.order)
-    const firstOf = firstBy(oldestFirst, ({ item }) => keyOf(item))
+    // The one that has waited longest, also for statements before this one.
+    const newestFirst = asked.toSorted((one, other) => other.order - one.order)
+    const firstOf = new Map(newestFirst.map((one) => [keyOf(one.item), one]))
     const results = await runTogether([...firstOf.values()].map(({ item }) => item))
-    const leftOut = [...firstOf.values()].filter(({ item }) => !results.has(keyOf(item)))
-    const firstOfTurn = firstBy(leftOut, ({ item }) => turnOf(item))
     return asked.map((one) => {
       const key = keyOf(one.item)
       if (firstOf.get(key) !== one) return () => share(one)
       return () => {
         const result = results.get(key)
         if (result instanceof Error) throw result
-        if (results.has(key)) return result as Result
-        return firstOfTurn.get(turnOf(one.item)) === one ? alone(one.item) : share(one)
+        return results.has(key) ? (result as Result) : alone(one.item)
       }
     })
   }
@@ -124,11 +115,4 @@ export function shareStatement<Item, Result>({
     order += 1
     return share({ item, order })
   }
-}
-
-/** Returns the first of each name, in their order. */
-function firstBy<T>(all: readonly T[], nameOf: (one: T) => string): ReadonlyMap<string, T> {
-  const firstOf = new Map<string, T>()
-  for (const one of all) if (!firstOf.has(nameOf(one))) firstOf.set(nameOf(one), one)
-  return firstOf
 }

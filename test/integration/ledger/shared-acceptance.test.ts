@@ -3,7 +3,7 @@ import { createAdmissionStore } from '#shared/adapters/postgres/admission/admiss
 import type { Acceptance, ExposureTerms, NewJob } from '#shared/jobs/admission-store.ts'
 import { acceptTestJob, bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { AMPLE_FUNDS, newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
-import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { until } from '../../support/until.ts'
 
@@ -64,59 +64,6 @@ describe('payments that are accepted together', () => {
     )
     expect(rows.map(({ as_asked }) => as_asked)).toEqual(TWENTY.map(() => true))
     expect(new Set(rows.map(({ transaction }) => transaction)).size).toBe(1)
-  })
-
-  it('accepts twenty payments of one payer in one transaction, each counted for those after it', async () => {
-    const { payer } = testAuthorization()
-    const balance = 15n * TEST_PRICE
-    const funds = { ...AMPLE_FUNDS.funds, balance, allowance: balance, blockNumber: 1n, usedNonces: new Set<bigint>() }
-    const exposure = { ...AMPLE_FUNDS, funds } as unknown as ExposureTerms
-    const jobs = await Promise.all(
-      TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer }), exposure })),
-    )
-    const acceptances = await acceptAll(jobs)
-    expect(acceptances.map((one) => one?.outcome)).toEqual(
-      TWENTY.map((index) => (index < 15 ? 'accepted' : 'exceeds_funds')),
-    )
-    expect(acceptances.at(-1)).toMatchObject({ openTotal: balance })
-    const rows = await ledger.sql<{ transaction: string }>(
-      'SELECT xmin::text AS transaction FROM jobs WHERE payer = $1',
-      [payer],
-    )
-    expect(rows).toHaveLength(15)
-    expect(new Set(rows.map(({ transaction }) => transaction)).size).toBe(1)
-  })
-
-  it('accepts one of twenty payments with one permit, and names the permit to the others, not their funds', async () => {
-    const { payer } = testAuthorization()
-    const funds = { ...AMPLE_FUNDS.funds, balance: TEST_PRICE, blockNumber: 1n, usedNonces: new Set<bigint>() }
-    const exposure = { ...AMPLE_FUNDS, needsPermit: true, funds } as unknown as ExposureTerms
-    const gasSponsoring = testPermit(payer, 0n)
-    const jobs = await Promise.all(
-      TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer, gasSponsoring }), exposure })),
-    )
-    expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 1, permit_already_used: 19 })
-  })
-
-  it('lets one payment of a payer wait for another process, and accepts the others with it', async () => {
-    const { payer } = testAuthorization()
-    const jobs = await Promise.all(
-      TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })),
-    )
-    const holder = await ledger.pool.connect()
-    await holder.query('BEGIN')
-    await holder.query("SELECT pg_advisory_xact_lock(hashtextextended('farebox payer ' || $1 || ' ' || $2, 0))", [
-      testAuthorization().network,
-      payer,
-    ])
-    const acceptances = acceptAll(jobs)
-    const waiting = async () =>
-      await ledger.sql(`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`)
-    await until(async () => (await waiting()).length > 0)
-    expect((await waiting()).length).toBeLessThan(20)
-    await holder.query('COMMIT')
-    holder.release()
-    expect(outcomes(await acceptances)).toEqual({ accepted: 20 })
   })
 
   it('refuses one of them without undoing the others, and keeps nothing of it', async () => {

@@ -194,31 +194,6 @@ describe('a shared statement', () => {
     expect(await Promise.all(asked)).toEqual(done)
   })
 
-  it('does one left-out item of each turn alone, and the others with the next statement', async () => {
-    const runs: string[] = []
-    const share = shareStatement<string, string>({
-      keyOf: (item) => item,
-      turnOf: (item) => item.slice(0, 1),
-      together: async (items) => {
-        runs.push(`together ${items.join(' ')}`)
-        return new Map(runs.length === 1 ? [] : items.map((item) => [item, `shared ${item}`]))
-      },
-      alone: async (item) => {
-        runs.push(`alone ${item}`)
-        return `alone ${item}`
-      },
-    })
-    const items = ['a1', 'b1', 'a2', 'b2', 'a3']
-    expect(await Promise.all(items.map((item) => share(item)))).toEqual([
-      'alone a1',
-      'alone b1',
-      'shared a2',
-      'shared b2',
-      'shared a3',
-    ])
-    expect(runs).toEqual(['together a1 b1 a2 b2 a3', 'alone a1', 'alone b1', 'together a2 b2 a3'])
-  })
-
   it('does not wait for longer than a moment for a statement that hangs', async () => {
     let hasBegun = false
     const hanging = Promise.withResolvers<string>()

@@ -144,10 +144,14 @@ async function readRaw(rpcUrl: string, batches: readonly PendingBatch[]): Promis
   return (await Promise.all(read)).toSorted((one, other) => one.batch.accountNonce - other.batch.accountNonce)
 }
 
-/** While no blocks are mined: waits for a batch of `leastPayments` and mines what its key has sent before it. */
+/**
+ * While no blocks are mined: waits for a batch of `leastPayments` and mines what its key has sent before it. When none
+ * comes, blocks are mined again: nothing else would let the calls go on.
+ */
 export async function putBatchFirst({ info }: Troubled, leastPayments: number): Promise<void> {
   const batches = await untilBatchPends(info.rpcUrl, contractOf(info), LONGEST_WAIT_MS, leastPayments)
   if (batches.length > 0) await letGoFirst(info.rpcUrl, await readRaw(info.rpcUrl, batches), leastPayments)
+  else await setMining(info.rpcUrl, true)
 }
 
 /** Mines the batches before the first one of `leastPayments`: only the next transaction of a key is ever replaced. */

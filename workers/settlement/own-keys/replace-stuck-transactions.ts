@@ -28,6 +28,8 @@ export interface ReplacementDependencies {
 const LEASE_MS = 10_000
 /** A younger head has only just been sent by its job. */
 const RESEND_AFTER_MS = 1000
+/** A round resends for at most this time: a slow node must not hold up other keys, or outlast what was read. */
+const LONGEST_RESEND_MS = 3000
 /** How many times longer a transaction that a receipt names is resent before it is replaced. */
 const RELEASED_PATIENCE = 10
 
@@ -97,6 +99,7 @@ async function resend(
 ): Promise<void> {
   const [head, ...behind] = transactions
   const overdue = behind.filter(({ isAbandoned, ageMs }) => !isAbandoned && ageMs >= RESEND_AFTER_MS)
+  const until = performance.now() + LONGEST_RESEND_MS
   for (const transaction of head ? [head, ...overdue] : []) {
     const answer = await accounts.broadcast(released.get(transaction.accountNonce) ?? transaction)
     if (answer.outcome === 'unreachable') {
@@ -104,6 +107,7 @@ async function resend(
       return
     }
     if (transaction === head && (answer.outcome !== 'sent' || answer.wasKnown)) return
+    if (performance.now() >= until) return
   }
 }
 

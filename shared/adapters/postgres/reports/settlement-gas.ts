@@ -23,9 +23,10 @@ const ended = (state: 'confirmed' | 'reverted') =>
   `SELECT state, gas_cost, charge_amount, batch_id FROM settlements
    WHERE gas_cost IS NOT NULL AND state = '${state}' AND finished_at >= $1 AND finished_at < $2`
 
-/** One that a reorganization had mined again, with its payments, is counted by these. */
+/** One that was mined again after a reorganization, and settled then, is in the gas of its payments. */
 export const REVERTED_BATCHES = `settlement_batches WHERE reverted_at IS NOT NULL AND NOT EXISTS (
-  SELECT FROM settlements WHERE batch_id = settlement_batches.id AND state = 'confirmed')`
+  SELECT FROM settlement_transactions AS mined JOIN settlements ON transaction_hash = hash AND state = 'confirmed'
+  WHERE mined.batch_id = settlement_batches.id)`
 
 /** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
 export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
