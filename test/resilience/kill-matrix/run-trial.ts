@@ -182,9 +182,9 @@ async function arm({ stack, leastInBatch }: TrialGround, point: FaultPoint): Pro
 
 async function makeTrouble({ stack, leastInBatch }: TrialGround, point: FaultPoint): Promise<void> {
   const { trouble, chainPaused } = point
-  if (chainPaused && leastInBatch > 0) await putBatchFirst(stack, leastInBatch)
+  if (chainPaused && leastInBatch > 0) await putBatchFirst(stack, leastInBatch, PATIENCE_MS)
   if (trouble === 'reverts') await revertBatch(stack, UNLISTED_MS, leastInBatch)
-  if (trouble === 'too_large') await refuseLarge(stack, REFUSING_MS)
+  if (trouble === 'too_large') await refuseLarge(stack, REFUSING_MS, PATIENCE_MS)
 }
 
 /**

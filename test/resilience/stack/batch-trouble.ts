@@ -148,8 +148,8 @@ async function readRaw(rpcUrl: string, batches: readonly PendingBatch[]): Promis
  * While no blocks are mined: waits for a batch of `leastPayments` and mines what its key has sent before it. When none
  * comes, blocks are mined again: nothing else would let the calls go on.
  */
-export async function putBatchFirst({ info }: Troubled, leastPayments: number): Promise<void> {
-  const batches = await untilBatchPends(info.rpcUrl, contractOf(info), LONGEST_WAIT_MS, leastPayments)
+export async function putBatchFirst({ info }: Troubled, leastPayments: number, longestMs: number): Promise<void> {
+  const batches = await untilBatchPends(info.rpcUrl, contractOf(info), longestMs, leastPayments)
   if (batches.length > 0) await letGoFirst(info.rpcUrl, await readRaw(info.rpcUrl, batches), leastPayments)
   else await setMining(info.rpcUrl, true)
 }
@@ -238,7 +238,11 @@ export async function revertBatch(stack: Troubled, unlistedMs: number, leastPaym
  * Lets the nodes refuse transactions of more gas than one payment needs, as those of a batch with several, until they have
  * refused one, and `durationMs` longer.
  */
-export async function refuseLarge({ node }: Troubled, durationMs: number): Promise<BatchSizes> {
+export async function refuseLarge(
+  { node }: Troubled,
+  durationMs: number,
+  longestMs = LONGEST_WAIT_MS,
+): Promise<BatchSizes> {
   if (!node) throw new Error('the stack has no proxy in front of the node')
   const refused = new Map<unknown, number>()
   node.chooseFault(({ method, params }) => {
@@ -249,8 +253,7 @@ export async function refuseLarge({ node }: Troubled, durationMs: number): Promi
     return { kind: 'error', code: -32_000, message: 'exceeds block gas limit' }
   })
   try {
-    for (const giveUpAt = Date.now() + LONGEST_WAIT_MS; Date.now() < giveUpAt && refused.size === 0; )
-      await delay(POLL_MS)
+    for (const giveUpAt = Date.now() + longestMs; Date.now() < giveUpAt && refused.size === 0; ) await delay(POLL_MS)
     await delay(durationMs)
   } finally {
     node.chooseFault(() => null)
