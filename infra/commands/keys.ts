@@ -1,5 +1,6 @@
 import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
-import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import type { Pool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { beginRotation, Refusal } from '../keys/begin-rotation.ts'
 import { planRotation } from '../keys/plan-rotation.ts'
 import { readFacts } from '../keys/read-facts.ts'
@@ -26,18 +27,7 @@ async function withLedger(
   { databaseUrl }: Pick<KeysOptions, 'databaseUrl'>,
   work: (pool: Pool) => Promise<number>,
 ): Promise<number> {
-  const pool = createPool({
-    connectionString: databaseUrl,
-    maximumConnections: 1,
-    applicationName: 'farebox keys',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
-  })
-  try {
-    return await work(pool)
-  } finally {
-    await pool.end()
-  }
+  return await withConnection({ connectionString: databaseUrl, applicationName: 'farebox keys' }, work)
 }
 
 async function run(pool: Pool, options: KeysOptions, request: KeysCommand): Promise<number> {

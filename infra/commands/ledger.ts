@@ -1,7 +1,8 @@
 import { createTransferReader } from '#shared/adapters/chain/reading/transfer-reader.ts'
-import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { HELP, type LedgerOptions, readOptions, UsageError } from '../ledger/read-options.ts'
 import { readReport } from '../ledger/read-report.ts'
 import { findBlocks, type Reconciliation, reconcile } from '../ledger/reconcile.ts'
@@ -29,15 +30,12 @@ export async function main(commandLine: readonly string[], environment: NodeJS.P
 }
 
 async function report(options: LedgerOptions): Promise<number> {
-  const pool = createPool({
+  const connection = {
     connectionString: options.databaseUrl,
-    maximumConnections: 1,
     applicationName: 'farebox ledger',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
-  })
-  try {
+  }
+  return await withConnection(connection, async (pool) => {
     const chain = options.rpcUrls === null ? null : createTransferReader(options.rpcUrls)
     // Read before the ledger, so that every transfer up to this block already has its row.
     const head = chain && (await namingFailure(CHAIN, chain.readHead()))
@@ -46,9 +44,7 @@ async function report(options: LedgerOptions): Promise<number> {
     const reconciliation = chain && head !== null ? await reconcilePeriod({ pool, chain, head }, options, period) : null
     console.log(options.asJson ? asJson({ ...totals, reconciliation }) : renderReport(totals, reconciliation))
     return reconciliation && reconciliation.differences.length > 0 ? DIFFERENT : AGREED
-  } finally {
-    await pool.end()
-  }
+  })
 }
 
 async function reconcilePeriod(

@@ -1,6 +1,6 @@
 import { migrateQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 
 export interface MigrateAllOptions {
   /** Default: the same database. */
@@ -12,22 +12,13 @@ export interface MigrateAllOptions {
 /** Migrates the tables of ledger and queue. Safe to repeat and to run from several machines concurrently. */
 export async function migrateAll(databaseUrl: string, options: MigrateAllOptions = {}): Promise<readonly string[]> {
   const { queueUrl = databaseUrl, onProgress } = options
-  const pool = createPool({
-    connectionString: databaseUrl,
-    maximumConnections: 1,
-    applicationName: 'farebox migrate',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
-    // An index over many millions of rows takes as long as it takes; only waits for locks are limited.
-    statementTimeoutMs: 0,
-  })
-  try {
+  // An index over many millions of rows takes as long as it takes; only waits for locks are limited.
+  const connection = { connectionString: databaseUrl, applicationName: 'farebox migrate', statementTimeoutMs: 0 }
+  return await withConnection(connection, async (pool) => {
     const applied = await migrate(pool, onProgress ? { onProgress } : {})
     await migrateQueue(queueUrl)
     return applied
-  } finally {
-    await pool.end()
-  }
+  })
 }
 
 const HELP = `Usage: npm run migrate

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { LONGEST_PASSWORD, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
 import type { AccountChange, OperatorAccount, OperatorAccounts } from '#shared/operators/operator-store.ts'
 import { hashPassword } from '#shared/operators/password.ts'
@@ -45,18 +45,9 @@ async function withAccounts(
   { databaseUrl }: OperatorsOptions,
   work: (accounts: OperatorAccounts) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const pool = createPool({
-    connectionString: databaseUrl,
-    maximumConnections: 1,
-    applicationName: 'farebox operators',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
-  })
-  try {
-    return await work(createOperatorStore(pool))
-  } finally {
-    await pool.end()
-  }
+  return await withConnection({ connectionString: databaseUrl, applicationName: 'farebox operators' }, (pool) =>
+    work(createOperatorStore(pool)),
+  )
 }
 
 async function run(

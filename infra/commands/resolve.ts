@@ -1,7 +1,7 @@
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import { createRefundReader } from '#shared/adapters/chain/reading/refund-reader.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { ListPosition } from '#shared/operators/money-store.ts'
 import type { ItemFilter, ItemRecord, ResolutionStore } from '#shared/operators/resolution-store.ts'
 import { conflictSentence, resolveItem } from '#shared/operators/resolve-item.ts'
@@ -42,18 +42,9 @@ async function withStore(
   { databaseUrl }: ResolveOptions,
   work: (store: ResolutionStore) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const pool = createPool({
-    connectionString: databaseUrl,
-    maximumConnections: 1,
-    applicationName: 'farebox resolve',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
-  })
-  try {
-    return await work(createResolutionStore(pool))
-  } finally {
-    await pool.end()
-  }
+  return await withConnection({ connectionString: databaseUrl, applicationName: 'farebox resolve' }, (pool) =>
+    work(createResolutionStore(pool)),
+  )
 }
 
 async function run(store: ResolutionStore, { request, chain }: ResolveOptions): Promise<Outcome> {

@@ -1,10 +1,10 @@
 import { openArchive } from '#shared/adapters/object-store.ts'
 import { createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { type RecordedObject, unpackObject } from '#shared/archive/archived-object.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { type Check, passed } from '../check.ts'
 import { attempted } from './attempted.ts'
-import { withDatabase } from './with-database.ts'
 
 /** Reads the newest archived object as the API would, if anything is archived. */
 export function checkArchive(settings: ObjectStoreSettings & { readonly DATABASE_URL: string }): Promise<Check> {
@@ -23,7 +23,7 @@ export function checkArchive(settings: ObjectStoreSettings & { readonly DATABASE
 }
 
 function findNewest(connectionString: string): Promise<RecordedObject | null> {
-  return withDatabase(connectionString, async (pool) => {
+  return withConnection({ connectionString, applicationName: 'farebox preflight' }, async (pool) => {
     for await (const object of createArchiveStore(pool).listObjects()) return object
     return null
   })

@@ -1,17 +1,17 @@
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { type Check, passed } from '../check.ts'
 import { attempted } from './attempted.ts'
-import { withDatabase } from './with-database.ts'
 
 /** Checks that the database has this program's schema and this machine's time. */
 export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings): Promise<Check> {
   return attempted('database', 'DATABASE_URL', () =>
-    withDatabase(connectionString, async (pool) => {
+    withConnection({ connectionString, applicationName: 'farebox preflight' }, async (pool) => {
       const ledger = createLedgerCheck({ pool, databaseUrl: connectionString, now: () => new Date() })
       await ledger.schema()
       await ledger.clock()

@@ -1,5 +1,5 @@
 import { importChangedFile } from '#shared/adapters/postgres/configuration/import-files.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 
 /**
@@ -7,13 +7,7 @@ import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
  * published is in force until then. A schema of an earlier version, which has no publications, is left alone.
  */
 export async function importDeployments(databaseUrl: string, deployments: DeploymentsFileInput): Promise<void> {
-  const pool = createPool({
-    connectionString: databaseUrl,
-    maximumConnections: 1,
-    applicationName: 'farebox sandbox',
-    onError: () => undefined,
-  })
-  try {
+  await withConnection({ connectionString: databaseUrl, applicationName: 'farebox sandbox' }, async (pool) => {
     const { rows } = await pool.query<{ name: string | null }>(`SELECT to_regclass('publications')::text AS name`)
     if (rows[0]?.name == null) return
     await importChangedFile(
@@ -21,7 +15,5 @@ export async function importDeployments(databaseUrl: string, deployments: Deploy
       { operator: 'sandbox', source: 'command' },
       { kind: 'deployments', content: deployments, reason: 'start of the sandbox' },
     )
-  } finally {
-    await pool.end()
-  }
+  })
 }

@@ -34,7 +34,7 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
   })
   const mined = new Counter({
     name: 'farebox_settlements_mined_total',
-    help: 'Mined settlements of this process whose gas is known',
+    help: 'Mined settlements of this process whose gas is known; a batch that reverted as a whole counts once',
     ...byOutcome,
   })
   const sizes = new Histogram({
@@ -45,11 +45,13 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
   })
   for (const outcome of ['confirmed', 'reverted', 'batch_reverted'])
     for (const counter of [spent, used, mined]) counter.inc({ outcome }, 0)
-  const count = (outcome: string, written: Written, gas: GasSpent | null | undefined) => {
-    if (written !== 'written' || !gas) return written
+  const add = (outcome: string, gas: GasSpent) => {
     spent.inc({ outcome }, Number(gas.cost))
     used.inc({ outcome }, Number(gas.gasUsed))
     mined.inc({ outcome })
+  }
+  const count = (outcome: string, written: Written, gas: GasSpent | null | undefined) => {
+    if (written === 'written' && gas) add(outcome, gas)
     return written
   }
   const countBatches = <Outcome extends StoredSettlement | string | Error>(outcomes: readonly Outcome[]) => {
@@ -67,7 +69,7 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
       count('confirmed', await settlementStore.completeJob(job, completion), completion.gas),
     recordRevertedBatch: async (hash, gas) => {
       const isNew = await settlementStore.recordRevertedBatch(hash, gas)
-      count('batch_reverted', isNew ? 'written' : 'stale', gas)
+      if (isNew) add('batch_reverted', gas)
       return isNew
     },
     failSettlement: async (job, failure, debt) =>

@@ -94,7 +94,8 @@ async function batchSizes(): Promise<number[]> {
 /** Expects that these batches, by size, reverted as a whole, each with the gas that the chain has. */
 async function expectGasOfReverts(sizes: readonly number[]): Promise<void> {
   const rows = await worker.ledger.sql<{ size: number; gas_used: string; gas_cost: string; hashes: Hex[] }>(
-    `SELECT size, reverted_gas_used AS gas_used, reverted_gas_cost AS gas_cost, (SELECT array_agg(hash) FROM settlement_transactions WHERE batch_id = batches.id) AS hashes
+    `SELECT size, reverted_gas_used AS gas_used, reverted_gas_cost AS gas_cost,
+       (SELECT array_agg(hash) FROM settlement_transactions WHERE batch_id = batches.id) AS hashes
      FROM settlement_batches AS batches WHERE facilitator = $1 AND reverted_at IS NOT NULL ORDER BY account_nonce`,
     [chain.facilitator],
   )

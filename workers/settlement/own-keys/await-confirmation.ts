@@ -168,8 +168,8 @@ async function readAndJudge(dependencies: ConfirmationDependencies, watch: Watch
   if (watch.isMined) watch.rechecks = 0
   const { settlement } = watch
   const gas = gasOfReverts(statuses)
-  await recordRevertedBatches(settlementStore, statuses)
   const verdict = judgeSettlement(statuses, evidence?.outcome === 'read' ? evidence : null, authorization.deadline)
+  if (verdict.verdict !== 'open') await recordRevertedBatches(settlementStore, statuses)
   if (verdict.verdict === 'unexplained') {
     watch.unexplainedSince ??= performance.now()
     if (performance.now() - watch.unexplainedSince >= UNEXPLAINED_MS) return { settlement, verdict, gas }

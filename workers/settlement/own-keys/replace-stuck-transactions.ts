@@ -34,8 +34,8 @@ const LONGEST_RESEND_MS = 3000
 const RELEASED_PATIENCE = 10
 
 /**
- * Rebroadcasts the next transaction of each key, and those behind it that the node lost with it, replaces it with a higher fee once it is stuck, and fills nonce gaps:
- * a blocked nonce blocks every later settlement.
+ * Rebroadcasts the next transaction of each key, and those behind it that the node lost with it; replaces it with a
+ * higher fee once it is stuck, and fills nonce gaps: a blocked nonce blocks every later settlement.
  */
 export function replaceStuckTransactions(dependencies: ReplacementDependencies): Sweep {
   const { accounts, settlementStore, network } = dependencies

@@ -16,7 +16,8 @@ export function ledgerSums(bucket: 'hour' | 'day', from: string, until: string):
         count(*) FILTER (WHERE finalized_at IS NULL) AS not_final FROM settlements
       WHERE state = 'confirmed' AND ${within('finished_at')} GROUP BY 1),
     batches AS (
-      SELECT ${start('reverted_at')}, sum(reverted_gas_cost) AS gas FROM ${REVERTED_BATCHES} AND ${within('reverted_at')} GROUP BY 1),
+      SELECT ${start('reverted_at')}, sum(reverted_gas_cost) AS gas FROM ${REVERTED_BATCHES}
+      WHERE ${within('reverted_at')} GROUP BY 1),
     permits AS (
       SELECT ${start('finished_at')}, sum(gas_cost) AS gas FROM sponsored_permits
       WHERE gas_wei IS NOT NULL AND ${within('finished_at')} GROUP BY 1),
@@ -31,4 +32,4 @@ export const JOINED_SUMS = `coalesce(charged.count, 0) AS charged_jobs, coalesce
   coalesce(permits.gas, 0) AS permit_gas, coalesce(uncharged.count, 0) AS uncharged_count,
   coalesce(uncharged.total, 0) AS uncharged_total`
 export const JOINS = `LEFT JOIN charged USING (start) LEFT JOIN settled USING (start)
-  LEFT JOIN batches USING (start)  LEFT JOIN permits USING (start) LEFT JOIN uncharged USING (start)`
+  LEFT JOIN batches USING (start) LEFT JOIN permits USING (start) LEFT JOIN uncharged USING (start)`

@@ -1,6 +1,6 @@
 import type { Sql } from '../pool.ts'
 import type { LedgerPeriod } from './period.ts'
-import type { CountAndSum } from './revenue.ts'
+import { type CountAndSum, countAndSum } from './revenue.ts'
 
 /** What the transactions of settlements with our own keys cost, next to what they collected, in atomic USDC. */
 export interface SettlementGas {
@@ -24,15 +24,15 @@ const ended = (state: 'confirmed' | 'reverted') =>
    WHERE gas_cost IS NOT NULL AND state = '${state}' AND finished_at >= $1 AND finished_at < $2`
 
 /** One that was mined again after a reorganization, and settled then, is in the gas of its payments. */
-export const REVERTED_BATCHES = `settlement_batches WHERE reverted_at IS NOT NULL AND NOT EXISTS (
-  SELECT FROM settlement_transactions AS mined JOIN settlements ON transaction_hash = hash AND state = 'confirmed'
-  WHERE mined.batch_id = settlement_batches.id)`
+export const REVERTED_BATCHES = `(
+  SELECT reverted_at, reverted_gas_cost FROM settlement_batches WHERE reverted_at IS NOT NULL AND NOT EXISTS (
+    SELECT FROM settlement_transactions AS mined JOIN settlements ON transaction_hash = hash AND state = 'confirmed'
+    WHERE mined.batch_id = settlement_batches.id)) AS reverted_batches`
 
 /** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
 export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
   const { rows } = await sql.query<
-    Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted' | 'wasted', number> &
-      Record<`${string}_total`, string>
+    Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted', number> & Record<`${string}_total`, string>
   >({
     name: 'read_settlement_gas',
     text: `SELECT count(*) FILTER (WHERE state = 'confirmed')::int AS confirmed,
@@ -44,9 +44,7 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
        count(*) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount)::int AS loss,
        coalesce(sum(gas_cost - charge_amount) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount), 0) AS loss_total,
        count(*) FILTER (WHERE state = 'reverted')::int AS reverted,
-       coalesce(sum(gas_cost) FILTER (WHERE state = 'reverted'), 0) AS reverted_total,
-       (SELECT count(*)::int FROM ${REVERTED_BATCHES} AND reverted_at >= $1 AND reverted_at < $2) AS wasted,
-       (SELECT coalesce(sum(reverted_gas_cost), 0) FROM ${REVERTED_BATCHES} AND reverted_at >= $1 AND reverted_at < $2) AS wasted_total
+       coalesce(sum(gas_cost) FILTER (WHERE state = 'reverted'), 0) AS reverted_total
      FROM (${ended('confirmed')} UNION ALL ${ended('reverted')}) AS ended`,
     values: [from, to],
   })
@@ -60,6 +58,16 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
     chargedAtomic: total('charged'),
     atLoss: { count: row.loss, totalAtomic: total('loss') },
     reverted: { count: row.reverted, totalAtomic: total('reverted') },
-    revertedBatches: { count: row.wasted, totalAtomic: total('wasted') },
+    revertedBatches: await readRevertedBatches(sql, { from, to }),
   }
+}
+
+async function readRevertedBatches(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
+  const { rows } = await sql.query<{ count: number; total: string }>({
+    name: 'read_gas_of_reverted_batches',
+    text: `SELECT count(*)::int AS count, coalesce(sum(reverted_gas_cost), 0) AS total
+     FROM ${REVERTED_BATCHES} WHERE reverted_at >= $1 AND reverted_at < $2`,
+    values: [from, to],
+  })
+  return countAndSum(rows)
 }
