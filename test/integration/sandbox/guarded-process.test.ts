@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Client } from 'pg'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startPostgres } from '../../../infra/sandbox/postgres/embedded-postgres.ts'
 import { type ProcessExit, spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
@@ -18,10 +18,11 @@ interface Report {
   rpcUrl: string
 }
 
-/** Starts supervisor.fixture.ts and waits for its report. */
+/** Starts supervisor.fixture.ts, which does not outlive the test, and waits for its report. */
 async function startSupervisor(...args: string[]): Promise<{ supervisor: ChildProcess; report: Report }> {
   const fixture = new URL('supervisor.fixture.ts', import.meta.url).pathname
   const supervisor = spawn(process.execPath, [fixture, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  onTestFinished(() => void supervisor.kill('SIGKILL'))
   const report = await new Promise<Report>((resolve, reject) => {
     createInterface({ input: supervisor.stdout }).once('line', (line) => resolve(JSON.parse(line) as Report))
     supervisor.once('exit', () => reject(new Error('The supervisor exited early.')))
@@ -81,7 +82,8 @@ describe('a guarded process', () => {
   it('a guarded process and its children die with their supervisor, even if they ignore SIGTERM', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'farebox-orphan-'))
     const { supervisor, report } = await startSupervisor('programs', directory)
-    expect(await survivorsOf(report.pids)).toEqual(report.pids)
+    // A process that its shell has just created has no command line until it has become its program.
+    await expect.poll(() => survivorsOf(report.pids)).toEqual(report.pids)
     supervisor.kill('SIGKILL')
     await expect.poll(() => survivorsOf(report.pids)).toEqual([])
     // The stubborn process was killed before it could write its file, three seconds after SIGTERM.
