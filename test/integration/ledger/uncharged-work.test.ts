@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
@@ -329,6 +330,41 @@ describe('the shared limit of new payers', () => {
     ])
     // Open work settles soon.
     expect(acceptances.at(-1)).toEqual({ outcome: 'new_payer_limit', retryAfterSeconds: 2 })
+  })
+
+  it('holds for payments that arrive together, while the sums are read and others are being written', async () => {
+    await emptied()
+    const jobs = Array.from({ length: 40 }, () => jobOf(randomAddress()))
+    for (const job of jobs) await bindTestKey(ledger, job)
+    const store = createAdmissionStore(ledger.pool, limitOf(10))
+    const accepted = new Set<TestJob>()
+    const everyoneTries = async () => {
+      const waiting = jobs.filter((job) => !accepted.has(job))
+      const acceptances = await Promise.all(waiting.map((job) => store.acceptJob(job)))
+      for (const [index, { outcome }] of acceptances.entries()) {
+        const job = waiting[index]
+        if (outcome === 'accepted' && job) accepted.add(job)
+      }
+      return accepted.size
+    }
+    // One that both the sums and the reservations count takes the place of another one, until the next reading.
+    while ((await everyoneTries()) < 10) await delay(20)
+    await delay(200)
+    expect(await everyoneTries()).toBe(10)
+  })
+
+  it('gives back what was reserved for a payment that was not accepted', async () => {
+    await emptied()
+    const store = createAdmissionStore(ledger.pool, limitOf(1))
+    const refused = jobOf(randomAddress())
+    await bindTestKey(ledger, refused)
+    const constraint = 'refused_for_a_test'
+    await ledger.sql(`ALTER TABLE jobs ADD CONSTRAINT ${constraint} CHECK (payer <> '${refused.authorization.payer}')`)
+    await expect(store.acceptJob(refused)).rejects.toThrow(constraint)
+    await ledger.sql(`ALTER TABLE jobs DROP CONSTRAINT ${constraint}`)
+    const next = jobOf(randomAddress())
+    await bindTestKey(ledger, next)
+    await expect.poll(() => store.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
   })
 
   it('accepts another one as soon as open work has settled', async () => {

@@ -1,6 +1,7 @@
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
+import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
@@ -14,6 +15,7 @@ import {
   type UnchargedLimits,
 } from './claim-nonce.ts'
 import { insertJobs } from './insert-jobs.ts'
+import type { NewPayersLimit } from './new-payers.ts'
 import { runAgain } from './run-again.ts'
 import { isResultComplete, settleAgain } from './settle-again.ts'
 
@@ -28,15 +30,32 @@ interface HolderRow {
  * open work can be summed. A refusal rolls everything back. After BEGIN a new job takes two round trips: what is locked and
  * read, and what is written.
  */
-export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: UnchargedLimits): Promise<Acceptance> {
+export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: AcceptanceLimits): Promise<Acceptance> {
   try {
-    return await inPipelinedTransaction(pool, (transaction) =>
-      acceptUnderLocks(transaction, withElapsed(asked), limits),
+    return await inLimitedTransaction(pool, limits, (transaction, transactionLimits) =>
+      acceptUnderLocks(transaction, withElapsed(asked), transactionLimits),
     )
   } catch (error) {
     if (error instanceof AcceptanceRefused) return error.acceptance
     throw error
   }
+}
+
+/** What limits the work that payers may cause without a charge. */
+export interface AcceptanceLimits {
+  readonly budget: UnchargedBudget
+  readonly newPayers: NewPayersLimit
+}
+
+/** Runs a transaction in which payments are accepted, with limits that count what it reserves until it has ended. */
+export async function inLimitedTransaction<T>(
+  pool: Pool,
+  { budget, newPayers }: AcceptanceLimits,
+  work: (transaction: PipelinedTransaction, limits: UnchargedLimits) => Promise<T>,
+): Promise<T> {
+  return await newPayers.inTransaction((reserving) =>
+    inPipelinedTransaction(pool, (transaction) => work(transaction, { budget, newPayers: reserving })),
+  )
 }
 
 /** A payment, and when its acceptance was asked for, on the process's monotonic clock. */

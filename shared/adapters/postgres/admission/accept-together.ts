@@ -2,8 +2,13 @@ import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-
 import { newId } from '#shared/runtime/new-id.ts'
 import { shareStatement } from '../batch.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { inPipelinedTransaction } from '../transaction.ts'
-import { type AskedAcceptance, acceptJob, withElapsed } from './accept-job.ts'
+import {
+  type AcceptanceLimits,
+  type AskedAcceptance,
+  acceptJob,
+  inLimitedTransaction,
+  withElapsed,
+} from './accept-job.ts'
 import {
   AcceptanceRefused,
   claimNonces,
@@ -23,7 +28,7 @@ const LONGEST_SHARED_BYTES = 64 * 1024
  * transaction, which waits for no lock; each is judged by itself, under the locks of its key and its payer. One that
  * is left out, or has to be refused, is accepted or refused in a transaction of its own.
  */
-export function createJobAcceptor(pool: Pool, limits: UnchargedLimits): AdmissionStore['acceptJob'] {
+export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits): AdmissionStore['acceptJob'] {
   const alone = (asked: AskedAcceptance) => acceptJob(pool, asked, limits)
   const sharing = (age: FundsAge) =>
     shareStatement<AskedAcceptance, Acceptance>({
@@ -45,9 +50,9 @@ async function acceptTogether(
   pool: Pool,
   age: FundsAge,
   asked: readonly AskedAcceptance[],
-  limits: UnchargedLimits,
+  acceptanceLimits: AcceptanceLimits,
 ): Promise<ReadonlyMap<string, Acceptance>> {
-  return await inPipelinedTransaction(pool, async (transaction) => {
+  return await inLimitedTransaction(pool, acceptanceLimits, async (transaction, limits) => {
     const jobs = asked.map(withElapsed)
     const questions = jobs.map((job) => exposureQuestion(job, limits))
     // The exposures are read after the locks, with a snapshot of their own.

@@ -11,7 +11,7 @@ import { createBindingFinder } from './bind-key.ts'
 import { createPriorWorkFinder, findOpenJob, hasJob } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { createEnqueuedMarker } from './mark-enqueued.ts'
-import { createNewPayers } from './new-payers.ts'
+import { createNewPayersLimit } from './new-payers.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readQueueAges } from './read-queue-ages.ts'
 import { replaceClaim } from './replace-claim.ts'
@@ -30,7 +30,7 @@ export function createAdmissionStore(
 ): AdmissionStore {
   const limits = {
     budget,
-    newPayers: createNewPayers({
+    newPayers: createNewPayersLimit({
       establishedFrom: budget.perPayer,
       limit: newPayers,
       windowSeconds: budget.windowSeconds,

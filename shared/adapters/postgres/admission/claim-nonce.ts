@@ -33,7 +33,7 @@ export type NonceClaim =
   | Exclude<Acceptance, { outcome: 'accepted' | 'settles_again' }>
   | { outcome: 'claimed'; authorizationId: string; isNewPayer: boolean }
 
-/** What limits the work that payers may cause without a charge. */
+/** What limits the work that payers may cause without a charge, for one transaction. */
 export interface UnchargedLimits {
   readonly budget: UnchargedBudget
   readonly newPayers: NewPayers
@@ -259,7 +259,7 @@ export async function refuseOverExposure(
 
 /**
  * Throws `AcceptanceRefused` when the payment of a new payer exceeds their shared limit. Called last, since a reservation
- * is not returned.
+ * counts until the transaction has ended, even if the payment is refused.
  */
 async function reserveForNewPayer(sql: Sql, maximum: AtomicAmount, newPayers: NewPayers): Promise<void> {
   const retryAfterSeconds = await newPayers.reserve(sql, maximum)

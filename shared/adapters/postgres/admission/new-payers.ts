@@ -16,8 +16,8 @@ const OPEN_WORK_RETRY_SECONDS = 2
 
 interface Reading extends NewPayerExposure {
   readonly readAtMs: number
-  /** What this process had accepted when the reading began. */
-  readonly acceptedBefore: bigint
+  /** What ended transactions of this process had reserved when the reading began, so that it is in the sums. */
+  readonly endedBefore: bigint
 }
 
 export interface NewPayersOptions {
@@ -33,6 +33,15 @@ export interface NewPayersOptions {
  * The shared limit of new payers: a wallet costs nothing, so what payers without a history may cost the service is
  * bounded for all of them together.
  */
+export interface NewPayersLimit {
+  /**
+   * Runs one transaction. What it reserves counts while it runs, as no reading sees what is not committed, and after its
+   * end until the next reading, which sees what it wrote. So a reservation that came to nothing is soon given back.
+   */
+  inTransaction<T>(work: (newPayers: NewPayers) => Promise<T>): Promise<T>
+}
+
+/** The limit, for one transaction. */
 export interface NewPayers {
   /** Returns whether this payer is known to be established, so that their settlements need not be read. */
   isEstablished(payer: string): boolean
@@ -40,25 +49,28 @@ export interface NewPayers {
   readonly establishedFrom: AtomicAmount
   /** Records that the payer's settled charges reach `establishedFrom`. */
   recordEstablished(payer: string): void
-  /** Returns `null` when a new payer's payment fits the limit, else the seconds until it may. */
+  /** Reserves a new payer's payment and returns `null` when it fits the limit, else returns the seconds until it may. */
   reserve(sql: Sql, maximum: AtomicAmount): Promise<number | null>
 }
 
-export function createNewPayers({ establishedFrom, limit, windowSeconds, nowMs }: NewPayersOptions): NewPayers {
+export function createNewPayersLimit(options: NewPayersOptions): NewPayersLimit {
+  const { establishedFrom, limit, windowSeconds, nowMs } = options
   const established = new Set<string>()
-  /** What this process has accepted since it started. */
-  let accepted = 0n
+  /** What running transactions of this process have reserved. */
+  let pending = 0n
+  /** What ended ones had reserved, since the process started. */
+  let ended = 0n
   let latest: Reading | null = null
 
   async function read(sql: Sql): Promise<Reading> {
-    const started = { readAtMs: nowMs(), acceptedBefore: accepted }
+    const started = { readAtMs: nowMs(), endedBefore: ended }
     const reading = { ...started, ...(await readNewPayerExposure(sql, windowSeconds)) }
     if (latest === null || latest.readAtMs <= reading.readAtMs) latest = reading
     return reading
   }
 
-  function fits({ open, lasting, acceptedBefore }: Reading, maximum: AtomicAmount): boolean {
-    const total = open + lasting + accepted - acceptedBefore
+  function fits({ open, lasting, endedBefore }: Reading, maximum: AtomicAmount): boolean {
+    const total = open + lasting + pending + ended - endedBefore
     return total === 0n || total + maximum <= limit
   }
 
@@ -68,22 +80,38 @@ export function createNewPayers({ establishedFrom, limit, windowSeconds, nowMs }
     return nowMs() - latest.readAtMs < life ? latest : null
   }
 
-  return {
+  function waitSeconds({ lasting, oldestLeavesInSeconds }: Reading, maximum: AtomicAmount): number {
+    return lasting + maximum > limit
+      ? Math.max(OPEN_WORK_RETRY_SECONDS, oldestLeavesInSeconds)
+      : OPEN_WORK_RETRY_SECONDS
+  }
+
+  const everyTransaction = {
     establishedFrom,
-    isEstablished: (payer) => establishedFrom <= 0n || established.has(payer),
-    recordEstablished: (payer) => {
+    isEstablished: (payer: string) => establishedFrom <= 0n || established.has(payer),
+    recordEstablished: (payer: string) => {
       const [oldest] = established
       if (oldest !== undefined && established.size >= REMEMBERED_PAYERS) established.delete(oldest)
       established.add(payer)
     },
-    reserve: async (sql, maximum) => {
-      const reading = recent(maximum) ?? (await read(sql))
-      if (!fits(reading, maximum))
-        return reading.lasting + maximum > limit
-          ? Math.max(OPEN_WORK_RETRY_SECONDS, reading.oldestLeavesInSeconds)
-          : OPEN_WORK_RETRY_SECONDS
-      accepted += maximum
-      return null
+  }
+  return {
+    inTransaction: async (work) => {
+      let reserved = 0n
+      const reserve = async (sql: Sql, maximum: AtomicAmount) => {
+        const reading = recent(maximum) ?? (await read(sql))
+        // Judged and reserved in one turn: nobody else reserves in between.
+        if (!fits(reading, maximum)) return waitSeconds(reading, maximum)
+        reserved += maximum
+        pending += maximum
+        return null
+      }
+      try {
+        return await work({ ...everyTransaction, reserve })
+      } finally {
+        pending -= reserved
+        ended += reserved
+      }
     },
   }
 }
