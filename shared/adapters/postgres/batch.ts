@@ -50,6 +50,11 @@ export interface SharedStatement<Item, Result> {
   /** Two items with one key are never in one statement: the second one goes with the next. */
   readonly keyOf: (item: Item) => string
   /**
+   * Of items with one turn that the statement left out, one is done alone, and the others go together after it: alone, all
+   * of them would wait for the same lock, each on a connection. By default each key has a turn of its own.
+   */
+  readonly turnOf?: (item: Item) => string
+  /**
    * Runs the statement for all items. Returns results, or errors of single items, by key; an item without one is left to
    * `alone`, as all are when it throws. It must change nothing for those.
    */
@@ -67,6 +72,8 @@ interface Asked<Item> {
 const MAXIMUM_ROWS = 64
 /** Longer than a statement takes on a busy server. */
 const LONGEST_WAIT_MS = 50
+/** How long items wait for one of their turn that is done alone: it may wait for something that is its own. */
+const LONGEST_TURN_MS = 1000
 
 /**
  * Creates a function that runs a statement for all who wait for it at the same time, and for a single one alone. An item
@@ -75,6 +82,7 @@ const LONGEST_WAIT_MS = 50
  */
 export function shareStatement<Item, Result>({
   keyOf,
+  turnOf = keyOf,
   together,
   alone,
 }: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
@@ -86,33 +94,62 @@ export function shareStatement<Item, Result>({
       return new Map()
     }
   }
+  /** Of each turn the item that is done alone. */
+  const turns = new Map<string, Promise<unknown>>()
+  const doAlone = ({ item }: Asked<Item>): Promise<Result> => {
+    const turn = turnOf(item)
+    const result = alone(item)
+    const ended = result
+      .catch(() => undefined)
+      .then(() => {
+        if (turns.get(turn) === ended) turns.delete(turn)
+      })
+    turns.set(turn, ended)
+    return result
+  }
   /** Returns functions, so that those who are done alone are not waited for by the others. */
   const run = async (asked: readonly Asked<Item>[]): Promise<readonly (() => Result | Promise<Result>)[]> => {
     const [only] = asked
     if (only !== undefined && asked.length === 1) {
-      const result = alone(only.item)
+      const result = doAlone(only)
       await result.catch(() => undefined)
       return [() => result]
     }
-    // The one that has waited longest, also for statements before this one.
-    const newestFirst = asked.toSorted((one, other) => other.order - one.order)
-    const firstOf = new Map(newestFirst.map((one) => [keyOf(one.item), one]))
+    // Those that have waited longest, also for statements before this one.
+    const oldestFirst = asked.toSorted((one, other) => one.order - other.order)
+    const firstOf = firstBy(oldestFirst, ({ item }) => keyOf(item))
     const results = await runTogether([...firstOf.values()].map(({ item }) => item))
+    const leftOut = [...firstOf.values()].filter(({ item }) => !results.has(keyOf(item)))
+    const firstOfTurn = [...firstBy(leftOut, ({ item }) => turnOf(item)).values()]
+    const aloneOf = new Map(firstOfTurn.map((one) => [one, doAlone(one)]))
     return asked.map((one) => {
+      const doneAlone = aloneOf.get(one)
+      if (doneAlone) return () => doneAlone
       const key = keyOf(one.item)
-      if (firstOf.get(key) !== one) return () => share(one)
+      if (firstOf.get(key) !== one || !results.has(key)) return () => share(one)
       return () => {
         const result = results.get(key)
         if (result instanceof Error) throw result
-        return results.has(key) ? (result as Result) : alone(one.item)
+        return result as Result
       }
     })
   }
   const load = batch(run, MAXIMUM_ROWS, { longestWaitMs: LONGEST_WAIT_MS })
-  const share = async (one: Asked<Item>): Promise<Result> => (await load(one))()
+  const share = async (one: Asked<Item>): Promise<Result> => {
+    const turn = turns.get(turnOf(one.item))
+    if (turn) await endOrTimeout(turn, LONGEST_TURN_MS)
+    return await (await load(one))()
+  }
   let order = 0
   return (item) => {
     order += 1
     return share({ item, order })
   }
+}
+
+/** Returns the first of each name, in their order. */
+function firstBy<T>(all: readonly T[], nameOf: (one: T) => string): ReadonlyMap<string, T> {
+  const firstOf = new Map<string, T>()
+  for (const one of all) if (!firstOf.has(nameOf(one))) firstOf.set(nameOf(one), one)
+  return firstOf
 }

@@ -1,11 +1,11 @@
 import { glob, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
-import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { PreparedStatement } from '#shared/adapters/postgres/pool.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { recordStatements } from '../../support/ledger/record-statements.ts'
 import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { newTestBatch, renewalOf } from '../../support/ledger/test-batch.ts'
@@ -19,26 +19,12 @@ let sent: (string | PreparedStatement)[]
 
 beforeAll(async () => {
   ledger = await createTestLedger(1)
-  const client = await ledger.pool.connect()
-  recordStatements(client)
-  client.release()
+  await recordStatements(ledger, (statement) => sent.push(statement))
 })
 beforeEach(() => {
   sent = []
 })
 afterAll(() => ledger.close())
-
-/** Records the statements of the ledger's only connection, whose `query` the pool calls as well. */
-function recordStatements(client: pg.PoolClient): void {
-  const query = client.query.bind(client) as (...call: unknown[]) => unknown
-  Object.assign(client, {
-    query: (...call: [string | PreparedStatement, ...unknown[]]) => {
-      // The test's own statements are texts with separate parameters.
-      if (!Array.isArray(call[1])) sent.push(call[0])
-      return query(...call)
-    },
-  })
-}
 
 /** Runs a call in every way that changes its statements: with and without permit and upload, and to every end. */
 async function runEveryCall(): Promise<void> {

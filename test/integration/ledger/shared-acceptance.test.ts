@@ -1,9 +1,12 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import type { Acceptance, ExposureTerms, NewJob } from '#shared/jobs/admission-store.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { acceptTestJob, bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { AMPLE_FUNDS, newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
-import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { recordStatements } from '../../support/ledger/record-statements.ts'
+import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { until } from '../../support/until.ts'
 
@@ -17,10 +20,10 @@ const TWENTY = Array.from({ length: 20 }, (_, index) => index)
 const UNREAD: ExposureTerms = { ...AMPLE_FUNDS, funds: null }
 
 /** Returns a bound request without an upload: what payments that wait at the same time may be accepted with together. */
-async function newShortJob(overrides: Partial<NewJob> = {}): Promise<NewJob> {
+async function newShortJob(overrides: Partial<NewJob> = {}, into = ledger): Promise<NewJob> {
   const { stagedUpload: _, ...job } = newTestJob()
   const short = { ...job, stagedUpload: null, exposure: UNREAD, ...overrides }
-  await bindTestKey(ledger, newTestJob({ idempotencyKey: short.idempotencyKey }))
+  await bindTestKey(into, newTestJob({ idempotencyKey: short.idempotencyKey }))
   return short
 }
 
@@ -64,6 +67,108 @@ describe('payments that are accepted together', () => {
     )
     expect(rows.map(({ as_asked }) => as_asked)).toEqual(TWENTY.map(() => true))
     expect(new Set(rows.map(({ transaction }) => transaction)).size).toBe(1)
+  })
+
+  it('accepts twenty payments of one payer in one transaction, each counted for those after it', async () => {
+    const { payer } = testAuthorization()
+    const balance = 15n * TEST_PRICE
+    const funds = { ...AMPLE_FUNDS.funds, balance, allowance: balance, blockNumber: 1n, usedNonces: new Set<bigint>() }
+    const exposure = { ...AMPLE_FUNDS, funds } as unknown as ExposureTerms
+    const jobs = await Promise.all(
+      TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer }), exposure })),
+    )
+    const acceptances = await acceptAll(jobs)
+    expect(acceptances.map((one) => one?.outcome)).toEqual(
+      TWENTY.map((index) => (index < 15 ? 'accepted' : 'exceeds_funds')),
+    )
+    expect(acceptances.at(-1)).toMatchObject({ openTotal: balance })
+    const rows = await ledger.sql<{ transaction: string }>(
+      'SELECT xmin::text AS transaction FROM jobs WHERE payer = $1',
+      [payer],
+    )
+    expect(rows).toHaveLength(15)
+    expect(new Set(rows.map(({ transaction }) => transaction)).size).toBe(1)
+  })
+
+  it('accepts one of twenty payments with one permit, and names the permit to the others, not their funds', async () => {
+    const { payer } = testAuthorization()
+    const funds = { ...AMPLE_FUNDS.funds, balance: TEST_PRICE, blockNumber: 1n, usedNonces: new Set<bigint>() }
+    const exposure = { ...AMPLE_FUNDS, needsPermit: true, funds } as unknown as ExposureTerms
+    const gasSponsoring = testPermit(payer, 0n)
+    const jobs = await Promise.all(
+      TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer, gasSponsoring }), exposure })),
+    )
+    expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 1, permit_already_used: 19 })
+  })
+
+  it('lets one payment of a payer wait for another process, and accepts the others with it', async () => {
+    const { payer } = testAuthorization()
+    const jobs = await Promise.all(
+      TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })),
+    )
+    const later = await Promise.all(
+      TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })),
+    )
+    const stranger = await newShortJob()
+    const holder = await ledger.pool.connect()
+    await holder.query('BEGIN')
+    await holder.query("SELECT pg_advisory_xact_lock(hashtextextended('farebox payer ' || $1 || ' ' || $2, 0))", [
+      testAuthorization().network,
+      payer,
+    ])
+    const acceptances = acceptAll(jobs)
+    const waiting = async () =>
+      await ledger.sql(`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`)
+    await until(async () => (await waiting()).length > 0)
+    // These come while one of the first ones waits.
+    const laterAcceptances = acceptAll(later)
+    expect(await ledger.admission.acceptJob(stranger)).toMatchObject({ outcome: 'accepted' })
+    expect((await waiting()).length).toBeLessThan(10)
+    await holder.query('COMMIT')
+    holder.release()
+    expect(outcomes([...(await acceptances), ...(await laterAcceptances)])).toEqual({ accepted: 40 })
+    const rows = await ledger.sql('SELECT DISTINCT xmin::text FROM jobs WHERE payer = $1', [payer])
+    expect(rows.length).toBeLessThan(20)
+  })
+
+  it('refuses all payments of a debtor by one reading of the debt, and all beyond a budget by one sum', async () => {
+    const single = await createTestLedger(1)
+    try {
+      const debtor = (await jobInState(single, 'settlement_failed')).authorization.payer
+      const spender = randomAddress()
+      const spent = newTestJob({ authorization: testAuthorization({ payer: spender }) })
+      const empty = { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' } as const
+      await single.execution.failJob(await jobInState(single, 'generating', spent), empty)
+      const payments = TWENTY.map((index) => {
+        const authorization = testAuthorization({ payer: index % 2 === 0 ? debtor : spender })
+        return newShortJob({ authorization, exposure: AMPLE_FUNDS }, single)
+      })
+      const jobs = await Promise.all(payments)
+      const budget = { ...TEST_LIMITS.budget, perPayer: atomicAmount(1n) }
+      const store = createAdmissionStore(single.pool, { ...TEST_LIMITS, budget })
+      const read: string[] = []
+      await recordStatements(single, (statement) => typeof statement !== 'string' && read.push(statement.name))
+      expect(outcomes(await acceptAll(jobs, [store]))).toEqual({ unpaid_debt: 10, uncharged_work_limit: 10 })
+      expect(read).toEqual(['lock_free_keys', 'read_exposures_by_block', 'find_debt', 'read_uncharged_budget'])
+    } finally {
+      await single.close()
+    }
+  })
+
+  it('holds the limit of new payers for many payments of one of them', async () => {
+    await ledger.sql('UPDATE jobs SET is_new_payer = false')
+    await ledger.sql('UPDATE uncharged_work SET is_new_payer = false')
+    const store = createAdmissionStore(ledger.pool, { ...TEST_LIMITS, newPayers: atomicAmount(10n * TEST_PRICE) })
+    const payers = [randomAddress(), randomAddress()]
+    for (const round of [1, 2, 3]) {
+      const payments = payers.flatMap((payer) =>
+        TWENTY.map(() => newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })),
+      )
+      const jobs = await Promise.all(payments)
+      const counted = outcomes(await acceptAll(jobs, [store]))
+      expect(counted).toEqual(round === 1 ? { accepted: 10, new_payer_limit: 30 } : { new_payer_limit: 40 })
+      await delay(120)
+    }
   })
 
   it('refuses one of them without undoing the others, and keeps nothing of it', async () => {

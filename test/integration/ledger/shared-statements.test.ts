@@ -194,6 +194,56 @@ describe('a shared statement', () => {
     expect(await Promise.all(asked)).toEqual(done)
   })
 
+  it('does one left-out item of each turn alone, and the others together after it', async () => {
+    const runs: string[] = []
+    const locks = Promise.withResolvers<void>()
+    const share = shareStatement<string, string>({
+      keyOf: (item) => item,
+      turnOf: (item) => item.slice(0, 1),
+      together: async (items) => {
+        runs.push(`together ${items.join(' ')}`)
+        return new Map(runs.length === 1 ? [] : items.map((item) => [item, `shared ${item}`]))
+      },
+      alone: async (item) => {
+        runs.push(`alone ${item}`)
+        if (item === 'a1') await locks.promise
+        return `alone ${item}`
+      },
+    })
+    const asked = ['a1', 'b1', 'a2', 'b2', 'b3'].map((item) => share(item))
+    expect(await asked[4]).toBe('shared b3')
+    const later = share('a3')
+    locks.resolve()
+    expect(await Promise.all([...asked, later])).toEqual([
+      'alone a1',
+      'alone b1',
+      'shared a2',
+      'shared b2',
+      'shared b3',
+      'shared a3',
+    ])
+    expect(runs.slice(0, 4)).toEqual(['together a1 b1 a2 b2 b3', 'alone a1', 'alone b1', 'together b2 b3'])
+    expect(runs.filter((run) => run.startsWith('alone'))).toHaveLength(2)
+  })
+
+  it('does not wait for longer than a moment for an item of the same turn that hangs', async () => {
+    const hanging = Promise.withResolvers<string>()
+    let runs = 0
+    const share = shareStatement<string, string>({
+      keyOf: (item) => item,
+      turnOf: () => 'one turn',
+      together: async (items) => {
+        runs += 1
+        return new Map(runs === 1 ? [] : items.map((item) => [item, `shared ${item}`]))
+      },
+      alone: (item) => (item === 'hangs' ? hanging.promise : Promise.resolve(`alone ${item}`)),
+    })
+    const [first, ...others] = ['hangs', 'two', 'three'].map((item) => share(item))
+    expect(await Promise.all(others)).toEqual(['shared two', 'shared three'])
+    hanging.resolve('ended')
+    expect(await first).toBe('ended')
+  })
+
   it('does not wait for longer than a moment for a statement that hangs', async () => {
     let hasBegun = false
     const hanging = Promise.withResolvers<string>()

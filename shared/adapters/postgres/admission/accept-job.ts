@@ -10,8 +10,8 @@ import {
   AcceptanceRefused,
   claimWithFreeKey,
   findHolder,
+  judgePayment,
   readPayerExposure,
-  refuseOverExposure,
   type UnchargedLimits,
 } from './claim-nonce.ts'
 import { insertJobs } from './insert-jobs.ts'
@@ -79,7 +79,7 @@ async function acceptUnderLocks(sql: PipelinedTransaction, job: NewJob, limits: 
   ])
   if (!key || key.request_digest !== job.requestDigest) return { outcome: 'other_request' }
   if (isClaimed) {
-    const isNewPayer = await refuseOverExposure(sql, claim.jobId, job, exposure, limits)
+    const isNewPayer = await judgePayment(sql, claim.jobId, job, exposure, limits)
     await insertStagedUpload(sql, claim.jobId, job.stagedUpload)
     // Without the job the claim and the upload, which refer to it, could not be committed.
     await sql.commitBehind(insertJobs(sql, [{ ...claim, isNewPayer }]))

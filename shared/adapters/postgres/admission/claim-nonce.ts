@@ -169,7 +169,7 @@ export async function claimNonce(
     readPayerExposure(sql, job, limits),
   ])
   if (inserted.rowCount !== 1) return await findHolder(sql, jobId, job.authorization)
-  const isNewPayer = await refuseOverExposure(sql, jobId, job, exposure, limits)
+  const isNewPayer = await judgePayment(sql, jobId, job, exposure, limits)
   return { outcome: 'claimed', authorizationId, isNewPayer }
 }
 
@@ -208,7 +208,7 @@ export async function findHolder(
   return holder.job_id === jobId ? { outcome: 'exists', jobId } : { outcome: 'authorization_already_used' }
 }
 
-/** Reads what `refuseOverExposure` judges; must be sent behind the statement that locks the payer. */
+/** Reads what `judgePayment` judges; must be sent behind the statement that locks the payer. */
 export function readPayerExposure(sql: Sql, job: NewJob, limits: UnchargedLimits | null): Promise<PayerExposure> {
   return readExposure(sql, exposureQuestion(job, limits))
 }
@@ -223,21 +223,45 @@ export function exposureQuestion(
   return { payer, funds, verifiedMsAgo, aheadOf: null, windowSeconds, establishedFrom }
 }
 
-/**
- * Throws `AcceptanceRefused` when the payer owes for earlier work, caused too much without a charge, or has more open
- * than the limits or their funds allow. Returns whether the payer is new.
- */
-export async function refuseOverExposure(
+/** Throws `AcceptanceRefused` when the payment cannot be accepted. Returns whether the payer is new. */
+export async function judgePayment(
   sql: Sql,
   jobId: string,
-  { authorization: { payer, authorizedMaximum: maximum }, exposure: { maximumOpen, needsPermit, funds } }: NewJob,
+  job: NewJob,
   exposure: PayerExposure,
   limits: UnchargedLimits | null,
 ): Promise<boolean> {
+  await refusePayer(sql, jobId, job, exposure, limits)
+  return await refuseOverExposure(sql, job, exposure, limits)
+}
+
+/**
+ * Throws `AcceptanceRefused` when the payer owes for earlier work or caused too much without a charge, whatever the
+ * payment is. `jobId` is `null` for new work.
+ */
+export async function refusePayer(
+  sql: Sql,
+  jobId: string | null,
+  { authorization: { payer } }: NewJob,
+  exposure: PayerExposure,
+  limits: UnchargedLimits | null,
+): Promise<void> {
   const debt = exposure.owes ? await findDebt(sql, payer, jobId) : null
   if (debt) throw new AcceptanceRefused({ outcome: 'unpaid_debt', ...debt })
   const exhausted = limits && (await findExhaustedBudget(sql, payer, exposure.uncharged, limits.budget))
   if (exhausted) throw new AcceptanceRefused({ outcome: 'uncharged_work_limit', exhausted })
+}
+
+/**
+ * Throws `AcceptanceRefused` when the payer has more open than the limits or their funds allow. Returns whether the payer
+ * is new.
+ */
+export async function refuseOverExposure(
+  sql: Sql,
+  { authorization: { payer, authorizedMaximum: maximum }, exposure: { maximumOpen, needsPermit, funds } }: NewJob,
+  exposure: PayerExposure,
+  limits: UnchargedLimits | null,
+): Promise<boolean> {
   if (mixesPermits(needsPermit, exposure)) throw new AcceptanceRefused({ outcome: 'permit_already_used' })
   const total = openTotal(exposure, funds)
   if (total + maximum > maximumOpen && exposure.open.length > 0)
@@ -273,7 +297,7 @@ async function reserveForNewPayer(sql: Sql, maximum: AtomicAmount, newPayers: Ne
 async function findDebt(
   sql: Sql,
   payer: string,
-  jobId: string,
+  jobId: string | null,
 ): Promise<{ idempotencyKey: string; chargeAmount: AtomicAmount } | null> {
   const { rows } = await sql.query<{ id: string; idempotency_key: string; charge_amount: string }>({
     name: 'find_debt',

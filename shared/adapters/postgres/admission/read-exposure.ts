@@ -78,8 +78,11 @@ export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge
 const ASKED = '(payer, ahead_of, since, window_seconds, established_from)'
 const EXPOSURE = 'amount, nonce, by_permit, is_settling, owes, uncharged, is_established'
 
+/** Payments that were verified within this time of each other share a reading, of the charges since the first of them. */
+const AGE_STEP_MS = 10
+
 function askedValues({ payer, funds, verifiedMsAgo, aheadOf, windowSeconds, establishedFrom }: ExposureQuestion) {
-  const since = funds ? funds.blockNumber.toString() : verifiedMsAgo
+  const since = funds ? funds.blockNumber.toString() : Math.ceil(verifiedMsAgo / AGE_STEP_MS) * AGE_STEP_MS
   return [payer, aheadOf?.id ?? null, since, windowSeconds, establishedFrom?.toString() ?? null] as const
 }
 
@@ -99,21 +102,30 @@ export async function readExposure(sql: Sql, question: ExposureQuestion): Promis
   return exposureFromRows(rows)
 }
 
-/** Reads several exposures in one statement, of funds whose age is counted alike. Returns each with its question. */
+/**
+ * Reads several exposures in one statement, of funds whose age is counted alike; equal ones once. Returns each with its
+ * question.
+ */
 export async function readExposures(
   sql: Sql,
   age: FundsAge,
   questions: readonly ExposureQuestion[],
 ): Promise<readonly (readonly [ExposureQuestion, PayerExposure])[]> {
+  const asked = questions.map(askedValues)
+  const different = new Map(asked.map((values) => [values.join(), values]))
+  const places = new Map([...different.keys()].map((key, index) => [key, index + 1]))
   const { rows } = await sql.query<ExposureRow & { place: number }>({
     name: `read_exposures_by_${age}`,
     text: `SELECT place::int, ${EXPOSURE}
      FROM ${listed('text', 'uuid', 'numeric', 'float8', 'numeric')} WITH ORDINALITY AS asked ${ASKED.replace(')', ', place)')}
      CROSS JOIN LATERAL (${exposureOf(SETTLED[age])}) AS exposure`,
-    values: columnsOf(questions.map(askedValues)),
+    values: columnsOf([...different.values()]),
   })
   const rowsOf = Map.groupBy(rows, ({ place }) => place)
-  return questions.map((question, index) => [question, exposureFromRows(rowsOf.get(index + 1) ?? [])])
+  return questions.map((question, index) => {
+    const place = places.get(asked[index]?.join() ?? '') ?? 0
+    return [question, exposureFromRows(rowsOf.get(place) ?? [])]
+  })
 }
 
 function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
