@@ -99,9 +99,9 @@ export function shareStatement<Item, Result>({
   const doAlone = ({ item }: Asked<Item>): Promise<Result> => {
     const turn = turnOf(item)
     const result = alone(item)
-    const ended = result
+    const ended: Promise<unknown> = result
       .catch(() => undefined)
-      .then(() => {
+      .finally(() => {
         if (turns.get(turn) === ended) turns.delete(turn)
       })
     turns.set(turn, ended)
