@@ -51,7 +51,8 @@ export interface SharedStatement<Item, Result> {
   readonly keyOf: (item: Item) => string
   /**
    * Of items with one turn that the statement left out, one is done alone, and the others go together after it: alone, all
-   * of them would wait for the same lock, each on a connection. By default each key has a turn of its own.
+   * of them would wait for the same lock, each on a connection. By default each key has a turn of its own. Those of a
+   * statement that failed are done alone one after the other.
    */
   readonly turnOf?: (item: Item) => string
   /**
@@ -86,12 +87,13 @@ export function shareStatement<Item, Result>({
   together,
   alone,
 }: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
-  const runTogether = async (items: readonly Item[]): Promise<ReadonlyMap<string, Result | Error>> => {
+  /** Returns `null` when the statement failed. */
+  const runTogether = async (items: readonly Item[]): Promise<ReadonlyMap<string, Result | Error> | null> => {
     try {
       return await together(items)
     } catch (error) {
       if (isConnectionFailure(error)) throw error
-      return new Map()
+      return null
     }
   }
   /** Of each turn the item that is done alone. */
@@ -107,6 +109,15 @@ export function shareStatement<Item, Result>({
     turns.set(turn, ended)
     return result
   }
+  /** Does items of one turn alone, one after the other. Returns each with its result. */
+  const doInOrder = (asked: readonly Asked<Item>[]): readonly (readonly [Asked<Item>, Promise<Result>])[] => {
+    let before: Promise<unknown> = Promise.resolve()
+    return asked.map((one) => {
+      const result = before.then(() => doAlone(one))
+      before = result.catch(() => undefined)
+      return [one, result] as const
+    })
+  }
   /** Returns functions, so that those who are done alone are not waited for by the others. */
   const run = async (asked: readonly Asked<Item>[]): Promise<readonly (() => Result | Promise<Result>)[]> => {
     const [only] = asked
@@ -119,14 +130,15 @@ export function shareStatement<Item, Result>({
     const oldestFirst = asked.toSorted((one, other) => one.order - other.order)
     const firstOf = firstBy(oldestFirst, ({ item }) => keyOf(item))
     const results = await runTogether([...firstOf.values()].map(({ item }) => item))
-    const leftOut = [...firstOf.values()].filter(({ item }) => !results.has(keyOf(item)))
-    const firstOfTurn = [...firstBy(leftOut, ({ item }) => turnOf(item)).values()]
-    const aloneOf = new Map(firstOfTurn.map((one) => [one, doAlone(one)]))
+    const leftOut = [...firstOf.values()].filter(({ item }) => !results?.has(keyOf(item)))
+    const turnsOf = [...Map.groupBy(leftOut, ({ item }) => turnOf(item)).values()]
+    // After a failure all of them are done alone: whose fault it was is not known, and the next statement would fail too.
+    const doneAlone = new Map(turnsOf.flatMap((ofTurn) => doInOrder(results === null ? ofTurn : ofTurn.slice(0, 1))))
     return asked.map((one) => {
-      const doneAlone = aloneOf.get(one)
-      if (doneAlone) return () => doneAlone
+      const own = doneAlone.get(one)
+      if (own) return () => own
       const key = keyOf(one.item)
-      if (firstOf.get(key) !== one || !results.has(key)) return () => share(one)
+      if (firstOf.get(key) !== one || !results?.has(key)) return () => share(one)
       return () => {
         const result = results.get(key)
         if (result instanceof Error) throw result

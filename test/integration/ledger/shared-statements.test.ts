@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { shareStatement } from '#shared/adapters/postgres/batch.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
@@ -224,6 +225,31 @@ describe('a shared statement', () => {
     ])
     expect(runs.slice(0, 4)).toEqual(['together a1 b1 a2 b2 b3', 'alone a1', 'alone b1', 'together b2 b3'])
     expect(runs.filter((run) => run.startsWith('alone'))).toHaveLength(2)
+  })
+
+  it('does the items of a statement that failed alone, those of one turn one after the other', async () => {
+    const runs: string[] = []
+    const share = shareStatement<string, string>({
+      keyOf: (item) => item,
+      turnOf: (item) => item.slice(0, 1),
+      together: async () => {
+        runs.push('together')
+        throw new Error('not storable')
+      },
+      alone: async (item) => {
+        runs.push(`${item} begins`)
+        await setImmediate()
+        runs.push(`${item} ends`)
+        if (item === 'a2') throw new Error('not storable')
+        return item
+      },
+    })
+    const done = await Promise.allSettled(['a1', 'a2', 'b1', 'a3'].map((item) => share(item)))
+    expect(done.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
+    expect(runs.filter((run) => !run.startsWith('b'))).toEqual([
+      'together',
+      ...['a1 begins', 'a1 ends', 'a2 begins', 'a2 ends', 'a3 begins', 'a3 ends'],
+    ])
   })
 
   it('does not wait for longer than a moment for an item of the same turn that hangs', async () => {
