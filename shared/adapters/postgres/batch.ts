@@ -50,9 +50,9 @@ export interface SharedStatement<Item, Result> {
   /** Two items with one key are never in one statement: the second one goes with the next. */
   readonly keyOf: (item: Item) => string
   /**
-   * Of items with one turn that the statement left out, one is done alone, and the others go together after it: alone, all
-   * of them would wait for the same lock, each on a connection. By default each key has a turn of its own. Those of a
-   * statement that failed are done alone one after the other.
+   * Items of one turn probably fail together, as those that need the same lock. Of those that the statement left out, one
+   * is done alone and the others go with the next statements: one with the first of these, and twice as many with each one
+   * after that, as long as none is left out. By default each key is a turn.
    */
   readonly turnOf?: (item: Item) => string
   /**
@@ -73,8 +73,6 @@ interface Asked<Item> {
 const MAXIMUM_ROWS = 64
 /** Longer than a statement takes on a busy server. */
 const LONGEST_WAIT_MS = 50
-/** How long items wait for one of their turn that is done alone: it may wait for something that is its own. */
-const LONGEST_TURN_MS = 1000
 
 /**
  * Creates a function that runs a statement for all who wait for it at the same time, and for a single one alone. An item
@@ -87,58 +85,30 @@ export function shareStatement<Item, Result>({
   together,
   alone,
 }: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
-  /** Returns `null` when the statement failed. */
-  const runTogether = async (items: readonly Item[]): Promise<ReadonlyMap<string, Result | Error> | null> => {
+  const chooser = createChooser(keyOf, turnOf)
+  const runTogether = async (items: readonly Item[]): Promise<ReadonlyMap<string, Result | Error>> => {
     try {
       return await together(items)
     } catch (error) {
       if (isConnectionFailure(error)) throw error
-      return null
+      return new Map()
     }
-  }
-  /** Of each turn the item that is done alone. */
-  const turns = new Map<string, Promise<unknown>>()
-  const doAlone = ({ item }: Asked<Item>): Promise<Result> => {
-    const turn = turnOf(item)
-    const result = alone(item)
-    const ended: Promise<unknown> = result
-      .catch(() => undefined)
-      .finally(() => {
-        if (turns.get(turn) === ended) turns.delete(turn)
-      })
-    turns.set(turn, ended)
-    return result
-  }
-  /** Does items of one turn alone, one after the other. Returns each with its result. */
-  const doInOrder = (asked: readonly Asked<Item>[]): readonly (readonly [Asked<Item>, Promise<Result>])[] => {
-    let before: Promise<unknown> = Promise.resolve()
-    return asked.map((one) => {
-      const result = before.then(() => doAlone(one))
-      before = result.catch(() => undefined)
-      return [one, result] as const
-    })
   }
   /** Returns functions, so that those who are done alone are not waited for by the others. */
   const run = async (asked: readonly Asked<Item>[]): Promise<readonly (() => Result | Promise<Result>)[]> => {
     const [only] = asked
     if (only !== undefined && asked.length === 1) {
-      const result = doAlone(only)
+      const result = alone(only.item)
       await result.catch(() => undefined)
       return [() => result]
     }
-    // Those that have waited longest, also for statements before this one.
-    const oldestFirst = asked.toSorted((one, other) => one.order - other.order)
-    const firstOf = firstBy(oldestFirst, ({ item }) => keyOf(item))
-    const results = await runTogether([...firstOf.values()].map(({ item }) => item))
-    const leftOut = [...firstOf.values()].filter(({ item }) => !results?.has(keyOf(item)))
-    const turnsOf = [...Map.groupBy(leftOut, ({ item }) => turnOf(item)).values()]
-    // After a failure all of them are done alone: whose fault it was is not known, and the next statement would fail too.
-    const doneAlone = new Map(turnsOf.flatMap((ofTurn) => doInOrder(results === null ? ofTurn : ofTurn.slice(0, 1))))
+    const chosen = chooser.choose(asked)
+    const results = await runTogether(chosen.map(({ item }) => item))
+    const aloneNext = chooser.learn(asked, chosen, (key) => results.has(key))
     return asked.map((one) => {
-      const own = doneAlone.get(one)
-      if (own) return () => own
+      if (aloneNext.has(one)) return () => alone(one.item)
       const key = keyOf(one.item)
-      if (firstOf.get(key) !== one || !results?.has(key)) return () => share(one)
+      if (!chosen.includes(one) || !results.has(key)) return () => share(one)
       return () => {
         const result = results.get(key)
         if (result instanceof Error) throw result
@@ -147,11 +117,7 @@ export function shareStatement<Item, Result>({
     })
   }
   const load = batch(run, MAXIMUM_ROWS, { longestWaitMs: LONGEST_WAIT_MS })
-  const share = async (one: Asked<Item>): Promise<Result> => {
-    const turn = turns.get(turnOf(one.item))
-    if (turn) await endOrTimeout(turn, LONGEST_TURN_MS)
-    return await (await load(one))()
-  }
+  const share = async (one: Asked<Item>): Promise<Result> => (await load(one))()
   let order = 0
   return (item) => {
     order += 1
@@ -159,9 +125,49 @@ export function shareStatement<Item, Result>({
   }
 }
 
-/** Returns the first of each name, in their order. */
-function firstBy<T>(all: readonly T[], nameOf: (one: T) => string): ReadonlyMap<string, T> {
-  const firstOf = new Map<string, T>()
-  for (const one of all) if (!firstOf.has(nameOf(one))) firstOf.set(nameOf(one), one)
-  return firstOf
+/** Chooses the items of a statement, and learns which turns are left out. */
+function createChooser<Item>(keyOf: (item: Item) => string, turnOf: (item: Item) => string) {
+  /** How many items of a turn go into its next statement; all without an entry. Only of turns with items that wait. */
+  const widths = new Map<string, number>()
+
+  /** Returns those that have waited longest, also for statements before this one. */
+  function choose(asked: readonly Asked<Item>[]): readonly Asked<Item>[] {
+    const keys = new Set<string>()
+    const counts = new Map<string, number>()
+    const oldestFirst = asked.toSorted((one, other) => one.order - other.order)
+    return oldestFirst.filter(({ item }) => {
+      const [key, turn] = [keyOf(item), turnOf(item)]
+      const count = counts.get(turn) ?? 0
+      if (keys.has(key) || count >= (widths.get(turn) ?? MAXIMUM_ROWS)) return false
+      keys.add(key)
+      counts.set(turn, count + 1)
+      return true
+    })
+  }
+
+  /** Returns the items to be done alone: of each turn the first that was left out. */
+  function learn(
+    asked: readonly Asked<Item>[],
+    chosen: readonly Asked<Item>[],
+    isDone: (key: string) => boolean,
+  ): ReadonlySet<Asked<Item>> {
+    const done = new Set(chosen.filter(({ item }) => isDone(keyOf(item))))
+    const leftOut = Map.groupBy(
+      chosen.filter((one) => !done.has(one)),
+      ({ item }) => turnOf(item),
+    )
+    const aloneNext = new Set([...leftOut.values()].flatMap(([first]) => first ?? []))
+    const waiting = new Set(
+      asked.filter((one) => !done.has(one) && !aloneNext.has(one)).map(({ item }) => turnOf(item)),
+    )
+    for (const turn of new Set(asked.map(({ item }) => turnOf(item)))) {
+      const width = widths.get(turn)
+      if (!waiting.has(turn)) widths.delete(turn)
+      else if (leftOut.has(turn)) widths.set(turn, 1)
+      else if (width !== undefined) widths.set(turn, 2 * width)
+    }
+    return aloneNext
+  }
+
+  return { choose, learn }
 }

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { setImmediate } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { shareStatement } from '#shared/adapters/postgres/batch.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
@@ -195,79 +194,46 @@ describe('a shared statement', () => {
     expect(await Promise.all(asked)).toEqual(done)
   })
 
-  it('does one left-out item of each turn alone, and the others together after it', async () => {
+  it('does one left-out item of each turn alone, and the others with the next statements, one and then more', async () => {
     const runs: string[] = []
-    const locks = Promise.withResolvers<void>()
     const share = shareStatement<string, string>({
       keyOf: (item) => item,
       turnOf: (item) => item.slice(0, 1),
       together: async (items) => {
-        runs.push(`together ${items.join(' ')}`)
-        return new Map(runs.length === 1 ? [] : items.map((item) => [item, `shared ${item}`]))
+        runs.push(items.join(' '))
+        return new Map(items.flatMap((item) => (runs.length === 1 && item !== 'a1' ? [] : [[item, `shared ${item}`]])))
+      },
+      alone: async (item) => `alone ${item}`,
+    })
+    const items = ['a1', 'b1', 'a2', 'b2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', 'a9']
+    const done = await Promise.all(items.map((item) => share(item)))
+    expect(done.filter((one) => one.startsWith('alone'))).toEqual(['alone b1', 'alone a2'])
+    expect(done.slice(4)).toEqual(items.slice(4).map((item) => `shared ${item}`))
+    expect(runs).toEqual([items.join(' '), 'b2 a3', 'a4 a5', 'a6 a7 a8 a9'])
+    expect(await Promise.all(['a1', 'a2', 'a3'].map((item) => share(item)))).toHaveLength(3)
+    expect(runs.at(-1)).toBe('a1 a2 a3')
+  })
+
+  it('fails once with an item that makes it fail, and then shares again', async () => {
+    const runs: string[] = []
+    const share = shareStatement<string, string>({
+      keyOf: (item) => item,
+      turnOf: (item) => item.slice(0, 1),
+      together: async (items) => {
+        runs.push(items.join(' '))
+        if (items.includes('a2')) throw new Error('not storable')
+        return new Map(items.map((item) => [item, `shared ${item}`]))
       },
       alone: async (item) => {
-        runs.push(`alone ${item}`)
-        if (item === 'a1') await locks.promise
+        if (item === 'a2') throw new Error('not storable')
         return `alone ${item}`
       },
     })
-    const asked = ['a1', 'b1', 'a2', 'b2', 'b3'].map((item) => share(item))
-    expect(await asked[4]).toBe('shared b3')
-    const later = share('a3')
-    locks.resolve()
-    expect(await Promise.all([...asked, later])).toEqual([
-      'alone a1',
-      'alone b1',
-      'shared a2',
-      'shared b2',
-      'shared b3',
-      'shared a3',
-    ])
-    expect(runs.slice(0, 4)).toEqual(['together a1 b1 a2 b2 b3', 'alone a1', 'alone b1', 'together b2 b3'])
-    expect(runs.filter((run) => run.startsWith('alone'))).toHaveLength(2)
-  })
-
-  it('does the items of a statement that failed alone, those of one turn one after the other', async () => {
-    const runs: string[] = []
-    const share = shareStatement<string, string>({
-      keyOf: (item) => item,
-      turnOf: (item) => item.slice(0, 1),
-      together: async () => {
-        runs.push('together')
-        throw new Error('not storable')
-      },
-      alone: async (item) => {
-        runs.push(`${item} begins`)
-        await setImmediate()
-        runs.push(`${item} ends`)
-        if (item === 'a2') throw new Error('not storable')
-        return item
-      },
-    })
-    const done = await Promise.allSettled(['a1', 'a2', 'b1', 'a3'].map((item) => share(item)))
-    expect(done.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
-    expect(runs.filter((run) => !run.startsWith('b'))).toEqual([
-      'together',
-      ...['a1 begins', 'a1 ends', 'a2 begins', 'a2 ends', 'a3 begins', 'a3 ends'],
-    ])
-  })
-
-  it('does not wait for longer than a moment for an item of the same turn that hangs', async () => {
-    const hanging = Promise.withResolvers<string>()
-    let runs = 0
-    const share = shareStatement<string, string>({
-      keyOf: (item) => item,
-      turnOf: () => 'one turn',
-      together: async (items) => {
-        runs += 1
-        return new Map(runs === 1 ? [] : items.map((item) => [item, `shared ${item}`]))
-      },
-      alone: (item) => (item === 'hangs' ? hanging.promise : Promise.resolve(`alone ${item}`)),
-    })
-    const [first, ...others] = ['hangs', 'two', 'three'].map((item) => share(item))
-    expect(await Promise.all(others)).toEqual(['shared two', 'shared three'])
-    hanging.resolve('ended')
-    expect(await first).toBe('ended')
+    const items = ['a1', 'a2', 'b1', 'a3', 'a4', 'a5']
+    const done = await Promise.allSettled(items.map((item) => share(item)))
+    expect(done.map(({ status }) => status === 'fulfilled')).toEqual(items.map((item) => item !== 'a2'))
+    // The second time alone in the statement.
+    expect(runs).toEqual([items.join(' '), 'a2', 'a3', 'a4 a5'])
   })
 
   it('does not wait for longer than a moment for a statement that hangs', async () => {

@@ -1,7 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import { createNewPayersLimit, type NewPayers } from '#shared/adapters/postgres/admission/new-payers.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import type { Sql } from '#shared/adapters/postgres/pool.ts'
 import type { Acceptance } from '#shared/jobs/admission-store.ts'
 import type { JobFailure } from '#shared/jobs/execution-store.ts'
 import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
@@ -365,6 +367,39 @@ describe('the shared limit of new payers', () => {
     const next = jobOf(randomAddress())
     await bindTestKey(ledger, next)
     await expect.poll(() => store.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('reads the sums once in a transaction, however old they become, and gives back what it did not commit', async () => {
+    await emptied()
+    let nowMs = 0
+    let readings = 0
+    const database: Sql = ledger.pool
+    const sql: Sql = {
+      query: async (statement) => {
+        readings += 1
+        nowMs += 5000
+        return await database.query(statement)
+      },
+    }
+    const limit = createNewPayersLimit({
+      establishedFrom: atomicAmount(1n),
+      limit: limitOf(10).newPayers,
+      windowSeconds: 3600,
+      nowMs: () => nowMs,
+    })
+    const reserveTwenty = async ({ reserve }: NewPayers) => {
+      const waits: (number | null)[] = []
+      for (let payment = 0; payment < 20; payment += 1) waits.push(await reserve(sql, TEST_PRICE))
+      return waits.filter((wait) => wait === null).length
+    }
+    const rolledBack = limit.inTransaction(async (newPayers) => {
+      expect(await reserveTwenty(newPayers)).toBe(10)
+      throw new Error('rolled back')
+    })
+    await expect(rolledBack).rejects.toThrow('rolled back')
+    expect(readings).toBe(1)
+    expect(await limit.inTransaction(reserveTwenty)).toBe(10)
+    expect(readings).toBe(2)
   })
 
   it('accepts another one as soon as open work has settled', async () => {

@@ -1,9 +1,9 @@
+import pLimit, { type LimitFunction } from 'p-limit'
 import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-store.ts'
 import type { OpenPayment } from '#shared/payment/exposure.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { shareStatement } from '../batch.ts'
 import type { Pool, Sql } from '../pool.ts'
-import type { PipelinedTransaction } from '../transaction.ts'
 import {
   type AcceptanceLimits,
   type AskedAcceptance,
@@ -26,17 +26,21 @@ import { type FundsAge, fundsAgeOf, type PayerExposure, readExposures } from './
 /** Longer requests are written alone: a shared statement has its own copy of each. */
 const LONGEST_SHARED_BYTES = 64 * 1024
 
+/** A payment that waits for the lock of its payer occupies a connection: others must find one. */
+const MOST_ALONE_OF_PAYER = 3
+
 /**
  * Creates the acceptance of payments. Those that wait at the same time, for free keys, share one transaction, which waits
  * for no lock; each is judged under the locks of its key and its payer, those of one payer one after the other. One that
- * is left out is accepted or refused in a transaction of its own.
+ * is left out, or has to be refused, is accepted or refused in a transaction of its own.
  */
 export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits): AdmissionStore['acceptJob'] {
-  const alone = (asked: AskedAcceptance) => acceptJob(pool, asked, limits)
+  const limitPayer = limitEach(MOST_ALONE_OF_PAYER)
+  const alone = (asked: AskedAcceptance) => limitPayer(payerOf(asked), () => acceptJob(pool, asked, limits))
   const sharing = (age: FundsAge) =>
     shareStatement<AskedAcceptance, Acceptance>({
       keyOf: ({ job }) => job.idempotencyKey,
-      turnOf: ({ job }) => payerOf(job),
+      turnOf: payerOf,
       together: (asked) => acceptTogether(pool, age, asked, limits),
       alone,
     })
@@ -48,7 +52,24 @@ export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits): Admissi
   }
 }
 
-const payerOf = ({ authorization: { network, payer } }: NewJob) => `${network} ${payer}`
+/** Returns a function that runs at most `most` works of one name at the same time, the others in their order. */
+function limitEach(most: number): <T>(name: string, work: () => Promise<T>) => Promise<T> {
+  const places = new Map<string, { readonly limit: LimitFunction; users: number }>()
+  return async (name, work) => {
+    const place = places.get(name) ?? { limit: pLimit(most), users: 0 }
+    places.set(name, place)
+    place.users += 1
+    try {
+      return await place.limit(work)
+    } finally {
+      place.users -= 1
+      if (place.users === 0) places.delete(name)
+    }
+  }
+}
+
+const payerOf = ({ job: { authorization } }: Pick<AskedAcceptance, 'job'>) =>
+  `${authorization.network} ${authorization.payer}`
 
 async function acceptTogether(
   pool: Pool,
@@ -68,14 +89,18 @@ async function acceptTogether(
       const exposure = exposures[index]?.[1]
       return exposure && locked.has(job.idempotencyKey) ? [{ job, exposure }] : []
     })
-    const judged: JudgedPayments[] = []
-    for (const [first, ...others] of Map.groupBy(presented, ({ job }) => payerOf(job)).values())
-      if (first) judged.push(await judgePayments(transaction, [first, ...others], limits))
-    const written = await writeAccepted(
-      transaction,
-      judged.flatMap(({ accepted }) => accepted),
+    const accepted: AcceptedClaim[] = []
+    for (const [first, ...others] of Map.groupBy(presented, payerOf).values())
+      if (first) accepted.push(...(await judgePayments(transaction, [first, ...others], limits)))
+    if (accepted.length === 0) return new Map()
+    // Without its job no claim can be committed, and no job is written without its claim.
+    const claimed = claimNonces(transaction, accepted)
+    const [written] = await transaction.commitBehind(Promise.all([insertJobs(transaction, accepted), claimed]))
+    return new Map<string, Acceptance>(
+      accepted
+        .filter(({ jobId }) => written.has(jobId))
+        .map(({ job, jobId }) => [job.idempotencyKey, { outcome: 'accepted', jobId }]),
     )
-    return new Map(judged.flatMap((one) => answersOf(one, written)))
   })
 }
 
@@ -85,43 +110,29 @@ interface PresentedPayment {
   readonly exposure: PayerExposure
 }
 
-/** Payments of one payer. Those in neither list are left out. */
-interface JudgedPayments {
-  readonly accepted: readonly AcceptedClaim[]
-  readonly refused: readonly { readonly job: NewJob; readonly acceptance: Acceptance }[]
-}
-
-/** Judges payments of one payer in their order, each with those that were accepted before it, which are not written yet. */
+/**
+ * Judges payments of one payer in their order, each with those that were accepted before it, which are not written yet.
+ * Returns these. Those from the first one on that must be refused are left out.
+ */
 async function judgePayments(
   sql: Sql,
   presented: readonly [PresentedPayment, ...PresentedPayment[]],
   limits: UnchargedLimits,
-): Promise<JudgedPayments> {
+): Promise<readonly AcceptedClaim[]> {
   const accepted: AcceptedClaim[] = []
-  const refused: { job: NewJob; acceptance: Acceptance }[] = []
   const [first] = presented
-  const refusedPayer = await orRefusal(refusePayer(sql, null, first.job, first.exposure, limits))
-  for (const { job, exposure } of presented) {
-    if (accepted.some((other) => claimsTheSame(job, other.job))) continue
-    const open = [...exposure.open, ...accepted.map(openPaymentOf)]
-    const judged = refusedPayer ?? (await orRefusal(refuseOverExposure(sql, job, { ...exposure, open }, limits)))
-    if (!(judged instanceof AcceptanceRefused))
-      accepted.push({ jobId: newId(), authorizationId: newId(), job, isNewPayer: judged })
-    // A permit that another payment has claimed would be the reason before any other one.
-    else if (!job.exposure.needsPermit || judged.acceptance.outcome === 'permit_already_used')
-      refused.push({ job, acceptance: judged.acceptance })
-  }
-  return { accepted, refused }
-}
-
-/** Returns what the work throws to refuse a payment, instead of throwing it. */
-async function orRefusal<T>(judging: Promise<T>): Promise<T | AcceptanceRefused> {
   try {
-    return await judging
+    await refusePayer(sql, null, first.job, first.exposure, limits)
+    for (const { job, exposure } of presented) {
+      if (accepted.some((other) => claimsTheSame(job, other.job))) return accepted
+      const open = [...exposure.open, ...accepted.map(openPaymentOf)]
+      const isNewPayer = await refuseOverExposure(sql, job, { ...exposure, open }, limits)
+      accepted.push({ jobId: newId(), authorizationId: newId(), job, isNewPayer })
+    }
   } catch (error) {
-    if (error instanceof AcceptanceRefused) return error
-    throw error
+    if (!(error instanceof AcceptanceRefused)) throw error
   }
+  return accepted
 }
 
 /** Returns whether two payments of one payer cannot both be claimed. */
@@ -138,29 +149,4 @@ function openPaymentOf({ job: { authorization, exposure } }: AcceptedClaim): Ope
     byPermit: exposure.needsPermit && authorization.gasSponsoring !== null,
     isSettling: false,
   }
-}
-
-/** Without its job no claim can be committed, and no job is written without its claim. Returns the ids of the jobs. */
-async function writeAccepted(
-  transaction: PipelinedTransaction,
-  accepted: readonly AcceptedClaim[],
-): Promise<ReadonlySet<string>> {
-  if (accepted.length === 0) return new Set()
-  const claimed = claimNonces(transaction, accepted)
-  const [written] = await transaction.commitBehind(Promise.all([insertJobs(transaction, accepted), claimed]))
-  return written
-}
-
-/** Returns the answers by idempotency key. A refusal holds only if all that were accepted before it were written. */
-function answersOf(
-  { accepted, refused }: JudgedPayments,
-  written: ReadonlySet<string>,
-): readonly (readonly [string, Acceptance])[] {
-  const done = accepted.filter(({ jobId }) => written.has(jobId))
-  return [
-    ...done.map(({ job, jobId }) => [job.idempotencyKey, { outcome: 'accepted', jobId }] as const),
-    ...(done.length === accepted.length ? refused : []).map(
-      ({ job, acceptance }) => [job.idempotencyKey, acceptance] as const,
-    ),
-  ]
 }

@@ -1,4 +1,5 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import { isConnectionFailure } from '../../connection-failure.ts'
 import { type NewPayerExposure, readNewPayerExposure } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'
 
@@ -35,8 +36,8 @@ export interface NewPayersOptions {
  */
 export interface NewPayersLimit {
   /**
-   * Runs one transaction. What it reserves counts while it runs, as no reading sees what is not committed, and after its
-   * end until the next reading, which sees what it wrote. So a reservation that came to nothing is soon given back.
+   * Runs one transaction. What it reserves counts while it runs, as no reading sees what is not committed, and after it
+   * was committed until the next reading, which sees what it wrote. What it did not write is given back then at the latest.
    */
   inTransaction<T>(work: (newPayers: NewPayers) => Promise<T>): Promise<T>
 }
@@ -98,19 +99,26 @@ export function createNewPayersLimit(options: NewPayersOptions): NewPayersLimit 
   return {
     inTransaction: async (work) => {
       let reserved = 0n
+      let own: Reading | null = null
       const reserve = async (sql: Sql, maximum: AtomicAmount) => {
-        const reading = recent(maximum) ?? (await read(sql))
-        // Judged and reserved in one turn: nobody else reserves in between.
+        // One reading at most, as other payers wait for the transaction.
+        const reading = recent(maximum) ?? own ?? (own = await read(sql))
+        // Judged and reserved without an await in between: nobody else reserves.
         if (!fits(reading, maximum)) return waitSeconds(reading, maximum)
         reserved += maximum
         pending += maximum
         return null
       }
       try {
-        return await work({ ...everyTransaction, reserve })
+        const result = await work({ ...everyTransaction, reserve })
+        ended += reserved
+        return result
+      } catch (error) {
+        // Without an answer of the database it may be committed.
+        if (isConnectionFailure(error)) ended += reserved
+        throw error
       } finally {
         pending -= reserved
-        ended += reserved
       }
     },
   }

@@ -78,7 +78,7 @@ export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge
 const ASKED = '(payer, ahead_of, since, window_seconds, established_from)'
 const EXPOSURE = 'amount, nonce, by_permit, is_settling, owes, uncharged, is_established'
 
-/** Payments that were verified within this time of each other share a reading, of the charges since the first of them. */
+/** Ages are rounded up to this, so that payments that were verified at about the same time share a reading. */
 const AGE_STEP_MS = 10
 
 function askedValues({ payer, funds, verifiedMsAgo, aheadOf, windowSeconds, establishedFrom }: ExposureQuestion) {
@@ -111,21 +111,18 @@ export async function readExposures(
   age: FundsAge,
   questions: readonly ExposureQuestion[],
 ): Promise<readonly (readonly [ExposureQuestion, PayerExposure])[]> {
-  const asked = questions.map(askedValues)
-  const different = new Map(asked.map((values) => [values.join(), values]))
-  const places = new Map([...different.keys()].map((key, index) => [key, index + 1]))
+  const keys = questions.map((question) => askedValues(question).join())
+  const different = [...new Map(questions.map((question, index) => [keys[index], askedValues(question)]))]
   const { rows } = await sql.query<ExposureRow & { place: number }>({
     name: `read_exposures_by_${age}`,
     text: `SELECT place::int, ${EXPOSURE}
      FROM ${listed('text', 'uuid', 'numeric', 'float8', 'numeric')} WITH ORDINALITY AS asked ${ASKED.replace(')', ', place)')}
      CROSS JOIN LATERAL (${exposureOf(SETTLED[age])}) AS exposure`,
-    values: columnsOf([...different.values()]),
+    values: columnsOf(different.map(([, values]) => values)),
   })
   const rowsOf = Map.groupBy(rows, ({ place }) => place)
-  return questions.map((question, index) => {
-    const place = places.get(asked[index]?.join() ?? '') ?? 0
-    return [question, exposureFromRows(rowsOf.get(place) ?? [])]
-  })
+  const exposures = new Map(different.map(([key], index) => [key, exposureFromRows(rowsOf.get(index + 1) ?? [])]))
+  return questions.map((question, index) => [question, exposures.get(keys[index]) ?? exposureFromRows([])])
 }
 
 function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
