@@ -387,9 +387,9 @@ describe('the shared limit of new payers', () => {
       windowSeconds: 3600,
       nowMs: () => nowMs,
     })
-    const reserveTwenty = async ({ reserve }: NewPayers) => {
+    const reserveTwenty = async (newPayers: NewPayers) => {
       const waits: (number | null)[] = []
-      for (let payment = 0; payment < 20; payment += 1) waits.push(await reserve(sql, TEST_PRICE))
+      for (let payment = 0; payment < 20; payment += 1) waits.push(await newPayers.reserve(sql, TEST_PRICE))
       return waits.filter((wait) => wait === null).length
     }
     const rolledBack = limit.inTransaction(async (newPayers) => {
