@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
+import type { CallRecord } from './checker/ledgers.ts'
 import { percentile } from './kill-matrix/summarize.ts'
 import { BATCH_KINDS } from './nemesis/batch-faults.ts'
 import { batchFailures, describeMet } from './nemesis/batch-summary.ts'
@@ -81,11 +82,18 @@ export function failuresOf(report: NemesisReport): readonly string[] {
     ...trials.flatMap((trial) =>
       trial.calls
         .filter(({ outcome }) => outcome === 'gave_up')
-        .map(
-          ({ problems }) => `a client gave up in ${describeTrial(trial)}; ${problems.join('; ') || 'out of patience'}`,
-        ),
+        .map((call) => `a client gave up in ${describeTrial(trial)}; ${describeEnd(call)}`),
     ),
   ]
+}
+
+/** Returns what kept a client from its final answer. */
+function describeEnd({ problems, answers }: CallRecord): string {
+  const last = answers.at(-1)
+  return [
+    ...problems,
+    `out of patience, last answer ${last ? `${last.status} ${last.code ?? ''}`.trim() : 'none'}`,
+  ].join('; ')
 }
 
 function renderReport(report: NemesisReport, failures: readonly string[]): readonly string[] {

@@ -139,13 +139,22 @@ async function makeCall(
       await delay(LONGEST_PAUSE_MS / 3)
       continue
     }
-    const next = await takeAdvice(state, answered)
+    const next = isBeyond(giveUpAt, answered) ? 'refused' : await takeAdvice(state, answered)
     if (next !== 'again') {
       record.outcome = next
       return
     }
   }
   record.outcome = 'gave_up'
+}
+
+/**
+ * Returns whether a payer whose settlements reverted has to wait for longer than the client does. How many reverted depends
+ * on what reached the chain first, and the pauses between them double.
+ */
+function isBeyond(giveUpAt: number, { answer, response }: Exchange): boolean {
+  const pauseMs = Number(response.headers.get('retry-after') ?? '0') * 1000
+  return answer.code === 'settlement_retry_limit' && Date.now() + pauseMs > giveUpAt
 }
 
 async function takeAdvice(

@@ -1,5 +1,5 @@
 import type { ChainTransfer, JobEntry, Ledgers, SettlementEntry, Violation } from './ledgers.ts'
-import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
+import { findLostToReorganization, namesSettlement } from './names-settlement.ts'
 import { indexSettlements, indexTransfers } from './payment-transfers.ts'
 
 /**
@@ -84,7 +84,9 @@ function over(what: string, jobId: string | null, count: number): Violation {
 }
 
 /** Checks that a completed job has exactly one confirmed settlement on chain, and a receipt that matches it. */
-function checkCompleted({ chain, database }: Ledgers): Violation[] {
+function checkCompleted(ledgers: Ledgers): Violation[] {
+  const { chain, database } = ledgers
+  const lost = findLostToReorganization(ledgers)
   const transfers = indexTransfers(chain.transfers)
   return database.jobs
     .filter(({ state }) => state === 'completed')
@@ -93,7 +95,7 @@ function checkCompleted({ chain, database }: Ledgers): Violation[] {
       const receipt = database.receipts.find(({ id }) => id === receiptId)
       const violations: Violation[] = []
       // A charge of zero moves nothing and needs no transaction.
-      const isLost = settlement !== undefined && wasLostToReorganization(settlement, chain)
+      const isLost = settlement !== undefined && lost.has(settlement)
       const transfer = settlement && transfers.inTransaction(settlement, settlement.transactionHash ?? '')
       if (chargeAmount !== 0n && !isLost && transfer?.amount !== chargeAmount)
         violations.push({ invariant: 'I4', jobId, detail: 'completed, but its charge is not on chain' })
@@ -106,11 +108,10 @@ function checkCompleted({ chain, database }: Ledgers): Violation[] {
     })
 }
 
-function checkBalance({ chain, database }: Ledgers): Violation[] {
+function checkBalance(ledgers: Ledgers): Violation[] {
+  const { chain, database } = ledgers
   const transferred = chain.transfers.reduce((sum, { amount }) => sum + amount, 0n)
-  const lost = new Set(
-    database.settlements.filter((entry) => wasLostToReorganization(entry, chain)).map(({ jobId }) => jobId),
-  )
+  const lost = new Set([...findLostToReorganization(ledgers)].map(({ jobId }) => jobId))
   const charged = database.jobs
     .filter(({ id, state }) => state === 'completed' && !lost.has(id))
     .reduce((sum, { chargeAmount }) => sum + (chargeAmount ?? 0n), 0n)

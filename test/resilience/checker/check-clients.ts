@@ -1,22 +1,24 @@
 import type { CallerAnswer, CallRecord, DatabaseLedger, JobEntry, Ledgers, Replay, Violation } from './ledgers.ts'
-import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
+import { findLostToReorganization, namesSettlement } from './names-settlement.ts'
 import { indexTransfers } from './payment-transfers.ts'
 
 /**
  * Checks I4 and I5 as clients saw them: a result is released only to its payer and after its settlement, a withheld one
  * to no one, and a charged one stays available, byte for byte.
  */
-export function checkClients({ chain, database, clients }: Ledgers): Violation[] {
+export function checkClients(ledgers: Ledgers): Violation[] {
+  const { chain, database, clients } = ledgers
   const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
   const transfers = indexTransfers(chain.transfers)
   const settlementOf = new Map(database.settlements.map((settlement) => [settlement.authorizationId, settlement]))
+  const lost = findLostToReorganization(ledgers)
   /**
    * Returns the amount that the answer's transaction transferred for this job, even if a reorganization removed it
    * later.
    */
   const amountOf = (transaction: string, { authorizationId }: JobEntry): bigint | undefined => {
     const settlement = settlementOf.get(authorizationId)
-    if (settlement && wasLostToReorganization(settlement, chain)) return settlement.chargeAmount
+    if (settlement && lost.has(settlement)) return settlement.chargeAmount
     if (!settlement) return undefined
     const present = namesSettlement(transaction, settlement, chain) ? settlement.transactionHash : null
     return transfers.inTransaction(settlement, present ?? transaction)?.amount

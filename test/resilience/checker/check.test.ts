@@ -118,6 +118,7 @@ const sound = {
         problems: [],
         outcome: 'released',
         unpayableSince: null,
+        preventedSince: null,
       },
     ],
     replays: [{ callId: 'call', answer: released, media: [{ url: 'http://api/media/token', sha256: AUDIO_SHA256 }] }],
@@ -346,6 +347,13 @@ test('a receipt may name a transaction that a later reorganization replaced, and
   expect(other).toContain('I1: the receipt names another transaction than the settlement')
 })
 
+const both =
+  (one: Change, other: Change): Change =>
+  (ledgers) => {
+    one(ledgers)
+    other(ledgers)
+  }
+
 /** A reorganization removed the settlement permanently. */
 const lostAt =
   (reorganizedAt: number, state = 'lost'): Change =>
@@ -353,6 +361,16 @@ const lostAt =
     Object.assign(chain, { reorganizedAt: [reorganizedAt], transfers: [], recipientBalance: 0n })
     first(database.settlements).state = state
   }
+
+test('a settlement that a reorganization removed is no violation while its payer prevents it, if it is missing', () => {
+  const prevented: Change = ({ clients }) => (first(clients.calls).preventedSince = 5400)
+  expect(violationsOf(both(lostAt(5500, 'confirmed'), prevented))).toEqual([])
+  const present: Change = ({ chain }) => Object.assign(chain, { reorganizedAt: [5500] })
+  expect(violationsOf(both(present, prevented))).toEqual([])
+  expect(violationsOf(both(lostAt(4900 - 60_001, 'confirmed'), prevented))).toContain(
+    'I4: completed, but its charge is not on chain',
+  )
+})
 
 test('a settlement missing on chain is a violation, unless the ledger calls it lost to a later reorganization', () => {
   expect(violationsOf(lostAt(5500))).toEqual([])

@@ -1,5 +1,6 @@
 import { PATIENCE_MS } from '../../support/patience.ts'
 import type { Ledgers, SettlementEntry } from './ledgers.ts'
+import { indexTransfers } from './payment-transfers.ts'
 
 /** Maximum time between the read that proves a settlement and its commit, including a database outage in between. */
 const COMMIT_MS = PATIENCE_MS
@@ -18,14 +19,26 @@ export function namesSettlement(
 }
 
 /**
- * Returns whether a reorganization removed the settlement and its payer made it impossible before it was mined again:
- * the risk of releasing at one confirmation. The ledger must have recognized it.
+ * Returns which settlements a reorganization removed, and their payers made impossible before they were mined again: the
+ * risk of releasing at one confirmation. The ledger must have recognized it, or still try, as it does until the payment's
+ * deadline when the payer can end what prevents it.
  */
-export function wasLostToReorganization(
-  { state, finishedAt }: SettlementEntry,
-  { reorganizedAt }: Ledgers['chain'],
-): boolean {
-  return state === 'lost' && wasReorganizedSince(finishedAt, reorganizedAt)
+export function findLostToReorganization({ chain, database, clients }: Ledgers): ReadonlySet<SettlementEntry> {
+  const jobOf = new Map(database.jobs.map((job) => [job.id, job]))
+  const prevented = new Set(
+    clients.calls.flatMap(({ idempotencyKey, preventedSince }) => (preventedSince === null ? [] : idempotencyKey)),
+  )
+  const transfers = indexTransfers(chain.transfers)
+  const isMissing = (settlement: SettlementEntry) =>
+    prevented.has(jobOf.get(settlement.jobId)?.idempotencyKey ?? '') &&
+    transfers.inTransaction(settlement, settlement.transactionHash ?? '') === undefined
+  return new Set(
+    database.settlements.filter(
+      (settlement) =>
+        wasReorganizedSince(settlement.finishedAt, chain.reorganizedAt) &&
+        (settlement.state === 'lost' || (settlement.state === 'confirmed' && isMissing(settlement))),
+    ),
+  )
 }
 
 /** Returns whether the chain was reorganized since the settlement was decided, or while it was. */

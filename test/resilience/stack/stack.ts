@@ -105,6 +105,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
   let node: RpcProxy | null = null
   let keepsFiles = false
   const services = await startCampaignServices(options.on ?? [], options.proxied)
+  let started: Sandbox | null = null
   const stopAround = async () => {
     await Promise.all(proxies.map((proxy) => proxy.stop()))
     await node?.stop()
@@ -151,6 +152,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
           }
         : {}),
     })
+    started = sandbox
     const [database, queue, rpc, upstream] = proxies
     const caller = createPayingCaller({
       baseUrls: options.clientUrls ?? sandbox.info.baseUrls,
@@ -214,8 +216,10 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       },
     }
   } catch (error) {
+    await started?.stop()
     await stopAround()
-    await rm(directory, { recursive: true, force: true })
+    // A process that was killed while it started may still write; the error to report is the one above.
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 }).catch(() => undefined)
     throw error
   }
 }
