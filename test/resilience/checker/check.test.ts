@@ -362,12 +362,13 @@ const lostAt =
     first(database.settlements).state = state
   }
 
+const preventedByPayer: Change = ({ clients }) => (first(clients.calls).preventedSince = 5400)
+const reorganizedAfter: Change = ({ chain }) => Object.assign(chain, { reorganizedAt: [5500] })
+
 test('a settlement that a reorganization removed is no violation while its payer prevents it, if it is missing', () => {
-  const prevented: Change = ({ clients }) => (first(clients.calls).preventedSince = 5400)
-  expect(violationsOf(both(lostAt(5500, 'confirmed'), prevented))).toEqual([])
-  const present: Change = ({ chain }) => Object.assign(chain, { reorganizedAt: [5500] })
-  expect(violationsOf(both(present, prevented))).toEqual([])
-  expect(violationsOf(both(lostAt(4900 - 60_001, 'confirmed'), prevented))).toContain(
+  expect(violationsOf(both(lostAt(5500, 'confirmed'), preventedByPayer))).toEqual([])
+  expect(violationsOf(both(reorganizedAfter, preventedByPayer))).toEqual([])
+  expect(violationsOf(both(lostAt(4900 - 60_001, 'confirmed'), preventedByPayer))).toContain(
     'I4: completed, but its charge is not on chain',
   )
 })
