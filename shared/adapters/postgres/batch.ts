@@ -90,14 +90,16 @@ export function shareStatement<Item, Result>({
     try {
       return await together(items)
     } catch (error) {
-      if (isConnectionFailure(error)) throw error
-      return new Map()
+      if (!isConnectionFailure(error)) return new Map()
+      chooser.forgetAll()
+      throw error
     }
   }
   /** Returns functions, so that those who are done alone are not waited for by the others. */
   const run = async (asked: readonly Asked<Item>[]): Promise<readonly (() => Result | Promise<Result>)[]> => {
     const [only] = asked
     if (only !== undefined && asked.length === 1) {
+      chooser.forget(only)
       const result = alone(only.item)
       await result.catch(() => undefined)
       return [() => result]
@@ -169,5 +171,11 @@ function createChooser<Item>(keyOf: (item: Item) => string, turnOf: (item: Item)
     return aloneNext
   }
 
-  return { choose, learn }
+  return {
+    choose,
+    learn,
+    /** Nobody of its turn waits any more. */
+    forget: ({ item }: Asked<Item>) => void widths.delete(turnOf(item)),
+    forgetAll: () => widths.clear(),
+  }
 }
