@@ -149,6 +149,9 @@ describe('jobs that are moved at the same time', () => {
   })
 })
 
+/** Items with the same first letter are of one turn. */
+const BY_LETTER = { keyOf: (item: string) => item, turnOf: (item: string) => item.slice(0, 1) }
+
 describe('a shared statement', () => {
   it('runs alone for a single item, and for all who wait while it runs', async () => {
     const runs: (readonly string[])[] = []
@@ -197,8 +200,7 @@ describe('a shared statement', () => {
   it('does one left-out item of each turn alone, and the others with the next statements, one and then more', async () => {
     const runs: string[] = []
     const share = shareStatement<string, string>({
-      keyOf: (item) => item,
-      turnOf: (item) => item.slice(0, 1),
+      ...BY_LETTER,
       together: async (items) => {
         runs.push(items.join(' '))
         return new Map(items.flatMap((item) => (runs.length === 1 && item !== 'a1' ? [] : [[item, `shared ${item}`]])))
@@ -217,8 +219,7 @@ describe('a shared statement', () => {
   it('fails once with an item that makes it fail, and then shares again', async () => {
     const runs: string[] = []
     const share = shareStatement<string, string>({
-      keyOf: (item) => item,
-      turnOf: (item) => item.slice(0, 1),
+      ...BY_LETTER,
       together: async (items) => {
         runs.push(items.join(' '))
         if (items.includes('a2')) throw new Error('not storable')

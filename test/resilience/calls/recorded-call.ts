@@ -18,7 +18,7 @@ export function newCallRecord({ path, marker }: CallRequest, payer: string, call
     problems: [],
     outcome: null,
     unpayableSince: null,
-    preventedSince: null,
+    hindersSettlement: false,
   }
 }
 

@@ -118,7 +118,7 @@ const sound = {
         problems: [],
         outcome: 'released',
         unpayableSince: null,
-        preventedSince: null,
+        hindersSettlement: false,
       },
     ],
     replays: [{ callId: 'call', answer: released, media: [{ url: 'http://api/media/token', sha256: AUDIO_SHA256 }] }],
@@ -362,7 +362,7 @@ const lostAt =
     first(database.settlements).state = state
   }
 
-const preventedByPayer: Change = ({ clients }) => (first(clients.calls).preventedSince = 5400)
+const preventedByPayer: Change = ({ clients }) => (first(clients.calls).hindersSettlement = true)
 const reorganizedAfter: Change = ({ chain }) => Object.assign(chain, { reorganizedAt: [5500] })
 
 test('a settlement that a reorganization removed is no violation while its payer prevents it, if it is missing', () => {

@@ -26,8 +26,8 @@ export interface CallRecord {
   outcome: 'released' | 'refused' | 'gave_up' | null
   /** Milliseconds since 1970 from which the chain would certainly have rejected every payment of this call. */
   unpayableSince: number | null
-  /** Milliseconds since 1970 from which what the payer did may prevent a payment that was settled, if it is mined again. */
-  preventedSince: number | null
+  /** Whether the payer did something that may prevent a settlement from being mined again after a reorganization. */
+  hindersSettlement: boolean
 }
 
 /** One answer to a paid request. */

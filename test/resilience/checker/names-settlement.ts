@@ -25,12 +25,12 @@ export function namesSettlement(
  */
 export function findLostToReorganization({ chain, database, clients }: Ledgers): ReadonlySet<SettlementEntry> {
   const jobOf = new Map(database.jobs.map((job) => [job.id, job]))
-  const prevented = new Set(
-    clients.calls.flatMap(({ idempotencyKey, preventedSince }) => (preventedSince === null ? [] : idempotencyKey)),
+  const hindered = new Set(
+    clients.calls.filter(({ hindersSettlement }) => hindersSettlement).map(({ idempotencyKey }) => idempotencyKey),
   )
   const transfers = indexTransfers(chain.transfers)
   const isMissing = (settlement: SettlementEntry) =>
-    prevented.has(jobOf.get(settlement.jobId)?.idempotencyKey ?? '') &&
+    hindered.has(jobOf.get(settlement.jobId)?.idempotencyKey ?? '') &&
     transfers.inTransaction(settlement, settlement.transactionHash ?? '') === undefined
   return new Set(
     database.settlements.filter(

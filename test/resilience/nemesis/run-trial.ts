@@ -154,7 +154,7 @@ async function misbehave(
   record: CallRecord,
   misbehavior: 'spends_all' | 'revokes' | 'burns_nonce',
 ): Promise<void> {
-  record.preventedSince ??= Date.now()
+  record.hindersSettlement = true
   if (misbehavior === 'burns_nonce') {
     const nonce = record.nonces.at(-1)
     if (nonce !== undefined) await payer.invalidateNonce(BigInt(nonce))

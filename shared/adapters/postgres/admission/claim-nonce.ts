@@ -105,7 +105,7 @@ export async function claimWithFreeKey(
 
 /**
  * Locks the keys that are free for their requests, and their payers, in one statement that waits for nobody: leaves out
- * what another transaction has locked, and payments whose nonce is claimed. Returns the locked keys.
+ * what another transaction has locked, and payments whose nonce was claimed before. Returns the locked keys.
  */
 export async function lockFreeKeys(sql: Sql, jobs: readonly NewJob[]): Promise<ReadonlySet<string>> {
   const columns = 'idempotency_key, request_digest, network, payer, nonce'
