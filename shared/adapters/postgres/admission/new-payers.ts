@@ -17,8 +17,8 @@ const OPEN_WORK_RETRY_SECONDS = 2
 
 interface Reading extends NewPayerExposure {
   readonly readAtMs: number
-  /** What ended transactions of this process had reserved when the reading began, so that it is in the sums. */
-  readonly endedBefore: bigint
+  /** What committed transactions of this process had reserved when the reading began, so that it is in the sums. */
+  readonly committedBefore: bigint
 }
 
 export interface NewPayersOptions {
@@ -59,19 +59,19 @@ export function createNewPayersLimit(options: NewPayersOptions): NewPayersLimit 
   const established = new Set<string>()
   /** What running transactions of this process have reserved. */
   let pending = 0n
-  /** What ended ones had reserved, since the process started. */
-  let ended = 0n
+  /** What committed ones had reserved, since the process started. */
+  let committed = 0n
   let latest: Reading | null = null
 
   async function read(sql: Sql): Promise<Reading> {
-    const started = { readAtMs: nowMs(), endedBefore: ended }
+    const started = { readAtMs: nowMs(), committedBefore: committed }
     const reading = { ...started, ...(await readNewPayerExposure(sql, windowSeconds)) }
     if (latest === null || latest.readAtMs <= reading.readAtMs) latest = reading
     return reading
   }
 
-  function fits({ open, lasting, endedBefore }: Reading, maximum: AtomicAmount): boolean {
-    const total = open + lasting + pending + ended - endedBefore
+  function fits({ open, lasting, committedBefore }: Reading, maximum: AtomicAmount): boolean {
+    const total = open + lasting + pending + committed - committedBefore
     return total === 0n || total + maximum <= limit
   }
 
@@ -111,11 +111,11 @@ export function createNewPayersLimit(options: NewPayersOptions): NewPayersLimit 
       }
       try {
         const result = await work({ ...everyTransaction, reserve })
-        ended += reserved
+        committed += reserved
         return result
       } catch (error) {
         // Without an answer of the database it may be committed.
-        if (isConnectionFailure(error)) ended += reserved
+        if (isConnectionFailure(error)) committed += reserved
         throw error
       } finally {
         pending -= reserved
