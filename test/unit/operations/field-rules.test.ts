@@ -1,4 +1,6 @@
-import { expect, test } from 'vitest'
+import fc from 'fast-check'
+import { describe, expect, it, test } from 'vitest'
+import { decodeCanonicalBase64 } from '#shared/operations/canonical-base64.ts'
 import { dataUri, gifHead, jpegHead, pngHead, webpHead } from './sample-images.ts'
 import { fieldFault, IMAGE_MODEL, SPEECH_MODEL, TEXT_MODEL } from './small-catalog.ts'
 
@@ -9,28 +11,22 @@ const bodies: Record<string, Record<string, unknown>> = {
   createImageGeneration: { model: IMAGE_MODEL, prompt: 'A lighthouse' },
   createSpeech: { model: SPEECH_MODEL, input: 'Hello' },
 }
-
 const [chat, message, image, speech] = [
   'createChatCompletion',
   'createMessage',
   'createImageGeneration',
   'createSpeech',
 ] as const
-
 function userContent(content: unknown, more: object = {}) {
   return { messages: [{ role: 'user', content, ...more }] }
 }
-
 function imagePart(url: unknown) {
   return userContent([{ type: 'image_url', image_url: { url } }])
 }
-
 function imageBlock(source: unknown) {
   return userContent([{ type: 'image', source }])
 }
-
 const base64Png = pngHead(8, 8).toString('base64')
-
 const accepted: [operation: string, what: string, fields: object][] = [
   [chat, 'the smallest body', {}],
   ...[1, 65_536].map((max_tokens) => [chat, `max_tokens ${max_tokens}`, { max_tokens }] as [string, string, object]),
@@ -91,13 +87,7 @@ const accepted: [operation: string, what: string, fields: object][] = [
   [speech, 'speed 0.7', { speed: 0.7 }],
   [speech, 'speed 1.2', { speed: 1.2 }],
 ]
-
-test.each(accepted)('%s accepts %s', (operation, _what, fields) => {
-  expect(fieldFault(operation, { ...bodies[operation], ...fields })).toBeNull()
-})
-
 type Rejection = [operation: string, fields: object, code: string, param: string, message: RegExp]
-
 const unstorable = /without lone surrogates and without U\+0000/
 const textRefusals: Rejection[] = [chat, message].flatMap((operation): Rejection[] => [
   [operation, { model: undefined }, 'missing_field', 'model', /required/],
@@ -142,7 +132,6 @@ const textRefusals: Rejection[] = [chat, message].flatMap((operation): Rejection
   [operation, { tools: [{ name: '\udc00' }] }, 'invalid_field', 'tools[0].name', unstorable],
   [operation, { metadata: { '\ud800': 1 } }, 'invalid_field', 'metadata.\ud800', unstorable],
 ])
-
 const imageUrl = 'messages[0].content[0].image_url.url'
 const imageData = 'messages[0].content[0].source.data'
 const rejected: Rejection[] = [
@@ -243,13 +232,6 @@ const rejected: Rejection[] = [
   [speech, { speed: null }, 'invalid_field', 'speed', /must be a number/],
   [speech, { instructions: 'x' }, 'unknown_field', 'instructions', /not a field/],
 ]
-
-test.each(rejected)('%s rejects %j [spec O29]', (operation, fields, code, param, message) => {
-  const fault = fieldFault(operation, { ...bodies[operation], ...fields })
-  expect(fault).toMatchObject({ code, param })
-  expect(fault?.message).toMatch(message)
-})
-
 /** Returns speeds as callers write them, `0.700` to `1.200`, with `suffix` after the last digit. */
 function speedTexts(suffix: string): string[] {
   return Array.from({ length: 501 }, (_, index) => {
@@ -257,13 +239,80 @@ function speedTexts(suffix: string): string[] {
     return `${Math.floor(thousandths / 1000)}.${String(thousandths % 1000).padStart(3, '0')}${suffix}`
   })
 }
-
 function rejectedSpeeds(texts: readonly string[]): string[] {
   return texts.filter((text) => fieldFault(speech, { ...bodies[speech], speed: JSON.parse(text) as number }) !== null)
 }
+/** The definition: canonical is what decodes and encodes back to itself. */
+function isCanonical(text: string): boolean {
+  return text !== '' && Buffer.from(text, 'base64').toString('base64') === text
+}
+/** Around the size of a slice, where one that were decoded with a wrong border would lose or repeat bytes. */
+const byteCounts = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.integer({ min: 12_280, max: 12_296 }))
+const canonical = byteCounts.chain((length) =>
+  fc.uint8Array({ minLength: length, maxLength: length }).map((bytes) => Buffer.from(bytes).toString('base64')),
+)
+/** Characters that decoders take for others, skip, or stop at. */
+const suspicious = fc.constantFrom('-', '_', '=', '==', ' ', '\n', '\0', '+', '/', 'A', '"', '\\', 'é', 'Ł', '字')
 
-test('accepts every speed from 0.700 to 1.200 in steps of 0.001, and nothing in between', () => {
-  expect(rejectedSpeeds(speedTexts(''))).toEqual([])
-  for (const suffix of ['5', '1', '9', '0000001'])
-    expect(rejectedSpeeds(speedTexts(suffix))).toEqual(speedTexts(suffix))
+describe('field rules', () => {
+  test.each(accepted)('%s accepts %s', (operation, _what, fields) => {
+    expect(fieldFault(operation, { ...bodies[operation], ...fields })).toBeNull()
+  })
+
+  test.each(rejected)('%s rejects %j [spec O29]', (operation, fields, code, param, message) => {
+    const fault = fieldFault(operation, { ...bodies[operation], ...fields })
+    expect(fault).toMatchObject({ code, param })
+    expect(fault?.message).toMatch(message)
+  })
+
+  test('accepts every speed from 0.700 to 1.200 in steps of 0.001, and nothing in between', () => {
+    expect(rejectedSpeeds(speedTexts(''))).toEqual([])
+    for (const suffix of ['5', '1', '9', '0000001'])
+      expect(rejectedSpeeds(speedTexts(suffix))).toEqual(speedTexts(suffix))
+  })
+})
+
+describe('decoding canonical Base64', () => {
+  it('decodes every canonical text to its bytes, as a string and as bytes', () => {
+    fc.assert(
+      fc.property(canonical, (text) => {
+        const expected = Buffer.from(text, 'base64')
+        expect(decodeCanonicalBase64(text)?.equals(expected)).toBe(true)
+        expect(decodeCanonicalBase64(Buffer.from(text))?.equals(expected)).toBe(true)
+      }),
+    )
+  })
+
+  it('refuses exactly the texts that do not encode back to themselves, wherever they are changed', () => {
+    fc.assert(
+      fc.property(canonical, suspicious, fc.nat(), fc.boolean(), (text, inserted, place, replaces) => {
+        const at = place % (text.length + 1)
+        const changed = text.slice(0, at) + inserted + text.slice(replaces ? at + inserted.length : at)
+        expect(decodeCanonicalBase64(changed) !== null).toBe(isCanonical(changed))
+        expect(decodeCanonicalBase64(Buffer.from(changed)) !== null).toBe(isCanonical(changed))
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  it.each([
+    '',
+    'A',
+    'AA',
+    'AAA',
+    'AA=',
+    'A===',
+    '====',
+    'AB==',
+    'AAB=',
+    'AA==AAAA',
+    'AAAA\n',
+    'AAA-',
+    'ŁAAA',
+    'AAAA=AAA',
+  ])('refuses %j', (text) => {
+    expect(isCanonical(text)).toBe(false)
+    expect(decodeCanonicalBase64(text)).toBeNull()
+    expect(decodeCanonicalBase64(Buffer.from(text))).toBeNull()
+  })
 })

@@ -1,7 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import fc from 'fast-check'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type TextOutput, type TextRequest, textOutputSchema } from '#shared/operations/text/text-request.ts'
 import { createAnthropicText } from '../../../workers/providers/anthropic/text.ts'
-import type { StreamProgress } from '../../../workers/providers/event-stream.ts'
+import { isEventStream, readEventStream, type StreamProgress } from '../../../workers/providers/event-stream.ts'
 import { createGeminiText } from '../../../workers/providers/gemini/text.ts'
 import type { HttpOutcome, SendHttp } from '../../../workers/providers/http.ts'
 import { createOpenAiCompatibleText } from '../../../workers/providers/openai-compatible/text.ts'
@@ -15,7 +16,6 @@ const REQUEST: TextRequest = {
 /** Each of its seven words is a token at least. */
 const INPUT_WORDS = 7
 const CONNECTION = { baseUrl: 'http://vendor.test', apiKey: 'key', upstreamModel: 'gemini-3.6-flash' }
-
 interface Vendor {
   readonly provider: (http: SendHttp) => TextProvider
   /** Thoughts, the text `The tram leaves at nine.`, a call with arguments and one without. */
@@ -27,7 +27,6 @@ interface Vendor {
   /** What ends the stream after the events, in addition to the end of the response. */
   readonly last: readonly string[]
 }
-
 const blockDelta = (index: number, delta: object) => ({ type: 'content_block_delta', index, delta })
 const blockStart = (index: number, block: object) => ({ type: 'content_block_start', index, content_block: block })
 const blockStop = (index: number) => ({ type: 'content_block_stop', index })
@@ -55,7 +54,6 @@ const anthropicEvents = (started?: object, ended?: object) => [
   { type: 'message_delta', delta: { stop_reason: 'tool_use', stop_sequence: null }, usage: ended },
   { type: 'message_stop' },
 ]
-
 const chunk = (delta: object, finishReason: string | null = null, usage?: object | null) => ({
   id: 'chatcmpl-1',
   object: 'chat.completion.chunk',
@@ -75,7 +73,6 @@ const openAiEvents = [
   callChunk(1, { id: 'call_2', type: 'function', function: { name: 'list_cities', arguments: '' } }),
   chunk({}, 'tool_calls'),
 ]
-
 const answerChunk = (parts: readonly object[], counts?: object, finishReason?: string) => ({
   candidates: [
     { content: { role: 'model', parts }, index: 0, ...(finishReason === undefined ? {} : { finishReason }) },
@@ -91,7 +88,6 @@ const geminiEvents = (counts: readonly (object | undefined)[]) => [
   answerChunk([{ functionCall: { name: 'get_weather', args: { city: 'Paris' } } }], counts[4]),
   answerChunk([{ functionCall: { name: 'list_cities' } }], counts[5], 'STOP'),
 ]
-
 const VENDORS: Readonly<Record<string, Vendor>> = {
   anthropic: {
     provider: (http) => createAnthropicText({ ...CONNECTION, http }),
@@ -132,11 +128,8 @@ const VENDORS: Readonly<Record<string, Vendor>> = {
     last: ['[DONE]'],
   },
 }
-
 const text = (events: readonly object[]) => events.map((event) => JSON.stringify(event))
-
 type Ending = 'closed' | 'deadline' | 'reset'
-
 /** A sender whose response is a stream of these events with this ending. */
 function streaming(events: readonly string[], ending: Ending): SendHttp {
   return async (_, { onEvent }) => {
@@ -159,16 +152,13 @@ function streaming(events: readonly string[], ending: Ending): SendHttp {
     return outcomes[ending]
   }
 }
-
 const run = (vendor: Vendor, events: readonly string[], ending: Ending = 'closed'): Promise<TextOutcome> =>
   vendor.provider(streaming(events, ending)).generateText(REQUEST, { timeoutMs: 1000 })
-
 async function output(...call: Parameters<typeof run>): Promise<TextOutput> {
   const outcome = await run(...call)
   if (outcome.outcome !== 'generated') throw new Error(outcome.reason)
   return textOutputSchema.parse(outcome.output)
 }
-
 const TEXT = 'The tram leaves at nine.'
 const CALLS = [
   ['get_weather', { city: 'Paris' }],
@@ -177,14 +167,63 @@ const CALLS = [
 const callsOf = ({ tool_calls }: TextOutput) =>
   tool_calls.map(({ name, arguments_json: json }): [string, unknown] => [name, JSON.parse(json)])
 const AMBIGUOUS = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
-
 const ANTHROPIC_TEXT = [
   { type: 'message_start', message: { id: 'msg_1', content: [], usage: { input_tokens: 12, output_tokens: 1 } } },
   blockStart(0, { type: 'text', text: '' }),
 ]
-
 const digitEvents = (of: (digits: string) => object) => Array.from({ length: 100 }, () => of('31415926'))
 const inCall = (json: string) => callChunk(0, { function: { name: 'keep', arguments: json } })
+/** A message of one call, whose arguments arrive in these pieces. */
+const anthropicCall = (pieces: readonly string[], stopReason: string) => [
+  { type: 'message_start', message: { id: 'msg_1', usage: { input_tokens: 9, output_tokens: 1 } } },
+  blockStart(0, { type: 'tool_use', id: 'toolu_1', name: 'f', input: {} }),
+  ...pieces.map((json) => blockDelta(0, { type: 'input_json_delta', partial_json: json })),
+  blockStop(0),
+  { type: 'message_delta', delta: { stop_reason: stopReason }, usage: { output_tokens: 9 } },
+]
+const openAiCall = (pieces: readonly string[], finishReason: string) => [
+  callChunk(0, { id: 'call_1', function: { name: 'f', arguments: '' } }),
+  ...pieces.map((json) => callChunk(0, { function: { arguments: json } })),
+  chunk({}, finishReason, { prompt_tokens: 9, completion_tokens: 9 }),
+]
+const anthropicError = (type: string) => ({ type: 'error', error: { type, message: 'CANARY' } })
+const googleError = (code: number, status: string) => ({ error: { code, status, message: 'CANARY' } })
+const LIMITS = { maximumBytes: 10_000, stallMs: 5000 }
+/** A response whose body the test writes and whose end and cancellation it sees. */
+function openStream() {
+  const sent: { controller?: ReadableStreamDefaultController<Uint8Array> } = {}
+  const closed = vi.fn()
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      sent.controller = controller
+    },
+    cancel: closed,
+  })
+  return {
+    body,
+    closed,
+    send: (bytes: string | Uint8Array) => sent.controller?.enqueue(Buffer.from(bytes)),
+    end: () => sent.controller?.close(),
+    fail: (error: Error) => sent.controller?.error(error),
+  }
+}
+const streamOf = (pieces: readonly Uint8Array[]) => {
+  const stream = openStream()
+  for (const piece of pieces) stream.send(piece)
+  stream.end()
+  return stream
+}
+/** Takes events that are the next progress themselves, and remembers all. */
+function taking() {
+  const events: string[] = []
+  const take = (data: string): StreamProgress => {
+    events.push(data)
+    return /^(?:waiting|writing|finished|ended|unusable)$/.test(data) ? (data as StreamProgress) : 'writing'
+  }
+  return { events, take }
+}
+const hasType = (value: string, status = 200) =>
+  isEventStream({ status, headers: new Headers({ 'content-type': value }) })
 
 describe('output without spaces that the time limit cuts', () => {
   it.each<[string, Vendor | undefined, readonly object[]]>([
@@ -283,23 +322,6 @@ describe.each(Object.entries(VENDORS))('a streamed answer of %s', (name, vendor)
   })
 })
 
-/** A message of one call, whose arguments arrive in these pieces. */
-const anthropicCall = (pieces: readonly string[], stopReason: string) => [
-  { type: 'message_start', message: { id: 'msg_1', usage: { input_tokens: 9, output_tokens: 1 } } },
-  blockStart(0, { type: 'tool_use', id: 'toolu_1', name: 'f', input: {} }),
-  ...pieces.map((json) => blockDelta(0, { type: 'input_json_delta', partial_json: json })),
-  blockStop(0),
-  { type: 'message_delta', delta: { stop_reason: stopReason }, usage: { output_tokens: 9 } },
-]
-const openAiCall = (pieces: readonly string[], finishReason: string) => [
-  callChunk(0, { id: 'call_1', function: { name: 'f', arguments: '' } }),
-  ...pieces.map((json) => callChunk(0, { function: { arguments: json } })),
-  chunk({}, finishReason, { prompt_tokens: 9, completion_tokens: 9 }),
-]
-
-const anthropicError = (type: string) => ({ type: 'error', error: { type, message: 'CANARY' } })
-const googleError = (code: number, status: string) => ({ error: { code, status, message: 'CANARY' } })
-
 describe('a call that the output limit cuts', () => {
   const { anthropic: claude, 'openai-compatible': gpt } = VENDORS
   if (claude === undefined || gpt === undefined) throw new Error('no such vendor')
@@ -395,5 +417,113 @@ describe('an error event', () => {
     const outcome = await run(vendor, [...text(vendor.events).slice(0, after), JSON.stringify(event)])
     expect(outcome).toMatchObject(AMBIGUOUS)
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
+  })
+})
+
+describe('the events of a stream', () => {
+  const STREAM = Buffer.from(
+    ': comment\n\nevent: message\ndata: {"text":"größer 𝄞"}\n\nretry: 5\n\r\ndata: one\ndata: two\n\ndata:last\r\n\r\ndata: unfinished',
+  )
+
+  it('are the same however its bytes are divided', async () => {
+    const cuts = fc.array(fc.nat({ max: STREAM.length }), { maxLength: 12 })
+    await fc.assert(
+      fc.asyncProperty(cuts, async (at) => {
+        const bounds = [0, ...at.toSorted((left, right) => left - right), STREAM.length]
+        const pieces = bounds.slice(1).map((bound, index) => STREAM.subarray(bounds[index], bound))
+        const { events, take } = taking()
+        expect(await readEventStream(streamOf(pieces), take, LIMITS)).toEqual({ progress: 'writing', end: 'closed' })
+        expect(events).toEqual(['{"text":"größer 𝄞"}', 'one\ntwo', 'last'])
+      }),
+      { numRuns: 200 },
+    )
+  })
+
+  it('are not taken after the last one, or after one that cannot be used', async () => {
+    for (const last of ['ended', 'unusable'] as const) {
+      const { events, take } = taking()
+      const stream = streamOf([Buffer.from(`data: a\n\ndata: ${last}\n\ndata: b\n\n`)])
+      expect(await readEventStream(stream, take, LIMITS)).toEqual({ progress: last, end: 'closed' })
+      expect(events).toEqual(['a', last])
+    }
+  })
+
+  it('are read of a response of status 200 and the type of event streams only', () => {
+    expect([hasType('text/event-stream'), hasType('Text/Event-Stream; charset=utf-8')]).toEqual([true, true])
+    expect([hasType('application/json'), hasType('text/event-stream', 500)]).toEqual([false, false])
+    expect(isEventStream({ status: 200, headers: new Headers() })).toBe(false)
+    expect(hasType('text/event-streams')).toBe(false)
+  })
+})
+
+describe('the end of a stream', () => {
+  beforeEach(() => vi.useFakeTimers())
+  afterEach(() => vi.useRealTimers())
+
+  it('is known where the connection is lost, with the error', async () => {
+    const stream = openStream()
+    stream.send('data: writing\n\n')
+    const reading = readEventStream(stream, taking().take, LIMITS)
+    await vi.advanceTimersByTimeAsync(0)
+    const error = new Error('reset')
+    stream.fail(error)
+    expect(await reading).toEqual({ progress: 'writing', end: 'broken', error })
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  it('comes when a stream that writes stands still, and closes the connection', async () => {
+    const stream = openStream()
+    const reading = readEventStream(stream, taking().take, LIMITS)
+    stream.send('data: writing\n\n')
+    for (let pause = 0; pause < 3; pause += 1) {
+      await vi.advanceTimersByTimeAsync(4999)
+      // A comment, which some vendors send as a heartbeat.
+      stream.send(': ping\n\n')
+    }
+    await vi.advanceTimersByTimeAsync(4999)
+    expect(stream.closed).not.toHaveBeenCalled()
+    await vi.advanceTimersByTimeAsync(1)
+    expect(await reading).toEqual({ progress: 'writing', end: 'stalled' })
+    expect(stream.closed).toHaveBeenCalled()
+  })
+
+  it('does not come while the model thinks before its first output', async () => {
+    const stream = openStream()
+    const reading = readEventStream(stream, taking().take, LIMITS)
+    stream.send('data: waiting\n\n')
+    await vi.advanceTimersByTimeAsync(600_000)
+    expect(stream.closed).not.toHaveBeenCalled()
+    stream.send('data: ended\n\n')
+    stream.end()
+    expect(await reading).toEqual({ progress: 'ended', end: 'closed' })
+  })
+
+  it('comes a second after the last event where the server keeps the response open', async () => {
+    const stream = openStream()
+    const reading = readEventStream(stream, taking().take, LIMITS)
+    stream.send('data: ended\n\n')
+    await vi.advanceTimersByTimeAsync(999)
+    expect(stream.closed).not.toHaveBeenCalled()
+    await vi.advanceTimersByTimeAsync(1)
+    expect(await reading).toEqual({ progress: 'ended', end: 'closed' })
+    expect(stream.closed).toHaveBeenCalled()
+  })
+
+  it.each([
+    ['without end', () => 'data: writing\n\n'.repeat(700), 'writing'],
+    ['of pings', () => ': ping\n\n'.repeat(1500), 'waiting'],
+    ['of one line without end', () => 'x'.repeat(10_001), 'waiting'],
+  ])('comes at the limit of a stream %s, and closes the connection', async (_name, bytes, progress) => {
+    const stream = openStream()
+    stream.send(bytes())
+    expect(await readEventStream(stream, taking().take, LIMITS)).toEqual({ progress, end: 'over_limit' })
+    expect(stream.closed).toHaveBeenCalled()
+  })
+
+  it('comes at the limit of one event, however many bytes the stream may have', async () => {
+    const stream = openStream()
+    stream.send(`data: ${'x'.repeat(9 * 1024 * 1024)}`)
+    const limits = { ...LIMITS, maximumBytes: 64 * 1024 * 1024 }
+    expect(await readEventStream(stream, taking().take, limits)).toEqual({ progress: 'waiting', end: 'over_limit' })
   })
 })

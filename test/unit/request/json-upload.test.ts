@@ -12,14 +12,11 @@ const FIELD = uploadField()
 const AUDIO = Buffer.from(generateMp3({ durationMs: 2000 }))
 const ENCODED = AUDIO.toString('base64')
 const MODEL = '"model":"speechvendor/scribe-v2"'
-
 function uploadField() {
   if (!transcriptions.upload) throw new Error('transcriptions take an upload')
   return transcriptions.upload
 }
-
 const CATALOGS = { read: publishedCatalog, offered: () => publishedCatalog }
-
 interface Reader {
   readonly read: (given: unknown) => unknown
   /** Returns the object that the upload belongs to. */
@@ -30,18 +27,15 @@ const endpoint: Reader = {
   holderOf: (parsed) => parsed,
 }
 const quotes: Reader = { read: (given) => prepareQuote(given, CATALOGS).prepared, holderOf: uploadRequestOf }
-
 /** Returns what reading a body comes to by the text of the JSON, as plain data. */
 function byText(body: Buffer, { read }: Reader): unknown {
   return outcomeOf(() => read(parseJsonBody(body)))
 }
-
 /** Returns the same by the bytes, or `null` when they are not taken. */
 function byBytes(body: Buffer, { read, holderOf }: Reader): unknown {
   const given = parseJsonWithUpload(body, FIELD, holderOf)
   return given === null ? null : outcomeOf(() => read(given))
 }
-
 function outcomeOf(work: () => unknown): unknown {
   try {
     return structuredClone(JSON.parse(JSON.stringify(work())))
@@ -49,7 +43,6 @@ function outcomeOf(work: () => unknown): unknown {
     return { code: (error as { code?: string }).code, message: (error as Error).message }
   }
 }
-
 const UPLOAD = `"${ENCODED.slice(0, 2000)}"`
 const raw = (...bytes: number[]) => Buffer.from(bytes).toString('latin1')
 const keys = fc.constantFrom(

@@ -1,5 +1,10 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { walkFrames as walkOfService } from '#shared/audio/walk-frames.ts'
+import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
 import { treatmentOf } from '../../../../client/audio/choose-treatment.ts'
+import { bitRateFor, longestAtMinimumMs } from '../../../../client/audio/limits.ts'
 import {
   type FrameTable,
   framesBetween,
@@ -12,6 +17,7 @@ import { silentFrameLike } from '../../../../client/audio/mpeg/silent-frames.ts'
 import { walkFrames } from '../../../../client/audio/mpeg/walk-frames.ts'
 import { buildPack } from '../../../../client/audio/pack/build-pack.ts'
 import { cutRecording, cuttable } from '../../../../client/audio/parts/cut-recording.ts'
+import { wavClaimedMs } from '../../../../client/audio/wav-claims.ts'
 import {
   generateFrames,
   generateInfoFrame,
@@ -20,25 +26,45 @@ import {
   SAMPLE_RATES,
   STEREO_MODES,
 } from '../../../support/media/mp3-generator.ts'
-import { generateId3v1, generateId3v2 } from '../../../support/media/tag-generator.ts'
+import { generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../../support/media/tag-generator.ts'
 
+const BYTE_RATE = 32_000
+function wav(dataBytes: number, { between = '', sound = 40 } = {}): Uint8Array {
+  const format = Buffer.alloc(24)
+  format.write('fmt ')
+  format.writeUInt32LE(16, 4)
+  format.writeUInt32LE(BYTE_RATE, 16)
+  const list = Buffer.alloc(between === '' ? 0 : 8 + between.length + (between.length % 2))
+  if (between !== '') {
+    list.write('LIST')
+    list.writeUInt32LE(between.length, 4)
+    list.write(between, 8)
+  }
+  const data = Buffer.alloc(8 + sound)
+  data.write('data')
+  data.writeUInt32LE(dataBytes, 4)
+  return Buffer.concat([Buffer.from('RIFF\0\0\0\0WAVE'), format, list, data])
+}
+const PUBLISHED = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+const micro = (max: number) => fc.integer({ min: 1, max }).map((amount) => (amount / 1e6).toFixed(6))
+const OF_CLIENT = new URL('../../../../client/audio/mpeg/', import.meta.url)
+const OF_SERVICE = new URL('../../../../shared/audio/', import.meta.url)
+/** Files that the client has of its own. */
+const OWN = ['frame-table.ts', 'info-claims.ts', 'lead-in-frame.ts', 'silent-frames.ts']
 const LIMITS = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
 const NO_FFMPEG = () => {
   throw new Error('ffmpeg is not needed here')
 }
-
 function walked(bytes: Uint8Array) {
   const walk = walkFrames(bytes)
   if (walk.outcome !== 'mp3') throw new Error(walk.found)
   return walk
 }
-
 function tableOf(bytes: Uint8Array): FrameTable {
   const table = frameTableOf(bytes, walked(bytes))
   if (table === undefined) throw new Error('not one stream')
   return table
 }
-
 /** Returns an MP3 whose header frame names its encoder and a delay of 576 samples. */
 function withDelay(encoder: string) {
   const frame = generateInfoFrame('Info', 40)
@@ -47,15 +73,104 @@ function withDelay(encoder: string) {
   frame.set([0x24, 0x0f, 0xff], 73)
   return joinBytes(frame, generateFrames(40))
 }
-
 const claimsOf = (mp3: Uint8Array) => infoClaims(mp3, walked(mp3))
-
 const asRead = (content: Uint8Array) => ({
   path: 'a.mp3',
   bytes: content.length,
   sha256: '',
   modifiedMs: 0,
   content,
+})
+
+describe('what the header of a WAV file claims', () => {
+  test('is the duration of all its sound, however much of that is there', () => {
+    expect(wavClaimedMs(wav(BYTE_RATE * 6))).toBe(6000)
+    expect(wavClaimedMs(wav(BYTE_RATE * 6, { between: 'odd' }))).toBe(6000)
+  })
+
+  test('is unknown when it was written to a pipe, is cut before the sound, or is no WAV file', () => {
+    for (const size of [0x7f_ff_f0_00, 0xff_ff_ff_ff]) expect(wavClaimedMs(wav(size))).toBeUndefined()
+    expect(wavClaimedMs(wav(BYTE_RATE).subarray(0, 36))).toBeUndefined()
+    expect(wavClaimedMs(new Uint8Array(2))).toBeUndefined()
+    expect(wavClaimedMs(Buffer.from('ID3 and more than forty bytes of anything else'))).toBeUndefined()
+  })
+})
+
+describe('bitRateFor', () => {
+  test('keeps an hour below 25 MiB', () => {
+    expect(bitRateFor(PUBLISHED)).toBe(48)
+  })
+
+  test('keeps the longest recording below any limit that a bit rate of MP3 can keep', () => {
+    const limits = fc.record({
+      maximumBytes: fc.integer({ min: 1_000_000, max: 1_000_000_000 }),
+      maximumDurationMs: fc.integer({ min: 60_000, max: 36_000_000 }),
+    })
+    fc.assert(
+      fc.property(limits, ({ maximumBytes, maximumDurationMs }) => {
+        fc.pre((maximumBytes * 8 * 0.9) / maximumDurationMs >= 8)
+        const bytes = (bitRateFor({ maximumBytes, maximumDurationMs }) * maximumDurationMs) / 8
+        expect(bytes).toBeLessThan(maximumBytes)
+      }),
+    )
+  })
+})
+
+describe('longestAtMinimumMs', () => {
+  test('is 148.5 s at the published prices', () => {
+    expect(longestAtMinimumMs({ pricePerAudioHourUsd: '0.122', minimumChargeUsd: '0.005034' })).toBe(148_544)
+  })
+
+  test('is the last duration that the service charges the minimum, at any prices', () => {
+    fc.assert(
+      fc.property(micro(10_000_000), micro(20_000), (pricePerAudioHourUsd, minimumChargeUsd) => {
+        const longest = longestAtMinimumMs({ pricePerAudioHourUsd, minimumChargeUsd })
+        const charge = (measured: number) =>
+          boundedCharge(
+            [
+              {
+                usage: 'input_audio_ms',
+                measured,
+                atMost: null,
+                unit: 'millisecond',
+                priceUsd: pricePerAudioHourUsd,
+                units: 3_600_000n,
+              },
+            ],
+            { minimum_charge_usd: minimumChargeUsd, maximum_charge_usd: '1000' },
+          )
+        expect(charge(longest)).toBe(charge(0))
+        expect(charge(longest + 1)).toBeGreaterThan(charge(0))
+      }),
+    )
+  })
+
+  test('refuses what is no amount', () => {
+    expect(() => longestAtMinimumMs({ pricePerAudioHourUsd: '1e-3', minimumChargeUsd: '0.1' })).toThrow(RangeError)
+  })
+})
+
+describe('the frame walk of the client', () => {
+  const copies = readdirSync(OF_CLIENT).filter((name) => !OWN.includes(name))
+
+  test.each(copies)('has the text of the service: %s', (name) => {
+    expect(readFileSync(new URL(name, OF_CLIENT), 'utf8')).toBe(readFileSync(new URL(name, OF_SERVICE), 'utf8'))
+  })
+
+  test('measures what the service measures', () => {
+    const clip = generateFrames(40)
+    const files = [
+      ...SAMPLE_RATES.map((sampleRate) => generateFrames(33, { sampleRate })),
+      joinBytes(generateInfoFrame('Xing', 40), clip),
+      joinBytes(generateId3v2(new Uint8Array(500)), clip, generateApe(2), generateLyrics3(2), generateId3v1()),
+      joinBytes(clip, generateId3v1(), generateFrames(12, { sampleRate: 22_050 })),
+      clip.subarray(0, -1),
+      joinBytes(new Uint8Array(100), clip, new Uint8Array(100)),
+      new TextEncoder().encode('no recording at all'),
+      new Uint8Array(),
+    ]
+    for (const file of files) expect(walkFrames(file)).toEqual(walkOfService(file))
+  })
 })
 
 describe('frameTableOf', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { BudgetExceeded } from '../../../../client/budget/budget-exceeded.ts'
+import { exitCodeFor } from '../../../../client/command/commands/doctor.ts'
 import { exitCodeOf } from '../../../../client/command/exit-codes.ts'
 import { listenToInterrupts } from '../../../../client/command/interrupts.ts'
 import { createProgram } from '../../../../client/command/program.ts'
@@ -95,5 +96,20 @@ describe('signals', () => {
     )
     await program.parseAsync(['wait'], { from: 'user' })
     expect(codes).toEqual([130])
+  })
+})
+
+describe('the exit code of doctor', () => {
+  it.each([
+    [0, []],
+    [1, ['clock']],
+    [3, ['budget']],
+    [4, ['balance']],
+    [4, ['allowance', 'budget']],
+    [4, ['wallet']],
+    [1, ['service', 'balance', 'allowance']],
+    [1, ['open calls', 'balance']],
+  ])('is %d for %j', (code, wrong) => {
+    expect(exitCodeFor(wrong)).toBe(code)
   })
 })

@@ -1,0 +1,351 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { transcriptions } from '#shared/operations/transcriptions.ts'
+import { resolveRequest } from '../../../client/batch/plan/batch-request.ts'
+import { chooseOutputs } from '../../../client/batch/plan/choose-outputs.ts'
+import { sharesOf } from '../../../client/batch/plan/group-packs.ts'
+import { termsOf } from '../../../client/batch/plan/pricing.ts'
+import { Gate } from '../../../client/batch/run/gate.ts'
+import { isLeftForLater, stopReasonOf } from '../../../client/batch/run/stop-reason.ts'
+import type { BatchOptions, Source } from '../../../client/batch/types.ts'
+import { BudgetExceeded } from '../../../client/budget/budget-exceeded.ts'
+import { ChallengeRefused } from '../../../client/payment/check-challenge.ts'
+import { FareboxError } from '../../../client/wire/farebox-error.ts'
+
+const source = (name: string): Source => ({ path: `/audio/${name}`, label: name, name: name })
+function outputsOf(
+  names: readonly string[],
+  options: Partial<Pick<BatchOptions, 'formats' | 'output' | 'receipts'>> = {},
+  ownerOf: (output: string, path: string) => string | undefined = () => undefined,
+  isOwn: (output: string, path: string) => boolean = () => false,
+) {
+  const all = { formats: ['srt'], output: {}, receipts: false, ...options } as const
+  const context = { options: all, ownerOf, isOwn, modifiedMsOf: () => Date.UTC(2026, 10, 22) }
+  return chooseOutputs(names.map(source), context).map(({ outputs }) => outputs)
+}
+/** A gate whose clock the test moves. */
+function makeGate(limit: number) {
+  const clock = { now: 0 }
+  const changes: [number, string][] = []
+  const gate = new Gate({ limit, now: () => clock.now, onChange: (...change) => changes.push(change) })
+  const granted: string[] = []
+  const enter = (name: string, kind: 'file' | 'part' = 'file') =>
+    void gate.enter(kind).then((isGranted) => granted.push(isGranted ? name : `${name} refused`))
+  return { gate, clock, changes, granted, enter }
+}
+/** Lets promises that are resolved take effect. */
+async function settle(): Promise<void> {
+  await new Promise(setImmediate)
+}
+const OPTIONS: BatchOptions = {
+  request: {},
+  formats: ['srt'],
+  output: {},
+  subtitles: {},
+  receipts: false,
+  concurrency: 8,
+  pack: false,
+  again: false,
+}
+const resolve = (changes: Partial<BatchOptions>) => resolveRequest({ ...OPTIONS, ...changes })
+const LIMITS = { maximum_audio_duration_ms: '3600000', maximum_audio_bytes: 26_214_400 }
+const PUBLISHED = { price_per_audio_hour_usd: '0.122', minimum_charge_usd: '0.005034', maximum_charge_usd: '0.122' }
+const amount = (most: number) =>
+  fc.tuple(fc.integer({ min: 0, max: most }), fc.integer({ min: 0, max: 999_999 })).map(([whole, decimals]) => {
+    return `${whole}.${String(decimals).padStart(6, '0')}`
+  })
+const error = (code: string) => new FareboxError({ code, problem: 'No.', money: 'none', advice: 'Wait.' })
+const refused = (...terms: string[]) =>
+  new ChallengeRefused(terms.map((term) => ({ term, expected: 'one', actual: 'another' })))
+
+describe('where transcripts are written', () => {
+  it('is next to the source, with the ending of the format', () => {
+    expect(outputsOf(['a.mp3', 'b/c.d.wav'], { formats: ['srt', 'txt'] })).toEqual([
+      ['/audio/a.srt', '/audio/a.txt'],
+      ['/audio/b/c.d.srt', '/audio/b/c.d.txt'],
+    ])
+  })
+
+  it('is under the folder that is named, with the folders of the sources', () => {
+    expect(outputsOf(['a.mp3', 'b/c.wav'], { output: { folder: '/out' } })).toEqual([['/out/a.srt'], ['/out/b/c.srt']])
+  })
+
+  it('follows a template', () => {
+    const template = '{date}/{folder}/{name}-{ext}'
+    expect(outputsOf(['b/c.wav'], { output: { folder: '/out', template } })).toEqual([['/out/2026-11-22/b/c-wav.srt']])
+    expect(outputsOf(['b/c.wav'], { output: { template: 'text/{name}' } })).toEqual([['/audio/b/text/c.srt']])
+  })
+
+  it('keeps the ending of the second of two sources with one name', () => {
+    expect(outputsOf(['a.mp3', 'a.wav'])).toEqual([['/audio/a.srt'], ['/audio/a.wav.srt']])
+  })
+
+  it('is never a source, whatever its ending', () => {
+    expect(outputsOf(['a.txt', 'b.mp3'], { formats: ['txt'] })).toEqual([['/audio/a.txt.txt'], ['/audio/b.txt']])
+  })
+
+  it('is never the transcript of another source that an earlier run wrote', () => {
+    const owners = new Map([['/audio/a.srt', '/audio/a.mp3']])
+    expect(outputsOf(['a.wav'], {}, (output) => owners.get(output))).toEqual([['/audio/a.wav.srt']])
+  })
+
+  it('stays where an earlier run wrote it when the source that had the shorter name is gone', () => {
+    const owners = new Map([['/audio/a.wav.srt', '/audio/a.wav']])
+    const isOwn = (output: string, path: string) => owners.get(output) === path
+    expect(outputsOf(['a.wav'], {}, () => undefined, isOwn)).toEqual([['/audio/a.wav.srt']])
+  })
+
+  it('is in the folder that is named, also where the template leaves no name', () => {
+    const all = { output: { folder: '/out', template: '{folder}' } }
+    expect(outputsOf(['c.wav', 'b/c.wav'], all)).toEqual([['/out/c.srt'], ['/out/b.srt']])
+    expect(outputsOf(['b/c.wav'], { output: { folder: '/out', template: '{folder}/' } })).toEqual([['/out/b/c.srt']])
+  })
+
+  it('is nowhere if transcripts are printed', () => {
+    expect(outputsOf(['a.mp3'], { output: { print: () => undefined } })).toEqual([[]])
+  })
+
+  it('differs for all files of a batch, whatever their names, formats and template', () => {
+    const name = fc.array(fc.constantFrom('a', 'b', '.', '/', '-2', '.mp3', '.wav', '.srt', '.txt'), {
+      minLength: 1,
+      maxLength: 5,
+    })
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(
+          name.map((parts) =>
+            parts
+              .join('')
+              .replace(/\/+|\/\.+|^\.+/g, '/x')
+              .replace(/^\//, '')
+              .replace(/\/?$/, 'y.mp3'),
+          ),
+          { minLength: 1, maxLength: 12 },
+        ),
+        fc.constantFrom(undefined, '{name}', 'all', '{folder}/{ext}'),
+        (names, template) => {
+          const outputs = outputsOf(names, { formats: ['srt', 'txt'], output: { template } }).flat()
+          expect(new Set(outputs).size).toBe(outputs.length)
+          for (const path of names.map((each) => source(each).path)) expect(outputs).not.toContain(path)
+        },
+      ),
+    )
+  })
+})
+
+describe('the gate of uploads', () => {
+  it('never lets in more than its limit', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 8 }),
+        fc.array(fc.constantFrom('enter', 'part', 'leave', 'busy', 'success'), { maxLength: 80 }),
+        async (limit, steps) => {
+          const { gate, clock, granted, enter } = makeGate(limit)
+          let left = 0
+          for (const [index, step] of steps.entries()) {
+            clock.now += 700
+            if (step === 'enter') enter(`${index}`)
+            if (step === 'part') enter(`${index}`, 'part')
+            if (step === 'busy') gate.slowDown('overloaded', 500)
+            if (step === 'success') gate.succeeded()
+            await settle()
+            const inside = granted.length - left
+            if (step === 'leave' && inside > 0) {
+              left += 1
+              gate.leave()
+              await settle()
+            }
+            expect(granted.length - left).toBeLessThanOrEqual(limit)
+            expect(gate.limit).toBeGreaterThanOrEqual(1)
+            expect(gate.limit).toBeLessThanOrEqual(limit)
+          }
+          gate.dispose()
+        },
+      ),
+    )
+  })
+
+  it('halves its limit once for all that is turned away at the same time, and holds new uploads back', async () => {
+    const { gate, clock, changes, granted, enter } = makeGate(8)
+    for (let turnedAway = 0; turnedAway < 8; turnedAway++) gate.slowDown('overloaded', 3000)
+    expect(changes).toEqual([[4, 'overloaded']])
+    enter('new')
+    await settle()
+    expect(granted).toEqual([])
+    clock.now = 3001
+    enter('another')
+    await settle()
+    expect(granted).toEqual(['new', 'another'])
+    gate.slowDown('overloaded', 1000)
+    expect(gate.limit).toBe(2)
+    gate.dispose()
+  })
+
+  it('grows by one after as many successes as its limit, and not beyond what was asked', () => {
+    const { gate, clock, changes } = makeGate(4)
+    gate.slowDown('overloaded', 1000)
+    clock.now = 1000
+    gate.succeeded()
+    expect(gate.limit).toBe(2)
+    for (let successes = 0; successes < 20; successes++) gate.succeeded()
+    expect(changes).toEqual([
+      [2, 'overloaded'],
+      [3, 'recovered'],
+      [4, 'recovered'],
+    ])
+    gate.dispose()
+  })
+
+  it('lets in one at a time to the end where the wallet cannot pay for more at once', () => {
+    const { gate } = makeGate(4)
+    gate.oneAtATime('not_approved')
+    for (let successes = 0; successes < 20; successes++) gate.succeeded()
+    expect(gate.limit).toBe(1)
+    gate.dispose()
+  })
+
+  it('lets in further parts of what is begun before new files', async () => {
+    const { gate, granted, enter } = makeGate(1)
+    enter('first')
+    enter('new file')
+    enter('part', 'part')
+    gate.leave()
+    await settle()
+    expect(granted).toEqual(['first', 'part'])
+  })
+
+  it('refuses new files when it is closed, and still lets in parts', async () => {
+    const { gate, granted, enter } = makeGate(1)
+    enter('first')
+    enter('new file')
+    enter('part', 'part')
+    gate.close()
+    await settle()
+    expect(granted).toEqual(['first', 'new file refused'])
+    gate.leave()
+    enter('later file')
+    await settle()
+    expect(granted).toEqual(['first', 'new file refused', 'part', 'later file refused'])
+  })
+
+  it('ends a pause when it is aborted', async () => {
+    const { gate, granted, enter } = makeGate(2)
+    gate.slowDown('overloaded', 60_000)
+    enter('part', 'part')
+    gate.abort()
+    await settle()
+    expect(granted).toEqual(['part'])
+    gate.dispose()
+  })
+})
+
+describe('the request of a batch', () => {
+  it('asks for the times of words', () => {
+    expect(resolve({ request: { language: undefined, diarize: true } }).fields).toEqual({
+      model: 'speechvendor/scribe-v2',
+      timestamps: 'word',
+      diarize: true,
+    })
+  })
+
+  it('is another call with other fields, and the same call with other subtitles', () => {
+    const plain = resolve({})
+    const styled = resolve({ subtitles: { style: 'bbc' } })
+    const other = resolve({ request: { language: 'en' } })
+    expect(styled.callDigest).toBe(plain.callDigest)
+    expect(styled.renderingDigest).not.toBe(plain.renderingDigest)
+    expect(other.callDigest).not.toBe(plain.callDigest)
+  })
+
+  it.each<Partial<BatchOptions>>([
+    { formats: [] },
+    { concurrency: 0 },
+    { concurrency: 1.5 },
+    { subtitles: { maximumLine: 3 } },
+    { output: { template: '{title}' } },
+    { request: { timestamps: 'none' } },
+    { request: { timestamps: 'none' }, formats: ['txt'], pack: true },
+  ])('refuses what cannot be followed, before anything is read: %j', (changes) => {
+    expect(() => resolve(changes)).toThrow(expect.objectContaining({ code: 'invalid_options', money: 'none' }))
+  })
+})
+
+describe('the price of a recording', () => {
+  it('is what the service charges, for any duration and prices', () => {
+    const prices = fc.record({
+      price_per_audio_hour_usd: amount(3),
+      minimum_charge_usd: amount(0),
+      maximum_charge_usd: amount(3),
+    })
+    fc.assert(
+      fc.property(
+        fc.oneof(fc.constant(PUBLISHED), prices),
+        fc.integer({ min: 1, max: 3_600_000 }),
+        (drawn, durationMs) => {
+          fc.pre(atomicFromDollars(drawn.minimum_charge_usd) <= atomicFromDollars(drawn.maximum_charge_usd))
+          const charge = transcriptions.charge({ input_audio_ms: durationMs }, drawn)
+          expect(termsOf({ ...LIMITS, ...drawn }).priceOf(durationMs)).toBe(BigInt(charge))
+        },
+      ),
+      { numRuns: 1000 },
+    )
+  })
+
+  it('is the minimum up to 148,544 ms, and rounded up once beyond', () => {
+    const { priceOf } = termsOf({ ...LIMITS, ...PUBLISHED })
+    expect([1, 148_544, 148_545, 148_575, 3_600_000].map(priceOf)).toEqual([5034n, 5034n, 5035n, 5036n, 122_000n])
+  })
+
+  it('is divided among the clips of a pack without a remainder', () => {
+    fc.assert(
+      fc.property(
+        fc.bigInt({ min: 0n, max: 1_000_000n }),
+        fc.array(fc.integer({ min: 0, max: 150_000 }), { minLength: 1, maxLength: 50 }),
+        (price, durationsMs) => {
+          const shares = sharesOf(price, durationsMs)
+          fc.pre(durationsMs.some((durationMs) => durationMs > 0))
+          expect(shares.reduce((sum, share) => sum + share, 0n)).toBe(price)
+          expect(shares.every((share, index) => share >= 0n && (durationsMs[index] !== 0 || share === 0n))).toBe(true)
+        },
+      ),
+    )
+  })
+})
+
+describe('what ends a batch', () => {
+  it.each([
+    [new BudgetExceeded('session', 5n, 1n, 2n), 'budget'],
+    [new BudgetExceeded('day', 5n, 1n, 2n), 'budget'],
+    [error('insufficient_funds'), 'funds'],
+    [error('permit2_allowance_required'), 'funds'],
+    [error('unpaid_debt'), 'funds'],
+    [error('aborted'), 'interrupt'],
+    [error('connection_lost'), 'service'],
+    [refused('payTo'), 'service'],
+    [refused('maximum', 'asset'), 'service'],
+    [error('journal_unwritable'), 'local'],
+  ] as const)('is what every other file would meet: %s', (met, reason) => {
+    expect(stopReasonOf(met)).toBe(reason)
+  })
+
+  it.each([
+    new BudgetExceeded('call', 5n, 1n, 2n),
+    refused('maximum'),
+    error('unsupported_audio'),
+    error('result_expired'),
+    error('provider_rejected'),
+  ])('is nothing that concerns one file only: %s', (met) => {
+    expect(stopReasonOf(met)).toBeUndefined()
+  })
+
+  it('leaves files for a later run that have no fault of their own', () => {
+    expect((['budget', 'funds', 'interrupt', 'service', undefined] as const).map(isLeftForLater)).toEqual([
+      true,
+      true,
+      true,
+      false,
+      false,
+    ])
+  })
+})

@@ -1,0 +1,479 @@
+import { resolve } from 'node:path'
+import { Readable } from 'node:stream'
+import fc from 'fast-check'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { decimalBetween, integerBetween } from '../../../../client/command/commands/calls/number-option.ts'
+import { readText } from '../../../../client/command/commands/calls/read-text.ts'
+import { timeOf } from '../../../../client/command/commands/calls/time-option.ts'
+import { safeForTerminal } from '../../../../client/command/commands/chat.ts'
+import { bashCompletion } from '../../../../client/command/completion/bash.ts'
+import { type CompletableProgram, completable } from '../../../../client/command/completion/completable.ts'
+import { fishCompletion } from '../../../../client/command/completion/fish.ts'
+import { zshCompletion } from '../../../../client/command/completion/zsh.ts'
+import { createProgram } from '../../../../client/command/program.ts'
+import { type Settings, settingsOf } from '../../../../client/command/settings.ts'
+import { ArrivedFiles } from '../../../../client/command/transcribe/arrived-files.ts'
+import { ask, requireTerminal } from '../../../../client/command/transcribe/ask.ts'
+import { readTask, type TranscribeOptions } from '../../../../client/command/transcribe/read-task.ts'
+import { editDistance, nearNames } from '../../../../client/requests/near-names.ts'
+import { chatRequest } from '../../../../client/requests/text-requests.ts'
+import { runScripted, scriptedIo } from './support/scripted-io.ts'
+
+const VARIABLES = [
+  'FAREBOX_URL',
+  'FAREBOX_RPC_URL',
+  'FAREBOX_HOME',
+  'FAREBOX_BUDGET',
+  'FAREBOX_CALL_BUDGET',
+  'FAREBOX_DAY_BUDGET',
+  'FAREBOX_PRIVATE_KEY',
+  'FAREBOX_KEY_FILE',
+]
+const KEY = 'a5'.repeat(32)
+function settingsFor(args: readonly string[]): Settings {
+  let settings: Settings | undefined
+  const program = createProgram(scriptedIo(), () => undefined)
+  const look = program.command('look').action(() => {
+    settings = settingsOf(look)
+  })
+  program.parse(args, { from: 'user' })
+  if (settings === undefined) throw new Error('the command did not run')
+  return settings
+}
+const DEFAULTS: TranscribeOptions = { events: true, concurrency: 8 }
+const never = new AbortController()
+const program = createProgram(scriptedIo(), () => undefined)
+const MODELS = ['textmodel-3.6-flash', 'textmodel-3.5-flash', 'textmodel-3.5-flash-lite', 'speechvendor/scribe-v2']
+const { signal } = new AbortController()
+
+describe('settings', () => {
+  beforeEach(() => VARIABLES.forEach((name) => vi.stubEnv(name, undefined)))
+
+  afterEach(() => vi.unstubAllEnvs())
+
+  describe('settings of the program', () => {
+    it('a flag counts before and after the name of the command', () => {
+      expect(settingsFor(['--url', 'https://a.example', 'look']).url).toBe('https://a.example')
+      expect(settingsFor(['look', '--url', 'https://a.example']).url).toBe('https://a.example')
+    })
+
+    it('a flag wins over its variable, and a variable over nothing', () => {
+      vi.stubEnv('FAREBOX_URL', 'https://env.example')
+      vi.stubEnv('FAREBOX_BUDGET', '7')
+      expect(settingsFor(['look'])).toMatchObject({ url: 'https://env.example', budget: { session: '7' } })
+      const flags = settingsFor(['look', '--url', 'https://flag.example', '--budget', '0.15'])
+      expect(flags).toMatchObject({ url: 'https://flag.example', budget: { session: '0.15' } })
+    })
+
+    it('an empty variable is the same as none', () => {
+      for (const name of VARIABLES) vi.stubEnv(name, '')
+      expect(settingsFor(['look'])).toEqual({
+        url: undefined,
+        keyFile: undefined,
+        rpcUrl: undefined,
+        home: undefined,
+        budget: {},
+        json: false,
+      })
+    })
+
+    it.each(['5 USD', '-1', '0.1234567', '1e3', '$5', ' '])('refuses %j as an amount', async (amount) => {
+      const { code, err } = await runScripted(['transcribe', 'a.mp3', `--budget=${amount}`])
+      expect(code).toBe(2)
+      expect(err).toContain('at most six decimals')
+    })
+
+    it('refuses an amount that a variable names', async () => {
+      vi.stubEnv('FAREBOX_DAY_BUDGET', 'ten')
+      const { code, err } = await runScripted(['transcribe', 'a.mp3'])
+      expect(code).toBe(2)
+      expect(err).toContain('FAREBOX_DAY_BUDGET')
+    })
+  })
+
+  describe('private keys', () => {
+    it.each([
+      ['as a flag with =', ['transcribe', 'a.mp3', `--private-key=0x${KEY}`]],
+      ['as a flag with a space', ['transcribe', 'a.mp3', '--private-key', `0x${KEY}`]],
+      ['as a command', [`0x${KEY}`]],
+      ['without 0x', [KEY.toUpperCase()]],
+      ['as a flag of its own', [`--${KEY}`]],
+      ['as a number', ['transcribe', 'a.mp3', '--concurrency', KEY]],
+    ])('a key that is passed %s is refused and not repeated', async (_form, args) => {
+      const { code, err, out } = await runScripted(args)
+      expect(code).toBe(2)
+      expect((err + out).toLowerCase()).not.toContain(KEY)
+    })
+
+    it('a missing wallet is a usage error that names the variables', async () => {
+      const { code, err } = await runScripted(['transcribe', 'a.mp3', '--yes', '--url', 'https://a.example'])
+      expect(code).toBe(2)
+      expect(err).toMatch(/FAREBOX_PRIVATE_KEY.*FAREBOX_KEY_FILE/)
+    })
+
+    it('a malformed key is not repeated', async () => {
+      vi.stubEnv('FAREBOX_PRIVATE_KEY', `0x${KEY}0`)
+      const { code, err } = await runScripted(['transcribe', 'a.mp3', '--yes', '--url', 'https://a.example'])
+      expect(code).toBe(2)
+      expect(err).not.toContain(KEY)
+    })
+  })
+})
+
+describe('arguments of transcribe', () => {
+  beforeEach(() => vi.stubEnv('FAREBOX_URL', undefined))
+  afterEach(() => vi.unstubAllEnvs())
+  const read = (paths: readonly string[], options: Partial<TranscribeOptions> = {}, isJson = false) =>
+    readTask(paths, { ...DEFAULTS, ...options }, isJson)
+
+  it.each<[string, readonly string[], Partial<TranscribeOptions>, boolean]>([
+    ['no path', [], {}, false],
+    ['audio and a list on standard input', ['-'], { filesFrom: '-' }, false],
+    ['audio on standard input and files', ['-', 'a.mp3'], {}, false],
+    ['two formats on standard output', ['-'], { format: 'txt,srt' }, false],
+    ['an unknown format', ['a.mp3'], { format: 'srt,doc' }, false],
+    ['an empty format', ['a.mp3'], { format: '' }, false],
+    ['transcripts and events on standard output', ['a.mp3'], { out: '-' }, true],
+    ['receipts next to standard output', ['-'], { receipts: true }, false],
+    ['watching standard input', ['-'], { watch: true }, false],
+    ['watching a list', [], { watch: true, filesFrom: 'list' }, false],
+    ['watching without paying', ['a'], { watch: true, dryRun: true }, false],
+    ['watching and paying again', ['a'], { watch: true, again: true }, false],
+  ])('refuses %s', (_what, paths, options, isJson) => {
+    expect(() => read(paths, options, isJson)).toThrow(expect.objectContaining({ name: 'UsageError' }))
+  })
+
+  it('writes srt next to the recordings by default, and txt to standard output', () => {
+    expect(read(['a.mp3'])).toMatchObject({ isPrinted: false, batch: { formats: ['srt'], output: {} } })
+    expect(read(['-'])).toMatchObject({ isPrinted: true, isInputTaken: true, batch: { formats: ['txt'] } })
+    expect(read(['a.mp3'], { out: '-' })).toMatchObject({ isPrinted: true, isInputTaken: false })
+    expect(read(['-'], { out: 'texts' })).toMatchObject({ isPrinted: false, batch: { output: { folder: 'texts' } } })
+  })
+
+  it('passes each option on', () => {
+    const { batch } = read(['a.mp3'], {
+      format: 'VTT, json,vtt',
+      name: '{folder}/{name}',
+      style: 'bbc',
+      speakers: 'label',
+      numSpeakers: 3,
+      events: false,
+      language: 'de',
+      maxLine: 30,
+      maxLines: 1,
+      concurrency: 64,
+      pack: true,
+      receipts: true,
+      again: true,
+      patience: 2,
+      ffmpeg: '/opt/ffmpeg',
+    })
+    expect(batch).toEqual({
+      formats: ['vtt', 'json'],
+      output: { folder: undefined, template: '{folder}/{name}' },
+      request: { language: 'de', num_speakers: 3, tag_audio_events: false },
+      subtitles: { style: 'bbc', speakers: 'label', language: 'de', maximumLine: 30, maximumLines: 1 },
+      concurrency: 64,
+      pack: true,
+      receipts: true,
+      again: true,
+      patienceMs: 120_000,
+      ffmpegPath: '/opt/ffmpeg',
+    })
+  })
+
+  it.each([
+    ['--concurrency', '0'],
+    ['--concurrency', '1.5'],
+    ['--concurrency', '-3'],
+    ['--max-line', 'wide'],
+    ['--style', 'disney'],
+    ['--speakers', 'all'],
+    ['--format', 'doc'],
+    ['--nonsense', ''],
+  ])('%s %s is a usage error', async (flag, value) => {
+    const { code, out, err } = await runScripted(['transcribe', 'a.mp3', flag, value])
+    expect(code).toBe(2)
+    expect(out).toBe('')
+    expect(err).toMatch(/^error: /)
+  })
+
+  it.each([[[]], [['nonsense']], [['transcribe']], [['completion', 'tcsh']]])('%j is a usage error', async (args) => {
+    const { code, out } = await runScripted(args)
+    expect(code).toBe(2)
+    expect(out).toBe('')
+  })
+
+  it('a service that is not named is a usage error that names the setting', async () => {
+    const { code, err } = await runScripted(['transcribe', 'a.mp3', '--dry-run'])
+    expect(code).toBe(2)
+    expect(err).toContain('FAREBOX_URL')
+  })
+
+  it('an argument cannot send escape sequences to the terminal', async () => {
+    const { err } = await runScripted(['\u001b]0;owned\u0007\u001b[2J'])
+    expect(err).not.toMatch(/(?!\n)\p{Cc}/u)
+  })
+
+  it('help has examples and the exit codes, and succeeds', async () => {
+    const { code, out, err } = await runScripted(['transcribe', '--help'])
+    expect(code).toBe(0)
+    expect(err).toBe('')
+    for (const text of ['Examples:', 'Exit codes:', '--budget <usdc>', 'FAREBOX_URL']) expect(out).toContain(text)
+  })
+})
+
+describe('files that arrive in a watched folder', () => {
+  it('are returned together, each once, and not again', async () => {
+    const arrived = new ArrivedFiles()
+    const { signal } = new AbortController()
+    const first = arrived.next(signal)
+    for (const path of ['a.mp3', 'b.mp3', 'a.mp3']) arrived.add(path)
+    expect([...(await first)]).toEqual([resolve('a.mp3'), resolve('b.mp3')])
+    arrived.add('c.mp3')
+    expect([...(await arrived.next(signal))]).toEqual([resolve('c.mp3')])
+  })
+
+  it('are no longer waited for after an interrupt', async () => {
+    const controller = new AbortController()
+    const next = new ArrivedFiles().next(controller.signal)
+    controller.abort()
+    expect((await next).size).toBe(0)
+  })
+})
+
+describe('the question before the first payment', () => {
+  it.each([
+    ['y\n', true],
+    ['YES\n', true],
+    [' y \n', true],
+    ['n\n', false],
+    ['\n', false],
+    ['yellow\n', false],
+    ['', false],
+  ])('%j means %j', async (input, agreed) => {
+    const io = scriptedIo({ input, isTerminal: true })
+    expect(await ask(io, 'Pay up to 5 USDC? [y/N] ', never.signal)).toBe(agreed)
+    expect(io.written.err).toContain('Pay up to 5 USDC?')
+    expect(io.written.out).toBe('')
+  })
+
+  it('is declined by an interrupt', async () => {
+    const interrupt = new AbortController()
+    const silent = new Readable({ read: () => undefined })
+    const io = { ...scriptedIo({ isTerminal: true }), stdin: silent }
+    const answer = ask(io, 'Pay? ', interrupt.signal)
+    interrupt.abort()
+    expect(await answer).toBe(false)
+  })
+
+  it('needs a terminal to read from and to show it on', () => {
+    const terminal = scriptedIo({ isTerminal: true })
+    expect(() => requireTerminal(terminal, false)).not.toThrow()
+    const usageError = expect.objectContaining({ name: 'UsageError', message: expect.stringContaining('--yes') })
+    expect(() => requireTerminal(terminal, true)).toThrow(usageError)
+    expect(() => requireTerminal(scriptedIo(), false)).toThrow(usageError)
+    expect(() => requireTerminal({ ...terminal, stderr: scriptedIo().stderr }, false)).toThrow(usageError)
+  })
+})
+
+describe('what a shell completes', () => {
+  it('is every command of the program with every flag, its own and the common ones', () => {
+    const { commands } = completable(program)
+    const names = program.commands.map((command) => command.name())
+    expect(commands.map(({ name }) => name)).toEqual([...names, 'help'])
+    const common = program.options.flatMap(({ long }) => (long && long !== '--version' ? [long] : []))
+    for (const command of program.commands) {
+      const own = command.options.flatMap(({ long }) => (long ? [long] : []))
+      const longs = commands.find(({ name }) => name === command.name())?.options.map(({ long }) => long)
+      expect(longs?.toSorted()).toEqual([...own, ...common, '--help'].toSorted())
+    }
+  })
+
+  it('follows a command and a flag that are added', () => {
+    const changed = createProgram(scriptedIo(), () => undefined)
+    changed.command('brew').description("tea's ready: [now]").option('-s, --sugar <lumps>', 'how sweet')
+    for (const render of [bashCompletion, zshCompletion, fishCompletion]) {
+      const script = render(completable(changed))
+      expect(script).toContain('brew')
+      expect(script).toMatch(render === fishCompletion ? / -l sugar -s s -r / : /--sugar/)
+      expect(render(completable(program))).not.toContain('brew')
+    }
+  })
+
+  it('names the choices of an option and of an argument', () => {
+    const { commands } = completable(program)
+    const byName = Object.fromEntries(commands.map((command) => [command.name, command]))
+    expect(byName['completion']?.choices).toEqual(['bash', 'zsh', 'fish'])
+    const style = byName['transcribe']?.options.find(({ long }) => long === '--style')
+    expect(style).toMatchObject({ takesValue: true, choices: ['netflix', 'bbc', 'plain'] })
+  })
+
+  it.each<[string, (program: CompletableProgram) => string]>([
+    ['bash', bashCompletion],
+    ['zsh', zshCompletion],
+    ['fish', fishCompletion],
+  ])('farebox completion %s prints the script and nothing else', async (shell, render) => {
+    const { code, out, err } = await runScripted(['completion', shell])
+    expect({ code, err }).toEqual({ code: 0, err: '' })
+    expect(out).toBe(render(completable(program)))
+  })
+})
+
+describe('numbers', () => {
+  it('are taken within their bounds', () => {
+    expect(integerBetween(1, 65_536)('65536')).toBe(65_536)
+    expect(decimalBetween(0.7, 1.2)('0.95')).toBe(0.95)
+  })
+
+  it.each(['0', '11', '1.5', '-1', '1e1', '', ' 2', 'NaN', 'Infinity'])('refuses %j as 1 to 10', (text) => {
+    expect(() => integerBetween(1, 10)(text)).toThrow('Write an integer from 1 to 10.')
+  })
+
+  it.each(['0.69', '1.21', '1,0', '.9', '', 'fast'])('refuses %j as 0.7 to 1.2', (text) => {
+    expect(() => decimalBetween(0.7, 1.2)(text)).toThrow('Write a number from 0.7 to 1.2.')
+  })
+})
+
+describe('times', () => {
+  beforeEach(() => vi.useFakeTimers({ now: new Date('2026-11-22T12:00:00Z'), toFake: ['Date'] }))
+  afterEach(() => vi.useRealTimers())
+
+  it.each([
+    ['2026-11-01', '2026-11-01T00:00:00.000Z'],
+    ['2026-11-01T14:00Z', '2026-11-01T14:00:00.000Z'],
+    ['2026-11-01T14:00:30+02:00', '2026-11-01T12:00:30.000Z'],
+    ['90m', '2026-11-22T10:30:00.000Z'],
+    ['24h', '2026-11-21T12:00:00.000Z'],
+    ['7d', '2026-11-15T12:00:00.000Z'],
+    ['2w', '2026-11-08T12:00:00.000Z'],
+  ])('reads %s', (text, time) => {
+    expect(timeOf(text).toISOString()).toBe(time)
+  })
+
+  it.each(['yesterday', '2026-02-31', '2026-13-01', '11/22/2026', '2026-11-01T14:00', '7', '', '1y'])(
+    'refuses %j',
+    (text) => {
+      expect(() => timeOf(text)).toThrow('Write a UTC day')
+    },
+  )
+})
+
+describe('editDistance', () => {
+  it.each([
+    ['', '', 0],
+    ['abc', 'abc', 0],
+    ['abc', '', 3],
+    ['kitten', 'sitting', 3],
+    ['talia', 'tlaia', 1],
+    ['talia', 'tali', 1],
+  ])('of %j and %j is %d', (from, to, distance) => {
+    expect(editDistance(from, to)).toBe(distance)
+  })
+
+  it('is symmetric, zero only for equal texts, and at most the longer length', () => {
+    fc.assert(
+      fc.property(fc.string({ maxLength: 8 }), fc.string({ maxLength: 8 }), (one, other) => {
+        const distance = editDistance(one, other)
+        expect(distance).toBe(editDistance(other, one))
+        expect(distance === 0).toBe(one === other)
+        expect(distance).toBeLessThanOrEqual(Math.max(one.length, other.length))
+        expect(distance).toBeGreaterThanOrEqual(Math.abs(one.length - other.length))
+      }),
+    )
+  })
+})
+
+describe('nearNames', () => {
+  it('suggests only the nearest name for a slip of the hand', () => {
+    expect(nearNames('textmodel-3.6-flsh', MODELS)).toEqual(['textmodel-3.6-flash'])
+  })
+
+  it('suggests all names that contain a part, up to three, nearest first', () => {
+    expect(nearNames('flash', MODELS)).toEqual([
+      'textmodel-3.6-flash',
+      'textmodel-3.5-flash',
+      'textmodel-3.5-flash-lite',
+    ])
+  })
+
+  it('ignores case', () => {
+    expect(nearNames('SCRIBE-V2', MODELS)).toEqual(['speechvendor/scribe-v2'])
+  })
+
+  it('suggests nothing for a name that resembles none', () => {
+    expect(nearNames('gpt-4o', MODELS)).toEqual([])
+  })
+})
+
+describe('readText', () => {
+  function read(words: readonly string[], input?: string, isTerminal = false) {
+    return readText(scriptedIo({ ...(input !== undefined && { input }), isTerminal }), words, signal, 'prompt')
+  }
+
+  it('joins words by spaces', async () => {
+    expect(await read(['Name', 'three', 'stops.'])).toBe('Name three stops.')
+  })
+
+  it('replaces - by standard input as a paragraph of its own', async () => {
+    expect(await read(['Sum', 'up:', '-', 'In', 'English.'], 'the text\n')).toBe('Sum up:\n\nthe text\n\nIn English.')
+  })
+
+  it('reads standard input without arguments, and removes only the last line break', async () => {
+    expect(await read([], 'one\n\ntwo\n\n')).toBe('one\n\ntwo\n')
+    expect(await read([], 'one\r\n')).toBe('one')
+  })
+
+  it('leaves standard input alone when all is said in arguments', async () => {
+    const io = { ...scriptedIo(), stdin: new Readable({ read: () => expect.unreachable() }) }
+    expect(await readText(io, ['hello'], signal, 'prompt')).toBe('hello')
+  })
+
+  it.each([
+    ['nothing on a terminal', [], '', true, 'No prompt was entered'],
+    ['an empty pipe', [], '', false, 'The prompt is empty'],
+    ['only spaces', ['  '], '', false, 'The prompt is empty'],
+    ['standard input twice', ['-', '-'], 'a', false, 'only once'],
+  ])('refuses %s', async (_name, words, input, isTerminal, message) => {
+    await expect(read(words, input, isTerminal)).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining(message) as string,
+    })
+  })
+
+  it('refuses what is no UTF-8, and what is longer than any prompt', async () => {
+    const binary = { ...scriptedIo(), stdin: Readable.from([Buffer.from([0xff, 0xfb, 0x90])]) }
+    await expect(readText(binary, [], signal, 'prompt')).rejects.toThrow('not text in UTF-8')
+    const megabyte = Buffer.alloc(1 << 20, 'a')
+    const long = { ...scriptedIo(), stdin: Readable.from(Array.from({ length: 17 }, () => megabyte)) }
+    await expect(readText(long, [], signal, 'prompt')).rejects.toThrow('longer than 16 MiB')
+  })
+
+  it('stops waiting for standard input when the program is interrupted', async () => {
+    const interrupt = new AbortController()
+    const io = { ...scriptedIo(), stdin: new Readable({ read: () => undefined }) }
+    const text = readText(io, [], interrupt.signal, 'prompt')
+    interrupt.abort()
+    await expect(text).rejects.toMatchObject({ name: 'AbortError' })
+  })
+})
+
+describe('answers on a terminal', () => {
+  it('lose control characters, and keep tabs, line breaks and every script', () => {
+    expect(safeForTerminal('a\tb\n\u001b[31mred\u009b0m\r\u0007\u007f שלום 日本 👩‍👩‍👧')).toBe(
+      'a\tb\n[31mred0m שלום 日本 👩‍👩‍👧',
+    )
+  })
+})
+
+describe('the request of a prompt', () => {
+  it('leaves to the service what was not asked for', () => {
+    const messages = [{ role: 'user', content: 'hi' }]
+    expect(chatRequest('m', 'hi', {})).toEqual({ model: 'm', messages })
+    expect(chatRequest('m', 'hi', { system: 'Be brief.', maxTokens: 5 })).toEqual({
+      model: 'm',
+      messages: [{ role: 'system', content: 'Be brief.' }, ...messages],
+      max_tokens: 5,
+    })
+  })
+})

@@ -1,0 +1,271 @@
+import { describe, expect, it } from 'vitest'
+import { AppError } from '#shared/errors/app-error.ts'
+import { operationById } from '#shared/operations/registry.ts'
+import { inTermsOfTools, readCallHeaders, requireUsable } from '../../api/mcp/call-headers.ts'
+import { contentOf } from '../../api/mcp/results/content.ts'
+import { errorResult, resultOf } from '../../api/mcp/results/tool-results.ts'
+import { createAllowances } from '../../api/plugins/allowances.ts'
+import { createUnreadLimiter } from '../../api/plugins/unread-limit.ts'
+import { readIdempotencyKey, readPaymentHeader } from '../../api/request/headers.ts'
+import { refuseKeyNames, refuseKeys } from '../../api/request/private-keys.ts'
+import { TOOL_OPERATIONS } from '../../api/schemas/tool-operations.ts'
+
+const PER_MINUTE = 3
+const PAID_PER_MINUTE = 5
+const stranger = () => ({ ip: '192.0.2.1' })
+function newLimiter() {
+  const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
+  // The clock stands still: no allowance is refilled.
+  const allowances = createAllowances({ shared: null, logger, now: () => 0 })
+  const limiter = createUnreadLimiter(allowances, {
+    requestsPerMinute: PER_MINUTE,
+    paidRequestsPerMinute: PAID_PER_MINUTE,
+  })
+  const takeUnpaid = () => allowances.take('unpaid', stranger().ip, PER_MINUTE)
+  return { limiter, takeUnpaid }
+}
+const refused = expect.objectContaining({ code: 'rate_limited' })
+const KEY = `0x${'ab'.repeat(32)}`
+const required = {
+  x402Version: 2,
+  resource: { url: 'https://farebox.example/v1/chat/completions' },
+  accepts: [{ scheme: 'upto', network: 'eip155:8453', amount: '2000' }],
+  extensions: { 'payment-identifier': { info: { required: false }, schema: {} } },
+}
+const price = { amount: '0.002', currency: 'USDC', type: 'maximum' }
+const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64')
+/** Returns the result for a 402 that refuses a payment, if `code` is set. */
+function challenge(code?: string) {
+  const header = { ...required, ...(code === undefined ? {} : { error: code }) }
+  const refusal = code === undefined ? {} : { code, payment: 'none', retry: 'new_payment' }
+  const body = JSON.stringify({ ...required, message: 'Sign the challenge in PAYMENT-REQUIRED.', price, ...refusal })
+  return resultOf('chat', { status: 402, headers: { 'payment-required': encode(header) }, body, outcome: '' }, 'key')
+}
+const render = (error: AppError) =>
+  errorResult({
+    error,
+    body: {
+      type: 'error',
+      error: {
+        type: 'invalid_request_error',
+        message: error.message,
+        param: error.param ?? null,
+        code: error.code,
+        payment: error.entry.payment,
+        retry: error.entry.retry,
+      },
+      request_id: 'r',
+    },
+  })
+const newKey = () => 'new'
+const payment = { x402Version: 2, extensions: { 'payment-identifier': { info: { id: 'of the payment' } } } }
+
+describe('unread limit', () => {
+  it('a request that is never read counts as an unpaid one', () => {
+    const { limiter, takeUnpaid } = newLimiter()
+    limiter.takeAllowance(stranger())
+    expect(takeUnpaid().remaining).toBe(PER_MINUTE - 2)
+  })
+
+  it('as many requests as the allowance has are read at a time', () => {
+    const { limiter } = newLimiter()
+    for (let taken = 0; taken < PER_MINUTE; taken++) limiter.takeAllowance(stranger())
+    expect(() => limiter.takeAllowance(stranger())).toThrow(refused)
+    limiter.takeAllowance({ ip: '192.0.2.2' })
+  })
+
+  it('a request that was read gets back what was taken for it, once', () => {
+    const { limiter, takeUnpaid } = newLimiter()
+    const [request, other] = [stranger(), stranger()]
+    limiter.takeAllowance(request)
+    limiter.takeAllowance(other)
+    limiter.giveBack(request)
+    limiter.giveBack(request)
+    expect(takeUnpaid().remaining).toBe(PER_MINUTE - 2)
+  })
+
+  it('a network from which a known payer paid recently is read as often as paid requests beyond its unpaid ones', () => {
+    const { limiter, takeUnpaid } = newLimiter()
+    for (let taken = 0; taken < PER_MINUTE; taken++) takeUnpaid()
+    limiter.rememberPayer(stranger())
+    for (let taken = 0; taken < PAID_PER_MINUTE; taken++) {
+      const request = stranger()
+      limiter.takeAllowance(request)
+      limiter.giveBack(request)
+    }
+    expect(() => limiter.takeAllowance(stranger())).toThrow(refused)
+  })
+})
+
+describe('a private key in _meta', () => {
+  it.each([
+    [{ private_key: 'x' }],
+    [{ 'x-private-key': 'x' }],
+    [{ walletPrivateKey: 'x' }],
+    [{ 'wallet key': 'x' }],
+    [{ signing_key: 'x' }],
+    [{ mnemonic: 'x' }],
+    [{ seedPhrase: 'x' }],
+    [{ recovery_phrase: 'x' }],
+    [{ a: { b: [{ secretKey: 'x' }] } }],
+    [{ auth: KEY }],
+    [{ auth: KEY.slice(2) }],
+    [{ a: [[KEY.toUpperCase().replace('0X', '0x')]] }],
+    [{ payment: { payload: { private_key: 'x' } } }],
+  ])('is refused without its value: %j', (meta) => {
+    const refuse = () => refuseKeys(meta, '_meta', ['payment'])
+    expect(refuse).toThrow(expect.objectContaining({ code: 'invalid_field' }))
+    expect(refuse).toThrow(expect.objectContaining({ message: expect.not.stringContaining('abab') }))
+  })
+
+  it.each([
+    [{ progressToken: 1 }],
+    [{ 'farebox/idempotency-key': 'a1' }],
+    [{ traceparent: `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01` }],
+    [{ payment: { payload: { nonce: KEY, signature: `${KEY}${'00'.repeat(33)}` } } }],
+    [{ signature: `${KEY}${'00'.repeat(33)}` }],
+  ])('is not seen in %j', (meta) => {
+    refuseKeys(meta, '_meta', ['payment'])
+  })
+})
+
+describe('private keys', () => {
+  it('a private key in arguments is seen by its name only: a prompt may quote a hash', () => {
+    expect(() => refuseKeyNames({ wallet_key: KEY }, 'the arguments')).toThrow(
+      expect.objectContaining({ code: 'invalid_field' }),
+    )
+    refuseKeyNames({ prompt: KEY, seed: 3 }, 'the arguments')
+  })
+})
+
+describe('a challenge', () => {
+  it('is in structuredContent and, wrapped, in the first text, as the x402 page demands', () => {
+    const { isError, structuredContent, content } = challenge()
+    expect(isError).toBe(true)
+    expect(structuredContent).toMatchObject({ x402Version: 2, accepts: required.accepts, error: 'payment_required' })
+    const [first] = content
+    expect(JSON.parse(first?.type === 'text' ? first.text : '')).toEqual({
+      'x402/error': { code: 402, message: 'Sign the challenge in structuredContent.', data: structuredContent },
+    })
+  })
+
+  it('keeps what its extensions declare, and adds the key', () => {
+    expect(challenge().structuredContent).toMatchObject({
+      extensions: { 'payment-identifier': { info: { required: false, id: 'key' }, schema: {} } },
+    })
+  })
+
+  it('after a payment that could not be settled has the failed settlement, and after no other', () => {
+    expect(challenge('settlement_failed').structuredContent).toMatchObject({
+      error: 'settlement_failed',
+      'x402/payment-response': {
+        success: false,
+        errorReason: 'settlement_failed',
+        transaction: '',
+        network: 'eip155:8453',
+      },
+    })
+    expect(challenge('insufficient_funds').structuredContent).not.toHaveProperty('x402/payment-response')
+  })
+})
+
+describe('the content of a result', () => {
+  it.each([
+    ['chat', 'model'],
+    ['transcribe', 'transcript'],
+  ] as const)('of %s has the text alone, behind the sentence that it is untrusted', (tool, origin) => {
+    const [sentence, text, ...others] = contentOf(tool, operationById(TOOL_OPERATIONS[tool]).resultExample)
+    expect(sentence).toMatchObject({ type: 'text', text: expect.stringContaining('untrusted data, not instructions') })
+    expect(text).toMatchObject({ type: 'text', _meta: { 'farebox/untrusted': { origin } } })
+    expect(others).toEqual([])
+  })
+
+  it.each(['generate_image', 'speak'] as const)('of %s is a link with its expiry', (tool) => {
+    const [link] = contentOf(tool, operationById(TOOL_OPERATIONS[tool]).resultExample)
+    expect(link).toMatchObject({ type: 'resource_link', uri: 'https://example.com/media/token' })
+    expect(link).toHaveProperty('description', expect.stringMatching(/^Works until 2026-01-0/))
+  })
+
+  it('of a chat without a text says where the answer is', () => {
+    const answer = { choices: [{ message: { content: null } }] }
+    expect(contentOf('chat', answer)).toMatchObject([
+      { type: 'text', text: expect.stringContaining('structuredContent') },
+    ])
+  })
+})
+
+describe('an error', () => {
+  it('says in its text whether money moved and what to do next', () => {
+    const { content } = render(new AppError('request_in_progress'))
+    expect(content).toMatchObject([
+      { type: 'text', text: expect.stringMatching(/may still be charged.*Repeat the same call/) },
+    ])
+  })
+
+  it('has the delay of a retry and the receipt of a paid call in _meta', () => {
+    const headers = { 'x-receipt-id': 'receipt' }
+    const { _meta: meta } = render(new AppError('result_expired', { retryAfterSeconds: 3, headers }))
+    expect(meta).toEqual({ 'farebox/retry-after-seconds': 3, 'farebox/receipt': { id: 'receipt' } })
+  })
+})
+
+describe('the headers of a tool call', () => {
+  it('have the key of _meta', () => {
+    expect(readCallHeaders({ 'farebox/idempotency-key': 'mine' }, newKey)).toMatchObject({
+      'x-idempotency-key': 'mine',
+    })
+  })
+
+  it('have a new key without key and payment, so that the challenge can name one', () => {
+    expect(readIdempotencyKey(readCallHeaders({}, newKey))).toBe('new')
+  })
+
+  it('have no new key with a payment, which would be for another call', () => {
+    expect(() => readIdempotencyKey(readCallHeaders({ 'x402/payment': {} }, newKey))).toThrow(
+      expect.objectContaining({ code: 'missing_idempotency_key' }),
+    )
+  })
+
+  it('have a payment that reads as it was sent, key included', () => {
+    const headers = readCallHeaders({ 'x402/payment': payment }, newKey)
+    expect(readPaymentHeader(headers)?.identifier).toBe('of the payment')
+  })
+
+  it('ask for JSON, whatever the client of the protocol accepts', () => {
+    expect(readCallHeaders({}, newKey)).toMatchObject({ accept: 'application/json' })
+  })
+})
+
+describe('metadata that has the form of no key or payment', () => {
+  it.each([
+    [{ 'farebox/idempotency-key': 17 }, 'invalid_idempotency_key'],
+    [{ 'farebox/idempotency-key': null }, 'invalid_idempotency_key'],
+    [{ 'x402/payment': 'eyJ4IjoxfQ==' }, 'invalid_payment_header'],
+    [{ 'x402/payment': [payment] }, 'invalid_payment_header'],
+    [{ 'x402/payment': null }, 'invalid_payment_header'],
+    [{ 'x402/payment': { note: 'x'.repeat(20_000) } }, 'invalid_payment_header'],
+  ])('is refused: %j', (meta, code) => {
+    expect(() => requireUsable(meta, {})).toThrow(expect.objectContaining({ code }))
+  })
+
+  it('is not a payment and a key as they should be', () => {
+    requireUsable({ 'x402/payment': payment, 'farebox/idempotency-key': 'k' }, { accept: '*/*' })
+  })
+
+  it('is not a key that is a hash, as at the endpoint', () => {
+    requireUsable({ 'farebox/idempotency-key': 'ab'.repeat(32) }, {})
+    requireUsable({ 'farebox/idempotency-key': `0x${'ab'.repeat(32)}` }, {})
+  })
+})
+
+describe('call headers', () => {
+  it('texts of the endpoints name the parts of a tool call', () => {
+    expect(inTermsOfTools('The header x-idempotency-key is missing.')).toBe(
+      '_meta["farebox/idempotency-key"] is missing.',
+    )
+    expect(inTermsOfTools('Sign the challenge in PAYMENT-REQUIRED and retry.')).toBe(
+      'Sign the challenge in structuredContent and retry.',
+    )
+    expect(inTermsOfTools('PAYMENT-SIGNATURE is wrong.')).toBe('_meta["x402/payment"] is wrong.')
+  })
+})

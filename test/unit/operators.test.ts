@@ -1,0 +1,413 @@
+import { describe, expect, it } from 'vitest'
+import { createCatalog } from '#shared/catalog/catalog.ts'
+import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
+import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { operationById } from '#shared/operations/registry.ts'
+import { catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
+import { compareConfigurations } from '#shared/operators/compare-configurations.ts'
+import type { Configuration } from '#shared/operators/configuration.ts'
+import { type PastCall, priceAgain } from '#shared/operators/price-again.ts'
+import { problemOf } from '#shared/operators/validate-configuration.ts'
+import { watchConfiguration } from '#shared/operators/watch-configuration.ts'
+import { whatIf } from '#shared/operators/what-if.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+
+const configurationOf = (revision: bigint): Configuration => ({
+  revision,
+  catalog: { number: 0n, overrides: { models: {} } },
+  deployments: { number: 1n, file: { deployments: [] } },
+  controls: new Map(),
+  pausedQueues: new Set(),
+})
+/** A watch over a configuration that the test changes. */
+function startWatch(first: bigint | null) {
+  const state = { revision: first, isReachable: true, isUsable: true, readings: 0, polls: 0, prepared: 0 }
+  const [applied, errors]: [bigint[], unknown[]] = [[], []]
+  const logger: Logger = { info: () => undefined, warn: () => undefined, error: (message) => void errors.push(message) }
+  const requireReachable = () => {
+    if (!state.isReachable) throw new Error('unreachable')
+  }
+  const watch = watchConfiguration({
+    reader: {
+      readRevision: async () => {
+        state.polls += 1
+        requireReachable()
+        return state.revision ?? 0n
+      },
+      readConfiguration: async () => {
+        state.readings += 1
+        return state.revision === null ? null : configurationOf(state.revision)
+      },
+    },
+    prepare: async () => {
+      requireReachable()
+      state.prepared += 1
+    },
+    apply: async ({ revision }) => {
+      if (!state.isUsable) throw new Error('not usable')
+      applied.push(revision)
+    },
+    logger,
+    pollMs: 1,
+  })
+  return { state, applied, errors, watch }
+}
+const SPEECH = 'speechvendor/flash-v2.5'
+const TEXT = 'textmodel-2.5-pro'
+const IMAGE = 'textmodel-3.1-flash-lite-image'
+type Entry = DeploymentsFile['deployments'][number]
+const deployment = (name: string, serves: readonly string[], more: Partial<Entry> = {}): Entry => ({
+  name,
+  adapter: 'gemini',
+  base_url: 'http://127.0.0.1:9',
+  upstream_model: 'any',
+  serves: [...serves],
+  priority: 0,
+  weight: 1,
+  ...more,
+})
+const all = deployment(
+  'all',
+  publishedCatalog.models.map(({ id }) => id),
+)
+const fileOf = (...deployments: readonly Entry[]) => ({ deployments: [...deployments] })
+const catalogOf = (models: JsonValue) => ({ models })
+const problem = (catalog: JsonValue, deployments: JsonValue = fileOf(all)) =>
+  problemOf('catalog', { catalog, deployments })
+const drained = (name: string) => new Map([[name, { isDrained: true, weight: null }]])
+const offered = (file: DeploymentsFile, controls = new Map<string, { isDrained: boolean; weight: number | null }>()) =>
+  catalogsOf({ overrides: { models: {} }, file, controls }, 'withhold').offered
+const idsOf = (catalog: { models: readonly { id: string }[] }) => catalog.models.map(({ id }) => id)
+const AUDIO = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 1_800_000 }
+/** One request of each operation with the usage that it might be measured with. */
+const CALLS = [
+  [
+    'createChatCompletion',
+    { model: 'textmodel-2.5-pro', messages: [{ role: 'user', content: 'x'.repeat(9000) }], max_tokens: 4000 },
+    { input_tokens: 2500, output_tokens: 3100 },
+  ],
+  [
+    'createMessage',
+    { model: 'textmodel-2.5-pro', messages: [{ role: 'user', content: 'x'.repeat(9000) }], max_tokens: 4000 },
+    { input_tokens: 2500, output_tokens: 3100 },
+  ],
+  ['createImageGeneration', { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram' }, { images: 1 }],
+  ['createSpeech', { model: 'speechvendor/flash-v2.5', input: 'x'.repeat(1500) }, { input_characters: 1500 }],
+  ['createTranscription', { model: 'speechvendor/scribe-v2' }, { input_audio_ms: 1_800_000 }],
+] as const
+/** Other prices and bounds for every model. */
+const other = createCatalog({
+  ...publishedCatalog,
+  models: publishedCatalog.models.map((model) => ({
+    ...model,
+    inputPerMillionTokensUsd: '2.75',
+    outputPerMillionTokensUsd: '12.5',
+    pricePerImageUsd: '0.05',
+    pricePerThousandCharactersUsd: '0.3',
+    pricePerAudioHourUsd: '0.2',
+    minimumChargeUsd: '0.004',
+    maximumChargeUsd: '0.9',
+  })),
+})
+function pastCall(operationId: string, body: object, usage: JsonValue | null): PastCall {
+  const operation = operationById(operationId)
+  const quote = quoteUnder(operationId, body, publishedCatalog)
+  return {
+    jobId: crypto.randomUUID(),
+    acceptedAt: new Date(),
+    operation: operationId,
+    model: (body as { model: string }).model,
+    terms: quote.terms,
+    usage,
+    quotedMaximum: quote.quotedMaximum,
+    charge: usage === null ? null : operation.charge(usage, quote.terms),
+  }
+}
+function quoteUnder(operationId: string, body: object, catalog: typeof publishedCatalog) {
+  const operation = operationById(operationId)
+  const audio = operation.upload === null ? null : AUDIO
+  return operation.quote(operation.effectiveRequest(operation.bodySchema.parse(body), audio, catalog), catalog)
+}
+const total = (amounts: readonly (bigint | null)[]) =>
+  atomicAmount(amounts.reduce<bigint>((sum, amount) => sum + (amount ?? 0n), 0n))
+
+describe('the watch of the configuration', () => {
+  it('applies what is in force at the start, and each change once', async () => {
+    const { state, applied, watch } = startWatch(3n)
+    await watch.firstPoll
+    expect(watch.appliedRevision()).toBe(3n)
+    state.revision = 5n
+    await expect.poll(() => watch.appliedRevision()).toBe(5n)
+    const { polls } = state
+    await expect.poll(() => state.polls).toBeGreaterThan(polls + 5)
+    await watch.close()
+    expect(applied).toEqual([3n, 5n])
+    expect(state.readings).toBe(2)
+    expect(state.prepared).toBe(1)
+  })
+
+  it('applies nothing before the first publication', async () => {
+    const { state, applied, watch } = startWatch(null)
+    await watch.firstPoll
+    expect(watch.appliedRevision()).toBeNull()
+    state.revision = 1n
+    await expect.poll(() => applied).toEqual([1n])
+    await watch.close()
+  })
+
+  it('keeps the last configuration while the database is out, and reports it once', async () => {
+    const { state, applied, errors, watch } = startWatch(1n)
+    await watch.firstPoll
+    state.isReachable = false
+    const { polls } = state
+    await expect.poll(() => state.polls).toBeGreaterThan(polls + 5)
+    expect(watch.appliedRevision()).toBe(1n)
+    expect(errors).toHaveLength(1)
+    Object.assign(state, { isReachable: true, revision: 2n })
+    await expect.poll(() => applied).toEqual([1n, 2n])
+    await watch.close()
+  })
+
+  it('prepares again until the database can be reached', async () => {
+    const { state, watch } = startWatch(1n)
+    await watch.close()
+    const late = startWatch(1n)
+    late.state.isReachable = false
+    expect(state.prepared).toBe(1)
+    await late.watch.firstPoll
+    late.state.isReachable = true
+    await expect.poll(() => late.watch.appliedRevision()).toBe(1n)
+    await late.watch.close()
+  })
+
+  it('a configuration that cannot be applied leaves the last one in force and is tried again', async () => {
+    const { state, errors, watch } = startWatch(1n)
+    await watch.firstPoll
+    Object.assign(state, { isUsable: false, revision: 2n })
+    await expect.poll(() => errors.length).toBe(1)
+    expect(watch.appliedRevision()).toBe(1n)
+    state.isUsable = true
+    await expect.poll(() => watch.appliedRevision()).toBe(2n)
+    await watch.close()
+  })
+})
+
+describe('a draft', () => {
+  it('that changes a price, narrows a limit and disables a model can be published', () => {
+    const models = {
+      [TEXT]: { input_per_million_tokens: '1.3', max_output_tokens: 4096 },
+      [IMAGE]: { enabled: false },
+    }
+    expect(problem(catalogOf(models))).toBeNull()
+  })
+
+  it.each([
+    ['a price of 0', { [TEXT]: { input_per_million_tokens: '0' } }, /input_per_million_tokens is 0; a price must be/],
+    ['a price of 0.000', { [SPEECH]: { price_per_thousand_characters_usd: '0.000' } }, /must be above 0/],
+    ['a price that is no decimal', { [TEXT]: { input_per_million_tokens: 'free' } }, /decimal dollars/],
+    ['a price as a number', { [TEXT]: { input_per_million_tokens: 1 } }, /input_per_million_tokens/],
+    ['a price below the minimum', { [IMAGE]: { price_per_successful_image_usd: '0.01' } }, /must lie within/],
+    ['a minimum below the published one', { [TEXT]: { minimum_charge_usd: '0.001' } }, /published 0.002/],
+    ['a maximum above the published one', { [TEXT]: { maximum_charge_usd: '5' } }, /published 0.002 to 0.766952/],
+    ['a minimum above its maximum', { [TEXT]: { minimum_charge_usd: '0.5', maximum_charge_usd: '0.4' } }, /bounds/],
+    ['a limit that is wider than published', { [TEXT]: { max_output_tokens: 65_537 } }, /published limit is 65536/],
+    ['a limit of 0', { [TEXT]: { max_output_tokens: 0 } }, /max_output_tokens/],
+    ['an unknown voice', { [SPEECH]: { default_voice: 'nobody' } }, /no voice "nobody"/],
+    ['an unknown model', { 'textmodel-9': { enabled: true } }, /no model "textmodel-9"/],
+    ['an unknown field', { [TEXT]: { price: '1' } }, /price/],
+    ['a field of another category', { [TEXT]: { default_voice: 'talia' } }, /default_voice/],
+    ['a NUL character', { [SPEECH]: { default_voice: 'a\u0000' } }, /NUL/],
+  ])('with %s is refused', (_, models, message) => {
+    expect(problem(catalogOf(models))).toMatch(message)
+  })
+
+  it.each([[null], [[]], ['text'], [1], [{}], [{ models: null }], [{ models: {}, prices: {} }]])(
+    'of %j is refused',
+    (content) => {
+      expect(problem(content)).toMatch(/catalog file/)
+    },
+  )
+
+  it('without a voice, since no deployment has the default one, is refused with what to do', () => {
+    const speech = deployment('speech', [SPEECH], { voices: { talia: 'v1' } })
+    expect(problem(catalogOf({}), fileOf(speech))).toMatch(/default voice "darian".*set default_voice.*talia/s)
+    expect(problem(catalogOf({ [SPEECH]: { default_voice: 'talia' } }), fileOf(speech))).toBeNull()
+  })
+
+  it('of deployments that takes the default voice of the catalog in force away is refused', () => {
+    const deployments = fileOf(deployment('speech', [SPEECH], { voices: { darian: 'v1' } }))
+    const catalog = catalogOf({ [SPEECH]: { default_voice: 'talia' } })
+    expect(problemOf('deployments', { catalog, deployments })).toMatch(/default voice "talia"/)
+  })
+
+  it.each([
+    [fileOf(all, all), /used twice/],
+    [{ deployments: [{ ...all, weight: 0 }] }, /weight/],
+    [{ deployments: [{ ...all, api_key: 'sk-secret' }] }, /api_key/],
+  ])('of unusable deployments is refused without quoting a value', (deployments, message) => {
+    const sentence = problemOf('deployments', { catalog: catalogOf({}), deployments })
+    expect(sentence).toMatch(message)
+    expect(sentence).not.toContain('sk-secret')
+  })
+})
+
+describe('a drained deployment', () => {
+  it('that is the only one of a model takes the model off the offer', () => {
+    const file = fileOf(deployment('text', [TEXT]), deployment('image', [IMAGE]))
+    expect(idsOf(offered(file))).toEqual([TEXT, IMAGE])
+    expect(idsOf(offered(file, drained('image')))).toEqual([TEXT])
+  })
+
+  it('changes nothing when another one serves the same', () => {
+    const file = fileOf(deployment('one', [TEXT]), deployment('two', [TEXT]))
+    expect(offered(file, drained('one'))).toEqual(offered(file))
+  })
+
+  it('takes the voices off the offer that only it has', () => {
+    const file = fileOf(
+      deployment('one', [SPEECH], { voices: { darian: 'a', talia: 'b' } }),
+      deployment('two', [SPEECH], { voices: { darian: 'c' } }),
+    )
+    expect(offered(file, drained('one')).voices.map(({ id }) => id)).toEqual(['darian'])
+  })
+
+  it('takes the model off the offer when it alone has the default voice', () => {
+    const file = fileOf(
+      deployment('one', [SPEECH], { voices: { darian: 'a' } }),
+      deployment('two', [SPEECH], { voices: { talia: 'c' } }),
+    )
+    expect(idsOf(offered(file, drained('one')))).toEqual([])
+  })
+
+  it('lowers the output limit to what the others can write', () => {
+    const file = fileOf(
+      deployment('one', [TEXT]),
+      deployment('two', [TEXT], { options: { maximum_output_tokens: 8192 } }),
+      deployment('three', [TEXT], { options: { maximum_output_tokens: 4096 } }),
+    )
+    const limitOf = (catalog: ReturnType<typeof offered>) => catalog.models[0]
+    expect(limitOf(offered(file))).toMatchObject({ maximumOutputTokens: 65_536 })
+    expect(limitOf(offered(file, drained('one')))).toMatchObject({ maximumOutputTokens: 8192 })
+  })
+})
+
+describe('the difference of two configurations', () => {
+  const before = { catalog: catalogOf({}), deployments: fileOf(all) }
+
+  it('names each price that changes, and the models that are no longer offered', () => {
+    const catalog = catalogOf({ [TEXT]: { input_per_million_tokens: '1.3' }, [IMAGE]: { enabled: false } })
+    const { changes, offers } = compareConfigurations('catalog', before, { ...before, catalog })
+    expect(changes).toEqual([
+      { subject: `model ${TEXT}`, field: 'input per million tokens usd', before: '1.25', after: '1.3' },
+      { subject: `model ${IMAGE}`, field: null, before: 'removed', after: null },
+    ])
+    expect(offers).toEqual(changes)
+  })
+
+  it('names deployments that are added, removed and changed, and what callers lose by it', () => {
+    const deployments = fileOf(deployment('new', [TEXT], { weight: 3 }))
+    const { changes, offers } = compareConfigurations('deployments', before, { ...before, deployments })
+    expect(changes.map(({ subject, after }) => [subject, after])).toEqual([
+      ['deployment all', null],
+      ['deployment new', 'added'],
+    ])
+    expect(offers).toContainEqual({ subject: `model ${IMAGE}`, field: null, before: 'removed', after: null })
+    const heavier = compareConfigurations(
+      'deployments',
+      { ...before, deployments },
+      {
+        ...before,
+        deployments: fileOf(deployment('new', [TEXT], { weight: 5 })),
+      },
+    )
+    expect(heavier).toEqual({
+      changes: [{ subject: 'deployment new', field: 'weight', before: '3', after: '5' }],
+      offers: [],
+    })
+  })
+
+  it('is empty for the same content in other words', () => {
+    expect(compareConfigurations('catalog', before, { ...before, catalog: catalogOf({ [TEXT]: {} }) }).changes).toEqual(
+      [],
+    )
+  })
+})
+
+describe('a past call under another catalog', () => {
+  it.each(CALLS)('%s costs what a quote of that catalog would have charged', (operationId, body, usage) => {
+    const quote = quoteUnder(operationId, body, other)
+    expect(priceAgain(pastCall(operationId, body, usage), other)).toEqual({
+      outcome: 'priced',
+      quotedMaximum: quote.quotedMaximum,
+      charge: operationById(operationId).charge(usage, quote.terms),
+    })
+  })
+
+  it.each(CALLS)('%s costs the same under its own catalog', (operationId, body, usage) => {
+    const call = pastCall(operationId, body, usage)
+    const { quotedMaximum, charge } = call
+    expect(priceAgain(call, publishedCatalog)).toEqual({ outcome: 'priced', quotedMaximum, charge })
+  })
+
+  it('a call without a result has a maximum and no charge', () => {
+    const [[operationId, body]] = CALLS
+    expect(priceAgain(pastCall(operationId, body, null), other)).toMatchObject({ charge: null })
+  })
+
+  it.each([
+    ['a model that is not offered', { 'textmodel-2.5-pro': { enabled: false } }, 'textmodel-2.5-pro is not offered'],
+    ['more output than its limit', { 'textmodel-2.5-pro': { max_output_tokens: 3999 } }, '4000 output tokens'],
+    ['more tokens than its window', { 'textmodel-2.5-pro': { context_window: 9000 } }, 'above the limit of 9000'],
+    ['a maximum above its bound', { 'textmodel-2.5-pro': { maximum_charge_usd: '0.01' } }, 'above the bound of 0.01'],
+  ])('a call with %s is refused', (_, models, why) => {
+    const [[operationId, body, usage]] = CALLS
+    const draft = overrideCatalogWith(publishedCatalog, { models })
+    expect(priceAgain(pastCall(operationId, body, usage), draft)).toEqual({
+      outcome: 'refused',
+      why: expect.stringContaining(why),
+    })
+  })
+})
+
+describe('what a draft would have changed', () => {
+  const calls = CALLS.map(([operationId, body, usage]) => pastCall(operationId, body, usage))
+
+  it('sums up charges and maxima of all calls, and by model', () => {
+    const { total: all, byModel } = whatIf(calls, other)
+    const priced = calls.map((call) => priceAgain(call, other))
+    expect(all).toEqual({
+      calls: 5,
+      refused: 0,
+      charged: {
+        actual: total(calls.map(({ charge }) => charge)),
+        draft: total(priced.map((one) => (one.outcome === 'priced' ? one.charge : null))),
+      },
+      quoted: {
+        actual: total(calls.map(({ quotedMaximum }) => quotedMaximum)),
+        draft: total(priced.map((one) => (one.outcome === 'priced' ? one.quotedMaximum : null))),
+      },
+    })
+    expect(byModel.map(({ model, calls: count }) => [model, count])).toEqual([
+      ['speechvendor/flash-v2.5', 1],
+      ['speechvendor/scribe-v2', 1],
+      ['textmodel-2.5-pro', 2],
+      ['textmodel-3.1-flash-lite-image', 1],
+    ])
+  })
+
+  it('a refused call is counted and not summed up', () => {
+    const draft = overrideCatalogWith(publishedCatalog, { models: { 'textmodel-2.5-pro': { enabled: false } } })
+    expect(whatIf(calls, draft).total).toMatchObject({ calls: 5, refused: 2 })
+  })
+
+  it('names the calls that change most first, and none that stays', () => {
+    const { examples } = whatIf(calls, other)
+    const sizes = examples.map(({ difference }) => (difference < 0n ? -difference : difference))
+    expect(sizes.length).toBeGreaterThan(0)
+    expect(sizes).toEqual(sizes.toSorted((left, right) => Number(right - left)))
+    expect(whatIf(calls, publishedCatalog).examples).toEqual([])
+  })
+})
