@@ -1,17 +1,29 @@
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
 import { PATIENCE_MS } from './test/support/patience.ts'
+import { SlowestFiles } from './test/support/slowest-files.ts'
 
 /** Several patiences, because a test may await several states: no result may depend on the speed of the machine. */
 const LONGEST_TEST_MS = 5 * PATIENCE_MS
 /** Campaigns take minutes even on a fast machine. */
 const LONGEST_CAMPAIGN_MS = 30 * PATIENCE_MS
 
-/** Long tests that a change need not wait for; `npm run test:campaigns` runs them. */
-const CAMPAIGNS = ['test/resilience/*.test.ts', 'test/**/*.long.test.ts']
+/** Files that take minutes start first, so that no worker ends long after the others. */
+const SLOW = ['system/campaigns', 'system/console/pages', 'system/processes/sandbox', 'nightly/']
 
-const project = (name: string, include: string) => ({
+class SlowFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => {
+      const found = SLOW.findIndex((slow) => moduleId.includes(`/test/${slow}`))
+      return found === -1 ? SLOW.length : found
+    }
+    return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other))
+  }
+}
+
+const project = (name: string, include: string[], longestMs: number) => ({
   extends: true as const,
-  test: { name, include: [include], exclude: CAMPAIGNS },
+  test: { name, include, testTimeout: longestMs, hookTimeout: longestMs },
 })
 
 export default defineConfig({
@@ -20,26 +32,16 @@ export default defineConfig({
     isolate: false,
     // Half of a file's time is waiting for processes and blocks: three files keep two cores busy, four slow each other down.
     maxWorkers: 3,
-    testTimeout: LONGEST_TEST_MS,
-    hookTimeout: LONGEST_TEST_MS,
+    sequence: { sequencer: SlowFirst },
+    reporters: ['default', new SlowestFiles()],
     // Starts nothing until a test file asks for it.
     globalSetup: ['test/support/processes/global-setup.ts'],
     expect: { poll: { timeout: PATIENCE_MS, interval: 20 } },
+    // One project a command: its workers load each module once, for all folders.
     projects: [
-      project('unit', 'test/unit/**/*.test.ts'),
-      project('integration', 'test/integration/**/*.test.ts'),
-      project('contract', 'test/contract/**/*.test.ts'),
-      project('end-to-end', 'test/end-to-end/**/*.test.ts'),
-      project('harness', 'test/resilience/*/**/*.test.ts'),
-      {
-        extends: true,
-        test: {
-          name: 'campaigns',
-          include: CAMPAIGNS,
-          testTimeout: LONGEST_CAMPAIGN_MS,
-          hookTimeout: LONGEST_CAMPAIGN_MS,
-        },
-      },
+      project('change', ['test/{unit,integration,contract,end-to-end,resilience}/**/*.test.ts'], LONGEST_TEST_MS),
+      project('system', ['test/system/**/*.test.ts'], LONGEST_CAMPAIGN_MS),
+      project('nightly', ['test/nightly/**/*.test.ts'], LONGEST_CAMPAIGN_MS),
     ],
   },
 })

@@ -7,7 +7,7 @@ import { findProblems } from '../../infra/keys/find-problems.ts'
 import { planRotation } from '../../infra/keys/plan-rotation.ts'
 import { type KeysCommand, readOptions } from '../../infra/keys/read-options.ts'
 import { describeStatus, renderStatus } from '../../infra/keys/render-status.ts'
-import { factsOf, type Keys, NOW, processWith } from './keys/key-facts.ts'
+import { factsOf, type Keys, NOW, processWith } from '../support/key-facts.ts'
 
 function rotationOf(kind: KeyKind, oldKey = 'old', newKey = 'new'): KeyRotation {
   return { kind, oldKey, newKey, startedAt: NOW, operator: 'ada', reason: 'yearly' }

@@ -17,7 +17,7 @@ import {
 import { installLines, launch } from '../../../client/mcp/description/generate/install-lines.ts'
 import { serverJson } from '../../../client/mcp/description/generate/server-json.ts'
 import { TOOLS } from '../../../client/mcp/tools/tools.ts'
-import { serverJsonSchema } from './support/server-json-schema.ts'
+import { serverJsonSchema } from '../../support/mcp/server-json-schema.ts'
 
 const description = describeServer()
 const packageJson = JSON.parse(readPackageFile('package.json'))

@@ -10,15 +10,12 @@ import { dataUri, pngHead } from '../../unit/operations/sample-images.ts'
 /** Media lifetimes in seconds, as specified. */
 const DAY = 86_400
 const WEEK = 7 * DAY
-
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z$/
-
 let sandbox: SharedSandbox
 beforeAll(async () => {
   sandbox = await useSharedSandbox()
 })
 afterAll(() => sandbox.stop())
-
 const pay = (path: string, body: Record<string, unknown>, headers?: Record<string, string>) =>
   payForCall(sandbox, path, body, headers)
 const resultOf = ({ bytes }: PaidCall): Record<string, unknown> =>
@@ -29,14 +26,12 @@ const price = (model: string, field: string) => priceField(sandbox.info.baseUrl,
 const nowSeconds = () => Math.floor(Date.now() / 1000)
 const positive = expect.toSatisfy((value) => Number.isInteger(value) && value > 0, 'positive integer')
 const whole = expect.toSatisfy((value) => Number.isInteger(value) && value >= 0, 'integer')
-
 /** Expects `created`, in Unix seconds, to lie within the call. */
 function expectCreatedSince(created: unknown, before: number): void {
   expect(created).toEqual(positive)
   expect(created).toBeGreaterThanOrEqual(before)
   expect(created).toBeLessThanOrEqual(nowSeconds())
 }
-
 async function expectReplay(call: PaidCall): Promise<void> {
   const calls = (await sandbox.upstreamCalls()).length
   const transfers = (await sandbox.chain.transfersTo(sandbox.info.payTo)).length
@@ -48,7 +43,6 @@ async function expectReplay(call: PaidCall): Promise<void> {
   expect(await sandbox.upstreamCalls()).toHaveLength(calls)
   expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(transfers)
 }
-
 async function expectTextCharge(call: PaidCall, model: string, input: number, output: number): Promise<bigint> {
   const parts = [
     [input, await price(model, 'input_per_million_tokens')],
@@ -58,11 +52,85 @@ async function expectTextCharge(call: PaidCall, model: string, input: number, ou
   expect(call.authorizedAtomic).toBeLessThanOrEqual(atomicOf('0.766952'))
   return call.chargedAtomic
 }
-
 /** What a request with one message of one text is counted with in addition to its bytes. */
 const OVERHEAD_TOKENS = 288
 const LONG_TEXT = 'The last tram leaves the depot at midnight, and nobody is on it. '.repeat(200)
 const extras = { verbose: true, temperature: 0.3, top_p: 0.9, user: 'rider', metadata: { a: 'b' }, unheard_of: [1] }
+test('every transfer has one receipt and one provider call', async () => {
+  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo)
+  const receipts = await sandbox.added('receipts')
+  expect(transfers).toHaveLength(receipts)
+  expect(await sandbox.upstreamCalls()).toHaveLength(receipts)
+  const { data } = await catalogOf(sandbox.info.baseUrl, 'models')
+  expect(data).toHaveLength(10)
+})
+/** Returns the bytes at a capability URL after checking headers, ranges, and that no similar URL exists. */
+async function expectHosted(url: string, contentType: string): Promise<Buffer> {
+  const answer = await fetch(url)
+  const bytes = Buffer.from(await answer.arrayBuffer())
+  expect(answer.status).toBe(200)
+  const headers = {
+    'content-type': contentType,
+    'content-length': String(bytes.length),
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'accept-ranges': 'bytes',
+  }
+  expect(Object.fromEntries(answer.headers)).toMatchObject(headers)
+  expect(answer.headers.get('cache-control')).toMatch(/private|no-store/)
+
+  const head = await fetch(url, { method: 'HEAD' })
+  expect({ status: head.status, ...Object.fromEntries(head.headers) }).toMatchObject({ status: 200, ...headers })
+  expect(await head.text()).toBe('')
+  await expectRanges(url, bytes)
+
+  const token = url.slice(url.lastIndexOf('/') + 1)
+  for (const at of [0, 7, token.length - 1]) {
+    const changed = `${token.slice(0, at)}${token[at] === 'A' ? 'B' : 'A'}${token.slice(at + 1)}`
+    const missing = await fetch(url.replace(token, changed))
+    expect({ status: missing.status, body: await missing.json() }).toMatchObject({
+      status: 404,
+      body: { error: { code: 'not_found', payment: 'none' } },
+    })
+  }
+  const kept = createHash('sha256').update(token).digest('hex')
+  expect(await sandbox.sql('SELECT 1 FROM media WHERE token_sha256 = $1', [kept])).toHaveLength(1)
+  return bytes
+}
+async function expectRanges(url: string, bytes: Buffer): Promise<void> {
+  const last = bytes.length - 1
+  const ranges = [
+    ['bytes=0-0', 0, 0],
+    ['bytes=10-19', 10, 19],
+    [`bytes=${last}-`, last, last],
+    ['bytes=-5', last - 4, last],
+    ['bytes=5-99999999', 5, last],
+  ] as const
+  for (const [range, first, end] of ranges) {
+    const part = await fetch(url, { headers: { range } })
+    expect({ range, status: part.status, at: part.headers.get('content-range') }).toEqual({
+      range,
+      status: 206,
+      at: `bytes ${first}-${end}/${bytes.length}`,
+    })
+    expect(Buffer.from(await part.arrayBuffer()).equals(bytes.subarray(first, end + 1))).toBe(true)
+  }
+  const beyond = await fetch(url, { headers: { range: `bytes=${bytes.length}-` } })
+  expect([beyond.status, beyond.headers.get('content-range')]).toEqual([416, `bytes */${bytes.length}`])
+}
+/** Expects the stored expiry to be the announced one, backdates it and expects the URL to answer 404. */
+async function expectGoneAtExpiry(url: string, announced: string): Promise<void> {
+  const tokenSha256 = createHash('sha256')
+    .update(url.slice(url.lastIndexOf('/') + 1))
+    .digest('hex')
+  const stored = await sandbox.sql<{ expires_at: Date }>('SELECT expires_at FROM media WHERE token_sha256 = $1', [
+    tokenSha256,
+  ])
+  expect(stored.map(({ expires_at }) => expires_at.toISOString())).toEqual([new Date(announced).toISOString()])
+  await sandbox.sql('UPDATE media SET expires_at = now() WHERE token_sha256 = $1', [tokenSha256])
+  for (const method of ['GET', 'HEAD']) expect((await fetch(url, { method })).status).toBe(404)
+  expect((await fetch(url, { headers: { range: 'bytes=0-0' } })).status).toBe(404)
+}
 
 describe('POST /v1/chat/completions', () => {
   const model = 'textmodel-2.5-pro'
@@ -416,82 +484,3 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(call.authorizedAtomic).toBe(call.chargedAtomic)
   })
 })
-
-test('every transfer has one receipt and one provider call', async () => {
-  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo)
-  const receipts = await sandbox.added('receipts')
-  expect(transfers).toHaveLength(receipts)
-  expect(await sandbox.upstreamCalls()).toHaveLength(receipts)
-  const { data } = await catalogOf(sandbox.info.baseUrl, 'models')
-  expect(data).toHaveLength(10)
-})
-
-/** Returns the bytes at a capability URL after checking headers, ranges, and that no similar URL exists. */
-async function expectHosted(url: string, contentType: string): Promise<Buffer> {
-  const answer = await fetch(url)
-  const bytes = Buffer.from(await answer.arrayBuffer())
-  expect(answer.status).toBe(200)
-  const headers = {
-    'content-type': contentType,
-    'content-length': String(bytes.length),
-    'referrer-policy': 'no-referrer',
-    'x-content-type-options': 'nosniff',
-    'accept-ranges': 'bytes',
-  }
-  expect(Object.fromEntries(answer.headers)).toMatchObject(headers)
-  expect(answer.headers.get('cache-control')).toMatch(/private|no-store/)
-
-  const head = await fetch(url, { method: 'HEAD' })
-  expect({ status: head.status, ...Object.fromEntries(head.headers) }).toMatchObject({ status: 200, ...headers })
-  expect(await head.text()).toBe('')
-  await expectRanges(url, bytes)
-
-  const token = url.slice(url.lastIndexOf('/') + 1)
-  for (const at of [0, 7, token.length - 1]) {
-    const changed = `${token.slice(0, at)}${token[at] === 'A' ? 'B' : 'A'}${token.slice(at + 1)}`
-    const missing = await fetch(url.replace(token, changed))
-    expect({ status: missing.status, body: await missing.json() }).toMatchObject({
-      status: 404,
-      body: { error: { code: 'not_found', payment: 'none' } },
-    })
-  }
-  const kept = createHash('sha256').update(token).digest('hex')
-  expect(await sandbox.sql('SELECT 1 FROM media WHERE token_sha256 = $1', [kept])).toHaveLength(1)
-  return bytes
-}
-
-async function expectRanges(url: string, bytes: Buffer): Promise<void> {
-  const last = bytes.length - 1
-  const ranges = [
-    ['bytes=0-0', 0, 0],
-    ['bytes=10-19', 10, 19],
-    [`bytes=${last}-`, last, last],
-    ['bytes=-5', last - 4, last],
-    ['bytes=5-99999999', 5, last],
-  ] as const
-  for (const [range, first, end] of ranges) {
-    const part = await fetch(url, { headers: { range } })
-    expect({ range, status: part.status, at: part.headers.get('content-range') }).toEqual({
-      range,
-      status: 206,
-      at: `bytes ${first}-${end}/${bytes.length}`,
-    })
-    expect(Buffer.from(await part.arrayBuffer()).equals(bytes.subarray(first, end + 1))).toBe(true)
-  }
-  const beyond = await fetch(url, { headers: { range: `bytes=${bytes.length}-` } })
-  expect([beyond.status, beyond.headers.get('content-range')]).toEqual([416, `bytes */${bytes.length}`])
-}
-
-/** Expects the stored expiry to be the announced one, backdates it and expects the URL to answer 404. */
-async function expectGoneAtExpiry(url: string, announced: string): Promise<void> {
-  const tokenSha256 = createHash('sha256')
-    .update(url.slice(url.lastIndexOf('/') + 1))
-    .digest('hex')
-  const stored = await sandbox.sql<{ expires_at: Date }>('SELECT expires_at FROM media WHERE token_sha256 = $1', [
-    tokenSha256,
-  ])
-  expect(stored.map(({ expires_at }) => expires_at.toISOString())).toEqual([new Date(announced).toISOString()])
-  await sandbox.sql('UPDATE media SET expires_at = now() WHERE token_sha256 = $1', [tokenSha256])
-  for (const method of ['GET', 'HEAD']) expect((await fetch(url, { method })).status).toBe(404)
-  expect((await fetch(url, { headers: { range: 'bytes=0-0' } })).status).toBe(404)
-}

@@ -4,146 +4,27 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vite
 import { permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { PERMIT2_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
+import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
+import { verifyAuthorization } from '../../../api/paid-request/payment/verify-authorization.ts'
+import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'
+import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createPayer, ELSEWHERE } from '../../support/payer/payer.ts'
+import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
 import { type AuthorizationChanges, secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
-
-let devnet: TestDevnet
-let proxy: RpcProxy
-let verifier: AuthorizationVerifier
-beforeAll(async () => {
-  devnet = await startTestDevnet()
-  proxy = await startRpcProxy(devnet.rpcUrl)
-  verifier = createAuthorizationVerifier(createChainClient(proxy.url, PATIENCE_MS), 8453)
-})
-afterEach(() => {
-  proxy.setFault(null)
-  proxy.chooseFault(() => null)
-})
-afterAll(async () => {
-  await proxy.stop()
-  await devnet.stop()
-})
+import { newAllowances, terms } from '../routes/compose-app.ts'
 
 const MAXIMUM = atomicAmount(5034n)
-
-describe('verifying a payment that could be settled now', () => {
-  it('accepts a gas-sponsoring permit without gas or allowance, with three concurrent RPC calls', async () => {
-    const payer = await createPayer(devnet.rpcUrl)
-    const calls = proxy.calls.length
-    expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
-      outcome: 'valid',
-      needsPermit: true,
-    })
-    expect(proxy.calls.slice(calls).sort()).toEqual(['eth_call', 'eth_call', 'eth_getCode'])
-    expect(await devnet.permit2Allowance(payer.address)).toBe(0n)
-  })
-
-  it('accepts an allowance without a permit, with two concurrent RPC calls', async () => {
-    const payer = await createPayer(devnet.rpcUrl)
-    await payer.approve()
-    const authorization = await signAuthorization(devnet, payer, { gasSponsored: false })
-    const calls = proxy.calls.length
-    expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: false })
-    expect(proxy.calls.slice(calls).sort()).toEqual(['eth_call', 'eth_getCode'])
-  })
-
-  it('accepts an allowance with a permit that was used before', async () => {
-    const payer = await createPayer(devnet.rpcUrl)
-    await payer.approve()
-    const authorization = await signAuthorization(devnet, payer, { permitNonce: 9n })
-    expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: false })
-  })
-
-  it('accepts a payer whose balance is exactly the amount', async () => {
-    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 5034n })
-    expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
-      outcome: 'valid',
-      needsPermit: true,
-    })
-  })
-
-  it('needs the permit only when the allowance is below the amount', async () => {
-    const payer = await createPayer(devnet.rpcUrl)
-    await payer.approve(5034n)
-    expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
-      outcome: 'valid',
-      needsPermit: false,
-    })
-    await payer.approve(5033n)
-    expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
-      outcome: 'valid',
-      needsPermit: true,
-    })
-  })
-})
-
-async function refusalOf(changes: AuthorizationChanges, funds = 1_000_000n, allowance = true) {
-  const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: funds })
-  if (allowance) await payer.approve()
-  return await verifier.verify(await signAuthorization(devnet, payer, { gasSponsored: false, ...changes }), MAXIMUM)
-}
-
-describe('verifying a payment that the chain rejects', () => {
-  test('refuses a balance that is one atomic unit too low with insufficient_funds and both amounts', async () => {
-    expect(await refusalOf({}, 5033n)).toEqual({
-      outcome: 'refused',
-      code: 'insufficient_funds',
-      detail: 'The payer has 0.005033 USDC; 0.005034 USDC is needed.',
-    })
-  })
-
-  test('refuses a payment without allowance or permit with permit2_allowance_required', async () => {
-    expect(await refusalOf({}, 1_000_000n, false)).toEqual({ outcome: 'refused', code: 'permit2_allowance_required' })
-  })
-
-  test('refuses a permit that the token rejects with payment_rejected', async () => {
-    expect(await refusalOf({ gasSponsored: true, permitNonce: 9n }, 1_000_000n, false)).toMatchObject({
-      outcome: 'refused',
-      code: 'payment_rejected',
-      detail: expect.stringContaining('gas-sponsoring permit'),
-    })
-  })
-
-  test('a permit whose nonce another payment has used in the meantime is a wait: permit_already_used', async () => {
-    const payer = await createPayer(devnet.rpcUrl)
-    const stale = await signAuthorization(devnet, payer)
-    const permit = { owner: payer.address, value: 1n, deadline: secondsFromNow(600), nonce: 0n }
-    const terms = { ...permit, spender: PERMIT2_ADDRESS, amount: permit.value } as const
-    const call = permitCall({ ...permit, signature: await signPermit(payer.account, terms) })
-    await callRpc(devnet.rpcUrl, 'anvil_setBalance', [ELSEWHERE, numberToHex(10n ** 18n)])
-    await callRpc(devnet.rpcUrl, 'anvil_impersonateAccount', [ELSEWHERE])
-    const hash = await callRpc<`0x${string}`>(devnet.rpcUrl, 'eth_sendTransaction', [{ from: ELSEWHERE, ...call }])
-    await devnet.client.waitForTransactionReceipt({ hash })
-    expect(await verifier.verify(stale, MAXIMUM)).toEqual({ outcome: 'refused', code: 'permit_already_used' })
-  })
-
-  test('refuses an invalidated nonce with payment_nonce_used', async () => {
-    const payer = await createPayer(devnet.rpcUrl)
-    const authorization = await signAuthorization(devnet, payer)
-    await payer.invalidateNonce(authorization.nonce)
-    expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'refused', code: 'payment_nonce_used' })
-  })
-
-  const rejected: readonly (readonly [string, () => AuthorizationChanges])[] = [
-    ['a signature of another key', () => ({ signer: privateKeyToAccount(generatePrivateKey()) })],
-    ['a deadline that has passed', () => ({ deadline: 1n })],
-    ['a start in the future', () => ({ validAfter: BigInt(Math.floor(Date.now() / 1000) + 3600) })],
-    ['a maximum below the amount', () => ({ authorizedMaximum: 5033n })],
-  ]
-  test.each(rejected)('refuses %s', async (_, changes) => {
-    expect(await refusalOf(changes())).toMatchObject({ outcome: 'refused' })
-  })
-})
-
 const faults: readonly (readonly [string, RpcFault])[] = [
   ['resets the connection', { kind: 'reset' }],
   ['loses its response', { kind: 'lost_answer' }],
@@ -157,94 +38,348 @@ const faults: readonly (readonly [string, RpcFault])[] = [
   ['returns a web page', { kind: 'html' }],
   ['returns an empty body', { kind: 'empty' }],
 ]
-
-/** Applies a fault to the `first` to the `last` of the following contract calls. */
-function failCalls(fault: RpcFault, { first, last = Number.POSITIVE_INFINITY }: { first: number; last?: number }) {
-  let count = 0
-  proxy.chooseFault(({ method }) => {
-    if (method !== 'eth_call') return null
-    count += 1
-    return count >= first && count <= last ? fault : null
-  })
-}
-
-describe('verifying while the network fails', () => {
-  let good: Authorization
-  let bad: Authorization
-  beforeAll(async () => {
-    good = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
-    bad = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
-  })
-
-  it.each(faults)('reports unreachable when the node %s at the simulation', async (_, fault) => {
-    for (const authorization of [good, bad]) {
-      // Only once: a wrongly started diagnosis would get its answers.
-      failCalls(fault, { first: 1, last: 1 })
-      expect(await verifier.verify(authorization, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
-    }
-  })
-
-  it('reports unreachable when nothing listens at the node’s address', async () => {
-    const gone = createAuthorizationVerifier(createChainClient('http://127.0.0.1:1'), 8453)
-    expect(await gone.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
-  })
-
-  it('reports unreachable when the node never answers', async () => {
-    proxy.setFault({ kind: 'hang' })
-    const impatient = createAuthorizationVerifier(createChainClient(proxy.url, 100), 8453)
-    expect(await impatient.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
-  })
-
-  it.each(faults)('reports unreachable when the node %s at the diagnosis of a refusal', async (_, fault) => {
-    failCalls(fault, { first: 3 })
-    expect(await verifier.verify(bad, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
-  })
-
-  it.each([
-    [3, 'execution reverted'],
-    [-32000, 'execution reverted: 0x756688fe'],
-  ])('treats %i "%s" from a node as a revert and refuses the payment', async (code, message) => {
-    failCalls({ kind: 'error', code, message }, { first: 1, last: 1 })
-    expect(await verifier.verify(bad, MAXIMUM)).toMatchObject({ outcome: 'refused', code: 'insufficient_funds' })
-  })
-})
-
-describe('checking the signature', () => {
-  it('verifies a signature without the network', async () => {
-    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
-    const calls = proxy.calls.length
-    expect(verifier.isSignedByPayer(authorization)).toBe(true)
-    expect(proxy.calls).toHaveLength(calls)
-  })
-
-  const changes: readonly (readonly [string, (signed: Authorization) => Partial<Authorization>])[] = [
-    ['payer', () => ({ payer: '0x1111111111111111111111111111111111111111' })],
-    ['recipient', () => ({ payTo: '0x1111111111111111111111111111111111111111' })],
-    ['facilitator', () => ({ facilitator: '0x1111111111111111111111111111111111111111' })],
-    ['spender', () => ({ spender: '0x1111111111111111111111111111111111111111' })],
-    ['asset', () => ({ asset: '0x1111111111111111111111111111111111111111' })],
-    ['maximum', () => ({ authorizedMaximum: atomicAmount(5035n) })],
-    ['nonce', ({ nonce }) => ({ nonce: nonce ^ 1n })],
-    ['deadline', ({ deadline }) => ({ deadline: deadline + 1n })],
-    ['start', () => ({ validAfter: 1n })],
-    ['signature', ({ signature }) => ({ signature: flipped(signature, 10) })],
-    ['length of the signature', ({ signature }) => ({ signature: signature.slice(0, -2) as `0x${string}` })],
-    ['curve point of the signature', () => ({ signature: `0x${'ff'.repeat(65)}` })],
-    ['signature to a single byte', () => ({ signature: '0x00' })],
-  ]
-  it.each(changes)('rejects a signature after a change of the %s', async (_, change) => {
-    const signed = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
-    expect(verifier.isSignedByPayer({ ...signed, ...change(signed) })).toBe(false)
-  })
-
-  it('rejects a signature for another chain', async () => {
-    const signed = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
-    const otherChain = createAuthorizationVerifier(createChainClient(proxy.url), 1)
-    expect(otherChain.isSignedByPayer(signed)).toBe(false)
-  })
-})
-
 function flipped(hex: `0x${string}`, index: number): `0x${string}` {
   const digit = hex[index] === 'a' ? 'b' : 'a'
   return `${hex.slice(0, index)}${digit}${hex.slice(index + 1)}` as `0x${string}`
 }
+
+describe('authorization verifier', () => {
+  let devnet: TestDevnet
+  let proxy: RpcProxy
+  let verifier: AuthorizationVerifier
+  beforeAll(async () => {
+    devnet = await startTestDevnet()
+    proxy = await startRpcProxy(devnet.rpcUrl)
+    verifier = createAuthorizationVerifier(createChainClient(proxy.url, PATIENCE_MS), 8453)
+  })
+
+  afterEach(() => {
+    proxy.setFault(null)
+    proxy.chooseFault(() => null)
+  })
+
+  afterAll(async () => {
+    await proxy.stop()
+    await devnet.stop()
+  })
+
+  describe('verifying a payment that could be settled now', () => {
+    it('accepts a gas-sponsoring permit without gas or allowance, with three concurrent RPC calls', async () => {
+      const payer = await createPayer(devnet.rpcUrl)
+      const calls = proxy.calls.length
+      expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
+        outcome: 'valid',
+        needsPermit: true,
+      })
+      expect(proxy.calls.slice(calls).sort()).toEqual(['eth_call', 'eth_call', 'eth_getCode'])
+      expect(await devnet.permit2Allowance(payer.address)).toBe(0n)
+    })
+
+    it('accepts an allowance without a permit, with two concurrent RPC calls', async () => {
+      const payer = await createPayer(devnet.rpcUrl)
+      await payer.approve()
+      const authorization = await signAuthorization(devnet, payer, { gasSponsored: false })
+      const calls = proxy.calls.length
+      expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: false })
+      expect(proxy.calls.slice(calls).sort()).toEqual(['eth_call', 'eth_getCode'])
+    })
+
+    it('accepts an allowance with a permit that was used before', async () => {
+      const payer = await createPayer(devnet.rpcUrl)
+      await payer.approve()
+      const authorization = await signAuthorization(devnet, payer, { permitNonce: 9n })
+      expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: false })
+    })
+
+    it('accepts a payer whose balance is exactly the amount', async () => {
+      const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 5034n })
+      expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
+        outcome: 'valid',
+        needsPermit: true,
+      })
+    })
+
+    it('needs the permit only when the allowance is below the amount', async () => {
+      const payer = await createPayer(devnet.rpcUrl)
+      await payer.approve(5034n)
+      expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
+        outcome: 'valid',
+        needsPermit: false,
+      })
+      await payer.approve(5033n)
+      expect(await verifier.verify(await signAuthorization(devnet, payer), MAXIMUM)).toEqual({
+        outcome: 'valid',
+        needsPermit: true,
+      })
+    })
+  })
+
+  async function refusalOf(changes: AuthorizationChanges, funds = 1_000_000n, allowance = true) {
+    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: funds })
+    if (allowance) await payer.approve()
+    return await verifier.verify(await signAuthorization(devnet, payer, { gasSponsored: false, ...changes }), MAXIMUM)
+  }
+  describe('verifying a payment that the chain rejects', () => {
+    test('refuses a balance that is one atomic unit too low with insufficient_funds and both amounts', async () => {
+      expect(await refusalOf({}, 5033n)).toEqual({
+        outcome: 'refused',
+        code: 'insufficient_funds',
+        detail: 'The payer has 0.005033 USDC; 0.005034 USDC is needed.',
+      })
+    })
+
+    test('refuses a payment without allowance or permit with permit2_allowance_required', async () => {
+      expect(await refusalOf({}, 1_000_000n, false)).toEqual({ outcome: 'refused', code: 'permit2_allowance_required' })
+    })
+
+    test('refuses a permit that the token rejects with payment_rejected', async () => {
+      expect(await refusalOf({ gasSponsored: true, permitNonce: 9n }, 1_000_000n, false)).toMatchObject({
+        outcome: 'refused',
+        code: 'payment_rejected',
+        detail: expect.stringContaining('gas-sponsoring permit'),
+      })
+    })
+
+    test('a permit whose nonce another payment has used in the meantime is a wait: permit_already_used', async () => {
+      const payer = await createPayer(devnet.rpcUrl)
+      const stale = await signAuthorization(devnet, payer)
+      const permit = { owner: payer.address, value: 1n, deadline: secondsFromNow(600), nonce: 0n }
+      const terms = { ...permit, spender: PERMIT2_ADDRESS, amount: permit.value } as const
+      const call = permitCall({ ...permit, signature: await signPermit(payer.account, terms) })
+      await callRpc(devnet.rpcUrl, 'anvil_setBalance', [ELSEWHERE, numberToHex(10n ** 18n)])
+      await callRpc(devnet.rpcUrl, 'anvil_impersonateAccount', [ELSEWHERE])
+      const hash = await callRpc<`0x${string}`>(devnet.rpcUrl, 'eth_sendTransaction', [{ from: ELSEWHERE, ...call }])
+      await devnet.client.waitForTransactionReceipt({ hash })
+      expect(await verifier.verify(stale, MAXIMUM)).toEqual({ outcome: 'refused', code: 'permit_already_used' })
+    })
+
+    test('refuses an invalidated nonce with payment_nonce_used', async () => {
+      const payer = await createPayer(devnet.rpcUrl)
+      const authorization = await signAuthorization(devnet, payer)
+      await payer.invalidateNonce(authorization.nonce)
+      expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'refused', code: 'payment_nonce_used' })
+    })
+
+    const rejected: readonly (readonly [string, () => AuthorizationChanges])[] = [
+      ['a signature of another key', () => ({ signer: privateKeyToAccount(generatePrivateKey()) })],
+      ['a deadline that has passed', () => ({ deadline: 1n })],
+      ['a start in the future', () => ({ validAfter: BigInt(Math.floor(Date.now() / 1000) + 3600) })],
+      ['a maximum below the amount', () => ({ authorizedMaximum: 5033n })],
+    ]
+    test.each(rejected)('refuses %s', async (_, changes) => {
+      expect(await refusalOf(changes())).toMatchObject({ outcome: 'refused' })
+    })
+  })
+
+  /** Applies a fault to the `first` to the `last` of the following contract calls. */
+  function failCalls(fault: RpcFault, { first, last = Number.POSITIVE_INFINITY }: { first: number; last?: number }) {
+    let count = 0
+    proxy.chooseFault(({ method }) => {
+      if (method !== 'eth_call') return null
+      count += 1
+      return count >= first && count <= last ? fault : null
+    })
+  }
+  describe('verifying while the network fails', () => {
+    let good: Authorization
+    let bad: Authorization
+    beforeAll(async () => {
+      good = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
+      bad = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
+    })
+
+    it.each(faults)('reports unreachable when the node %s at the simulation', async (_, fault) => {
+      for (const authorization of [good, bad]) {
+        // Only once: a wrongly started diagnosis would get its answers.
+        failCalls(fault, { first: 1, last: 1 })
+        expect(await verifier.verify(authorization, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
+      }
+    })
+
+    it('reports unreachable when nothing listens at the node’s address', async () => {
+      const gone = createAuthorizationVerifier(createChainClient('http://127.0.0.1:1'), 8453)
+      expect(await gone.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
+    })
+
+    it('reports unreachable when the node never answers', async () => {
+      proxy.setFault({ kind: 'hang' })
+      const impatient = createAuthorizationVerifier(createChainClient(proxy.url, 100), 8453)
+      expect(await impatient.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
+    })
+
+    it.each(faults)('reports unreachable when the node %s at the diagnosis of a refusal', async (_, fault) => {
+      failCalls(fault, { first: 3 })
+      expect(await verifier.verify(bad, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
+    })
+
+    it.each([
+      [3, 'execution reverted'],
+      [-32000, 'execution reverted: 0x756688fe'],
+    ])('treats %i "%s" from a node as a revert and refuses the payment', async (code, message) => {
+      failCalls({ kind: 'error', code, message }, { first: 1, last: 1 })
+      expect(await verifier.verify(bad, MAXIMUM)).toMatchObject({ outcome: 'refused', code: 'insufficient_funds' })
+    })
+  })
+
+  describe('checking the signature', () => {
+    it('verifies a signature without the network', async () => {
+      const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
+      const calls = proxy.calls.length
+      expect(verifier.isSignedByPayer(authorization)).toBe(true)
+      expect(proxy.calls).toHaveLength(calls)
+    })
+
+    const changes: readonly (readonly [string, (signed: Authorization) => Partial<Authorization>])[] = [
+      ['payer', () => ({ payer: '0x1111111111111111111111111111111111111111' })],
+      ['recipient', () => ({ payTo: '0x1111111111111111111111111111111111111111' })],
+      ['facilitator', () => ({ facilitator: '0x1111111111111111111111111111111111111111' })],
+      ['spender', () => ({ spender: '0x1111111111111111111111111111111111111111' })],
+      ['asset', () => ({ asset: '0x1111111111111111111111111111111111111111' })],
+      ['maximum', () => ({ authorizedMaximum: atomicAmount(5035n) })],
+      ['nonce', ({ nonce }) => ({ nonce: nonce ^ 1n })],
+      ['deadline', ({ deadline }) => ({ deadline: deadline + 1n })],
+      ['start', () => ({ validAfter: 1n })],
+      ['signature', ({ signature }) => ({ signature: flipped(signature, 10) })],
+      ['length of the signature', ({ signature }) => ({ signature: signature.slice(0, -2) as `0x${string}` })],
+      ['curve point of the signature', () => ({ signature: `0x${'ff'.repeat(65)}` })],
+      ['signature to a single byte', () => ({ signature: '0x00' })],
+    ]
+    it.each(changes)('rejects a signature after a change of the %s', async (_, change) => {
+      const signed = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
+      expect(verifier.isSignedByPayer({ ...signed, ...change(signed) })).toBe(false)
+    })
+
+    it('rejects a signature for another chain', async () => {
+      const signed = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
+      const otherChain = createAuthorizationVerifier(createChainClient(proxy.url), 1)
+      expect(otherChain.isSignedByPayer(signed)).toBe(false)
+    })
+  })
+})
+
+describe('verify authorization', () => {
+  let devnet: TestDevnet
+  let proxy: RpcProxy
+  beforeAll(async () => {
+    devnet = await startTestDevnet()
+    proxy = await startRpcProxy(devnet.rpcUrl)
+  })
+
+  afterAll(async () => {
+    await proxy.stop()
+    await devnet.stop()
+  })
+
+  /** The parts of an API process that verify payments, with a memory of their own. */
+  function startVerifying({ newPayersPerMinute = 1000 } = {}) {
+    const client = createChainClient(proxy.url, PATIENCE_MS)
+    const payers = createPayerMemory()
+    const dependencies = {
+      terms,
+      verifier: createAuthorizationVerifier(client, 8453),
+      chainClock: { chainNow: async () => new Date() },
+      balances: createBalanceReader(client),
+      payers,
+      limitVerifications: createVerificationLimiter(newAllowances(), newPayersPerMinute),
+      now: () => new Date(),
+    }
+    const verify = async (authorization: Authorization, address = '203.0.113.1') => {
+      const callsBefore = proxy.calls.length
+      const outcome = await refusalOf(authorization, address)
+      return { outcome, calls: proxy.calls.length - callsBefore }
+    }
+    const refusalOf = async (authorization: Authorization, address: string) => {
+      const challenge = {
+        quote: { quotedMaximum: authorization.authorizedMaximum, terms: {} },
+      } as unknown as Challenge
+      const payment = {
+        authorization,
+        challengeTokenSha256: '',
+        challengeExpiresAt: new Date(Date.now() + 600_000),
+        alteredTerm: null,
+      }
+      try {
+        await verifyAuthorization(dependencies, payment, challenge, { ip: address })
+        return 'verified'
+      } catch (error) {
+        if (!(error instanceof AppError)) throw error
+        // The handler remembers a refusal once it is certain that the payment did not settle meanwhile.
+        return payers.rememberRefusal(authorization, error, challenge).code
+      }
+    }
+    return { verify, payers }
+  }
+  const emptyPayer = () => createPayer(devnet.rpcUrl, { usdcAtomic: 0n })
+  const sign = (payer: Payer, gasSponsored = true) => signAuthorization(devnet, payer, { gasSponsored })
+  describe('what an account without funds costs', () => {
+    it('verifying the same payment 300 times costs one RPC call', async () => {
+      const { verify } = startVerifying()
+      const payment = await sign(await emptyPayer())
+      let calls = 0
+      for (let sent = 0; sent < 300; sent += 1) {
+        const verified = await verify(payment)
+        expect(verified.outcome).toBe('insufficient_funds')
+        calls += verified.calls
+      }
+      expect(calls).toBe(1)
+    })
+
+    it.each([true, false])('each newly signed payment costs one RPC call (with a permit: %s)', async (gasSponsored) => {
+      const { verify } = startVerifying()
+      const payer = await emptyPayer()
+      for (let sent = 0; sent < 5; sent += 1)
+        expect(await verify(await sign(payer, gasSponsored))).toEqual({ outcome: 'insufficient_funds', calls: 1 })
+    })
+
+    it('the empty accounts of one address cost no RPC call beyond their limit, and payers who can pay are not limited', async () => {
+      const { verify } = startVerifying({ newPayersPerMinute: 3 })
+      const known = await createPayer(devnet.rpcUrl)
+      expect((await verify(await sign(known))).outcome).toBe('verified')
+      for (let sent = 0; sent < 3; sent += 1)
+        expect((await verify(await sign(await emptyPayer()))).outcome).toBe('insufficient_funds')
+      expect(await verify(await sign(await emptyPayer()))).toEqual({ outcome: 'rate_limited', calls: 0 })
+      expect((await verify(await sign(known))).outcome).toBe('verified')
+      expect((await verify(await sign(await emptyPayer()), '203.0.113.2')).outcome).toBe('insufficient_funds')
+    })
+  })
+
+  describe('payers who can pay', () => {
+    it('the balance is read before the first payment of a payer only', async () => {
+      const { verify } = startVerifying()
+      const payer = await createPayer(devnet.rpcUrl)
+      const [first, second] = [await verify(await sign(payer)), await verify(await sign(payer))]
+      expect([first.outcome, second.outcome, first.calls - second.calls]).toEqual(['verified', 'verified', 1])
+    })
+
+    it('a payer who adds funds pays with a newly signed payment immediately, and then with the refused one', async () => {
+      const { verify } = startVerifying()
+      const payer = await emptyPayer()
+      const refused = await sign(payer)
+      expect((await verify(refused)).outcome).toBe('insufficient_funds')
+      await mintUsdc(devnet.rpcUrl, payer.address, 1_000_000n)
+      expect(await verify(refused)).toEqual({ outcome: 'insufficient_funds', calls: 0 })
+      expect((await verify(await sign(payer))).outcome).toBe('verified')
+      expect((await verify(refused)).outcome).toBe('verified')
+    })
+
+    it('a known payer whose payment is refused is new again', async () => {
+      const { verify, payers } = startVerifying()
+      const payer = await createPayer(devnet.rpcUrl)
+      await payer.approve()
+      expect((await verify(await sign(payer, false))).outcome).toBe('verified')
+      expect(payers.isKnown(payer.address)).toBe(true)
+      await payer.spendAll()
+      expect((await verify(await sign(payer, false))).outcome).toBe('insufficient_funds')
+      expect(payers.isKnown(payer.address)).toBe(false)
+      expect(await verify(await sign(payer, false))).toEqual({ outcome: 'insufficient_funds', calls: 1 })
+    })
+
+    it('an allowance granted after a refusal is found with a permit attached to the same payment', async () => {
+      const { verify } = startVerifying()
+      const payer = await createPayer(devnet.rpcUrl)
+      const withPermit = await sign(payer)
+      expect((await verify({ ...withPermit, gasSponsoring: null })).outcome).toBe('permit2_allowance_required')
+      expect((await verify(withPermit)).outcome).toBe('verified')
+    })
+  })
+})

@@ -22,22 +22,17 @@ afterEach(() => {
   proxy.chooseFault(() => null)
 })
 afterAll(() => chain.stop())
-
 /** A payer's payments in one batch. */
 const MANY = 12
-
 const outcomesOf = (answers: readonly { outcome: string }[]) => answers.map(({ outcome }) => outcome)
 const confirmAll = (hash: Hex, charges: readonly PreparedCharge[], by = settler) =>
   Promise.all(charges.map(({ authorization, chargeAmount }) => by.confirm(hash, authorization, chargeAmount)))
 const search = () => createSettlementSearch(createChainClient(proxy.url, PATIENCE_MS))
-
 const receipts = () => proxy.calls.filter((method) => method === 'eth_getTransactionReceipt').length
-
 function gasOf(confirmation: Confirmation): GasSpent {
   if (!('gas' in confirmation)) throw new Error(`no gas of a payment that is ${confirmation.outcome}`)
   return confirmation.gas
 }
-
 /** Expects that the parts of a batch's payments are all of its gas. */
 async function expectWhole(hash: Hex, confirmations: readonly Confirmation[]): Promise<void> {
   const { gasUsed, effectiveGasPrice } = await devnet.client.getTransactionReceipt({ hash })

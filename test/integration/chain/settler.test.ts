@@ -37,12 +37,9 @@ afterAll(async () => {
   await proxy.stop()
   await devnet.stop()
 })
-
 const CHARGE = atomicAmount(5000n)
 const MAXIMUM = 9000n
-
 const signed = (gasSponsored = false) => signAuthorization(devnet, payer, { gasSponsored, authorizedMaximum: MAXIMUM })
-
 async function transactionFor(authorization: Authorization, charge: AtomicAmount = CHARGE): Promise<SignedTransaction> {
   const prepared = await settler.prepare(authorization, charge)
   if (prepared.outcome !== 'ready') throw new Error(`not ready: ${prepared.outcome}`)
@@ -50,12 +47,10 @@ async function transactionFor(authorization: Authorization, charge: AtomicAmount
   const accountNonce = await devnet.client.getTransactionCount({ address: settlement.address })
   return await settler.sign(authorization, charge, prepared.terms, BigInt(accountNonce))
 }
-
 /** Waits for the transaction: Anvil answers a broadcast shortly before it has mined it. */
 async function mined(hash: `0x${string}`): Promise<void> {
   await devnet.client.waitForTransactionReceipt({ hash })
 }
-
 /** Turns a receipt into that of an older node, without the block's time. */
 const withoutTime: RpcFault = {
   kind: 'lie',
@@ -64,11 +59,9 @@ const withoutTime: RpcFault = {
     return { result: { ...receipt, logs: logs.map((log) => ({ ...log, blockTimestamp: undefined })) } }
   },
 }
-
 async function received(): Promise<bigint> {
   return await devnet.usdcBalance(devnet.accounts.recipient.address)
 }
-
 /** Settles a charge and returns what confirms it. */
 async function settled(): Promise<readonly [`0x${string}`, Authorization, AtomicAmount]> {
   const authorization = await signed()
@@ -77,7 +70,6 @@ async function settled(): Promise<readonly [`0x${string}`, Authorization, Atomic
   await mined(transaction.hash)
   return [transaction.hash, authorization, CHARGE]
 }
-
 /** Answers as a node that returns receipts of a block that is still being built. */
 const listAsLatest = (block: unknown) =>
   proxy.chooseFault(({ method, params }) =>
@@ -85,6 +77,18 @@ const listAsLatest = (block: unknown) =>
       ? { kind: 'forge', answer: { result: method === 'eth_blockNumber' ? '0x1' : block } }
       : null,
   )
+it('reports unreachable when a node hangs at any step', async () => {
+  const authorization = await signed()
+  const transaction = await transactionFor(authorization)
+  proxy.setFault({ kind: 'hang' })
+  const impatient = createTestSettler({}, 100)
+  const outcomes = await Promise.all([
+    impatient.prepare(authorization, CHARGE),
+    impatient.broadcast(transaction),
+    impatient.confirm(transaction.hash, authorization, CHARGE),
+  ])
+  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['unreachable', 'unreachable', 'unreachable'])
+})
 
 describe('settling', () => {
   it('transfers exactly the charge, below the signed maximum, and confirms it by its receipt [spec S6b]', async () => {
@@ -443,17 +447,4 @@ describe('confirming', () => {
       expect(reread).toEqual({ outcome: 'pending', isMined: true })
     })
   })
-})
-
-it('reports unreachable when a node hangs at any step', async () => {
-  const authorization = await signed()
-  const transaction = await transactionFor(authorization)
-  proxy.setFault({ kind: 'hang' })
-  const impatient = createTestSettler({}, 100)
-  const outcomes = await Promise.all([
-    impatient.prepare(authorization, CHARGE),
-    impatient.broadcast(transaction),
-    impatient.confirm(transaction.hash, authorization, CHARGE),
-  ])
-  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['unreachable', 'unreachable', 'unreachable'])
 })

@@ -15,22 +15,13 @@ import { AMPLE_FUNDS, newTestJob, paidAgain, sentAgain } from '../../support/led
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
-let ledger: TestLedger
-beforeAll(async () => {
-  ledger = await createTestLedger()
-})
-afterAll(() => ledger.close())
-
 const TWENTY = Array.from({ length: 20 }, (_, index) => index)
-
 function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { outcome } of acceptances) counts[outcome] = (counts[outcome] ?? 0) + 1
   return counts
 }
-
 const NEEDS_PERMIT = { ...AMPLE_FUNDS, needsPermit: true }
-
 /** Creates a payer without an allowance, who attaches a permit with the same permit nonce to every payment. */
 function permitPayer() {
   const payer = randomAddress()
@@ -41,301 +32,356 @@ function permitPayer() {
     })
   return { payer, withPermit }
 }
-
-async function countRows(table: string, column: string, value: string): Promise<number> {
-  const [row] = await ledger.sql<{ count: number }>(`SELECT count(*)::int FROM ${table} WHERE ${column} = $1`, [value])
-  return row?.count ?? -1
-}
-
-describe('simultaneous acceptance', () => {
-  it('accepts one of twenty simultaneous identical requests and attaches the others to it', async () => {
-    const job = newTestJob()
-    await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(sentAgain(job))))
-    expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
-    expect(new Set(acceptances.map((one) => 'jobId' in one && one.jobId)).size).toBe(1)
-    const { payer } = job.authorization
-    expect(await countRows('jobs', 'payer', payer)).toBe(1)
-    expect(await countRows('authorizations', 'payer', payer)).toBe(1)
+const jobByPermit = (payer: `0x${string}`) =>
+  newTestJob({
+    authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
+    exposure: { ...AMPLE_FUNDS, needsPermit: true },
   })
 
-  it('creates one job and claims one nonce for twenty simultaneous authorizations under one key', async () => {
-    const job = newTestJob()
-    const { payer } = job.authorization
-    await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAgain(job))))
-    expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
-    expect(await countRows('jobs', 'payer', payer)).toBe(1)
-    expect(await countRows('authorizations', 'payer', payer)).toBe(1)
+describe('accept job', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
   })
 
-  it('accepts one request of twenty simultaneous ones with the same authorization under different keys', async () => {
-    const authorization = testAuthorization()
-    const jobs = TWENTY.map(() => newTestJob({ authorization }))
-    for (const job of jobs) await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
-    expect(outcomes(acceptances)).toEqual({ accepted: 1, authorization_already_used: 19 })
-    expect(await countRows('jobs', 'payer', authorization.payer)).toBe(1)
-    expect(await countRows('staged_uploads', 'object_key', jobs[0]?.stagedUpload.objectKey ?? '')).toBeLessThan(2)
-  })
+  afterAll(() => ledger.close())
 
-  it('accepts one of twenty simultaneous payments with the same permit nonce', async () => {
-    const payer = randomAddress()
-    const jobs = TWENTY.map(() =>
-      newTestJob({
-        authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
-        exposure: NEEDS_PERMIT,
-      }),
-    )
-    for (const job of jobs) await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
-    expect(outcomes(acceptances)).toEqual({ accepted: 1, permit_already_used: 19 })
-  })
-
-  it('accepts one of twenty simultaneous payers under the same key', async () => {
-    const job = newTestJob()
-    await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(
-      TWENTY.map(() => ledger.admission.acceptJob(sentAgain(job, { authorization: testAuthorization() }))),
-    )
-    expect(outcomes(acceptances)).toEqual({ accepted: 1, other_request: 19 })
-  })
-
-  it('reopens a failed job for one of twenty simultaneous new authorizations', async () => {
-    const job = newTestJob()
-    await jobInState(ledger, 'failed', job)
-    const { payer } = job.authorization
-    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAgain(job))))
-    expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
-    expect(await countRows('authorizations', 'payer', payer)).toBe(2)
-  })
-})
-
-describe('a permit nonce', () => {
-  it('releases a permit nonce for another call when its job fails', async () => {
-    const { payer, withPermit } = permitPayer()
-    const first = await jobInState(ledger, 'generating', withPermit())
-    const second = withPermit()
-    await bindTestKey(ledger, second)
-    expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
-    expect(await fencedWrites.failJob.run(ledger, first)).toBe('written')
-    expect(await ledger.admission.acceptJob(sentAgain(second))).toMatchObject({ outcome: 'accepted' })
-    expect(await countRows('jobs', 'payer', payer)).toBe(2)
-  })
-
-  it('releases a permit nonce for the same call when its settlement fails', async () => {
-    const { withPermit } = permitPayer()
-    const first = withPermit()
-    const job = await jobInState(ledger, 'settling', first)
-    expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
-    const { authorization } = withPermit()
-    expect(await ledger.admission.acceptJob(sentAgain(first, { authorization }))).toEqual({
-      outcome: 'settles_again',
-      jobId: job.id,
+  async function countRows(table: string, column: string, value: string): Promise<number> {
+    const [row] = await ledger.sql<{ count: number }>(`SELECT count(*)::int FROM ${table} WHERE ${column} = $1`, [
+      value,
+    ])
+    return row?.count ?? -1
+  }
+  describe('simultaneous acceptance', () => {
+    it('accepts one of twenty simultaneous identical requests and attaches the others to it', async () => {
+      const job = newTestJob()
+      await bindTestKey(ledger, job)
+      const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(sentAgain(job))))
+      expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
+      expect(new Set(acceptances.map((one) => 'jobId' in one && one.jobId)).size).toBe(1)
+      const { payer } = job.authorization
+      expect(await countRows('jobs', 'payer', payer)).toBe(1)
+      expect(await countRows('authorizations', 'payer', payer)).toBe(1)
     })
-  })
 
-  it('claims no permit nonce for a payment that the allowance covers', async () => {
-    const payer = randomAddress()
-    const gasSponsoring = testPermit(payer, 0n)
-    for (let call = 0; call < 2; call += 1)
-      await acceptTestJob(ledger, newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) }))
-    expect(await countRows('jobs', 'payer', payer)).toBe(2)
-  })
+    it('creates one job and claims one nonce for twenty simultaneous authorizations under one key', async () => {
+      const job = newTestJob()
+      const { payer } = job.authorization
+      await bindTestKey(ledger, job)
+      const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAgain(job))))
+      expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
+      expect(await countRows('jobs', 'payer', payer)).toBe(1)
+      expect(await countRows('authorizations', 'payer', payer)).toBe(1)
+    })
 
-  it('claims a permit nonce for its payer only', async () => {
-    for (const payer of [randomAddress(), randomAddress()])
-      await acceptTestJob(
-        ledger,
+    it('accepts one request of twenty simultaneous ones with the same authorization under different keys', async () => {
+      const authorization = testAuthorization()
+      const jobs = TWENTY.map(() => newTestJob({ authorization }))
+      for (const job of jobs) await bindTestKey(ledger, job)
+      const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
+      expect(outcomes(acceptances)).toEqual({ accepted: 1, authorization_already_used: 19 })
+      expect(await countRows('jobs', 'payer', authorization.payer)).toBe(1)
+      expect(await countRows('staged_uploads', 'object_key', jobs[0]?.stagedUpload.objectKey ?? '')).toBeLessThan(2)
+    })
+
+    it('accepts one of twenty simultaneous payments with the same permit nonce', async () => {
+      const payer = randomAddress()
+      const jobs = TWENTY.map(() =>
         newTestJob({
           authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
           exposure: NEEDS_PERMIT,
         }),
       )
-  })
-
-  it('writes nothing for a payment whose permit nonce is already claimed', async () => {
-    const { withPermit } = permitPayer()
-    await acceptTestJob(ledger, withPermit())
-    const second = withPermit()
-    await bindTestKey(ledger, second)
-    const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
-    expect(await ledger.fingerprint()).toBe(before)
-  })
-})
-
-describe('a key that has a job', () => {
-  it('rejects another payer under a key that has a job', async () => {
-    const job = newTestJob()
-    await acceptTestJob(ledger, job)
-    const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(sentAgain(job, { authorization: testAuthorization() }))).toEqual({
-      outcome: 'other_request',
+      for (const job of jobs) await bindTestKey(ledger, job)
+      const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
+      expect(outcomes(acceptances)).toEqual({ accepted: 1, permit_already_used: 19 })
     })
-    expect(await ledger.fingerprint()).toBe(before)
-  })
 
-  it('rejects another request under a key that has a job', async () => {
-    const job = newTestJob()
-    await acceptTestJob(ledger, job)
-    expect(await ledger.admission.acceptJob(sentAgain(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
-      outcome: 'other_request',
-    })
-  })
-
-  it('rejects a payment under a key that was never bound', async () => {
-    expect(await ledger.admission.acceptJob(newTestJob({ idempotencyKey: randomUUID() }))).toEqual({
-      outcome: 'other_request',
-    })
-  })
-})
-
-describe('a job that failed uncharged', () => {
-  it('does not run a failed job again for the authorization of the failed attempt', async () => {
-    const job = newTestJob()
-    const { id } = await jobInState(ledger, 'failed', job)
-    const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
-    expect(await ledger.fingerprint()).toBe(before)
-  })
-
-  it('runs a failed job again with a new upload and quote for a new authorization', async () => {
-    const job = newTestJob()
-    const failed = await jobInState(ledger, 'failed', job)
-    const fresh = sentAgain(job, {
-      authorization: testAuthorization({ payer: job.authorization.payer, authorizedMaximum: atomicAmount(6000n) }),
-      quote: { ...job.quote, quotedMaximum: atomicAmount(6000n), catalogVersion: 'catalog-later' },
-    })
-    expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'accepted', jobId: failed.id })
-    const claimed = await claimTestJob(ledger, failed.id)
-    expect(claimed).toMatchObject({
-      state: 'accepted',
-      quotedMaximum: 6000n,
-      catalogVersion: 'catalog-later',
-      stagedUploadId: fresh.stagedUpload.id,
-      authorization: { nonce: fresh.authorization.nonce },
-      sealed: null,
-    })
-    expect(claimed.fence).toBeGreaterThan(failed.fence)
-    expect(await ledger.execution.startAttempt(claimed, 'elevenlabs', null)).toMatchObject({ written: 'written' })
-    expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(2)
-  })
-
-  it('does not run a failed job again for an authorization that pays for another job', async () => {
-    const job = newTestJob()
-    await jobInState(ledger, 'failed', job)
-    const elsewhere = testAuthorization({ payer: job.authorization.payer })
-    await acceptTestJob(ledger, newTestJob({ authorization: elsewhere }))
-    expect(await ledger.admission.acceptJob(sentAgain(job, { authorization: elsewhere }))).toEqual({
-      outcome: 'authorization_already_used',
-    })
-  })
-})
-
-describe('a job whose settlement failed', () => {
-  it('settles a withheld result with a new authorization, without another attempt [spec O9]', async () => {
-    const job = newTestJob()
-    const failed = await jobInState(ledger, 'settlement_failed', job)
-    const fresh = paidAgain(job)
-    expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'settles_again', jobId: failed.id })
-    expect(await countRows('staged_uploads', 'id', fresh.stagedUpload.id)).toBe(0)
-
-    const claimed = await claimTestJob(ledger, failed.id)
-    expect(claimed).toMatchObject({ state: 'generated', sealed: failed.sealed })
-    expect(claimed.authorization.nonce).toBe(fresh.authorization.nonce)
-    expect(await fencedWrites.recordSettlement.run(ledger, claimed)).toBe('written')
-    expect(await fencedWrites.completeJob.run(ledger, await rereadJob(ledger, claimed))).toBe('written')
-    expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(1)
-    expect(await ledger.sql('SELECT state FROM settlements WHERE job_id = $1 ORDER BY state', [failed.id])).toEqual([
-      { state: 'confirmed' },
-      { state: 'reverted' },
-    ])
-  })
-
-  it('does not settle a withheld result again with the authorization that failed [spec O8]', async () => {
-    const job = newTestJob()
-    const { id } = await jobInState(ledger, 'settlement_failed', job)
-    const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
-    expect(await ledger.fingerprint()).toBe(before)
-  })
-
-  it('never charges more for a withheld result than the new authorization allows', async () => {
-    const job = newTestJob()
-    const { id } = await jobInState(ledger, 'settlement_failed', job)
-    const { payer } = job.authorization
-    const cheaper = testAuthorization({ payer, authorizedMaximum: atomicAmount(5000n) })
-    await ledger.admission.acceptJob(sentAgain(job, { authorization: cheaper }))
-    expect((await claimTestJob(ledger, id)).sealed?.chargeAmount).toBe(5000n)
-  })
-})
-
-describe('a job that is not failed', () => {
-  it.each(['completed', 'review', 'settling', 'generating'] as const)(
-    'attaches any authorization of its payer to a %s job without changing it',
-    async (state) => {
+    it('accepts one of twenty simultaneous payers under the same key', async () => {
       const job = newTestJob()
-      const { id } = await jobInState(ledger, state, job)
+      await bindTestKey(ledger, job)
+      const acceptances = await Promise.all(
+        TWENTY.map(() => ledger.admission.acceptJob(sentAgain(job, { authorization: testAuthorization() }))),
+      )
+      expect(outcomes(acceptances)).toEqual({ accepted: 1, other_request: 19 })
+    })
+
+    it('reopens a failed job for one of twenty simultaneous new authorizations', async () => {
+      const job = newTestJob()
+      await jobInState(ledger, 'failed', job)
+      const { payer } = job.authorization
+      const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAgain(job))))
+      expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
+      expect(await countRows('authorizations', 'payer', payer)).toBe(2)
+    })
+  })
+
+  describe('a permit nonce', () => {
+    it('releases a permit nonce for another call when its job fails', async () => {
+      const { payer, withPermit } = permitPayer()
+      const first = await jobInState(ledger, 'generating', withPermit())
+      const second = withPermit()
+      await bindTestKey(ledger, second)
+      expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
+      expect(await fencedWrites.failJob.run(ledger, first)).toBe('written')
+      expect(await ledger.admission.acceptJob(sentAgain(second))).toMatchObject({ outcome: 'accepted' })
+      expect(await countRows('jobs', 'payer', payer)).toBe(2)
+    })
+
+    it('releases a permit nonce for the same call when its settlement fails', async () => {
+      const { withPermit } = permitPayer()
+      const first = withPermit()
+      const job = await jobInState(ledger, 'settling', first)
+      expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
+      const { authorization } = withPermit()
+      expect(await ledger.admission.acceptJob(sentAgain(first, { authorization }))).toEqual({
+        outcome: 'settles_again',
+        jobId: job.id,
+      })
+    })
+
+    it('claims no permit nonce for a payment that the allowance covers', async () => {
+      const payer = randomAddress()
+      const gasSponsoring = testPermit(payer, 0n)
+      for (let call = 0; call < 2; call += 1)
+        await acceptTestJob(ledger, newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) }))
+      expect(await countRows('jobs', 'payer', payer)).toBe(2)
+    })
+
+    it('claims a permit nonce for its payer only', async () => {
+      for (const payer of [randomAddress(), randomAddress()])
+        await acceptTestJob(
+          ledger,
+          newTestJob({
+            authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
+            exposure: NEEDS_PERMIT,
+          }),
+        )
+    })
+
+    it('writes nothing for a payment whose permit nonce is already claimed', async () => {
+      const { withPermit } = permitPayer()
+      await acceptTestJob(ledger, withPermit())
+      const second = withPermit()
+      await bindTestKey(ledger, second)
       const before = await ledger.fingerprint()
-      const fresh = testAuthorization({ payer: job.authorization.payer })
-      for (const authorization of [job.authorization, fresh])
-        expect(await ledger.admission.acceptJob(sentAgain(job, { authorization }))).toEqual({
-          outcome: 'exists',
-          jobId: id,
-        })
+      expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
       expect(await ledger.fingerprint()).toBe(before)
-    },
-  )
+    })
+  })
+
+  describe('a key that has a job', () => {
+    it('rejects another payer under a key that has a job', async () => {
+      const job = newTestJob()
+      await acceptTestJob(ledger, job)
+      const before = await ledger.fingerprint()
+      expect(await ledger.admission.acceptJob(sentAgain(job, { authorization: testAuthorization() }))).toEqual({
+        outcome: 'other_request',
+      })
+      expect(await ledger.fingerprint()).toBe(before)
+    })
+
+    it('rejects another request under a key that has a job', async () => {
+      const job = newTestJob()
+      await acceptTestJob(ledger, job)
+      expect(await ledger.admission.acceptJob(sentAgain(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
+        outcome: 'other_request',
+      })
+    })
+
+    it('rejects a payment under a key that was never bound', async () => {
+      expect(await ledger.admission.acceptJob(newTestJob({ idempotencyKey: randomUUID() }))).toEqual({
+        outcome: 'other_request',
+      })
+    })
+  })
+
+  describe('a job that failed uncharged', () => {
+    it('does not run a failed job again for the authorization of the failed attempt', async () => {
+      const job = newTestJob()
+      const { id } = await jobInState(ledger, 'failed', job)
+      const before = await ledger.fingerprint()
+      expect(await ledger.admission.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
+      expect(await ledger.fingerprint()).toBe(before)
+    })
+
+    it('runs a failed job again with a new upload and quote for a new authorization', async () => {
+      const job = newTestJob()
+      const failed = await jobInState(ledger, 'failed', job)
+      const fresh = sentAgain(job, {
+        authorization: testAuthorization({ payer: job.authorization.payer, authorizedMaximum: atomicAmount(6000n) }),
+        quote: { ...job.quote, quotedMaximum: atomicAmount(6000n), catalogVersion: 'catalog-later' },
+      })
+      expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'accepted', jobId: failed.id })
+      const claimed = await claimTestJob(ledger, failed.id)
+      expect(claimed).toMatchObject({
+        state: 'accepted',
+        quotedMaximum: 6000n,
+        catalogVersion: 'catalog-later',
+        stagedUploadId: fresh.stagedUpload.id,
+        authorization: { nonce: fresh.authorization.nonce },
+        sealed: null,
+      })
+      expect(claimed.fence).toBeGreaterThan(failed.fence)
+      expect(await ledger.execution.startAttempt(claimed, 'elevenlabs', null)).toMatchObject({ written: 'written' })
+      expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(2)
+    })
+
+    it('does not run a failed job again for an authorization that pays for another job', async () => {
+      const job = newTestJob()
+      await jobInState(ledger, 'failed', job)
+      const elsewhere = testAuthorization({ payer: job.authorization.payer })
+      await acceptTestJob(ledger, newTestJob({ authorization: elsewhere }))
+      expect(await ledger.admission.acceptJob(sentAgain(job, { authorization: elsewhere }))).toEqual({
+        outcome: 'authorization_already_used',
+      })
+    })
+  })
+
+  describe('a job whose settlement failed', () => {
+    it('settles a withheld result with a new authorization, without another attempt [spec O9]', async () => {
+      const job = newTestJob()
+      const failed = await jobInState(ledger, 'settlement_failed', job)
+      const fresh = paidAgain(job)
+      expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'settles_again', jobId: failed.id })
+      expect(await countRows('staged_uploads', 'id', fresh.stagedUpload.id)).toBe(0)
+
+      const claimed = await claimTestJob(ledger, failed.id)
+      expect(claimed).toMatchObject({ state: 'generated', sealed: failed.sealed })
+      expect(claimed.authorization.nonce).toBe(fresh.authorization.nonce)
+      expect(await fencedWrites.recordSettlement.run(ledger, claimed)).toBe('written')
+      expect(await fencedWrites.completeJob.run(ledger, await rereadJob(ledger, claimed))).toBe('written')
+      expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(1)
+      expect(await ledger.sql('SELECT state FROM settlements WHERE job_id = $1 ORDER BY state', [failed.id])).toEqual([
+        { state: 'confirmed' },
+        { state: 'reverted' },
+      ])
+    })
+
+    it('does not settle a withheld result again with the authorization that failed [spec O8]', async () => {
+      const job = newTestJob()
+      const { id } = await jobInState(ledger, 'settlement_failed', job)
+      const before = await ledger.fingerprint()
+      expect(await ledger.admission.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
+      expect(await ledger.fingerprint()).toBe(before)
+    })
+
+    it('never charges more for a withheld result than the new authorization allows', async () => {
+      const job = newTestJob()
+      const { id } = await jobInState(ledger, 'settlement_failed', job)
+      const { payer } = job.authorization
+      const cheaper = testAuthorization({ payer, authorizedMaximum: atomicAmount(5000n) })
+      await ledger.admission.acceptJob(sentAgain(job, { authorization: cheaper }))
+      expect((await claimTestJob(ledger, id)).sealed?.chargeAmount).toBe(5000n)
+    })
+  })
+
+  describe('a job that is not failed', () => {
+    it.each(['completed', 'review', 'settling', 'generating'] as const)(
+      'attaches any authorization of its payer to a %s job without changing it',
+      async (state) => {
+        const job = newTestJob()
+        const { id } = await jobInState(ledger, state, job)
+        const before = await ledger.fingerprint()
+        const fresh = testAuthorization({ payer: job.authorization.payer })
+        for (const authorization of [job.authorization, fresh])
+          expect(await ledger.admission.acceptJob(sentAgain(job, { authorization }))).toEqual({
+            outcome: 'exists',
+            jobId: id,
+          })
+        expect(await ledger.fingerprint()).toBe(before)
+      },
+    )
+  })
+
+  describe('prior work', () => {
+    it('finds the job of a key and the job of an authorization in one snapshot', async () => {
+      const job = newTestJob()
+      const jobId = await acceptTestJob(ledger, job)
+      const { payer } = job.authorization
+      const held = { jobId, payer, state: 'accepted', isReleasable: false }
+      const claim = { jobId, hasSameToken: true }
+      const find = (key: string, authorization: Authorization) =>
+        ledger.admission.findPriorWork(key, { authorization, challengeTokenSha256: job.challengeTokenSha256 })
+      expect(await find(job.idempotencyKey, job.authorization)).toEqual({ holder: held, claim })
+      expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ holder: held, claim: null })
+      expect(await find('free-key', job.authorization)).toEqual({ holder: null, claim })
+      expect(await find('free-key', testAuthorization())).toEqual({ holder: null, claim: null })
+      const elsewhere = { ...job.authorization, network: 'eip155:1' }
+      expect(await find('free-key', elsewhere)).toEqual({ holder: null, claim: null })
+    })
+
+    it('knows an authorization by the challenge token that it was accepted with', async () => {
+      const job = newTestJob()
+      await acceptTestJob(ledger, job)
+      const { idempotencyKey, authorization, challengeTokenSha256 } = job
+      const hasSameToken = async (token: string | null) =>
+        (await ledger.admission.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: token })).claim
+          ?.hasSameToken
+      expect([await hasSameToken(challengeTokenSha256), await hasSameToken('0'.repeat(64))]).toEqual([true, false])
+    })
+
+    it('knows an authorization without a stored token, as earlier versions accepted it, by any token for an hour', async () => {
+      const job = newTestJob()
+      await acceptTestJob(ledger, job)
+      const find = () =>
+        ledger.admission.findPriorWork(job.idempotencyKey, { ...job, challengeTokenSha256: '0'.repeat(64) })
+      await ledger.sql('UPDATE authorizations SET challenge_token_sha256 = NULL')
+      expect((await find()).claim).toMatchObject({ hasSameToken: true })
+      await ledger.sql("UPDATE authorizations SET claimed_at = now() - interval '61 minutes'")
+      expect((await find()).claim).toMatchObject({ hasSameToken: false })
+    })
+
+    it('stores a signed authorization exactly, including a deadline beyond the range of timestamps', async () => {
+      const payer = randomAddress()
+      const authorization = testAuthorization({
+        payer,
+        deadline: 2n ** 256n - 1n,
+        nonce: 2n ** 256n - 1n,
+        gasSponsoring: testPermit(payer, 2n ** 256n - 1n),
+      })
+      const jobId = await acceptTestJob(ledger, newTestJob({ authorization }))
+      expect((await claimTestJob(ledger, jobId)).authorization).toEqual(authorization)
+    })
+  })
 })
 
-describe('prior work', () => {
-  it('finds the job of a key and the job of an authorization in one snapshot', async () => {
-    const job = newTestJob()
-    const jobId = await acceptTestJob(ledger, job)
-    const { payer } = job.authorization
-    const held = { jobId, payer, state: 'accepted', isReleasable: false }
-    const claim = { jobId, hasSameToken: true }
-    const find = (key: string, authorization: Authorization) =>
-      ledger.admission.findPriorWork(key, { authorization, challengeTokenSha256: job.challengeTokenSha256 })
-    expect(await find(job.idempotencyKey, job.authorization)).toEqual({ holder: held, claim })
-    expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ holder: held, claim: null })
-    expect(await find('free-key', job.authorization)).toEqual({ holder: null, claim })
-    expect(await find('free-key', testAuthorization())).toEqual({ holder: null, claim: null })
-    const elsewhere = { ...job.authorization, network: 'eip155:1' }
-    expect(await find('free-key', elsewhere)).toEqual({ holder: null, claim: null })
+describe('permit claims', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
   })
 
-  it('knows an authorization by the challenge token that it was accepted with', async () => {
-    const job = newTestJob()
-    await acceptTestJob(ledger, job)
-    const { idempotencyKey, authorization, challengeTokenSha256 } = job
-    const hasSameToken = async (token: string | null) =>
-      (await ledger.admission.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: token })).claim
-        ?.hasSameToken
-    expect([await hasSameToken(challengeTokenSha256), await hasSameToken('0'.repeat(64))]).toEqual([true, false])
-  })
+  afterAll(() => ledger.close())
 
-  it('knows an authorization without a stored token, as earlier versions accepted it, by any token for an hour', async () => {
-    const job = newTestJob()
-    await acceptTestJob(ledger, job)
-    const find = () =>
-      ledger.admission.findPriorWork(job.idempotencyKey, { ...job, challengeTokenSha256: '0'.repeat(64) })
-    await ledger.sql('UPDATE authorizations SET challenge_token_sha256 = NULL')
-    expect((await find()).claim).toMatchObject({ hasSameToken: true })
-    await ledger.sql("UPDATE authorizations SET claimed_at = now() - interval '61 minutes'")
-    expect((await find()).claim).toMatchObject({ hasSameToken: false })
-  })
-
-  it('stores a signed authorization exactly, including a deadline beyond the range of timestamps', async () => {
-    const payer = randomAddress()
-    const authorization = testAuthorization({
-      payer,
-      deadline: 2n ** 256n - 1n,
-      nonce: 2n ** 256n - 1n,
-      gasSponsoring: testPermit(payer, 2n ** 256n - 1n),
+  describe('the claim of a permit nonce', () => {
+    it('releases a permit nonce when its payment is settled, as the permit may not have been used', async () => {
+      const payer = randomAddress()
+      await jobInState(ledger, 'completed', jobByPermit(payer))
+      const next = jobByPermit(payer)
+      await bindTestKey(ledger, next)
+      expect(await ledger.admission.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
     })
-    const jobId = await acceptTestJob(ledger, newTestJob({ authorization }))
-    expect((await claimTestJob(ledger, jobId)).authorization).toEqual(authorization)
+
+    it('keeps a permit nonce claimed while its payment is settling', async () => {
+      const payer = randomAddress()
+      await jobInState(ledger, 'settling', jobByPermit(payer))
+      const next = jobByPermit(payer)
+      await bindTestKey(ledger, next)
+      expect(await ledger.admission.acceptJob(next)).toEqual({ outcome: 'permit_already_used' })
+    })
+  })
+
+  describe('the open job that another payment by permit waits for', () => {
+    it('is the oldest one of the payer that a worker has not finished', async () => {
+      const payer = randomAddress()
+      expect(await ledger.admission.findOpenJob(payer)).toBeNull()
+      const job = () => newTestJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })
+      for (const state of ['failed', 'completed', 'review'] as const) await jobInState(ledger, state, job())
+      expect(await ledger.admission.findOpenJob(payer)).toBeNull()
+      const open = await jobInState(ledger, 'settling', job())
+      expect(await ledger.admission.findOpenJob(payer)).toBe(open.id)
+      expect(await ledger.admission.findOpenJob(randomAddress())).toBeNull()
+    })
   })
 })

@@ -1,19 +1,23 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { readKeyUse } from '#shared/adapters/postgres/reports/key-use.ts'
 import type { AdmissionStore, KeyBinding, NewJob } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { keyFingerprint } from '#shared/operators/key-fingerprint.ts'
+import type { ProcessReport } from '#shared/operators/process-report.ts'
+import { main } from '../../../infra/commands/keys.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { deployTestContract } from '../../support/chain/settlement-contract.ts'
 import { acceptTestJob, bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { newTestBatch, renewalOf, TEST_CONTRACT } from '../../support/ledger/test-batch.ts'
 import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
-
-let ledger: TestLedger
-beforeAll(async () => {
-  ledger = await createTestLedger()
-})
-afterAll(() => ledger.close())
+import { callCommand } from '../../support/processes/call-command.ts'
 
 function requests(changes: Partial<TestJob> = {}): { first: NewJob; pricier: NewJob; other: NewJob } {
   const first = newTestJob(changes)
@@ -26,366 +30,539 @@ function requests(changes: Partial<TestJob> = {}): { first: NewJob; pricier: New
     other: { ...first, requestDigest: 'f'.repeat(64) },
   }
 }
+const CLAIM = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 2000 }
+const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
+  store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
+const RECIPIENT = `0x${'c3'.repeat(20)}` as const
+const OLD_SECRET = 'c'.repeat(32)
 
-async function expire({ idempotencyKey }: NewJob): Promise<void> {
-  await ledger.sql("UPDATE idempotency_keys SET expires_at = now() - interval '1 second' WHERE idempotency_key = $1", [
-    idempotencyKey,
-  ])
-}
-
-async function failedJob() {
-  const { first, other } = requests()
-  const { id } = await jobInState(ledger, 'failed', first as TestJob)
-  return { id, first, other, stranger: { ...first, authorization: testAuthorization() } }
-}
-
-describe('the key of a job that ended uncharged', () => {
-  it('keeps the key of an uncharged job with its payer and request until its challenge expires', async () => {
-    const { id, first, other, stranger } = await failedJob()
-    expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
-    expect(await ledger.admission.acceptJob(stranger)).toEqual({ outcome: 'other_request' })
-    expect((await ledger.admission.findPriorWork(first.idempotencyKey, stranger)).holder?.isReleasable).toBe(false)
-    expect(await ledger.admission.acceptJob(paidAgain(first as TestJob))).toEqual({ outcome: 'accepted', jobId: id })
+describe('bind key', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
   })
 
-  it('binds the key of an uncharged job to another request or payer once its challenge has expired; the job keeps its rows', async () => {
-    const { id, first, other } = await failedJob()
-    await expire(first)
-    expect(await ledger.admission.findBinding(first.idempotencyKey)).toBeNull()
-    expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).holder?.isReleasable).toBe(true)
-    const next = { ...other, authorization: testAuthorization(), stagedUpload: null }
-    const acceptance = await acceptTestJob(ledger, next)
-    expect(acceptance).not.toBe(id)
-    expect(
-      await ledger.sql('SELECT state, idempotency_key, released_idempotency_key FROM jobs WHERE id = $1', [id]),
-    ).toEqual([{ state: 'failed', idempotency_key: null, released_idempotency_key: first.idempotencyKey }])
-    expect(await ledger.sql('SELECT 1 FROM authorizations WHERE job_id = $1', [id])).toHaveLength(1)
-    // The payment of the failed job pays for nothing else.
-    expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).claim).toMatchObject({ jobId: id })
+  afterAll(() => ledger.close())
+
+  async function expire({ idempotencyKey }: NewJob): Promise<void> {
+    await ledger.sql(
+      "UPDATE idempotency_keys SET expires_at = now() - interval '1 second' WHERE idempotency_key = $1",
+      [idempotencyKey],
+    )
+  }
+  async function failedJob() {
+    const { first, other } = requests()
+    const { id } = await jobInState(ledger, 'failed', first as TestJob)
+    return { id, first, other, stranger: { ...first, authorization: testAuthorization() } }
+  }
+  describe('the key of a job that ended uncharged', () => {
+    it('keeps the key of an uncharged job with its payer and request until its challenge expires', async () => {
+      const { id, first, other, stranger } = await failedJob()
+      expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
+      expect(await ledger.admission.acceptJob(stranger)).toEqual({ outcome: 'other_request' })
+      expect((await ledger.admission.findPriorWork(first.idempotencyKey, stranger)).holder?.isReleasable).toBe(false)
+      expect(await ledger.admission.acceptJob(paidAgain(first as TestJob))).toEqual({ outcome: 'accepted', jobId: id })
+    })
+
+    it('binds the key of an uncharged job to another request or payer once its challenge has expired; the job keeps its rows', async () => {
+      const { id, first, other } = await failedJob()
+      await expire(first)
+      expect(await ledger.admission.findBinding(first.idempotencyKey)).toBeNull()
+      expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).holder?.isReleasable).toBe(true)
+      const next = { ...other, authorization: testAuthorization(), stagedUpload: null }
+      const acceptance = await acceptTestJob(ledger, next)
+      expect(acceptance).not.toBe(id)
+      expect(
+        await ledger.sql('SELECT state, idempotency_key, released_idempotency_key FROM jobs WHERE id = $1', [id]),
+      ).toEqual([{ state: 'failed', idempotency_key: null, released_idempotency_key: first.idempotencyKey }])
+      expect(await ledger.sql('SELECT 1 FROM authorizations WHERE job_id = $1', [id])).toHaveLength(1)
+      // The payment of the failed job pays for nothing else.
+      expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).claim).toMatchObject({ jobId: id })
+    })
+
+    it('binds the key of an uncharged job to the same request of another payer once its challenge has expired', async () => {
+      const { id, first, stranger } = await failedJob()
+      await expire(first)
+      expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
+      const acceptance = await ledger.admission.acceptJob({ ...stranger, stagedUpload: null })
+      expect(acceptance.outcome).toBe('accepted')
+      expect(acceptance).not.toMatchObject({ jobId: id })
+    })
+
+    it.each(['accepted', 'completed', 'settlement_failed', 'review'] as const)(
+      'is not released by a job that is %s',
+      async (state) => {
+        const { first, other } = requests()
+        const { id } = await jobInState(ledger, state, first as TestJob)
+        await expire(first)
+        expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
+        expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
+        const [row] = await ledger.sql('SELECT job_id FROM idempotency_keys WHERE idempotency_key = $1', [
+          first.idempotencyKey,
+        ])
+        expect(row).toEqual({ job_id: id })
+      },
+    )
+
+    it('either releases the key of an uncharged job or reopens the job, when its payer returns as it expires', async () => {
+      const ids = await Promise.all(Array.from({ length: 20 }, failedJob))
+      await Promise.all(ids.map(({ first }) => expire(first)))
+      await Promise.all(
+        ids.map(async ({ id, first, other }) => {
+          const [bound, reopened] = await Promise.all([
+            bindTestKey(ledger, other),
+            ledger.admission.acceptJob(paidAgain(first as TestJob)),
+          ])
+          const [job] = await ledger.sql('SELECT state, idempotency_key FROM jobs WHERE id = $1', [id])
+          expect({ bound: bound.outcome, reopened: reopened.outcome, ...job }).toEqual(
+            reopened.outcome === 'accepted'
+              ? {
+                  bound: 'other_request',
+                  reopened: 'accepted',
+                  state: 'accepted',
+                  idempotency_key: first.idempotencyKey,
+                }
+              : { bound: 'bound', reopened: 'other_request', state: 'failed', idempotency_key: null },
+          )
+        }),
+      )
+    })
   })
 
-  it('binds the key of an uncharged job to the same request of another payer once its challenge has expired', async () => {
-    const { id, first, stranger } = await failedJob()
-    await expire(first)
-    expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
-    const acceptance = await ledger.admission.acceptJob({ ...stranger, stagedUpload: null })
-    expect(acceptance.outcome).toBe('accepted')
-    expect(acceptance).not.toMatchObject({ jobId: id })
-  })
+  describe('a bound key', () => {
+    it('keeps the first quote of a key until its challenge expires, even if the catalog changes', async () => {
+      const { first, pricier } = requests()
+      await bindTestKey(ledger, first)
+      expect(await bindTestKey(ledger, pricier)).toMatchObject({ outcome: 'bound', quote: first.quote })
+    })
 
-  it.each(['accepted', 'completed', 'settlement_failed', 'review'] as const)(
-    'is not released by a job that is %s',
-    async (state) => {
+    it('binds a key to the current quote once its challenge has expired', async () => {
+      const { first, pricier } = requests()
+      await bindTestKey(ledger, first)
+      await expire(first)
+      expect(await bindTestKey(ledger, pricier)).toMatchObject({ outcome: 'bound', quote: pricier.quote })
+    })
+
+    it('rejects another request under a bound key without changing anything', async () => {
       const { first, other } = requests()
-      const { id } = await jobInState(ledger, state, first as TestJob)
+      await bindTestKey(ledger, first)
+      const before = await ledger.fingerprint()
+      expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
+      expect(await ledger.fingerprint()).toBe(before)
+    })
+
+    it('binds a key to another request once its challenge has expired without a job', async () => {
+      const { first, other } = requests()
+      await bindTestKey(ledger, first)
+      await expire(first)
+      expect(await bindTestKey(ledger, other)).toMatchObject({ outcome: 'bound' })
+      expect(await bindTestKey(ledger, first)).toEqual({ outcome: 'other_request' })
+    })
+
+    it('keeps a key with a job bound permanently', async () => {
+      const { first, other } = requests()
+      await acceptTestJob(ledger, first)
       await expire(first)
       expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
       expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
-      const [row] = await ledger.sql('SELECT job_id FROM idempotency_keys WHERE idempotency_key = $1', [
+    })
+
+    it('expires a challenge after its lifetime, by the clock of PostgreSQL', async () => {
+      const { first } = requests()
+      const binding = await bindTestKey(ledger, first, 120)
+      const [clock] = await ledger.sql<{ now: Date }>('SELECT now()')
+      const remaining = binding.outcome === 'bound' ? binding.expiresAt.getTime() - (clock?.now.getTime() ?? 0) : 0
+      expect(remaining).toBeGreaterThan(110_000)
+      expect(remaining).toBeLessThanOrEqual(120_000)
+    })
+  })
+
+  /** A key that a claim binds, the request that the claim is for, and one with another recording. */
+  async function claimedKey() {
+    const { first, other } = requests()
+    expect(await bindClaim(first)).toMatchObject({ outcome: 'bound', quote: first.quote })
+    return { first, other }
+  }
+  const bindClaim = ({ idempotencyKey, requestDigest, quote }: NewJob) =>
+    ledger.admission.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, claimedAudio: CLAIM })
+  const replaceClaim = ({ idempotencyKey, requestDigest, quote }: NewJob, { requestDigest: claimed }: NewJob) =>
+    ledger.admission.replaceClaim({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, claimed)
+  const bindingOf = async ({ idempotencyKey }: NewJob) => {
+    const binding = await ledger.admission.findBinding(idempotencyKey)
+    return binding && { digest: binding.requestDigest, claim: binding.claim, quote: binding.quote }
+  }
+  describe('a key that is bound by a claim about a recording', () => {
+    it('keeps the claim with the key, also when the key is bound outside of a batch', async () => {
+      const { first } = await claimedKey()
+      const claim = { audio: CLAIM, isReplaced: false }
+      expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim, quote: first.quote })
+      expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
+      expect((await bindingOf(first))?.claim).toEqual(claim)
+      await expire(first)
+      expect(await bindClaim({ ...first, requestDigest: 'f'.repeat(64) })).toMatchObject({ outcome: 'bound' })
+      expect((await bindingOf(first))?.claim).toEqual(claim)
+    })
+
+    it('is replaced by the recording itself, at its price, with a new challenge', async () => {
+      const { first, other } = await claimedKey()
+      await ledger.sql("UPDATE idempotency_keys SET expires_at = now() + interval '5 s' WHERE idempotency_key = $1", [
         first.idempotencyKey,
       ])
-      expect(row).toEqual({ job_id: id })
-    },
-  )
+      const pricier = { ...other, quote: { ...other.quote, quotedMaximum: atomicAmount(9999n) } }
+      await replaceClaim(pricier, first)
+      const claim = { audio: CLAIM, isReplaced: true }
+      expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
+      // Nothing makes it replaceable again.
+      for (const rebind of [bindTestKey(ledger, pricier), bindClaim(pricier), replaceClaim(first, pricier)])
+        await rebind
+      expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
+      const [row] = await ledger.sql(
+        "SELECT expires_at > now() + interval '590 s' AS is_new FROM idempotency_keys WHERE idempotency_key = $1",
+        [first.idempotencyKey],
+      )
+      expect(row).toEqual({ is_new: true })
+      expect(await ledger.admission.acceptJob(first)).toEqual({ outcome: 'other_request' })
+      expect(await ledger.admission.acceptJob(pricier)).toMatchObject({ outcome: 'accepted' })
+    })
 
-  it('either releases the key of an uncharged job or reopens the job, when its payer returns as it expires', async () => {
-    const ids = await Promise.all(Array.from({ length: 20 }, failedJob))
-    await Promise.all(ids.map(({ first }) => expire(first)))
-    await Promise.all(
-      ids.map(async ({ id, first, other }) => {
-        const [bound, reopened] = await Promise.all([
-          bindTestKey(ledger, other),
-          ledger.admission.acceptJob(paidAgain(first as TestJob)),
-        ])
-        const [job] = await ledger.sql('SELECT state, idempotency_key FROM jobs WHERE id = $1', [id])
-        expect({ bound: bound.outcome, reopened: reopened.outcome, ...job }).toEqual(
-          reopened.outcome === 'accepted'
-            ? { bound: 'other_request', reopened: 'accepted', state: 'accepted', idempotency_key: first.idempotencyKey }
-            : { bound: 'bound', reopened: 'other_request', state: 'failed', idempotency_key: null },
-        )
-      }),
-    )
-  })
-})
-
-describe('a bound key', () => {
-  it('keeps the first quote of a key until its challenge expires, even if the catalog changes', async () => {
-    const { first, pricier } = requests()
-    await bindTestKey(ledger, first)
-    expect(await bindTestKey(ledger, pricier)).toMatchObject({ outcome: 'bound', quote: first.quote })
-  })
-
-  it('binds a key to the current quote once its challenge has expired', async () => {
-    const { first, pricier } = requests()
-    await bindTestKey(ledger, first)
-    await expire(first)
-    expect(await bindTestKey(ledger, pricier)).toMatchObject({ outcome: 'bound', quote: pricier.quote })
-  })
-
-  it('rejects another request under a bound key without changing anything', async () => {
-    const { first, other } = requests()
-    await bindTestKey(ledger, first)
-    const before = await ledger.fingerprint()
-    expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
-    expect(await ledger.fingerprint()).toBe(before)
-  })
-
-  it('binds a key to another request once its challenge has expired without a job', async () => {
-    const { first, other } = requests()
-    await bindTestKey(ledger, first)
-    await expire(first)
-    expect(await bindTestKey(ledger, other)).toMatchObject({ outcome: 'bound' })
-    expect(await bindTestKey(ledger, first)).toEqual({ outcome: 'other_request' })
-  })
-
-  it('keeps a key with a job bound permanently', async () => {
-    const { first, other } = requests()
-    await acceptTestJob(ledger, first)
-    await expire(first)
-    expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
-    expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
-  })
-
-  it('expires a challenge after its lifetime, by the clock of PostgreSQL', async () => {
-    const { first } = requests()
-    const binding = await bindTestKey(ledger, first, 120)
-    const [clock] = await ledger.sql<{ now: Date }>('SELECT now()')
-    const remaining = binding.outcome === 'bound' ? binding.expiresAt.getTime() - (clock?.now.getTime() ?? 0) : 0
-    expect(remaining).toBeGreaterThan(110_000)
-    expect(remaining).toBeLessThanOrEqual(120_000)
-  })
-})
-
-const CLAIM = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 2000 }
-
-/** A key that a claim binds, the request that the claim is for, and one with another recording. */
-async function claimedKey() {
-  const { first, other } = requests()
-  expect(await bindClaim(first)).toMatchObject({ outcome: 'bound', quote: first.quote })
-  return { first, other }
-}
-
-const bindClaim = ({ idempotencyKey, requestDigest, quote }: NewJob) =>
-  ledger.admission.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, claimedAudio: CLAIM })
-const replaceClaim = ({ idempotencyKey, requestDigest, quote }: NewJob, { requestDigest: claimed }: NewJob) =>
-  ledger.admission.replaceClaim({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, claimed)
-const bindingOf = async ({ idempotencyKey }: NewJob) => {
-  const binding = await ledger.admission.findBinding(idempotencyKey)
-  return binding && { digest: binding.requestDigest, claim: binding.claim, quote: binding.quote }
-}
-
-describe('a key that is bound by a claim about a recording', () => {
-  it('keeps the claim with the key, also when the key is bound outside of a batch', async () => {
-    const { first } = await claimedKey()
-    const claim = { audio: CLAIM, isReplaced: false }
-    expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim, quote: first.quote })
-    expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
-    expect((await bindingOf(first))?.claim).toEqual(claim)
-    await expire(first)
-    expect(await bindClaim({ ...first, requestDigest: 'f'.repeat(64) })).toMatchObject({ outcome: 'bound' })
-    expect((await bindingOf(first))?.claim).toEqual(claim)
-  })
-
-  it('is replaced by the recording itself, at its price, with a new challenge', async () => {
-    const { first, other } = await claimedKey()
-    await ledger.sql("UPDATE idempotency_keys SET expires_at = now() + interval '5 s' WHERE idempotency_key = $1", [
-      first.idempotencyKey,
-    ])
-    const pricier = { ...other, quote: { ...other.quote, quotedMaximum: atomicAmount(9999n) } }
-    await replaceClaim(pricier, first)
-    const claim = { audio: CLAIM, isReplaced: true }
-    expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
-    // Nothing makes it replaceable again.
-    for (const rebind of [bindTestKey(ledger, pricier), bindClaim(pricier), replaceClaim(first, pricier)]) await rebind
-    expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
-    const [row] = await ledger.sql(
-      "SELECT expires_at > now() + interval '590 s' AS is_new FROM idempotency_keys WHERE idempotency_key = $1",
-      [first.idempotencyKey],
-    )
-    expect(row).toEqual({ is_new: true })
-    expect(await ledger.admission.acceptJob(first)).toEqual({ outcome: 'other_request' })
-    expect(await ledger.admission.acceptJob(pricier)).toMatchObject({ outcome: 'accepted' })
-  })
-
-  it('is bound to the request for good once the request itself arrives, and no claim undoes that', async () => {
-    const { first, other } = await claimedKey()
-    expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
-    expect((await bindingOf(first))?.claim).toBeNull()
-    expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
-    expect((await bindingOf(first))?.claim).toBeNull()
-    await replaceClaim(other, first)
-    expect((await bindingOf(first))?.digest).toBe(first.requestDigest)
-  })
-
-  it('refuses a claim about another recording', async () => {
-    const { other } = await claimedKey()
-    expect(await bindClaim(other)).toEqual({ outcome: 'other_request' })
-  })
-
-  it.each(['accepted', 'completed', 'failed', 'review'] as const)(
-    'is never replaced once a job under it is %s, and a claim about the same request changes nothing',
-    async (state) => {
+    it('is bound to the request for good once the request itself arrives, and no claim undoes that', async () => {
       const { first, other } = await claimedKey()
-      await jobInState(ledger, state, first as TestJob)
+      expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
+      expect((await bindingOf(first))?.claim).toBeNull()
       expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
+      expect((await bindingOf(first))?.claim).toBeNull()
       await replaceClaim(other, first)
-      expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim: null, quote: first.quote })
-    },
-  )
+      expect((await bindingOf(first))?.digest).toBe(first.requestDigest)
+    })
 
-  it('is replaced by one of twenty simultaneous recordings, and paid for by none that lost', async () => {
-    const { first } = await claimedKey()
-    const recordings = Array.from({ length: 20 }, (_, index) => ({
-      ...newTestJob({ idempotencyKey: first.idempotencyKey, requestDigest: String(index).padStart(64, '0') }),
-    }))
+    it('refuses a claim about another recording', async () => {
+      const { other } = await claimedKey()
+      expect(await bindClaim(other)).toEqual({ outcome: 'other_request' })
+    })
+
+    it.each(['accepted', 'completed', 'failed', 'review'] as const)(
+      'is never replaced once a job under it is %s, and a claim about the same request changes nothing',
+      async (state) => {
+        const { first, other } = await claimedKey()
+        await jobInState(ledger, state, first as TestJob)
+        expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
+        await replaceClaim(other, first)
+        expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim: null, quote: first.quote })
+      },
+    )
+
+    it('is replaced by one of twenty simultaneous recordings, and paid for by none that lost', async () => {
+      const { first } = await claimedKey()
+      const recordings = Array.from({ length: 20 }, (_, index) => ({
+        ...newTestJob({ idempotencyKey: first.idempotencyKey, requestDigest: String(index).padStart(64, '0') }),
+      }))
+      const bindings = await Promise.all(
+        recordings.map(async (recording) => {
+          await replaceClaim(recording, first)
+          return await bindTestKey(ledger, recording)
+        }),
+      )
+      expect(bindings.filter(({ outcome }) => outcome === 'bound')).toHaveLength(1)
+      const acceptances = await Promise.all(recordings.map((recording) => ledger.admission.acceptJob(recording)))
+      expect(acceptances.map(({ outcome }) => outcome).toSorted()).toEqual([
+        'accepted',
+        ...Array.from({ length: 19 }, () => 'other_request'),
+      ])
+    })
+
+    it('is either replaced or paid for, never both, when another recording arrives during the acceptance', async () => {
+      const keys = await Promise.all(Array.from({ length: 20 }, claimedKey))
+      await Promise.all(
+        keys.map(async ({ first, other }) => {
+          const [accepted] = await Promise.all([ledger.admission.acceptJob(first), replaceClaim(other, first)])
+          const { digest } = (await bindingOf(first)) ?? {}
+          expect({ accepted: accepted.outcome, digest }).toEqual(
+            accepted.outcome === 'accepted'
+              ? { accepted: 'accepted', digest: first.requestDigest }
+              : { accepted: 'other_request', digest: other.requestDigest },
+          )
+        }),
+      )
+    })
+  })
+
+  it('binds a key for exactly one of twenty simultaneous different requests', async () => {
+    const idempotencyKey = randomUUID()
     const bindings = await Promise.all(
-      recordings.map(async (recording) => {
-        await replaceClaim(recording, first)
-        return await bindTestKey(ledger, recording)
-      }),
+      Array.from({ length: 20 }, (_, index) =>
+        bindTestKey(ledger, newTestJob({ idempotencyKey, requestDigest: String(index).padStart(64, '0') })),
+      ),
     )
     expect(bindings.filter(({ outcome }) => outcome === 'bound')).toHaveLength(1)
-    const acceptances = await Promise.all(recordings.map((recording) => ledger.admission.acceptJob(recording)))
-    expect(acceptances.map(({ outcome }) => outcome).toSorted()).toEqual([
-      'accepted',
-      ...Array.from({ length: 19 }, () => 'other_request'),
-    ])
   })
 
-  it('is either replaced or paid for, never both, when another recording arrives during the acceptance', async () => {
-    const keys = await Promise.all(Array.from({ length: 20 }, claimedKey))
-    await Promise.all(
-      keys.map(async ({ first, other }) => {
-        const [accepted] = await Promise.all([ledger.admission.acceptJob(first), replaceClaim(other, first)])
-        const { digest } = (await bindingOf(first)) ?? {}
-        expect({ accepted: accepted.outcome, digest }).toEqual(
-          accepted.outcome === 'accepted'
-            ? { accepted: 'accepted', digest: first.requestDigest }
-            : { accepted: 'other_request', digest: other.requestDigest },
-        )
-      }),
-    )
+  it('binds a key once for twenty simultaneous identical requests', async () => {
+    const job = newTestJob()
+    const bindings = await Promise.all(Array.from({ length: 20 }, () => bindTestKey(ledger, job)))
+    expect(bindings.every((binding) => binding.outcome === 'bound')).toBe(true)
+    expect(
+      await ledger.sql('SELECT idempotency_key FROM idempotency_keys WHERE idempotency_key = $1', [job.idempotencyKey]),
+    ).toHaveLength(1)
   })
-})
 
-it('binds a key for exactly one of twenty simultaneous different requests', async () => {
-  const idempotencyKey = randomUUID()
-  const bindings = await Promise.all(
-    Array.from({ length: 20 }, (_, index) =>
-      bindTestKey(ledger, newTestJob({ idempotencyKey, requestDigest: String(index).padStart(64, '0') })),
-    ),
-  )
-  expect(bindings.filter(({ outcome }) => outcome === 'bound')).toHaveLength(1)
-})
-
-it('binds a key once for twenty simultaneous identical requests', async () => {
-  const job = newTestJob()
-  const bindings = await Promise.all(Array.from({ length: 20 }, () => bindTestKey(ledger, job)))
-  expect(bindings.every((binding) => binding.outcome === 'bound')).toBe(true)
-  expect(
-    await ledger.sql('SELECT idempotency_key FROM idempotency_keys WHERE idempotency_key = $1', [job.idempotencyKey]),
-  ).toHaveLength(1)
-})
-
-const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
-  store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
-
-describe('keys bound in batches', () => {
-  test('binds simultaneous keys in few statements of bounded size, each to its own request and price', async () => {
-    const jobs = Array.from({ length: 600 }, (_, index) => {
-      const job = newTestJob()
-      return { ...job, quote: { ...job.quote, quotedMaximum: atomicAmount(BigInt(index)) } }
-    })
-    const bindings = await Promise.all(jobs.map((job) => bind(ledger.admission, job)))
-    expect(bindings).toEqual(
-      jobs.map(({ quote }) => ({ outcome: 'bound', quote, expiresAt: expect.any(Date) as unknown })),
-    )
-    // Rows inserted by one statement have the same transaction id.
-    const stored = await ledger.sql<{
-      key: string
-      digest: string
-      maximum: string
-      transaction: string
-      terms: unknown
-    }>(
-      `SELECT idempotency_key AS key, request_digest AS digest, quoted_maximum::text AS maximum, terms, xmin::text AS transaction
-       FROM idempotency_keys WHERE idempotency_key = ANY($1)`,
-      [jobs.map(({ idempotencyKey }) => idempotencyKey)],
-    )
-    const rowOf = new Map(stored.map((row) => [row.key, row]))
-    for (const { idempotencyKey, requestDigest, quote } of jobs)
-      expect(rowOf.get(idempotencyKey)).toMatchObject({
-        digest: requestDigest,
-        maximum: quote.quotedMaximum.toString(),
-        terms: quote.terms,
+  describe('keys bound in batches', () => {
+    test('binds simultaneous keys in few statements of bounded size, each to its own request and price', async () => {
+      const jobs = Array.from({ length: 600 }, (_, index) => {
+        const job = newTestJob()
+        return { ...job, quote: { ...job.quote, quotedMaximum: atomicAmount(BigInt(index)) } }
       })
-    const sizes = [...Map.groupBy(stored, ({ transaction }) => transaction).values()].map((rows) => rows.length)
-    expect(sizes.length).toBeLessThan(10)
-    expect(Math.max(...sizes)).toBeLessThanOrEqual(250)
-  })
-
-  test('binds each key to exactly one request when two stores bind the same keys concurrently', async () => {
-    const pool = createPool({
-      connectionString: ledger.url,
-      maximumConnections: 8,
-      applicationName: 'farebox ledger test',
-      onError: () => undefined,
+      const bindings = await Promise.all(jobs.map((job) => bind(ledger.admission, job)))
+      expect(bindings).toEqual(
+        jobs.map(({ quote }) => ({ outcome: 'bound', quote, expiresAt: expect.any(Date) as unknown })),
+      )
+      // Rows inserted by one statement have the same transaction id.
+      const stored = await ledger.sql<{
+        key: string
+        digest: string
+        maximum: string
+        transaction: string
+        terms: unknown
+      }>(
+        `SELECT idempotency_key AS key, request_digest AS digest, quoted_maximum::text AS maximum, terms, xmin::text AS transaction
+       FROM idempotency_keys WHERE idempotency_key = ANY($1)`,
+        [jobs.map(({ idempotencyKey }) => idempotencyKey)],
+      )
+      const rowOf = new Map(stored.map((row) => [row.key, row]))
+      for (const { idempotencyKey, requestDigest, quote } of jobs)
+        expect(rowOf.get(idempotencyKey)).toMatchObject({
+          digest: requestDigest,
+          maximum: quote.quotedMaximum.toString(),
+          terms: quote.terms,
+        })
+      const sizes = [...Map.groupBy(stored, ({ transaction }) => transaction).values()].map((rows) => rows.length)
+      expect(sizes.length).toBeLessThan(10)
+      expect(Math.max(...sizes)).toBeLessThanOrEqual(250)
     })
-    try {
-      const stores = [ledger.admission, createAdmissionStore(pool, TEST_LIMITS)]
-      const keys = Array.from({ length: 30 }, () => randomUUID())
-      // Opposite orders, in which unordered statements would deadlock.
-      const asked = stores.flatMap((store, which) =>
-        [0, 1, 2].flatMap((round) =>
-          (which === 0 ? keys : keys.toReversed()).map((idempotencyKey) => {
-            const requestDigest = `${which}${round}`.padStart(64, '0')
-            return { store, job: newTestJob({ idempotencyKey, requestDigest }) }
-          }),
-        ),
-      )
-      const bindings = await Promise.all(
-        asked.map(async ({ store, job }) => ({ job, binding: await bind(store, job) })),
-      )
-      const bound = bindings.filter(({ binding }) => binding.outcome === 'bound')
-      expect(bound.map(({ job }) => job.idempotencyKey).toSorted()).toEqual(keys.toSorted())
-      const stored = await ledger.sql<{ key: string; digest: string }>(
-        'SELECT idempotency_key AS key, request_digest AS digest FROM idempotency_keys WHERE idempotency_key = ANY($1)',
-        [keys],
-      )
-      expect(new Map(stored.map(({ key, digest }) => [key, digest]))).toEqual(
-        new Map(bound.map(({ job }) => [job.idempotencyKey, job.requestDigest])),
-      )
-    } finally {
-      await pool.end()
-    }
-  })
 
-  test('does not delay other keys when one key’s row is locked', async () => {
-    const locked = newTestJob()
-    await bindTestKey(ledger, locked)
-    const client = await ledger.pool.connect()
-    let waiting: Promise<KeyBinding>
-    try {
-      await client.query('BEGIN')
-      await client.query('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE', [
-        locked.idempotencyKey,
-      ])
-      waiting = bindTestKey(ledger, locked)
-      const others = [0, 1, 2].map(() => bindTestKey(ledger, newTestJob()))
-      const first = await Promise.race([waiting.then(() => 'locked'), Promise.all(others).then(() => 'others')])
-      expect(first).toBe('others')
+    test('binds each key to exactly one request when two stores bind the same keys concurrently', async () => {
+      const pool = createPool({
+        connectionString: ledger.url,
+        maximumConnections: 8,
+        applicationName: 'farebox ledger test',
+        onError: () => undefined,
+      })
+      try {
+        const stores = [ledger.admission, createAdmissionStore(pool, TEST_LIMITS)]
+        const keys = Array.from({ length: 30 }, () => randomUUID())
+        // Opposite orders, in which unordered statements would deadlock.
+        const asked = stores.flatMap((store, which) =>
+          [0, 1, 2].flatMap((round) =>
+            (which === 0 ? keys : keys.toReversed()).map((idempotencyKey) => {
+              const requestDigest = `${which}${round}`.padStart(64, '0')
+              return { store, job: newTestJob({ idempotencyKey, requestDigest }) }
+            }),
+          ),
+        )
+        const bindings = await Promise.all(
+          asked.map(async ({ store, job }) => ({ job, binding: await bind(store, job) })),
+        )
+        const bound = bindings.filter(({ binding }) => binding.outcome === 'bound')
+        expect(bound.map(({ job }) => job.idempotencyKey).toSorted()).toEqual(keys.toSorted())
+        const stored = await ledger.sql<{ key: string; digest: string }>(
+          'SELECT idempotency_key AS key, request_digest AS digest FROM idempotency_keys WHERE idempotency_key = ANY($1)',
+          [keys],
+        )
+        expect(new Map(stored.map(({ key, digest }) => [key, digest]))).toEqual(
+          new Map(bound.map(({ job }) => [job.idempotencyKey, job.requestDigest])),
+        )
+      } finally {
+        await pool.end()
+      }
+    })
+
+    test('does not delay other keys when one key’s row is locked', async () => {
+      const locked = newTestJob()
+      await bindTestKey(ledger, locked)
+      const client = await ledger.pool.connect()
+      let waiting: Promise<KeyBinding>
+      try {
+        await client.query('BEGIN')
+        await client.query('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE', [
+          locked.idempotencyKey,
+        ])
+        waiting = bindTestKey(ledger, locked)
+        const others = [0, 1, 2].map(() => bindTestKey(ledger, newTestJob()))
+        const first = await Promise.race([waiting.then(() => 'locked'), Promise.all(others).then(() => 'others')])
+        expect(first).toBe('others')
+        await expect(bindTestKey(ledger, newTestJob())).resolves.toMatchObject({ outcome: 'bound' })
+      } finally {
+        await client.query('ROLLBACK')
+        client.release()
+      }
+      await expect(waiting).resolves.toMatchObject({ outcome: 'bound', quote: locked.quote })
+    })
+
+    test('rejects all keys of a failed statement and binds the next ones', async () => {
+      const unfit = newTestJob({ requestDigest: 'too short' })
+      const failed = await Promise.allSettled([newTestJob(), unfit].map((job) => bindTestKey(ledger, job)))
+      expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
       await expect(bindTestKey(ledger, newTestJob())).resolves.toMatchObject({ outcome: 'bound' })
-    } finally {
-      await client.query('ROLLBACK')
-      client.release()
-    }
-    await expect(waiting).resolves.toMatchObject({ outcome: 'bound', quote: locked.quote })
+    })
+  })
+})
+
+describe('key use', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
   })
 
-  test('rejects all keys of a failed statement and binds the next ones', async () => {
-    const unfit = newTestJob({ requestDigest: 'too short' })
-    const failed = await Promise.allSettled([newTestJob(), unfit].map((job) => bindTestKey(ledger, job)))
-    expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
-    await expect(bindTestKey(ledger, newTestJob())).resolves.toMatchObject({ outcome: 'bound' })
+  afterAll(() => ledger.close())
+
+  const report = (instance: string, challengeSecrets: readonly string[]) => {
+    const keys: ProcessReport['keys'] = {
+      PAY_TO: [RECIPIENT],
+      FACILITATOR_ADDRESSES: [],
+      CHALLENGE_SECRET: challengeSecrets.map(keyFingerprint),
+      RECEIPT_SECRETS: ['k1:aa'],
+      RECEIPT_SIGNING_KEY: ['k1:bb'],
+    }
+    return createProcessReportStore(ledger.pool).writeReport(
+      { instance, kind: 'api', startedAt: new Date(Date.now() - 3_600_000) },
+      { version: '1', configurationRevision: '1', keys },
+    )
+  }
+  const keys = (...args: readonly string[]) => callCommand(() => main(args, { DATABASE_URL: ledger.url }))
+  describe('the use of keys', () => {
+    it('counts unfinished calls by the recipient and the key that their payment names, and stored results by secret', async () => {
+      const payTo = { authorization: testAuthorization({ payTo: RECIPIENT }) }
+      const { facilitator } = payTo.authorization
+      await jobInState(ledger, 'accepted', newTestJob(payTo))
+      await jobInState(ledger, 'generated')
+      await jobInState(ledger, 'failed')
+      const before = await readKeyUse(ledger.pool)
+      expect(before.jobsByRecipient).toMatchObject({ [RECIPIENT]: 1 })
+      expect(Object.values(before.jobsByFacilitator)).toEqual([2])
+      expect(before).toMatchObject({ transactionsByFacilitator: {}, resultsByReceiptSecret: {} })
+      await jobInState(ledger, 'settling')
+      await jobInState(ledger, 'completed')
+      const after = await readKeyUse(ledger.pool)
+      // A confirmed transaction counts until its block is final.
+      expect(after.transactionsByFacilitator).toEqual({ [facilitator]: 2 })
+      expect(Object.values(after.resultsByReceiptSecret)).toEqual([1])
+      expect(after.jobsByFacilitator).toEqual({ [facilitator]: 3 })
+    })
+
+    it('counts no transaction that is final', async () => {
+      await ledger.sql("UPDATE settlements SET finalized_at = now() WHERE state = 'confirmed'")
+      expect(Object.values((await readKeyUse(ledger.pool)).transactionsByFacilitator)).toEqual([1])
+    })
+
+    it('counts a payment for the settlement contract by that, and its transactions by each key that sent one', async () => {
+      const [first, second] = [newTestBatch(), newTestBatch()]
+      const [moved] = await settlingBatch(ledger, 2, first)
+      if (!moved) throw new Error('a job')
+      await ledger.settlement.renewBatch([renewalOf(moved.job, moved.settlement)], second)
+      const { jobsByFacilitator, transactionsByFacilitator } = await readKeyUse(ledger.pool)
+      expect(jobsByFacilitator).toMatchObject({ [TEST_CONTRACT]: 2 })
+      expect(transactionsByFacilitator).toMatchObject({
+        [first.account.facilitator]: 2,
+        [second.account.facilitator]: 1,
+      })
+    })
+  })
+
+  describe('npm run keys', () => {
+    beforeEach(async () => {
+      await ledger.sql('DELETE FROM process_reports')
+    })
+
+    it('leads through a rotation: one new value, then each step as soon as all processes have made it', async () => {
+      await Promise.all(['one', 'two'].map((name) => report(name, [OLD_SECRET])))
+      const begun = await keys('rotate', 'challenge', '--reason', 'yearly', '--as', 'ada', '--json')
+      expect(begun.exitCode).toBe(0)
+      const { value } = JSON.parse(begun.output) as { value: string }
+      await report('one', [OLD_SECRET, value])
+      const first = await keys('status')
+      expect(first).toMatchObject({
+        exitCode: 1,
+        output: expect.stringContaining('1 of 2 APIs do not accept it yet: two'),
+      })
+      expect(first.output).toContain('→ 1. Append the new value')
+      await report('two', [OLD_SECRET, value])
+      expect((await keys('status')).output).toContain('→ 2. Put the new value first')
+      await Promise.all(['one', 'two'].map((name) => report(name, [value, OLD_SECRET])))
+      expect((await keys('status')).output).toContain('→ 4. Remove the old value')
+      await Promise.all(['one', 'two'].map((name) => report(name, [value])))
+      const last = await keys('status')
+      expect(last).toMatchObject({ exitCode: 0, output: expect.stringContaining('(finished)') })
+      // Nothing that the command prints or keeps afterwards contains a secret.
+      const actions = await ledger.sql('SELECT operator, action, subject, details::text FROM operator_actions')
+      expect(JSON.stringify([first, last, actions])).not.toMatch(new RegExp(`${value}|${OLD_SECRET}`))
+      expect(JSON.stringify(actions)).toContain('"operator":"ada","action":"key.rotate","subject":"challenge"')
+    })
+
+    it('says what fails calls, with exit code 1, when an API asks for what another one refuses', async () => {
+      await report('one', ['d'.repeat(32)])
+      await report('two', ['e'.repeat(32)])
+      const { exitCode, output } = await keys('status')
+      expect([exitCode, output]).toEqual([1, expect.stringContaining('! 1 of 2 APIs do not accept')])
+      expect(await keys('rotate', 'challenge', '--reason', 'yearly')).toMatchObject({
+        exitCode: 1,
+        errors: expect.stringContaining('do not agree on CHALLENGE_SECRET'),
+      })
+    })
+
+    it('ends with 2 when the database cannot be reached', async () => {
+      const url = new URL(ledger.url)
+      url.port = '1'
+      expect(await callCommand(() => main(['status'], { DATABASE_URL: url.href }))).toMatchObject({ exitCode: 2 })
+    })
+  })
+
+  describe('npm run keys with a settlement contract', () => {
+    let devnet: TestDevnet
+    beforeAll(async () => {
+      devnet = await startTestDevnet()
+    })
+    afterAll(() => devnet.stop())
+    beforeEach(() => ledger.sql('DELETE FROM process_reports'))
+
+    it('shows on the chain’s word which keys it lists, and that none of the settlers is', async () => {
+      const settler = devnet.accounts.settlement.address.toLowerCase() as `0x${string}`
+      const contract = await deployTestContract(devnet, [])
+      const reports = createProcessReportStore(ledger.pool)
+      await reports.writeReport(
+        { instance: 'settler', kind: 'worker', startedAt: new Date() },
+        {
+          version: '1',
+          configurationRevision: '1',
+          keys: {
+            SETTLEMENT_PRIVATE_KEYS: [settler],
+            SETTLEMENT_CONTRACT: [contract.address],
+            RECEIPT_SECRET_ID: ['k1'],
+          },
+        },
+      )
+      await reports.writeReport(
+        { instance: 'api', kind: 'api', startedAt: new Date() },
+        {
+          version: '1',
+          configurationRevision: '1',
+          keys: {
+            FACILITATOR_ADDRESSES: [settler],
+            SETTLEMENT_CONTRACT: [contract.address],
+            RECEIPT_SECRETS: ['k1:aa'],
+          },
+        },
+      )
+      const status = () =>
+        callCommand(() =>
+          main(['status'], { DATABASE_URL: ledger.url, RPC_URL: devnet.rpcUrl, RPC_TIMEOUT_MS: '60000' }),
+        )
+      const unlisted = await status()
+      expect(unlisted.exitCode).toBe(1)
+      expect(unlisted.output).toContain(`! ${contract.address} lists none of the settlers' keys`)
+      expect(unlisted.output).toContain(`NOT listed in ${contract.address}`)
+      await contract.setKey(settler, true)
+      const listed = await status()
+      expect(listed.output).toMatch(new RegExp(`${settler} .* ETH.*, listed in ${contract.address}`))
+      expect(listed.output).not.toContain('lists none')
+    })
   })
 })

@@ -1,19 +1,27 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { Acceptance, ExposureTerms } from '#shared/jobs/admission-store.ts'
+import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
 import type { ControlStore } from '#shared/operators/control-store.ts'
 import { isRunning, type ProcessReport } from '#shared/operators/process-report.ts'
 import { startReporting } from '#shared/operators/report-process.ts'
-import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import type { PayerFunds } from '#shared/payment/payer-funds.ts'
+import { acceptTestJob, bindTestKey, fencedWrites, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'
+import { AMPLE_FUNDS, newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const ADA: Author = { operator: 'ada', source: 'console' }
 const GRACE: Author = { operator: 'grace', source: 'command' }
 const WHY = 'the vendor announced an outage'
-
 const deployment = (name: string, ...serves: string[]) => ({
   name,
   adapter: 'gemini',
@@ -22,197 +30,427 @@ const deployment = (name: string, ...serves: string[]) => ({
   weight: 3,
   serves,
 })
-
-let ledger: TestLedger
-let controls: ControlStore
-beforeAll(async () => {
-  ledger = await createTestLedger()
-  controls = createControlStore(ledger.pool)
-  const content = { deployments: [deployment('one', 'a', 'b'), deployment('two', 'b')] }
-  await importFirstFiles(ledger.pool, [{ kind: 'deployments', content }])
-})
-afterAll(() => ledger.close())
-beforeEach(async () => {
-  await ledger.sql('TRUNCATE deployment_controls, queue_controls, process_reports')
-})
-
-async function configuration(): Promise<Configuration> {
-  const read = await createConfigurationReader(ledger.pool).readConfiguration()
-  if (!read) throw new Error('nothing is published')
-  return read
+/** The maximum that every test job is signed for. */
+const MAXIMUM = 5034n
+function holding(atomic: bigint, changes: Partial<PayerFunds> = {}): ExposureTerms {
+  const funds = { balance: atomicAmount(atomic), allowance: atomicAmount(atomic), blockNumber: 1n }
+  return { ...AMPLE_FUNDS, funds: { ...funds, usedNonces: new Set<bigint>(), ...changes } }
+}
+const UNREAD: ExposureTerms = { ...AMPLE_FUNDS, funds: null }
+function jobOf(payer: `0x${string}`, exposure: ExposureTerms): TestJob {
+  return newTestJob({ authorization: testAuthorization({ payer }), exposure })
 }
 
-/** The actions since a number of them, oldest first. */
-const actionsSince = (id: string) =>
-  ledger.sql(
-    'SELECT operator, source, action, subject, reason, details FROM operator_actions WHERE id > $1 ORDER BY id',
-    [id],
-  )
-const lastAction = async () =>
-  (await ledger.sql<{ id: string }>('SELECT coalesce(max(id), 0) AS id FROM operator_actions'))[0]?.id ?? '0'
+describe('controls', () => {
+  let ledger: TestLedger
+  let controls: ControlStore
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+    controls = createControlStore(ledger.pool)
+    const content = { deployments: [deployment('one', 'a', 'b'), deployment('two', 'b')] }
+    await importFirstFiles(ledger.pool, [{ kind: 'deployments', content }])
+  })
 
-describe('the control of a deployment', () => {
-  it('drains, weights and enables it, each with a higher revision and a record of who and why', async () => {
-    const [before, actions] = [(await configuration()).revision, await lastAction()]
-    const drained = await controls.controlDeployment(ADA, { deployment: 'one', isDrained: true, reason: WHY })
-    expect(drained).toEqual({ outcome: 'changed', revision: before + 1n, drainedModels: ['a'] })
-    expect((await configuration()).controls).toEqual(new Map([['one', { isDrained: true, weight: null }]]))
-    await controls.controlDeployment(GRACE, { deployment: 'one', weight: 7, reason: 'half of the calls' })
-    expect((await configuration()).controls).toEqual(new Map([['one', { isDrained: true, weight: 7 }]]))
-    const enabled = await controls.controlDeployment(ADA, { deployment: 'one', isDrained: false, reason: 'it works' })
-    expect(enabled).toEqual({ outcome: 'changed', revision: before + 3n, drainedModels: [] })
-    expect(await configuration()).toMatchObject({
-      revision: before + 3n,
-      controls: new Map([['one', { isDrained: false, weight: 7 }]]),
-    })
-    expect(await controls.readDeploymentControls()).toMatchObject(
-      new Map([['one', { isDrained: false, weight: 7, operator: 'ada', reason: 'it works' }]]),
+  afterAll(() => ledger.close())
+
+  beforeEach(async () => {
+    await ledger.sql('TRUNCATE deployment_controls, queue_controls, process_reports')
+  })
+
+  async function configuration(): Promise<Configuration> {
+    const read = await createConfigurationReader(ledger.pool).readConfiguration()
+    if (!read) throw new Error('nothing is published')
+    return read
+  }
+  /** The actions since a number of them, oldest first. */
+  const actionsSince = (id: string) =>
+    ledger.sql(
+      'SELECT operator, source, action, subject, reason, details FROM operator_actions WHERE id > $1 ORDER BY id',
+      [id],
     )
-    const record = { operator: 'ada', source: 'console', subject: 'one' }
-    expect(await actionsSince(actions)).toEqual([
-      { ...record, action: 'deployment.drain', reason: WHY, details: { is_drained: true, weight: null } },
-      {
-        ...record,
-        operator: 'grace',
-        source: 'command',
-        action: 'deployment.weight',
-        reason: 'half of the calls',
-        details: { is_drained: true, weight: 7 },
-      },
-      { ...record, action: 'deployment.enable', reason: 'it works', details: { is_drained: false, weight: 7 } },
-    ])
-  })
-
-  it('returns to the published weight', async () => {
-    await controls.controlDeployment(ADA, { deployment: 'two', weight: 9, reason: WHY })
-    await controls.controlDeployment(ADA, { deployment: 'two', weight: null, reason: WHY })
-    expect((await configuration()).controls.get('two')).toEqual({ isDrained: false, weight: null })
-  })
-
-  it('changes and records nothing when it is like this already, or when the deployment is unknown', async () => {
-    await controls.controlDeployment(ADA, { deployment: 'one', isDrained: true, reason: WHY })
-    const [{ revision }, actions] = [await configuration(), await lastAction()]
-    expect(await controls.controlDeployment(GRACE, { deployment: 'one', isDrained: true, reason: WHY })).toEqual({
-      outcome: 'unchanged',
-      revision,
-      drainedModels: ['a'],
-    })
-    expect(await controls.controlDeployment(GRACE, { deployment: 'three', isDrained: true, reason: WHY })).toEqual({
-      outcome: 'unknown_deployment',
-      known: ['one', 'two'],
-    })
-    expect((await configuration()).revision).toBe(revision)
-    expect(await actionsSince(actions)).toEqual([])
-  })
-
-  it('is made once by two operators at the same time', async () => {
-    const client = await ledger.pool.connect()
-    await client.query('BEGIN')
-    await client.query('SELECT revision FROM configuration_revision FOR UPDATE')
-    const changes = [ADA, GRACE].map((author) =>
-      controls.controlDeployment(author, { deployment: 'two', isDrained: true, reason: WHY }),
-    )
-    await expect
-      .poll(() =>
-        ledger.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"),
+  const lastAction = async () =>
+    (await ledger.sql<{ id: string }>('SELECT coalesce(max(id), 0) AS id FROM operator_actions'))[0]?.id ?? '0'
+  describe('the control of a deployment', () => {
+    it('drains, weights and enables it, each with a higher revision and a record of who and why', async () => {
+      const [before, actions] = [(await configuration()).revision, await lastAction()]
+      const drained = await controls.controlDeployment(ADA, { deployment: 'one', isDrained: true, reason: WHY })
+      expect(drained).toEqual({ outcome: 'changed', revision: before + 1n, drainedModels: ['a'] })
+      expect((await configuration()).controls).toEqual(new Map([['one', { isDrained: true, weight: null }]]))
+      await controls.controlDeployment(GRACE, { deployment: 'one', weight: 7, reason: 'half of the calls' })
+      expect((await configuration()).controls).toEqual(new Map([['one', { isDrained: true, weight: 7 }]]))
+      const enabled = await controls.controlDeployment(ADA, { deployment: 'one', isDrained: false, reason: 'it works' })
+      expect(enabled).toEqual({ outcome: 'changed', revision: before + 3n, drainedModels: [] })
+      expect(await configuration()).toMatchObject({
+        revision: before + 3n,
+        controls: new Map([['one', { isDrained: false, weight: 7 }]]),
+      })
+      expect(await controls.readDeploymentControls()).toMatchObject(
+        new Map([['one', { isDrained: false, weight: 7, operator: 'ada', reason: 'it works' }]]),
       )
-      .toHaveLength(2)
-    await client.query('COMMIT')
-    client.release()
-    expect((await Promise.all(changes)).map(({ outcome }) => outcome).sort()).toEqual(['changed', 'unchanged'])
-  })
-})
-
-describe('the control of a queue', () => {
-  it('pauses and resumes it, each with a record of who and why', async () => {
-    const actions = await lastAction()
-    expect(await controls.controlQueue(ADA, { queue: 'text', isPaused: true, reason: WHY })).toMatchObject({
-      outcome: 'changed',
-    })
-    expect((await configuration()).pausedQueues).toEqual(new Set(['text']))
-    expect(await controls.readQueueControls()).toMatchObject(
-      new Map([['text', { isPaused: true, operator: 'ada', reason: WHY }]]),
-    )
-    const revision = (await configuration()).revision
-    expect(await controls.controlQueue(GRACE, { queue: 'text', isPaused: true, reason: WHY })).toEqual({
-      outcome: 'unchanged',
-      revision,
-    })
-    await controls.controlQueue(GRACE, { queue: 'text', isPaused: false, reason: 'done' })
-    expect(await configuration()).toMatchObject({ revision: revision + 1n, pausedQueues: new Set() })
-    expect(await actionsSince(actions)).toMatchObject([
-      { operator: 'ada', action: 'queue.pause', subject: 'text', reason: WHY },
-      { operator: 'grace', action: 'queue.resume', subject: 'text', reason: 'done' },
-    ])
-  })
-})
-
-const seen = () => createProcessReportStore(ledger.pool).readProcesses()
-
-describe('the reports of processes', () => {
-  const report: ProcessReport = { version: '1.0.0', configurationRevision: '7', keys: { PAY_TO: ['0x1'] } }
-  const logged: string[] = []
-  const options = (describe: () => ProcessReport) => ({
-    kind: 'worker' as const,
-    store: createProcessReportStore(ledger.pool),
-    describe,
-    logger: {
-      warn: (message: string) => void logged.push(message),
-      info: (message: string) => void logged.push(message),
-    },
-    now: () => new Date(),
-    intervalMs: 20,
-  })
-  it('a process reports what it does until it stops, and is then gone', async () => {
-    let revision = 7
-    const reporting = startReporting(options(() => ({ ...report, configurationRevision: String(revision) })))
-    await expect.poll(seen).toMatchObject([{ instance: reporting.instance, kind: 'worker', report }])
-    revision = 8
-    await expect.poll(seen).toMatchObject([{ report: { configurationRevision: '8' } }])
-    const [process] = await seen()
-    if (!process) throw new Error('not reported')
-    expect(isRunning(process, process.seenAt)).toBe(true)
-    expect(isRunning(process, new Date(process.seenAt.getTime() + 10_000))).toBe(false)
-    await reporting.stop()
-    expect(await seen()).toEqual([])
-  })
-
-  it('two processes of one host have two names', async () => {
-    const [one, other] = [startReporting(options(() => report)), startReporting(options(() => report))]
-    await expect.poll(async () => (await seen()).length).toBe(2)
-    await Promise.all([one.stop(), other.stop()])
-  })
-
-  it('a report that cannot be written is left out, says so once, and the next one follows', async () => {
-    logged.length = 0
-    const store = createProcessReportStore(ledger.pool)
-    let [failures, isFailing] = [0, true]
-    const reporting = startReporting({
-      ...options(() => report),
-      store: {
-        ...store,
-        writeReport: (...written) => {
-          if (!isFailing) return store.writeReport(...written)
-          failures += 1
-          return Promise.reject(new Error('no database'))
+      const record = { operator: 'ada', source: 'console', subject: 'one' }
+      expect(await actionsSince(actions)).toEqual([
+        { ...record, action: 'deployment.drain', reason: WHY, details: { is_drained: true, weight: null } },
+        {
+          ...record,
+          operator: 'grace',
+          source: 'command',
+          action: 'deployment.weight',
+          reason: 'half of the calls',
+          details: { is_drained: true, weight: 7 },
         },
-      },
+        { ...record, action: 'deployment.enable', reason: 'it works', details: { is_drained: false, weight: 7 } },
+      ])
     })
-    await expect.poll(() => failures).toBeGreaterThan(2)
-    expect(logged).toEqual(['the process could not be reported'])
-    isFailing = false
-    await expect.poll(seen).toMatchObject([{ instance: reporting.instance }])
-    await reporting.stop()
+
+    it('returns to the published weight', async () => {
+      await controls.controlDeployment(ADA, { deployment: 'two', weight: 9, reason: WHY })
+      await controls.controlDeployment(ADA, { deployment: 'two', weight: null, reason: WHY })
+      expect((await configuration()).controls.get('two')).toEqual({ isDrained: false, weight: null })
+    })
+
+    it('changes and records nothing when it is like this already, or when the deployment is unknown', async () => {
+      await controls.controlDeployment(ADA, { deployment: 'one', isDrained: true, reason: WHY })
+      const [{ revision }, actions] = [await configuration(), await lastAction()]
+      expect(await controls.controlDeployment(GRACE, { deployment: 'one', isDrained: true, reason: WHY })).toEqual({
+        outcome: 'unchanged',
+        revision,
+        drainedModels: ['a'],
+      })
+      expect(await controls.controlDeployment(GRACE, { deployment: 'three', isDrained: true, reason: WHY })).toEqual({
+        outcome: 'unknown_deployment',
+        known: ['one', 'two'],
+      })
+      expect((await configuration()).revision).toBe(revision)
+      expect(await actionsSince(actions)).toEqual([])
+    })
+
+    it('is made once by two operators at the same time', async () => {
+      const client = await ledger.pool.connect()
+      await client.query('BEGIN')
+      await client.query('SELECT revision FROM configuration_revision FOR UPDATE')
+      const changes = [ADA, GRACE].map((author) =>
+        controls.controlDeployment(author, { deployment: 'two', isDrained: true, reason: WHY }),
+      )
+      await expect
+        .poll(() =>
+          ledger.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"),
+        )
+        .toHaveLength(2)
+      await client.query('COMMIT')
+      client.release()
+      expect((await Promise.all(changes)).map(({ outcome }) => outcome).sort()).toEqual(['changed', 'unchanged'])
+    })
   })
 
-  it('processes that have been gone for a day are removed by any report', async () => {
-    await ledger.sql(`INSERT INTO process_reports (instance, kind, started_at, seen_at, report)
+  describe('the control of a queue', () => {
+    it('pauses and resumes it, each with a record of who and why', async () => {
+      const actions = await lastAction()
+      expect(await controls.controlQueue(ADA, { queue: 'text', isPaused: true, reason: WHY })).toMatchObject({
+        outcome: 'changed',
+      })
+      expect((await configuration()).pausedQueues).toEqual(new Set(['text']))
+      expect(await controls.readQueueControls()).toMatchObject(
+        new Map([['text', { isPaused: true, operator: 'ada', reason: WHY }]]),
+      )
+      const revision = (await configuration()).revision
+      expect(await controls.controlQueue(GRACE, { queue: 'text', isPaused: true, reason: WHY })).toEqual({
+        outcome: 'unchanged',
+        revision,
+      })
+      await controls.controlQueue(GRACE, { queue: 'text', isPaused: false, reason: 'done' })
+      expect(await configuration()).toMatchObject({ revision: revision + 1n, pausedQueues: new Set() })
+      expect(await actionsSince(actions)).toMatchObject([
+        { operator: 'ada', action: 'queue.pause', subject: 'text', reason: WHY },
+        { operator: 'grace', action: 'queue.resume', subject: 'text', reason: 'done' },
+      ])
+    })
+  })
+
+  const seen = () => createProcessReportStore(ledger.pool).readProcesses()
+  describe('the reports of processes', () => {
+    const report: ProcessReport = { version: '1.0.0', configurationRevision: '7', keys: { PAY_TO: ['0x1'] } }
+    const logged: string[] = []
+    const options = (describe: () => ProcessReport) => ({
+      kind: 'worker' as const,
+      store: createProcessReportStore(ledger.pool),
+      describe,
+      logger: {
+        warn: (message: string) => void logged.push(message),
+        info: (message: string) => void logged.push(message),
+      },
+      now: () => new Date(),
+      intervalMs: 20,
+    })
+    it('a process reports what it does until it stops, and is then gone', async () => {
+      let revision = 7
+      const reporting = startReporting(options(() => ({ ...report, configurationRevision: String(revision) })))
+      await expect.poll(seen).toMatchObject([{ instance: reporting.instance, kind: 'worker', report }])
+      revision = 8
+      await expect.poll(seen).toMatchObject([{ report: { configurationRevision: '8' } }])
+      const [process] = await seen()
+      if (!process) throw new Error('not reported')
+      expect(isRunning(process, process.seenAt)).toBe(true)
+      expect(isRunning(process, new Date(process.seenAt.getTime() + 10_000))).toBe(false)
+      await reporting.stop()
+      expect(await seen()).toEqual([])
+    })
+
+    it('two processes of one host have two names', async () => {
+      const [one, other] = [startReporting(options(() => report)), startReporting(options(() => report))]
+      await expect.poll(async () => (await seen()).length).toBe(2)
+      await Promise.all([one.stop(), other.stop()])
+    })
+
+    it('a report that cannot be written is left out, says so once, and the next one follows', async () => {
+      logged.length = 0
+      const store = createProcessReportStore(ledger.pool)
+      let [failures, isFailing] = [0, true]
+      const reporting = startReporting({
+        ...options(() => report),
+        store: {
+          ...store,
+          writeReport: (...written) => {
+            if (!isFailing) return store.writeReport(...written)
+            failures += 1
+            return Promise.reject(new Error('no database'))
+          },
+        },
+      })
+      await expect.poll(() => failures).toBeGreaterThan(2)
+      expect(logged).toEqual(['the process could not be reported'])
+      isFailing = false
+      await expect.poll(seen).toMatchObject([{ instance: reporting.instance }])
+      await reporting.stop()
+    })
+
+    it('processes that have been gone for a day are removed by any report', async () => {
+      await ledger.sql(`INSERT INTO process_reports (instance, kind, started_at, seen_at, report)
       VALUES ('old', 'api', now(), now() - interval '25 hours', '{}'), ('silent', 'api', now(), now() - interval '1 hour', '{}')`)
-    const reporting = startReporting(options(() => report))
-    await expect
-      .poll(async () => (await seen()).map(({ instance }) => instance))
-      .toEqual([reporting.instance, 'silent'])
-    expect(await ledger.sql("SELECT 1 FROM process_reports WHERE instance = 'old'")).toEqual([])
-    await reporting.stop()
+      const reporting = startReporting(options(() => report))
+      await expect
+        .poll(async () => (await seen()).map(({ instance }) => instance))
+        .toEqual([reporting.instance, 'silent'])
+      expect(await ledger.sql("SELECT 1 FROM process_reports WHERE instance = 'old'")).toEqual([])
+      await reporting.stop()
+    })
+  })
+})
+
+describe('exposure', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+  })
+
+  afterAll(() => ledger.close())
+
+  async function accept(job: TestJob): Promise<Acceptance> {
+    await bindTestKey(ledger, job)
+    return ledger.admission.acceptJob(job)
+  }
+  /** Creates a payer with one job in each of these states. */
+  async function payerWith(...states: readonly JobState[]) {
+    const payer = randomAddress()
+    const requests = states.map(() => jobOf(payer, AMPLE_FUNDS))
+    // All are accepted first: a payer with a debt gets no further work accepted.
+    const accepted: ClaimedJob[] = []
+    for (const request of requests) accepted.push(await jobInState(ledger, 'accepted', request))
+    const jobs: { job: ClaimedJob; request: TestJob }[] = []
+    for (const [index, job] of accepted.entries()) {
+      const [state, request] = [states[index], requests[index]]
+      if (state && request) jobs.push({ job: await moveToState(ledger, job, state), request })
+    }
+    return { payer, jobs }
+  }
+  describe('a payment of a payer with other open work', () => {
+    it('accepts exactly as many of twenty simultaneous payments as the funds cover', async () => {
+      const payer = randomAddress()
+      const jobs = Array.from({ length: 20 }, () => jobOf(payer, holding(MAXIMUM * 7n + 5033n)))
+      for (const job of jobs) await bindTestKey(ledger, job)
+      const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
+      expect(acceptances.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(7)
+      expect(acceptances.filter(({ outcome }) => outcome === 'exceeds_funds')).toHaveLength(13)
+    })
+
+    it('accepts a payment without a funds reading only when the payer has no open work', async () => {
+      const payer = randomAddress()
+      expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'accepted' })
+      expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'exceeds_funds', openTotal: MAXIMUM })
+    })
+
+    it('writes nothing for a payment that exceeds the funds', async () => {
+      const { payer } = await payerWith('accepted')
+      const job = jobOf(payer, holding(MAXIMUM))
+      await bindTestKey(ledger, job)
+      const before = await ledger.fingerprint()
+      expect(await ledger.admission.acceptJob(job)).toMatchObject({ outcome: 'exceeds_funds' })
+      expect(await ledger.fingerprint()).toBe(before)
+      expect(await ledger.admission.acceptJob({ ...job, exposure: holding(2n * MAXIMUM) })).toMatchObject({
+        outcome: 'accepted',
+      })
+    })
+
+    it('counts open work at its maximum until the charge is fixed, and failed work as nothing', async () => {
+      const { payer, jobs } = await payerWith('accepted', 'generating', 'generated')
+      const [, , sealed] = jobs
+      await ledger.sql('UPDATE jobs SET charge_amount = 34 WHERE id = $1', [sealed?.job.id])
+      const expected = MAXIMUM + MAXIMUM + 34n
+      expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ openTotal: expected })
+      const [, generating] = jobs
+      if (generating) await fencedWrites.failJob.run(ledger, generating.job)
+      expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ openTotal: MAXIMUM + 34n })
+    })
+
+    it('does not count a settling payment whose nonce the funds reading shows as used', async () => {
+      const { payer, jobs } = await payerWith('settling')
+      const nonce = jobs[0]?.job.authorization.nonce ?? 0n
+      const refused = await accept(jobOf(payer, holding(MAXIMUM)))
+      expect(refused).toMatchObject({ outcome: 'exceeds_funds', settlingNonces: [nonce] })
+      const seen = holding(MAXIMUM, { usedNonces: new Set([nonce]) })
+      expect(await accept(jobOf(payer, seen))).toMatchObject({ outcome: 'accepted' })
+    })
+
+    it('counts charges settled after the block of the funds reading, and none settled before', async () => {
+      const { payer } = await payerWith('completed')
+      // Test jobs are settled in block 7.
+      const before = holding(2n * MAXIMUM - 1n, { blockNumber: 6n })
+      expect(await accept(jobOf(payer, before))).toMatchObject({ outcome: 'exceeds_funds', openTotal: MAXIMUM })
+      const after = holding(2n * MAXIMUM - 1n, { blockNumber: 7n })
+      expect(await accept(jobOf(payer, after))).toMatchObject({ outcome: 'accepted' })
+    })
+
+    it('requires a funds reading when a charge settled while the payment was being verified', async () => {
+      const { payer } = await payerWith('completed')
+      expect(await accept(jobOf(payer, { ...UNREAD, verifiedMsAgo: 60_000 }))).toMatchObject({
+        outcome: 'exceeds_funds',
+      })
+      await ledger.sql("UPDATE jobs SET finished_at = finished_at - interval '1 minute' WHERE payer = $1", [payer])
+      expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'accepted' })
+    })
+
+    it('requires a funds reading when a charge settled during the wait for a database connection', async () => {
+      const { payer, jobs } = await payerWith('settling')
+      const [settling] = jobs
+      if (!settling) throw new Error('no job')
+      const next = jobOf(payer, UNREAD)
+      await bindTestKey(ledger, next)
+      const narrow = createPool({
+        connectionString: ledger.url,
+        maximumConnections: 1,
+        applicationName: 'farebox ledger test',
+        onError: () => undefined,
+      })
+      const connection = await narrow.connect()
+      const acceptance = createAdmissionStore(narrow, TEST_LIMITS).acceptJob(next)
+      expect(await fencedWrites.completeJob.run(ledger, settling.job)).toBe('written')
+      await ledger.sql('SELECT pg_sleep(0.1)')
+      connection.release()
+      expect(await acceptance).toMatchObject({ outcome: 'exceeds_funds' })
+      await narrow.end()
+    })
+
+    it('limits open work to the allowance as well as to the balance', async () => {
+      const { payer } = await payerWith('accepted')
+      const short = holding(10n * MAXIMUM, { allowance: atomicAmount(2n * MAXIMUM - 1n) })
+      expect(await accept(jobOf(payer, short))).toMatchObject({ outcome: 'exceeds_funds' })
+      const enough = holding(10n * MAXIMUM, { allowance: atomicAmount(2n * MAXIMUM) })
+      expect(await accept(jobOf(payer, enough))).toMatchObject({ outcome: 'accepted' })
+    })
+
+    it('limits open work to the configured maximum, whatever the balance', async () => {
+      const payer = randomAddress()
+      const capped = { ...AMPLE_FUNDS, maximumOpen: atomicAmount(2n * MAXIMUM) }
+      for (let call = 0; call < 2; call += 1)
+        expect(await accept(jobOf(payer, capped))).toMatchObject({ outcome: 'accepted' })
+      expect(await accept(jobOf(payer, capped))).toEqual({ outcome: 'exceeds_open_limit', openTotal: 2n * MAXIMUM })
+    })
+
+    it('rejects a payment by permit next to one by allowance, and the reverse', async () => {
+      for (const [first, second] of [
+        [false, true],
+        [true, false],
+      ] as const) {
+        const payer = randomAddress()
+        const withPermit = (needsPermit: boolean) =>
+          newTestJob({
+            authorization: testAuthorization({ payer, gasSponsoring: needsPermit ? testPermit(payer, 0n) : null }),
+            exposure: { ...AMPLE_FUNDS, needsPermit },
+          })
+        expect(await accept(withPermit(first))).toMatchObject({ outcome: 'accepted' })
+        expect(await accept(withPermit(second))).toEqual({ outcome: 'permit_already_used' })
+      }
+    })
+
+    it('does not count another payer’s open work', async () => {
+      await payerWith('accepted', 'accepted', 'settlement_failed')
+      expect(await accept(jobOf(randomAddress(), UNREAD))).toMatchObject({ outcome: 'accepted' })
+    })
+  })
+
+  describe('a payer whose settlement failed', () => {
+    it('rejects other calls of a payer with a debt and names the unpaid one', async () => {
+      const { payer, jobs } = await payerWith('settlement_failed')
+      expect(await accept(jobOf(payer, AMPLE_FUNDS))).toEqual({
+        outcome: 'unpaid_debt',
+        idempotencyKey: jobs[0]?.request.idempotencyKey,
+        chargeAmount: MAXIMUM,
+      })
+    })
+
+    it('accepts payment for a withheld result while the payer owes for another one', async () => {
+      const { jobs } = await payerWith('settlement_failed', 'settlement_failed')
+      for (const { request, job } of jobs)
+        expect(await ledger.admission.acceptJob(paidAgain(request))).toEqual({
+          outcome: 'settles_again',
+          jobId: job.id,
+        })
+    })
+
+    it('records no debt when the authorization expired before its settlement', async () => {
+      const { payer } = await payerWith('settling')
+      await ledger.sql("UPDATE authorizations SET deadline = now() - interval '1 second' WHERE payer = $1", [payer])
+      const [row] = await ledger.sql<{ id: string }>('SELECT id FROM jobs WHERE payer = $1', [payer])
+      await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE payer = $1', [payer])
+      const late = await ledger.execution.claimJob(row?.id ?? '', 60_000)
+      if (!late) throw new Error('not claimed')
+      expect(await fencedWrites.failSettlement.run(ledger, late)).toBe('written')
+      expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
+    })
+
+    it('accepts other calls again once the withheld result is paid for', async () => {
+      const { payer, jobs } = await payerWith('settlement_failed')
+      const [debt] = jobs
+      if (!debt) throw new Error('no job')
+      expect(await ledger.admission.acceptJob(paidAgain(debt.request))).toMatchObject({ outcome: 'settles_again' })
+      expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
+    })
+  })
+
+  describe('exposure ahead of a job', () => {
+    it('includes work that was accepted earlier or is in progress, and none that was accepted later', async () => {
+      const { jobs } = await payerWith('accepted', 'accepted', 'generating')
+      const ahead = await Promise.all(
+        jobs.map(
+          async ({ job }) =>
+            (await ledger.execution.readExposureAhead(job, { funds: null, verifiedMsAgo: 0 })).open.length,
+        ),
+      )
+      expect(ahead).toEqual([1, 2, 2])
+    })
+
+    it('includes charges settled after the funds reading', async () => {
+      const { jobs } = await payerWith('completed', 'accepted')
+      const present = jobs[1]?.job
+      if (!present) throw new Error('no job')
+      const { funds } = holding(1n, { blockNumber: 6n })
+      expect((await ledger.execution.readExposureAhead(present, { funds, verifiedMsAgo: 0 })).settledSince).toBe(
+        MAXIMUM,
+      )
+    })
+  })
+
+  it('accepts simultaneous payments of many payers', async () => {
+    const jobIds = await Promise.all(Array.from({ length: 20 }, () => acceptTestJob(ledger)))
+    expect(new Set(jobIds).size).toBe(20)
   })
 })

@@ -25,39 +25,31 @@ beforeAll(async () => {
   ledger = await createTestLedger()
 })
 afterAll(() => ledger.close())
-
 /** The terms of test jobs have the price as minimum, so a smaller one tells the two apart. */
 const SMALL_MINIMUM = { price_per_audio_hour_usd: '0.122', minimum_charge_usd: '0.000034', maximum_charge_usd: '0.122' }
-
 type Payer = `0x${string}`
-
 function jobOf(payer: Payer): TestJob {
   const job = newTestJob({ authorization: testAuthorization({ payer }) })
   return { ...job, quote: { ...job.quote, terms: SMALL_MINIMUM } }
 }
-
 async function accept(payer: Payer, limits: AdmissionLimits = TEST_LIMITS): Promise<Acceptance> {
   const job = jobOf(payer)
   await bindTestKey(ledger, job)
   return createAdmissionStore(ledger.pool, limits).acceptJob(job)
 }
-
 const EMPTY: JobFailure = { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' }
 const UNKNOWN: JobFailure = { code: 'provider_outcome_unknown', reason: 'test', attempt: 'failed_ambiguous' }
-
 /** The ledger without a budget, for what a payer did before. */
 function unlimited(): TestLedger {
   const budget = { ...TEST_LIMITS.budget, perPayer: TEST_LIMITS.newPayers }
   return { ...ledger, admission: createAdmissionStore(ledger.pool, { ...TEST_LIMITS, budget }) }
 }
-
 /** Creates a job of the payer that failed. */
 async function failed(payer: Payer, failure: JobFailure): Promise<string> {
   const job = await jobInState(unlimited(), failure.attempt === 'none' ? 'accepted' : 'generating', jobOf(payer))
   expect(await ledger.execution.failJob(job, failure)).toBe('written')
   return job.id
 }
-
 /** Creates uncharged work of this amount, some minutes ago. */
 async function uncharged(
   payer: Payer,
@@ -71,7 +63,6 @@ async function uncharged(
     [await failed(payer, failure), atomicFromDollars(usdc).toString(), minutesAgo, deployment, isNewPayer],
   )
 }
-
 /** Creates a completed job of the payer with this charge. */
 async function paid(payer: Payer, usdc: string): Promise<void> {
   const charge = atomicFromDollars(usdc).toString()
@@ -79,26 +70,22 @@ async function paid(payer: Payer, usdc: string): Promise<void> {
   await ledger.sql('UPDATE jobs SET charge_amount = $2, quoted_maximum = $2 WHERE id = $1', [id, charge])
   await ledger.sql('UPDATE settlements SET charge_amount = $2 WHERE job_id = $1', [id, charge])
 }
-
 function workOf(payer: Payer) {
   return ledger.sql<{ kind: string; amount: string; deployment: string | null }>(
     'SELECT kind, amount, deployment FROM uncharged_work WHERE payer = $1 ORDER BY created_at',
     [payer],
   )
 }
-
 /** Lets a call of each of some other payers end unknown, ten minutes ago unless told otherwise. */
 async function othersFail(count: number, deployment: string, { isNewPayer = false, minutesAgo = 10 } = {}) {
   for (let other = 0; other < count; other += 1)
     await uncharged(randomAddress(), '0.01', minutesAgo, { failure: UNKNOWN, deployment, isNewPayer })
 }
-
 /** Lets no earlier test's payers count as new. */
 async function emptied(): Promise<void> {
   await ledger.sql('DELETE FROM uncharged_work')
   await ledger.sql('UPDATE jobs SET is_new_payer = false')
 }
-
 /** Returns limits that let new payers have this many calls. */
 const limitOf = (calls: number): AdmissionLimits => ({
   ...TEST_LIMITS,

@@ -3,7 +3,8 @@ import { connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import multipart from '@fastify/multipart'
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import fastify from 'fastify'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { createAdmission } from '../../../api/admission/admission.ts'
@@ -13,20 +14,20 @@ import { addErrorHandling, answerMalformedHttp } from '../../../api/plugins/erro
 import { addJsonBodies } from '../../../api/plugins/json-bodies.ts'
 import { UNLIMITED_ARRIVAL } from '../../../api/request/body-bytes.ts'
 import { readMultipart } from '../../../api/request/multipart.ts'
+import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from '../../../api/routes/health.ts'
 import { createCallerHold, holdConnection } from '../../../api/routes/held-connection.ts'
 import { until } from '../../support/until.ts'
+import { composeApp } from './compose-app.ts'
 
 const { upload } = transcriptions
 if (!upload) throw new Error('transcriptions take an upload')
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
-
 interface AppOptions extends Partial<ConnectionLimits> {
   readonly trustedProxies?: string[]
   readonly headersTimeout?: number
   /** The hold of a caller, by default longer than a test. */
   readonly holdMs?: number
 }
-
 /** Serves a JSON route, a form and a held caller with the plugins that every request of the API passes. */
 async function serve(options: AppOptions = {}) {
   const { connections = 100, connectionsPerClient = 100, trustedProxies, headersTimeout = 60_000 } = options
@@ -95,20 +96,43 @@ async function serve(options: AppOptions = {}) {
     },
   }
 }
-
 function open(port: number, allowHalfOpen = false): Socket {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen })
   socket.on('error', () => undefined)
   onTestFinished(() => void socket.destroy())
   return socket
 }
-
 const post = (path: string, headers: Record<string, string | number>, body = '') =>
   [`POST ${path} HTTP/1.1`, 'host: test', ...Object.entries(headers).map((pair) => pair.join(': ')), '', body].join(
     '\r\n',
   )
-
 const json = { 'content-type': 'application/json' }
+/** Waits until the server has this many connections. */
+async function opened(app: FastifyInstance, count: number): Promise<void> {
+  await until(async () => {
+    const current = await new Promise<number>((resolve) => {
+      app.server.getConnections((_, connections) => resolve(connections))
+    })
+    return current === count
+  })
+}
+const up = async () => undefined
+const down = async () => {
+  throw new Error('postgres://user:secret@host')
+}
+const throws = () => {
+  throw new Error('not open')
+}
+const hangs = () => new Promise<void>(() => undefined)
+const ask = async (
+  url: string,
+  required: ReadinessChecks['required'],
+  warnings: ReadinessWarnings = {},
+  {
+    shared = {},
+    draining = new AbortController().signal,
+  }: Partial<{ shared: ReadinessChecks['shared']; draining: AbortSignal }> = {},
+) => (await composeApp((app) => addHealthRoutes(app, { required, shared }, warnings, draining))).inject(url)
 
 describe('a body that arrives too slowly', () => {
   it.each([
@@ -128,14 +152,6 @@ describe('a body that arrives too slowly', () => {
     expect(answer).toContain('"payment":"none"')
     await until(() => load().bodyBytes === 0)
   })
-})
-
-it('a request to an unknown route is answered without reading its body', async () => {
-  const { port } = await serve()
-  const socket = open(port)
-  socket.write(post('/nowhere', { ...json, 'content-length': 100_000 }))
-  const [chunk] = (await once(socket, 'data')) as [Buffer]
-  expect(chunk.toString()).toMatch(/^HTTP\/1\.1 404 /)
 })
 
 describe('a head that never ends', () => {
@@ -224,16 +240,6 @@ describe('a client that closes the sending half of its connection', () => {
   })
 })
 
-/** Waits until the server has this many connections. */
-async function opened(app: FastifyInstance, count: number): Promise<void> {
-  await until(async () => {
-    const current = await new Promise<number>((resolve) => {
-      app.server.getConnections((_, connections) => resolve(connections))
-    })
-    return current === count
-  })
-}
-
 describe('connections', () => {
   it('closes connections beyond the limit of the process', async () => {
     // Connections of a proxy carry the requests of many clients and share only this limit.
@@ -292,4 +298,158 @@ describe('connections', () => {
       await until(() => held.length === 5)
     },
   )
+})
+
+describe('connections', () => {
+  it('a request to an unknown route is answered without reading its body', async () => {
+    const { port } = await serve()
+    const socket = open(port)
+    socket.write(post('/nowhere', { ...json, 'content-length': 100_000 }))
+    const [chunk] = (await once(socket, 'data')) as [Buffer]
+    expect(chunk.toString()).toMatch(/^HTTP\/1\.1 404 /)
+  })
+})
+
+describe('health routes', () => {
+  it('/healthz is 200 regardless of dependencies', async () => {
+    const answer = await ask('/healthz', { database: down })
+    expect({ status: answer.statusCode, body: answer.json() }).toEqual({ status: 200, body: { status: 'ok' } })
+  })
+
+  it('/readyz is 200 while all dependencies answer', async () => {
+    const answer = await ask('/readyz', { database: up, chain: up, ffmpeg: up })
+    expect(answer.statusCode).toBe(200)
+    expect(answer.json()).toEqual({
+      status: 'ok',
+      checks: { database: 'ok', chain: 'ok', ffmpeg: 'ok' },
+      warnings: [],
+    })
+  })
+
+  it('/readyz is 503 and names the dependencies that are down, without details', async () => {
+    const answer = await ask('/readyz', { database: down, chain: up, ffmpeg: down })
+    expect(answer.statusCode).toBe(503)
+    expect(answer.json()).toEqual({
+      status: 'unavailable',
+      checks: { database: 'down', chain: 'ok', ffmpeg: 'down' },
+      warnings: [],
+    })
+    expect(answer.body).not.toContain('secret')
+  })
+
+  it('/readyz stays 200 and says `degraded` while a dependency that all processes share is down', async () => {
+    const answer = await ask('/readyz', { database: up }, {}, { shared: { chain: down, queue: up } })
+    expect({ status: answer.statusCode, body: answer.json() }).toEqual({
+      status: 200,
+      body: { status: 'degraded', checks: { database: 'ok', chain: 'down', queue: 'ok' }, warnings: [] },
+    })
+  })
+
+  it('/readyz reports a dependency whose check throws before it waits as down', async () => {
+    const answer = await ask('/readyz', { database: throws, chain: up })
+    expect(answer.json()).toMatchObject({ checks: { database: 'down', chain: 'ok' } })
+  })
+
+  it('/readyz reports a hanging dependency as down', async () => {
+    const answer = await ask('/readyz', { database: up, chain: hangs })
+    expect(answer.json()).toEqual({
+      status: 'unavailable',
+      checks: { database: 'ok', chain: 'down' },
+      warnings: [],
+    })
+  })
+
+  it('/readyz lists warnings and stays 200', async () => {
+    const warnings = { settlement_gas_low: async () => true, clock_skew: async () => false }
+    const answer = await ask('/readyz', { database: up }, warnings)
+    expect({ status: answer.statusCode, body: answer.json() }).toEqual({
+      status: 200,
+      body: { status: 'ok', checks: { database: 'ok' }, warnings: ['settlement_gas_low'] },
+    })
+  })
+
+  it('/readyz omits a warning whose check fails or hangs', async () => {
+    const warnings = {
+      settlement_gas_low: () => Promise.reject(new Error('down')),
+      clock_skew: () => hangs().then(() => true),
+    }
+    expect((await ask('/readyz', { database: up }, warnings)).json()).toMatchObject({ status: 'ok', warnings: [] })
+  })
+
+  it('/readyz runs one set of checks for a thousand requests at the same time', async () => {
+    let [checks, warnings] = [0, 0]
+    const app = await composeApp((composed) =>
+      addHealthRoutes(
+        composed,
+        { required: { chain: async () => void (checks += 1) }, shared: {} },
+        { clock_skew: async () => (warnings += 1) < 0 },
+        new AbortController().signal,
+        () => 0,
+      ),
+    )
+    const answers = await Promise.all(Array.from({ length: 1000 }, () => app.inject('/readyz')))
+    expect(new Set(answers.map(({ statusCode }) => statusCode))).toEqual(new Set([200]))
+    expect([checks, warnings]).toEqual([1, 1])
+  })
+
+  it('/readyz runs its checks once a second and reports a change after a second', async () => {
+    let [time, isUp, checks] = [0, true, 0]
+    const check = async () => {
+      checks += 1
+      if (!isUp) throw new Error('down')
+    }
+    const app = await composeApp((composed) =>
+      addHealthRoutes(
+        composed,
+        { required: { chain: check }, shared: {} },
+        {},
+        new AbortController().signal,
+        () => time,
+      ),
+    )
+    const statusAt = async (milliseconds: number) => {
+      time = milliseconds
+      return (await app.inject('/readyz')).statusCode
+    }
+    expect([await statusAt(0), checks]).toEqual([200, 1])
+    isUp = false
+    expect([await statusAt(999), checks]).toEqual([200, 1])
+    expect([await statusAt(1000), checks]).toEqual([503, 2])
+    isUp = true
+    expect([await statusAt(1999), checks]).toEqual([503, 2])
+    expect([await statusAt(2000), checks]).toEqual([200, 3])
+  })
+
+  it('/readyz starts no second set of checks while one is in progress', async () => {
+    let [time, checks] = [0, 0]
+    const held = Promise.withResolvers<void>()
+    const check = () => {
+      checks += 1
+      return held.promise
+    }
+    const app = await composeApp((composed) =>
+      addHealthRoutes(
+        composed,
+        { required: { chain: check }, shared: {} },
+        {},
+        new AbortController().signal,
+        () => time,
+      ),
+    )
+    const first = app.inject('/readyz').then(({ statusCode }) => statusCode)
+    await expect.poll(() => checks).toBe(1)
+    time = 1500
+    const second = app.inject('/readyz').then(({ statusCode }) => statusCode)
+    held.resolve()
+    expect([await first, await second, checks]).toEqual([200, 200, 1])
+  })
+
+  it('/readyz of a stopping process is 503 immediately, regardless of dependencies', async () => {
+    const answer = await ask('/readyz', { database: hangs }, {}, { draining: AbortSignal.abort() })
+    expect({ status: answer.statusCode, body: answer.json() }).toEqual({
+      status: 503,
+      body: { status: 'draining', checks: {}, warnings: [] },
+    })
+    expect((await ask('/healthz', {}, {}, { draining: AbortSignal.abort() })).statusCode).toBe(200)
+  })
 })

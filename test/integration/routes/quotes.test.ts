@@ -47,12 +47,29 @@ const composeQuotes = (admitting: Admission) =>
     }),
   )
 const app = await composeQuotes(admission)
-
 const CHAT_REQUEST = { model: 'textmodel-2.5-pro', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1000 }
 const MESSAGE_REQUEST = { ...CHAT_REQUEST, max_tokens: 1000 }
 const IMAGE_REQUEST = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A lighthouse' }
 const SPEECH_REQUEST = { model: 'speechvendor/flash-v2.5', input: 'a'.repeat(2000) }
 const ask = (payload: unknown) => app.inject({ method: 'POST', url: '/v1/quotes', payload: payload as object })
+const MODEL = 'speechvendor/scribe-v2'
+const CLAIM = { sha256: 'a1'.repeat(32), bytes: 10_800_000, duration_ms: 1_800_000 }
+const claim = (changes: Record<string, unknown> = {}, options: Record<string, unknown> = {}) => ({
+  operation: 'createTranscription',
+  request: { model: MODEL, audio: { ...CLAIM, ...changes }, ...options },
+})
+const FORM = [
+  { name: 'operation', value: 'createTranscription' },
+  { name: 'model', value: MODEL },
+]
+const FILE = { name: 'file', value: 'not an MP3', fileName: 'a.mp3' }
+const askForm = (parts: readonly FormPart[]) =>
+  app.inject({
+    method: 'POST',
+    url: '/v1/quotes',
+    payload: multipartBody(parts),
+    headers: { 'content-type': MULTIPART_CONTENT_TYPE },
+  })
 
 describe('POST /v1/quotes', () => {
   it('POST /v1/quotes prices a request with every term of a challenge', async () => {
@@ -106,13 +123,6 @@ describe('POST /v1/quotes', () => {
     ])
     expect([again.body, spelledOut.body]).toEqual([first.body, first.body])
   })
-})
-
-const MODEL = 'speechvendor/scribe-v2'
-const CLAIM = { sha256: 'a1'.repeat(32), bytes: 10_800_000, duration_ms: 1_800_000 }
-const claim = (changes: Record<string, unknown> = {}, options: Record<string, unknown> = {}) => ({
-  operation: 'createTranscription',
-  request: { model: MODEL, audio: { ...CLAIM, ...changes }, ...options },
 })
 
 describe('a transcription that describes its recording', () => {
@@ -195,19 +205,6 @@ describe('a transcription that describes its recording', () => {
     expect([answer.statusCode, answer.json().price?.amount]).toEqual([200, '0.122'])
   })
 })
-
-const FORM = [
-  { name: 'operation', value: 'createTranscription' },
-  { name: 'model', value: MODEL },
-]
-const FILE = { name: 'file', value: 'not an MP3', fileName: 'a.mp3' }
-const askForm = (parts: readonly FormPart[]) =>
-  app.inject({
-    method: 'POST',
-    url: '/v1/quotes',
-    payload: multipartBody(parts),
-    headers: { 'content-type': MULTIPART_CONTENT_TYPE },
-  })
 
 describe('a form', () => {
   it.each([

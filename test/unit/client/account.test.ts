@@ -11,7 +11,7 @@ import { listReceipts } from '../../../client/receipts/list-receipts.ts'
 import { walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
 import type { AllowanceStatus } from '../../../client/wire/schemas.ts'
 import { readServiceError } from '../../../client/wire/service-error.ts'
-import { receiptOf } from './receipts/receipts.ts'
+import { receiptOf } from '../../support/client/receipts.ts'
 
 const ORIGIN = 'http://localhost:4020'
 function challenge(path: string, changes: object = {}): string {

@@ -5,7 +5,7 @@ import { BudgetExceeded } from '../../../client/budget/budget-exceeded.ts'
 import type { BudgetLimits, RefusedLimit } from '../../../client/budget/limits.ts'
 import { formatUsdc, parseUsdc } from '../../../client/budget/usdc.ts'
 import { createMemoryJournal } from '../../../client/journal/memory-journal.ts'
-import { NOON, outcomesOf } from './budget/support/journaled-calls.ts'
+import { NOON, outcomesOf } from '../../support/client/journaled-calls.ts'
 
 const DAY_MS = 86_400_000
 const advice = ({ name, group, neededAtomic }: RefusedLimit) =>

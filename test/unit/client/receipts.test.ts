@@ -13,8 +13,15 @@ import { readReceipt } from '../../../client/receipts/read-receipt.ts'
 import { ReceiptStore } from '../../../client/receipts/receipt-store.ts'
 import { SigningKeys } from '../../../client/receipts/signing-keys.ts'
 import type { Receipt } from '../../../client/wire/schemas.ts'
-import { callOf, challenged, charged, composePayments, ORIGIN, type Step } from './payment/scripted-service.ts'
-import { createKeys, KID, receiptOf, signReceipt } from './receipts/receipts.ts'
+import { createKeys, KID, receiptOf, signReceipt } from '../../support/client/receipts.ts'
+import {
+  callOf,
+  challenged,
+  charged,
+  composePayments,
+  ORIGIN,
+  type Step,
+} from '../../support/client/scripted-service.ts'
 
 const failuresOf = (receipt: Receipt) =>
   checkCharge(receipt)

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { readRetryAfter, readServiceError } from '../../../client/wire/service-error.ts'
-import { type JsonSchema, renderTypes } from './wire/render-types.ts'
+import { type JsonSchema, renderTypes } from '../../support/client/render-types.ts'
 
 const SNAPSHOT = new URL('../../contract/fixtures/openapi.json.snap', import.meta.url)
 const answerOf = (status: number, body: unknown, headers: Record<string, string> = {}) => ({

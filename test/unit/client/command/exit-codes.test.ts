@@ -8,8 +8,8 @@ import { createRun } from '../../../../client/command/run.ts'
 import { exitCodeOfOutcome } from '../../../../client/command/transcribe/outcome-exit-code.ts'
 import { UsageError } from '../../../../client/command/usage-error.ts'
 import { FareboxError } from '../../../../client/wire/farebox-error.ts'
-import { outcome } from './support/batch-facts.ts'
-import { scriptedIo } from './support/scripted-io.ts'
+import { outcome } from '../../../support/client/batch-facts.ts'
+import { scriptedIo } from '../../../support/client/scripted-io.ts'
 
 const withCode = (code: string) => new FareboxError({ code, problem: 'No.', money: 'none', advice: 'Stop.' })
 

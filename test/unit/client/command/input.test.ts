@@ -17,7 +17,7 @@ import { ask, requireTerminal } from '../../../../client/command/transcribe/ask.
 import { readTask, type TranscribeOptions } from '../../../../client/command/transcribe/read-task.ts'
 import { editDistance, nearNames } from '../../../../client/requests/near-names.ts'
 import { chatRequest } from '../../../../client/requests/text-requests.ts'
-import { runScripted, scriptedIo } from './support/scripted-io.ts'
+import { runScripted, scriptedIo } from '../../../support/client/scripted-io.ts'
 
 const VARIABLES = [
   'FAREBOX_URL',

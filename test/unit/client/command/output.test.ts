@@ -23,8 +23,8 @@ import { createLineReporter } from '../../../../client/command/transcribe/line-r
 import { renderTable } from '../../../../client/command/transcribe/render-table.ts'
 import { columnsOf } from '../../../../client/subtitles/width.ts'
 import { FareboxError } from '../../../../client/wire/farebox-error.ts'
-import { outcome, plannedFile, progress, totals } from './support/batch-facts.ts'
-import { scriptedIo } from './support/scripted-io.ts'
+import { outcome, plannedFile, progress, totals } from '../../../support/client/batch-facts.ts'
+import { scriptedIo } from '../../../support/client/scripted-io.ts'
 
 const damaged = new FareboxError({
   code: 'damaged_audio',

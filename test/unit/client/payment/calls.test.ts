@@ -22,7 +22,7 @@ import {
   ORIGIN,
   type Step,
   URL_OF_CALL,
-} from './scripted-service.ts'
+} from '../../../support/client/scripted-service.ts'
 
 function compose(script: readonly Step[], limits = {}) {
   const composed = composePayments(script, limits)

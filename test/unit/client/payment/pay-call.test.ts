@@ -1,6 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { payCall } from '../../../../client/payment/pay-call.ts'
-import { broken, callOf, challenged, charged, composePayments, failed, type Step } from './scripted-service.ts'
+import {
+  broken,
+  callOf,
+  challenged,
+  charged,
+  composePayments,
+  failed,
+  type Step,
+} from '../../../support/client/scripted-service.ts'
 
 const NEW_PAYMENT = { payment: 'none', retry: 'new_payment' }
 

@@ -11,9 +11,9 @@ import {
   type TranscribedWord,
   writeCues,
 } from '../../../../client/subtitles/subtitles.ts'
-import { judgeList } from './support/judge-list.ts'
-import { linesOf, speak } from './support/speech.ts'
-import { drawWordList } from './support/word-lists.ts'
+import { judgeList } from '../../../support/client/subtitles/judge-list.ts'
+import { linesOf, speak } from '../../../support/client/subtitles/speech.ts'
+import { drawWordList } from '../../../support/client/subtitles/word-lists.ts'
 
 const TALK =
   'Today we are going to talk about the history of the railway in the north of England, which is one of the most interesting stories that nobody ever tells.'

@@ -8,10 +8,10 @@ import {
   renderVtt,
   writeCues,
 } from '../../../../client/subtitles/subtitles.ts'
+import { readSrt, readVtt, throughFfmpeg } from '../../../support/client/subtitles/read-back.ts'
+import { shiftedTogether, shownCues } from '../../../support/client/subtitles/shown-cues.ts'
+import { drawWordList } from '../../../support/client/subtitles/word-lists.ts'
 import { havePrograms } from '../../../support/processes/optional-program.ts'
-import { readSrt, readVtt, throughFfmpeg } from './support/read-back.ts'
-import { shiftedTogether, shownCues } from './support/shown-cues.ts'
-import { drawWordList } from './support/word-lists.ts'
 
 const say = (...texts: string[]) => texts.map((word, index) => ({ word, start: index * 2, end: index * 2 + 1.9 }))
 const cuesOf = (...texts: string[]) => writeCues(say(...texts), { language: 'en' }).cues

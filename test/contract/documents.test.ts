@@ -1,0 +1,315 @@
+import { randomUUID } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { validatePaymentRequiredDetailed } from '@agentcash/discovery'
+import { decodePaymentRequiredHeader } from '@x402/core/http'
+import { PaymentRequiredV2Schema } from '@x402/core/schemas'
+import type { PaymentPayload, PaymentRequired } from '@x402/core/types'
+import {
+  type DiscoveryExtension,
+  extractDiscoveryInfo,
+  validateDiscoveryExtension,
+  validateDiscoveryExtensionSpec,
+} from '@x402/extensions'
+import { type Hex, hashDomain, keccak256 } from 'viem'
+import { beforeAll, describe, expect, it, test } from 'vitest'
+import { type Catalog, createCatalog } from '#shared/catalog/catalog.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { AppError } from '#shared/errors/app-error.ts'
+import { ERROR_CODES, type ErrorCode } from '#shared/errors/error-codes.ts'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { type AnyOperation, operations } from '#shared/operations/registry.ts'
+import { createStatementSigner } from '#shared/payment/statement-signer.ts'
+import { renderChallenge } from '../../api/paid-request/challenge/challenge.ts'
+import { createListings } from '../../api/paid-request/challenge/listing.ts'
+import { renderProbeChallenge } from '../../api/paid-request/challenge/probe-challenge.ts'
+import { readIdempotencyKey } from '../../api/request/headers.ts'
+import { PUBLISHED_CONTRACTS } from '../../infra/preflight/contract-code.ts'
+import { PERMIT2_ADDRESS } from '../../infra/sandbox/chain/canonical-contracts.ts'
+import { DEVNET_ADDRESSES, startDevnet } from '../../infra/sandbox/chain/devnet.ts'
+import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
+import { terms } from '../integration/routes/compose-app.ts'
+import {
+  readAlerts,
+  readInfrastructureAlerts,
+  readPanels,
+  readRunbook,
+  readTestedAlerts,
+} from '../support/deployment/operator-files.ts'
+import { parsePromQl } from '../support/deployment/promql.ts'
+import { fixedCatalogs } from '../support/http/fixed-catalogs.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const FOLDERS = ['.', 'client', 'infra', 'test']
+/** The links of a Markdown page to other files of the repository, without their anchors. */
+function relativeLinks(page: string): string[] {
+  const links = [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)]
+  return links.flatMap(([, link]) => (link === undefined || link.includes('://') ? [] : [link]))
+}
+async function findPages(): Promise<string[]> {
+  const found = await Promise.all(
+    FOLDERS.map(async (folder) => {
+      const names = await readdir(join(ROOT, folder), { recursive: folder !== '.' })
+      return names
+        .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+        .map((name) => join(folder, name))
+    }),
+  )
+  return found.flat()
+}
+/** Half of the 16 KB of headers at which Node's fetch rejects an answer. */
+const LONGEST_HEADER = 8192
+/** 253 characters, the longest host name (RFC 1035, section 2.3.4). */
+const LONGEST_HOST = `${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(53)}.example`
+const LONGEST_CODE = Object.keys(ERROR_CODES).reduce((a, b) => (b.length > a.length ? b : a)) as ErrorCode
+interface Rendered {
+  readonly header: string
+  readonly body: Record<string, unknown>
+  readonly required: PaymentRequired
+  readonly input: { method: string; headers: Record<string, string>; body: Record<string, unknown> }
+}
+interface Origin {
+  readonly url?: string
+  readonly catalog?: Catalog
+  readonly refusal?: AppError
+}
+/** Renders a 402 of `operation` as its endpoint does, with the longest values that occur in one. */
+function render(
+  kind: string,
+  operation: AnyOperation,
+  { url = 'https://farebox.example', catalog = publishedCatalog, refusal }: Origin = {},
+): Rendered {
+  const dependencies = {
+    catalogs: fixedCatalogs(catalog),
+    terms,
+    challengeSecrets: ['s'.repeat(32)] as const,
+    listings: createListings({ catalog: () => catalog, publicBaseUrl: url, newKey: randomUUID }),
+    signer: createStatementSigner(url, [{ id: '2026winter', seed: '11'.repeat(32) }]),
+    now: () => new Date(),
+  }
+  const challenge = {
+    operation,
+    idempotencyKey: 'k'.repeat(255),
+    requestDigest: 'd'.repeat(64),
+    quote: { quotedMaximum: atomicFromDollars('0.766952'), catalogVersion: catalog.version, terms: {} },
+    expiresAt: new Date('9999-12-31T23:59:59Z'),
+  }
+  const { headers, body } =
+    kind === 'probe'
+      ? renderProbeChallenge(dependencies, operation, randomUUID())
+      : renderChallenge(dependencies, challenge, randomUUID(), refusal)
+  const header = headers['payment-required']
+  const required = decodePaymentRequiredHeader(header)
+  const input = bazaarOf(required).info.input as unknown as Rendered['input']
+  return { header, body: JSON.parse(body) as Record<string, unknown>, required, input }
+}
+function bazaarOf({ extensions = {} }: PaymentRequired): DiscoveryExtension {
+  return extensions['bazaar'] as DiscoveryExtension
+}
+const both = operations.flatMap((operation) =>
+  ['probe', 'priced'].map((kind) => ({ kind, operation, id: operation.id })),
+)
+/** Where Permit2 compares with the chain id, and returns the domain separator, that its constructor stored. */
+const [CHAIN_ID_AT, DOMAIN_AT] = [6945, 6983]
+/** As published for Permit2 on Base Sepolia: shows that the places and the computation are right. */
+const ON_BASE_SEPOLIA = '0xdcde65555316946c298e4c60c6213eb5c3aeab4354d1f3fac5427236bcbb9ebe'
+const published = (name: string) => PUBLISHED_CONTRACTS.find((contract) => contract.name === name)?.codeHash
+const alerts = [...(await readAlerts()), ...(await readInfrastructureAlerts())]
+/** Fires always. */
+const WATCHDOG = 'FareboxWatchdog'
+const panels = await readPanels()
+const runbook = await readRunbook()
+
+describe('links', () => {
+  test('every relative link of a Markdown page leads to a file of the repository', async () => {
+    const pages = await findPages()
+    expect(pages).toEqual(
+      expect.arrayContaining(['README.md', 'client/README.md', 'infra/decisions/README.md', 'test/README.md']),
+    )
+    const broken = pages.flatMap((page) =>
+      relativeLinks(page)
+        .filter((link) => !existsSync(join(ROOT, dirname(page), link)))
+        .map((link) => `${page}: ${link}`),
+    )
+    expect(broken).toEqual([])
+  })
+
+  test('the index of the decisions lists every decision', async () => {
+    const names = await readdir(join(ROOT, 'infra/decisions'))
+    const decisions = names.filter((name) => name !== 'README.md').toSorted()
+    expect(relativeLinks('infra/decisions/README.md').toSorted()).toEqual(decisions)
+  })
+})
+
+describe.each(both)('the 402 of a $kind request of $id', ({ kind, operation }) => {
+  const { header, body, required, input } = render(kind, operation)
+  const bazaar = bazaarOf(required)
+
+  it('every 402 is valid for the protocol’s own schema and its discovery extension', () => {
+    expect(PaymentRequiredV2Schema.safeParse(required).error).toBeUndefined()
+    expect(validateDiscoveryExtension(bazaar)).toEqual({ valid: true })
+    expect(validateDiscoveryExtensionSpec({ ...bazaar })).toEqual({ valid: true })
+  })
+
+  it('every 402 has name, tags and icon of the service where a facilitator reads them', () => {
+    const [accepted] = required.accepts
+    if (!accepted) throw new Error('The 402 offers nothing.')
+    const payment = {
+      x402Version: 2,
+      accepted,
+      payload: {},
+      resource: required.resource,
+      extensions: required.extensions,
+    }
+    const found = extractDiscoveryInfo(payment as PaymentPayload, accepted)
+    expect(found).toMatchObject({
+      resourceUrl: `https://farebox.example${operation.path}`,
+      method: 'POST',
+      description: operation.summary,
+      serviceName: 'farebox',
+      iconUrl: 'https://farebox.example/favicon.svg',
+    })
+    // Facilitators drop tags that break their rules.
+    expect(found?.tags).toEqual((required.resource as { tags?: string[] }).tags)
+  })
+
+  it('every 402 is read by the listing services’ parser without an issue, from header and body', () => {
+    for (const payload of [required, { ...body, error: undefined }])
+      expect(validatePaymentRequiredDetailed(payload)).toMatchObject({ valid: true, issues: [] })
+  })
+
+  it('every 402 has an example with a key and a body that the endpoint accepts', () => {
+    const { [operation.upload?.jsonField ?? '']: _upload, ...fields } = input.body
+    expect(readIdempotencyKey(input.headers)).toMatch(/^[0-9a-f-]{36}$/)
+    expect(operation.bodySchema.safeParse(fields).error).toBeUndefined()
+    expect(input.method).toBe('POST')
+  })
+
+  it('every 402 proposes another key, so that callers who copy the example do not share one', () => {
+    const again = render(kind, operation)
+    expect(again.input.headers).not.toEqual(input.headers)
+    expect(again.input.body).toEqual(input.body)
+  })
+
+  it('every 402 fits into a header of 8 KB, even with the longest host name and error code [spec F3]', () => {
+    expect(header.length).toBeLessThanOrEqual(6144)
+    const longest = render(kind, operation, { url: `https://${LONGEST_HOST}`, refusal: new AppError(LONGEST_CODE) })
+    expect(longest.header.length).toBeLessThanOrEqual(LONGEST_HEADER)
+  })
+})
+
+describe('listing', () => {
+  it('a probe’s 402 shows the fields of a request with their types and limits, and an example of the result', () => {
+    for (const operation of operations) {
+      const { schema, info } = bazaarOf(render('probe', operation).required)
+      expect(schema).toHaveProperty(['properties', 'input', 'properties', 'body', 'properties', 'model'])
+      expect(schema).toHaveProperty(['properties', 'input', 'properties', 'headers', 'required'], ['x-idempotency-key'])
+      expect(operation.resultSchema.safeParse(info.output?.example).error).toBeUndefined()
+    }
+  })
+
+  it('the example names a model that the operator serves', () => {
+    const models = publishedCatalog.models.filter(({ id }) => id === 'textmodel-2.5-pro')
+    const catalog = createCatalog({ ...publishedCatalog, models })
+    const [chat] = operations
+    if (!chat) throw new Error('There are no operations.')
+    expect(render('probe', chat).input.body['model']).not.toBe('textmodel-2.5-pro')
+    for (const kind of ['probe', 'priced'])
+      expect(render(kind, chat, { catalog }).input.body).toMatchObject({ model: 'textmodel-2.5-pro' })
+  })
+
+  it('a 402 of an origin that listing services cannot reach has no icon', () => {
+    const [chat] = operations
+    if (!chat) throw new Error('There are no operations.')
+    for (const url of ['http://127.0.0.1:8402', 'http://localhost:8402'])
+      expect(render('probe', chat, { url }).required.resource).not.toHaveProperty('iconUrl')
+  })
+})
+
+describe('contract code', () => {
+  let canonical: { permit2: Hex; multicall3: Hex }
+  beforeAll(async () => {
+    const devnet = await startDevnet({})
+    const codeAt = (address: string) => callRpc<Hex>(devnet.rpcUrl, 'eth_getCode', [address, 'latest'])
+    canonical = { permit2: await codeAt(PERMIT2_ADDRESS), multicall3: await codeAt(DEVNET_ADDRESSES.multicall3) }
+    await devnet.stop()
+  })
+
+  function permit2CodeHash(chainId: number): Hex {
+    const domain = hashDomain({
+      domain: { name: 'Permit2', chainId: BigInt(chainId), verifyingContract: PERMIT2_ADDRESS },
+      types: {
+        EIP712Domain: [
+          { name: 'name', type: 'string' },
+          { name: 'chainId', type: 'uint256' },
+          { name: 'verifyingContract', type: 'address' },
+        ],
+      },
+    })
+    const code = Buffer.from(canonical.permit2.slice(2), 'hex')
+    Buffer.from(chainId.toString(16).padStart(64, '0'), 'hex').copy(code, CHAIN_ID_AT)
+    Buffer.from(domain.slice(2), 'hex').copy(code, DOMAIN_AT)
+    return keccak256(code)
+  }
+  test('the code hash of Permit2 follows from its code and the chain', () => {
+    expect(permit2CodeHash(84_532)).toBe(ON_BASE_SEPOLIA)
+    expect(permit2CodeHash(8453)).toBe(published('Permit2'))
+  })
+
+  test('the code hash of Multicall3 is that of its code', () => {
+    expect(keccak256(canonical.multicall3)).toBe(published('Multicall3'))
+  })
+})
+
+describe('the runbook', () => {
+  test('the runbook has exactly one paragraph for each alert, in the same order', () => {
+    expect([...runbook.keys()]).toEqual(alerts.map(({ alert }) => alert))
+  })
+
+  test.each([...runbook])('the runbook explains %s and what to do in one paragraph', (_name, text) => {
+    expect(text).not.toContain('\n\n')
+    expect(text.length).toBeGreaterThan(150)
+  })
+
+  test('the runbook names only existing alerts', () => {
+    const named = [...runbook.values()].flatMap((text) => [...text.matchAll(/Farebox\w+/g)].map(([name]) => name))
+    expect(named.filter((name) => !runbook.has(name))).toEqual([])
+  })
+})
+
+describe('the alert rules', () => {
+  test.each(alerts.map((alert) => [alert.alert, alert] as const))(
+    'the alert rule %s can be parsed',
+    (_name, { expr }) => {
+      expect(parsePromQl(expr).selectors.length).toBeGreaterThan(expr === 'vector(1)' ? -1 : 0)
+    },
+  )
+
+  test('each alert rule has a test in which it fires and one in which it stays silent', async () => {
+    const { firing, silent } = await readTestedAlerts()
+    const names = alerts.map(({ alert }) => alert)
+    expect(names.filter((name) => !firing.has(name))).toEqual([])
+    expect(names.filter((name) => !silent.has(name))).toEqual([WATCHDOG])
+    expect([...firing, ...silent].filter((name) => !names.includes(name))).toEqual([])
+  })
+
+  test('alert rules have unique names', () => {
+    expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length)
+  })
+})
+
+describe('the dashboard', () => {
+  test.each(panels.map((panel) => [panel.title, panel] as const))(
+    'the queries of dashboard panel %s can be parsed',
+    (_title, { targets }) => {
+      expect(targets.length).toBeGreaterThan(0)
+      for (const { expr } of targets) expect(parsePromQl(expr).selectors.length).toBeGreaterThan(0)
+    },
+  )
+
+  test('dashboard panels have unique titles', () => {
+    expect(new Set(panels.map(({ title }) => title)).size).toBe(panels.length)
+  })
+})

@@ -1,0 +1,622 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
+import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
+import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
+import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
+import type { ProcessReport } from '#shared/operators/process-report.ts'
+import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
+import type { ConsoleVisitor } from '../../support/console/console-visitor.ts'
+import { startTestConsole, type TestConsole } from '../../support/console/test-console.ts'
+import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { unknownSettlement } from '../../support/ledger/open-item.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
+import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { TEST_CONTRACT } from '../../support/ledger/test-batch.ts'
+
+function withoutSessions(fingerprint: string): string {
+  return fingerprint.replace(/^(operator_sessions|process_reports) .*$/gm, '')
+}
+const NAME = 'first'
+const deployment = (name: string, ...serves: string[]) => ({
+  name,
+  adapter: 'gemini',
+  base_url: 'http://127.0.0.1:9',
+  api_key_env: 'VENDOR_KEY',
+  upstream_model: 'upstream-model',
+  weight: 3,
+  serves,
+})
+const stateOf = (changes = {}) => ({
+  circuit: 'closed' as const,
+  activeCalls: 0,
+  isDrained: false,
+  weight: 3,
+  ...changes,
+})
+const TRANSCRIPTION = 'speechvendor/scribe-v2'
+const catalogOf = (price: string) => ({ models: { [TRANSCRIPTION]: { price_per_audio_hour_usd: price } } })
+const deployments = sandboxDeployments({
+  upstreamUrl: 'http://127.0.0.1:9',
+  apiKeyEnv: 'KEY',
+  models: publishedCatalog.models,
+  voices: publishedCatalog.voices.map(({ id }) => id),
+}) as unknown as JsonValue
+/** Returns the hidden fields of the form with this action. */
+function hiddenFields(page: string, action: string): Record<string, string> {
+  const form = page.split('<form').find((part) => part.includes(`action="${action}"`)) ?? ''
+  const inputs = form.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)">/g)
+  return Object.fromEntries([...inputs].map(([, name = '', value = '']) => [name, value]))
+}
+async function saveDraft(visitor: ConsoleVisitor, content: unknown) {
+  const page = (await visitor.get('/operator/catalog')).body
+  return await visitor.submit('/operator/catalog/draft', {
+    ...hiddenFields(page, '/operator/catalog/draft'),
+    content: typeof content === 'string' ? content : JSON.stringify(content),
+  })
+}
+
+describe('money pages', () => {
+  let running: TestConsole
+  let actor: ConsoleVisitor
+  let reader: ConsoleVisitor
+  beforeAll(async () => {
+    running = await startTestConsole()
+    actor = await running.signIn('act')
+    reader = await running.signIn('read')
+  })
+
+  afterAll(() => running.close())
+
+  async function textOf(address: string, status = 200): Promise<string> {
+    const answer = await reader.get(address)
+    if (answer.status !== status) throw new Error(`${address} answers ${answer.status}: ${answer.body}`)
+    return answer.body
+  }
+  async function actionsOn(subject: string) {
+    return await running.ledger.sql(
+      'SELECT action, operator, source, reason FROM operator_actions WHERE subject = $1',
+      [subject],
+    )
+  }
+  it('leads from every id of a call to its page', async () => {
+    const request = newTestJob({ idempotencyKey: `key=${randomUUID()}&%` })
+    const job = await jobInState(running.ledger, 'completed', request)
+    const [row] = await running.ledger.sql<{ receipt_id: string; transaction_hash: string }>(
+      'SELECT receipt_id, transaction_hash FROM jobs JOIN settlements ON settlements.job_id = jobs.id WHERE jobs.id = $1',
+      [job.id],
+    )
+    const ids = [job.id, request.origin.requestId, request.idempotencyKey, row?.receipt_id, row?.transaction_hash]
+    for (const id of ids) {
+      const answer = await reader.get(`/operator/search?q=${encodeURIComponent(` ${id} `)}`)
+      expect(answer).toMatchObject({ status: 303, location: `/operator/payments/${job.id}` })
+    }
+    const { payer } = request.authorization
+    expect(await reader.get(`/operator/search?q=${payer}`)).toMatchObject({ location: `/operator/payers/${payer}` })
+  })
+
+  it('lists what an id belongs to when that is more than one call, and says when it is nothing', async () => {
+    const origin = { requestId: `shared-${randomUUID()}`, traceparent: null }
+    const jobs = [
+      await jobInState(running.ledger, 'accepted', newTestJob({ origin })),
+      await jobInState(running.ledger, 'accepted', newTestJob({ origin })),
+    ]
+    const text = await textOf(`/operator/search?q=${origin.requestId}`)
+    for (const { id } of jobs) expect(text).toContain(`/operator/payments/${id}`)
+    for (const id of ['', 'nothing', '%', '\ud800', 'x'.repeat(5000)])
+      expect(await textOf(`/operator/search?q=${encodeURIComponent(id.toWellFormed())}`)).not.toContain('/payments/')
+    expect(await textOf('/operator/search?q=a&q=b')).toContain('Enter the id')
+  })
+
+  it('shows a call in every state, and nothing of its prompt, result, key or signature', async () => {
+    for (const state of JOB_STATES) {
+      const request = newTestJob()
+      const job = await jobInState(running.ledger, state, request)
+      const text = await textOf(`/operator/payments/${job.id}`)
+      expect(text).toContain('Accepted with a payment')
+      expect(text).toContain('Challenge (402)')
+      expect(text).not.toContain(request.idempotencyKey)
+      expect(text).toContain(`${request.idempotencyKey.slice(0, 6)}… (36 characters)`)
+      expect(text).not.toContain('one canary')
+      expect(text).not.toContain(request.authorization.signature)
+      expect(text).not.toContain('undefined')
+    }
+  })
+
+  it('shows the batch of a settlement with its contract and the calls that share it', async () => {
+    const [call, other, third] = await settlingBatch(running.ledger, 3)
+    if (!call || !other || !third) throw new Error('three jobs')
+    await running.ledger.settlement.abandonBatch(call.settlement.batch?.id ?? '')
+    const text = await textOf(`/operator/payments/${call.job.id}`)
+    expect(text).toContain(TEST_CONTRACT)
+    expect(text).toMatch(/Signed together<\/dt><dd>3 payments/)
+    expect(text).toContain('given up')
+    for (const { job } of [other, third]) expect(text).toContain(`/operator/payments/${job.id}`)
+    expect(text).not.toContain('undefined')
+    // The transaction leads to all of its calls.
+    const [transaction] = call.settlement.transactions
+    const found = await textOf(`/operator/search?q=${transaction?.hash}`)
+    for (const { job } of [call, other, third]) expect(found).toContain(`/operator/payments/${job.id}`)
+    const alone = await jobInState(running.ledger, 'settling')
+    expect(await textOf(`/operator/payments/${alone.id}`)).not.toContain('Signed together')
+  })
+
+  it('shows the timeline of a paid call in its order', async () => {
+    const job = await jobInState(running.ledger, 'completed')
+    const text = await textOf(`/operator/payments/${job.id}`)
+    const titles = [
+      'Challenge (402)',
+      'Accepted with a payment',
+      'Called elevenlabs',
+      'elevenlabs answered: result and charge sealed',
+      'Settlement transaction signed',
+      'Settlement confirmed',
+    ]
+    const places = titles.map((title) => text.indexOf(title))
+    expect(places).not.toContain(-1)
+    expect(places).toEqual(places.toSorted((left, right) => left - right))
+    expect(text).toContain('Receipt issued')
+  })
+
+  it('answers 404 for a call, a payer or an item that does not exist', async () => {
+    for (const address of [
+      `payments/${randomUUID()}`,
+      'payments/nonsense',
+      `payers/${randomAddress()}`,
+      'payers/0x1',
+      `review/review:${randomUUID()}`,
+      'review/nonsense',
+    ])
+      await textOf(`/operator/${address}`, 404)
+  })
+
+  it('keeps the filters of a list in its links', async () => {
+    for (let calls = 0; calls < 55; calls++) await jobInState(running.ledger, 'accepted')
+    const text = await textOf('/operator/payments?state=open')
+    const next = /href="([^"]*after=[^"]*)"/.exec(text)?.[1]?.replaceAll('&amp;', '&')
+    expect(next).toContain('state=open')
+    expect(await textOf(next ?? '')).not.toContain('No call matches')
+    expect(await textOf('/operator/payments?state=nonsense&from=nonsense&after=nonsense')).toContain(
+      '/operator/payments/',
+    )
+    expect(await textOf('/operator/payments?until=2001-01-01')).toContain('No call matches')
+  })
+
+  it('shows what a payer owes, and lists it for review', async () => {
+    const { payer } = testAuthorization()
+    const owed = await jobInState(
+      running.ledger,
+      'settlement_failed',
+      newTestJob({ authorization: testAuthorization({ payer }) }),
+    )
+    const text = await textOf(`/operator/payers/${payer.toUpperCase().replace('0X', '0x')}`)
+    expect(text).toContain('Owes for 1 withheld result')
+    expect(text).toContain(`/operator/payments/${owed.id}`)
+    const review = await textOf(`/operator/review?payer=${payer}`)
+    expect(review).toContain(`/operator/review/${encodeURIComponent(`debt:${owed.id}`)}`)
+  })
+
+  it('opens and ends a settlement without a record, whose id may have 152 characters', async () => {
+    const authorization = testAuthorization({ nonce: 2n ** 256n - 1n })
+    const { id } = await unknownSettlement(running.ledger, { request: newTestJob({ authorization }) })
+    const page = `/operator/review/${encodeURIComponent(id)}`
+    expect(await textOf(`/operator/review?payer=${authorization.payer}`)).toContain(page)
+    expect((await actor.get(page)).body).toContain('End this item')
+    const ended = await actor.submit(`${page}/resolve`, { outcome: 'paid_outside', reason: 'wire transfer' })
+    expect(ended).toMatchObject({ status: 303, location: page })
+    expect(await textOf(page)).toContain('wire transfer')
+  })
+
+  it('ends an item once: the second operator reads who was first', async () => {
+    const job = await jobInState(running.ledger, 'settlement_failed')
+    const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
+    expect((await actor.get(page)).body).toContain('End this item')
+    const forgiven = await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'our outage' })
+    expect(forgiven).toMatchObject({ status: 303, location: page })
+    const second = await actor.submit(`${page}/resolve`, { outcome: 'paid_outside', reason: 'wire transfer' })
+    expect(second.status).toBe(422)
+    expect(second.body).toContain('actor ended this item')
+    expect(second.body).toContain('our outage')
+    const text = await textOf(page)
+    expect(text).not.toContain('End this item')
+    expect(text).toContain('our outage')
+    expect(await textOf(`/operator/payments/${job.id}`)).toContain('actor ended the debt: forgiven')
+    expect(await textOf(`/operator/review?payer=${job.authorization.payer}`)).toContain('Nothing needs a person')
+    const [resolutions] = await running.ledger.sql('SELECT count(*)::int FROM resolutions WHERE job_id = $1', [job.id])
+    expect(resolutions).toEqual({ count: 1 })
+  })
+
+  it('lets a debt that was written off be forgiven later', async () => {
+    const job = await jobInState(running.ledger, 'settlement_failed')
+    const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
+    await actor.submit(`${page}/resolve`, { outcome: 'written_off', reason: 'too small' })
+    expect(await textOf(`/operator/payments/${job.id}`)).toContain(`href="${page}"`)
+    expect(await textOf(`/operator/payments/${job.id}`)).toContain('Written off. The payer still owes it')
+    expect((await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'a good customer' })).status).toBe(303)
+    expect(await textOf(`/operator/payments/${job.id}`)).toContain('nothing is owed')
+  })
+
+  it('refuses a resolution without a reason, with an outcome that the item may not have, or an unproven refund', async () => {
+    const job = await jobInState(running.ledger, 'review')
+    const page = `/operator/review/${encodeURIComponent(`review:${job.id}`)}`
+    const before = await running.ledger.fingerprint()
+    const refusals: readonly (readonly [Record<string, string>, string])[] = [
+      [{ outcome: 'written_off', reason: ' ' }, 'Enter the reason'],
+      [{ outcome: '', reason: 'because' }, 'Choose how it was ended.'],
+      [{ outcome: 'forgiven', reason: 'because' }, 'cannot be forgiven'],
+      [
+        { outcome: 'refunded', reason: 'because', refund_transaction: `0x${'ab'.repeat(32)}` },
+        'contains this transaction',
+      ],
+      [{ outcome: 'refunded', reason: 'because' }, 'class="error"'],
+    ]
+    for (const [fields, sentence] of refusals) {
+      const answer = await actor.submit(`${page}/resolve`, fields)
+      expect(answer).toMatchObject({ status: 422, body: expect.stringContaining(sentence) })
+    }
+    expect(withoutSessions(await running.ledger.fingerprint())).toBe(withoutSessions(before))
+  })
+
+  it('lets an account that reads see every item, and end none', async () => {
+    const job = await jobInState(running.ledger, 'review')
+    const page = `/operator/review/${encodeURIComponent(`review:${job.id}`)}`
+    expect(await textOf(page)).toContain('needs an account that may act')
+    expect(await reader.submit(`${page}/resolve`, { outcome: 'written_off', reason: 'because' })).toMatchObject({
+      status: 403,
+    })
+    expect(await actionsOn(job.id)).toEqual([])
+  })
+
+  it('shows what was charged each day, and the same in its CSV', async () => {
+    const job = await jobInState(running.ledger, 'completed')
+    await running.ledger.sql(
+      "UPDATE jobs SET accepted_at = '2026-04-05T10:00:00Z', finished_at = '2026-04-05T10:00:02Z' WHERE id = $1",
+      [job.id],
+    )
+    await running.ledger.sql(
+      `UPDATE settlements SET finished_at = '2026-04-05T10:00:02Z', finalized_at = now(), gas_used = 1,
+       effective_gas_price = 1, gas_cost = 34 WHERE job_id = $1`,
+      [job.id],
+    )
+    const period = 'from=2026-04-04&until=2026-04-06'
+    const text = await textOf(`/operator/ledger?${period}`)
+    expect(text).toContain('final on chain')
+    expect(text).toContain('0.005000')
+    const days = await reader.get(`/operator/ledger/days.csv?${period}`)
+    expect(days.headers['content-disposition']).toBe('attachment; filename="farebox-days-2026-04-04-2026-04-06.csv"')
+    const lines = days.body.split('\r\n')
+    expect(lines).toHaveLength(5)
+    expect(lines[2]).toMatch(/^2026-04-05,1,0\.005034,0\.005034,0\.000034,0\.000000,0\.005000,0,/)
+    const calls = await reader.get(`/operator/ledger/calls.csv?${period}`)
+    expect(calls.body.split('\r\n')).toHaveLength(3)
+    expect(calls.body).toContain(`${job.id},`)
+    await running.ledger.sql(
+      "UPDATE settlements SET state = 'lost', failure_reason = 'x', finalized_at = NULL WHERE job_id = $1",
+      [job.id],
+    )
+    expect(await textOf(`/operator/ledger?${period}`)).toContain('charges and settlements differ')
+  })
+
+  it('shows at most a year of days, and today when the period is not readable', async () => {
+    const today = new Date().toISOString().slice(0, 10)
+    expect(await textOf('/operator/ledger?from=nonsense&until=nonsense')).toContain(`datetime="${today}"`)
+    const year = await textOf('/operator/ledger?from=1970-01-01&until=2026-01-01')
+    expect(year.match(/<tr>/g)).toHaveLength(367)
+    expect(await textOf('/operator/ledger?from=2026-05-02&until=2026-05-01')).toContain('datetime="2026-05-01"')
+  })
+
+  it('lets no text of a payer become a formula or an element', async () => {
+    const hostile = '=HYPERLINK("http://x","y")<script>alert(1)</script>'
+    const job = await jobInState(running.ledger, 'failed')
+    await running.ledger.sql(
+      "UPDATE jobs SET request_id = $2, public_model = $2, failure_reason = $2, accepted_at = '2026-06-01T00:00:00Z' WHERE id = $1",
+      [job.id, hostile],
+    )
+    const csv = await reader.get('/operator/ledger/calls.csv?from=2026-06-01&until=2026-06-01')
+    expect(csv.body).toContain(`"'=HYPERLINK(""http://x"",""y"")<script>`)
+    for (const address of [`/operator/payments/${job.id}`, '/operator/payments?from=2026-06-01&until=2026-06-01'])
+      expect(await textOf(address)).not.toContain('<script>alert')
+    expect(await reader.get(`/operator/search?q=${encodeURIComponent(hostile)}`)).toMatchObject({ status: 303 })
+  })
+})
+
+describe('machinery', () => {
+  let console: TestConsole
+  let actor: ConsoleVisitor
+  beforeAll(async () => {
+    console = await startTestConsole()
+    const content = { deployments: [deployment(NAME, 'model-a', 'model-b'), deployment('second', 'model-b')] }
+    await importFirstFiles(console.ledger.pool, [{ kind: 'deployments', content }])
+    actor = await console.signIn('act')
+  })
+
+  afterAll(() => console.close())
+
+  beforeEach(async () => {
+    await console.ledger.sql('TRUNCATE deployment_controls, queue_controls, process_reports')
+  })
+
+  const read = async (address: string, visitor = actor) => {
+    const { status, body } = await visitor.get(address)
+    if (status !== 200) throw new Error(`${address} answers ${status}: ${body}`)
+    return textOf(body)
+  }
+  /** Returns the visible text, with single spaces. */
+  const textOf = (html: string) =>
+    html
+      .slice(html.indexOf('<main'))
+      .replace(/<[^>]+>/g, ' ')
+      .replace(/&#39;/g, "'")
+      .replace(/\s+/g, ' ')
+  const report = (instance: string, changes: Partial<ProcessReport> = {}, kind: 'worker' | 'api' = 'worker') =>
+    createProcessReportStore(console.ledger.pool).writeReport(
+      { instance, kind, startedAt: new Date() },
+      { version: '1.2.3', configurationRevision: '1', keys: {}, ...changes },
+    )
+  /** Records a call of a job of its own. */
+  async function call(state: string, reason: string | null, seconds = 1): Promise<string> {
+    const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
+    const { attemptId } = await console.ledger.execution.startAttempt(job, NAME, null)
+    await console.ledger.sql(
+      `UPDATE upstream_attempts SET state = $2, reason = $3, started_at = now() - make_interval(secs => $4),
+       finished_at = CASE WHEN $2 <> 'open' THEN now() END WHERE id = $1`,
+      [attemptId, state, reason, seconds],
+    )
+    return job.id
+  }
+  describe('the pages of providers', () => {
+    it('show what every worker reports, and who cannot use a deployment', async () => {
+      await report('worker-1', {
+        deployments: { [NAME]: stateOf({ circuit: 'open', activeCalls: 2 }), second: stateOf() },
+      })
+      await report('worker-2', { deployments: { second: stateOf() }, unusable: { [NAME]: 'VENDOR_KEY is not set' } })
+      const list = await read('/operator/providers')
+      expect(list).toContain('failing on 1 of 1')
+      expect(list).toContain('unusable on 1')
+      const page = await read(`/operator/providers/${NAME}`)
+      expect(page).toContain('worker-2 cannot use it: VENDOR_KEY is not set')
+      expect(page).toContain('model-a, model-b')
+      // A process that no longer reports is no worker of now.
+      await console.ledger.sql("UPDATE process_reports SET seen_at = now() - interval '11 seconds'")
+      expect(await read('/operator/providers')).not.toContain('failing on')
+    })
+
+    it('show calls, failures by class and absorbed cost of the window, with a link to the latest payment', async () => {
+      for (let index = 0; index < 3; index += 1) await call('succeeded', null, 2)
+      await call('failed_definite', 'HTTP 503: overloaded')
+      const latest = await call('failed_definite', 'HTTP 503: overloaded', 0.5)
+      await call('failed_ambiguous', 'no response')
+      await call('succeeded', null, 7000)
+      const { body } = await actor.get(`/operator/providers/${NAME}?window=1h`)
+      const page = textOf(body)
+      expect(page).toMatch(
+        /Calls 6 0 in flight Succeeded 3 Failed definitely 2 .* Outcome unknown 1 Median, 95th 2\.00 s/,
+      )
+      expect(page).toMatch(/definite HTTP 503: overloaded 2 /)
+      expect(page).toMatch(/outcome unknown no response 1 /)
+      expect(body).toContain(`/operator/payments/${latest}`)
+      expect(await read(`/operator/providers/${NAME}?window=6h`)).toMatch(/Calls 7 /)
+      const [chart] = /data-chart="([^"]+)"/.exec(body)?.slice(1) ?? []
+      const { series } = JSON.parse((chart ?? '').replaceAll('&quot;', '"')) as { series: { values: number[] }[] }
+      expect(series.map(({ values }) => values.reduce((sum, value) => sum + value, 0))).toEqual([3, 3])
+    })
+
+    it('show a deployment that is not published any more as long as calls to it are known', async () => {
+      const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
+      await console.ledger.execution.startAttempt(job, 'removed', null)
+      expect(await read('/operator/providers/removed')).toContain('not published')
+      expect((await actor.get('/operator/providers/never-called')).status).toBe(404)
+    })
+
+    it('drain, weight and enable a deployment, with the reason in the audit, and say what is not offered', async () => {
+      const drained = await actor.submit(`/operator/providers/${NAME}/drain`, { reason: 'maintenance' })
+      expect(drained).toMatchObject({ status: 303, location: `/operator/providers/${NAME}` })
+      const page = await read(`/operator/providers/${NAME}`)
+      expect(page).toContain(`${NAME} is drained: it gets no new call`)
+      expect(page).toContain('Not offered, because only drained deployments serve them: model-a.')
+      expect(page).toMatch(/Switched last by actor, .*: maintenance/)
+      await actor.submit(`/operator/providers/${NAME}/weight`, { weight: '12', reason: 'more' })
+      await actor.submit(`/operator/providers/${NAME}/enable`, { reason: 'done' })
+      const controls = createControlStore(console.ledger.pool)
+      expect((await controls.readDeploymentControls()).get(NAME)).toMatchObject({ isDrained: false, weight: 12 })
+      expect(await read(`/operator/providers/${NAME}`)).toContain('12 published: 3')
+      await actor.submit(`/operator/providers/${NAME}/weight`, { weight: '', reason: 'as published' })
+      expect((await controls.readDeploymentControls()).get(NAME)).toMatchObject({ weight: null })
+      const audit = await read(`/operator/audit?subject=${NAME}`)
+      for (const action of ['deployment.drain', 'deployment.weight', 'deployment.enable'])
+        expect(audit).toContain(action)
+    })
+
+    it('say that somebody else was first, when a deployment is like this already', async () => {
+      await actor.submit(`/operator/providers/${NAME}/enable`, { reason: 'why' })
+      expect(await read(`/operator/providers/${NAME}`)).toContain(`Nothing was changed: ${NAME} is like this already.`)
+    })
+
+    it.each([
+      ['drain', { reason: ' ' }, 'Say why'],
+      ['weight', { reason: 'why', weight: '0' }, 'From 1 to 1,000,000'],
+      ['weight', { reason: 'why', weight: '-1' }, 'A whole number'],
+    ])('refuse to %s with %j, and show the form again', async (verb, fields, sentence) => {
+      const { status, body } = await actor.submit(`/operator/providers/${NAME}/${verb}`, fields)
+      expect(status).toBe(422)
+      expect(textOf(body)).toContain(sentence)
+    })
+  })
+
+  describe('the pages of queues', () => {
+    it('show depth and age by queue and node', async () => {
+      const jobId = await acceptTestJob(console.ledger)
+      await report('worker-1', { queues: { transcriptions: { active: 3, limit: 40, isPaused: false } } })
+      await report('worker-2', { queues: { transcriptions: { active: 1, limit: 2, isPaused: false } } })
+      expect(await read('/operator/queues')).toMatch(/transcriptions served \d+ .* 4 of 42 /)
+      const { body } = await actor.get('/operator/queues/transcriptions')
+      expect(textOf(body)).toMatch(/worker-1 3 of 40 takes jobs/)
+      expect(body).toContain(jobId)
+      expect((await actor.get('/operator/queues/nothing')).status).toBe(404)
+    })
+
+    it('pause and resume a queue, and show which workers have not applied it', async () => {
+      await report('worker-1', { queues: { text: { active: 0, limit: 4, isPaused: false } } })
+      const paused = await actor.submit('/operator/queues/text/pause', { reason: 'a bad prompt' })
+      expect(paused).toMatchObject({ status: 303, location: '/operator/queues/text' })
+      expect(await read('/operator/queues/text')).toMatch(
+        /paused not applied on 1 of 1 .*Paused by actor, .*: a bad prompt/,
+      )
+      await report('worker-1', { queues: { text: { active: 0, limit: 4, isPaused: true } } })
+      expect(await read('/operator/queues/text')).not.toContain('not applied')
+      await actor.submit('/operator/queues/text/pause', { reason: 'again' })
+      expect(await read('/operator/queues/text')).toContain('Nothing was changed: text is paused already.')
+      await actor.submit('/operator/queues/text/resume', { reason: 'mended' })
+      expect((await createControlStore(console.ledger.pool).readQueueControls()).get('text')).toMatchObject({
+        isPaused: false,
+        operator: 'actor',
+        reason: 'mended',
+      })
+    })
+  })
+
+  describe('the page of processes', () => {
+    it('shows on how many processes the configuration is applied, and which are silent', async () => {
+      const [row] = await console.ledger.sql<{ revision: string }>('SELECT revision FROM configuration_revision')
+      const revision = row?.revision ?? ''
+      await report('worker-1', { configurationRevision: revision })
+      await report('worker-2', { configurationRevision: '0' })
+      await report(
+        'api-1',
+        { configurationRevision: revision, catalogVersion: 'catalog-0123', keys: { PAY_TO: ['0x12'] } },
+        'api',
+      )
+      const page = await read('/operator/processes')
+      expect(page).toContain(`Revision ${revision} of the configuration is applied on 1 of 2 workers.`)
+      expect(page).toContain(`Revision ${revision} of the configuration is applied on 1 of 1 API.`)
+      expect(page).toContain('catalog-0123')
+      expect(page).toContain('PAY_TO')
+      await console.ledger.sql(
+        "UPDATE process_reports SET seen_at = now() - interval '11 seconds' WHERE instance = 'worker-2'",
+      )
+      expect(await read('/operator/processes')).toMatch(/applied on 1 of 1 worker\. .*worker-2 silent/)
+    })
+  })
+})
+
+describe('configuration', () => {
+  let console: TestConsole
+  let store: ConfigurationStore
+  let actor: ConsoleVisitor
+  let reader: ConsoleVisitor
+  beforeAll(async () => {
+    console = await startTestConsole()
+    store = createConfigurationStore(console.ledger.pool)
+    actor = await console.signIn('act')
+    reader = await console.signIn('read')
+    await jobInState(console.ledger, 'completed')
+  })
+
+  afterAll(() => console.close())
+
+  beforeEach(async () => {
+    await console.ledger.sql('TRUNCATE configuration_drafts, publications')
+    await store.importFile(
+      { operator: 'test', source: 'command' },
+      { kind: 'deployments', content: deployments, reason: 'first' },
+    )
+  })
+
+  describe('the page of the catalog', () => {
+    it('a draft is edited, reviewed against the last calls, published with a reason, and listed', async () => {
+      expect((await reader.get('/operator/catalog')).body).toContain('There is no draft')
+      expect(await saveDraft(actor, catalogOf('0.119'))).toMatchObject({ status: 303 })
+      const { body } = await actor.get('/operator/catalog')
+      expect(body).toContain('price per audio hour usd')
+      expect(body).toContain('The last 1 calls')
+      const fields = { ...hiddenFields(body, '/operator/catalog/publish'), reason: 'cheaper <b>hours</b>' }
+      expect(await actor.submit('/operator/catalog/publish', fields)).toMatchObject({ status: 303 })
+      expect(await store.findNewest('catalog')).toMatchObject({ content: catalogOf('0.119'), operator: 'actor' })
+      expect(await store.findDraft('catalog')).toBeNull()
+      const after = (await reader.get('/operator/catalog')).body
+      expect(after).toContain('cheaper &lt;b&gt;hours&lt;/b&gt;')
+      expect(after).toContain('0.119 for an hour')
+      const { number } = (await store.findNewest('catalog')) ?? { number: 0n }
+      expect((await reader.get(`/operator/catalog/publications/${number}`)).body).toContain('0.119')
+    })
+
+    it('a draft that cannot be published is not saved, and the form shows why with what was entered', async () => {
+      for (const [content, sentence] of [
+        [catalogOf('0'), 'must be above 0'],
+        [{ models: { nobody: {} } }, 'there is no model'],
+        ['{"models": {', 'This is not valid JSON.'],
+      ] as const) {
+        const { status, body } = await saveDraft(actor, content)
+        expect({ status, says: body.includes(sentence) }).toEqual({ status: 422, says: true })
+      }
+      expect(await store.findDraft('catalog')).toBeNull()
+    })
+
+    it('nobody overwrites an edit that they did not see, or publishes what they did not review', async () => {
+      const page = (await actor.get('/operator/catalog')).body
+      const seen = hiddenFields(page, '/operator/catalog/draft')
+      await saveDraft(actor, catalogOf('0.118'))
+      const late = { ...seen, content: JSON.stringify(catalogOf('0.117')) }
+      expect((await actor.submit('/operator/catalog/draft', late)).status).toBe(422)
+      const reviewed = hiddenFields((await actor.get('/operator/catalog')).body, '/operator/catalog/publish')
+      await saveDraft(actor, catalogOf('0.116'))
+      expect((await actor.submit('/operator/catalog/publish', { ...reviewed, reason: 'x' })).status).toBe(422)
+      const again = hiddenFields((await actor.get('/operator/catalog')).body, '/operator/catalog/publish')
+      await store.importFile(
+        { operator: 'grace', source: 'command' },
+        { kind: 'deployments', content: { deployments: [] }, reason: 'other' },
+      )
+      expect((await actor.submit('/operator/catalog/publish', { ...again, reason: 'x' })).status).toBe(422)
+      expect(await store.findNewest('catalog')).toBeNull()
+    })
+
+    it('a publication needs a reason', async () => {
+      await saveDraft(actor, catalogOf('0.118'))
+      const fields = hiddenFields((await actor.get('/operator/catalog')).body, '/operator/catalog/publish')
+      const { status, body } = await actor.submit('/operator/catalog/publish', { ...fields, reason: '  ' })
+      expect({ status, says: body.includes('Say why') }).toEqual({ status: 422, says: true })
+    })
+
+    it('an earlier publication becomes the draft, and a draft can be discarded', async () => {
+      const author = { operator: 'ada', source: 'command' } as const
+      const first = await store.importFile(author, { kind: 'catalog', content: catalogOf('0.118'), reason: 'a' })
+      await store.importFile(author, { kind: 'catalog', content: catalogOf('0.117'), reason: 'b' })
+      const path = `/operator/catalog/publications/${first.number}`
+      const fields = hiddenFields((await actor.get(path)).body, `${path}/draft`)
+      expect((await actor.submit(`${path}/draft`, fields)).status).toBe(303)
+      expect((await store.findDraft('catalog'))?.content).toEqual(catalogOf('0.118'))
+      const { body } = await actor.get('/operator/catalog')
+      expect(body).toContain('0.118')
+      const discard = hiddenFields(body, '/operator/catalog/draft/discard')
+      expect((await actor.submit('/operator/catalog/draft/discard', discard)).status).toBe(303)
+      expect(await store.findDraft('catalog')).toBeNull()
+    })
+
+    it('an account that reads changes nothing', async () => {
+      for (const action of ['draft', 'draft/discard', 'publish'])
+        expect((await reader.submit(`/operator/catalog/${action}`, {})).status).toBe(403)
+    })
+
+    it.each(['0', '999999', 'x', '1e3', '99999999999999999999'])('publication %s does not exist', async (number) => {
+      expect((await reader.get(`/operator/catalog/publications/${number}`)).status).toBe(404)
+    })
+  })
+
+  describe('the page of the deployments', () => {
+    it('shows what callers would lose before it is published', async () => {
+      const page = (await actor.get('/operator/deployments')).body
+      const fields = hiddenFields(page, '/operator/deployments/draft')
+      const content = JSON.stringify({ deployments: [] })
+      expect((await actor.submit('/operator/deployments/draft', { ...fields, content })).status).toBe(303)
+      const { body } = await reader.get('/operator/deployments')
+      expect(body).toContain('What callers are offered')
+      expect(body).toContain(`model ${TRANSCRIPTION}`)
+      expect(body).toContain('is not offered')
+    })
+  })
+})

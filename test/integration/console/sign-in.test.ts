@@ -1,0 +1,374 @@
+import { Readable } from 'node:stream'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { OperatorAccounts } from '#shared/operators/operator-store.ts'
+import { isPassword } from '#shared/operators/password.ts'
+import { main } from '../../../infra/commands/operators.ts'
+import { startUpkeep } from '../../../operator/sessions/upkeep.ts'
+import { visitConsole } from '../../support/console/console-visitor.ts'
+import { readCsrfToken } from '../../support/console/read-markup.ts'
+import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { until } from '../../support/until.ts'
+
+const SESSION = 'operator_session'
+const AUTHOR = { operator: 'tester', source: 'command' } as const
+const LOGGER = { info: () => undefined, warn: () => undefined }
+
+describe('sessions', () => {
+  let console: TestConsole
+  beforeAll(async () => {
+    console = await startTestConsole()
+  })
+
+  afterAll(() => console.close())
+
+  const clear = async () => await console.ledger.sql('DELETE FROM failed_sign_ins')
+  /** Sends the sign-in form from an address. Returns the answer, and the browser. */
+  async function trySignIn(fields: Readonly<Record<string, string>>, address: string) {
+    const visitor = visitConsole(console.app, address)
+    const token = readCsrfToken((await visitor.get('/operator/sign-in')).body)
+    const answer = await visitor.post('/operator/sign-in', {
+      name: 'actor',
+      password: TEST_PASSWORD,
+      _csrf: token,
+      ...fields,
+    })
+    return { ...answer, visitor }
+  }
+  describe('a session of the console', () => {
+    it('has a token that the browser did not bring, whatever it brought', async () => {
+      const victim = visitConsole(console.app)
+      // Somebody who can set the browser's cookies brings one of their own, with or without a session.
+      const attacker = await console.signIn('read')
+      for (const planted of ['chosen-by-somebody', attacker.cookies.get(SESSION) ?? '']) {
+        victim.cookies.clear()
+        victim.cookies.set(SESSION, planted)
+        await victim.signIn('actor', TEST_PASSWORD)
+        expect(victim.cookies.get(SESSION)).not.toBe(planted)
+        attacker.cookies.set(SESSION, planted)
+        expect((await attacker.get('/operator/account')).status).toBe(303)
+      }
+    })
+
+    it('is opened by nothing that a browser has before it signs in', async () => {
+      const visitor = visitConsole(console.app)
+      await visitor.get('/operator/sign-in')
+      expect([...visitor.cookies.keys()]).toEqual([SESSION])
+      expect((await visitor.get('/operator/account')).location).toMatch(/^\/operator\/sign-in/)
+    })
+
+    it('has a cookie that no script reads and no other site sends', async () => {
+      const { headers } = await trySignIn({}, '127.0.0.1')
+      const cookies = [headers['set-cookie']].flat().map(String)
+      expect(cookies.filter((cookie) => cookie.startsWith(SESSION))).toEqual([
+        expect.stringMatching(/^operator_session=[\w-]{43}; Path=\/operator; HttpOnly; SameSite=Strict$/),
+      ])
+    })
+
+    it('has cookies that no connection without TLS carries, where the console is reached over TLS', async () => {
+      const secure = await startTestConsole(undefined, { OPERATOR_BASE_URL: 'https://console.example' })
+      try {
+        const actor = await secure.signIn('act')
+        const { status, headers } = await actor.submit('/operator/queues/text/pause', { reason: 'test' })
+        const cookies = [headers['set-cookie']].flat().map(String)
+        expect(status).toBe(303)
+        expect(cookies).toEqual([expect.stringMatching(/^operator_notice=.*; HttpOnly; Secure; SameSite=Strict$/)])
+      } finally {
+        await secure.close()
+      }
+    })
+
+    it('is stored as a digest', async () => {
+      const { cookies } = await console.signIn('act')
+      const stored = await console.ledger.sql('SELECT * FROM operator_sessions')
+      expect(JSON.stringify(stored)).not.toContain(cookies.get(SESSION))
+    })
+
+    it('ends with the sign-out', async () => {
+      const visitor = await console.signIn('act')
+      const stolen = new Map(visitor.cookies)
+      await visitor.submit('/operator/sign-out')
+      for (const [name, value] of stolen) visitor.cookies.set(name, value)
+      expect((await visitor.get('/operator')).status).toBe(303)
+    })
+
+    it.each([
+      ['an hour without a request', "last_used_at = now() - interval '61 minutes'"],
+      ['twelve hours', 'expires_at = now()'],
+    ])('ends after %s', async (_after, change) => {
+      const visitor = await console.signIn('act')
+      expect((await visitor.get('/operator')).status).toBe(200)
+      await console.ledger.sql(`UPDATE operator_sessions SET ${change}`)
+      expect((await visitor.get('/operator')).status).toBe(303)
+    })
+
+    it('lasts twelve hours at most', async () => {
+      await console.signIn('act')
+      const longer = "SELECT FROM operator_sessions WHERE expires_at > now() + interval '12 hours'"
+      expect(await console.ledger.sql(longer)).toEqual([])
+    })
+
+    it.each(['UPDATE operators SET disabled_at = now()', 'DELETE FROM operator_sessions'])(
+      'ends at once with: %s',
+      async (statement) => {
+        const visitor = await console.signIn('read')
+        await console.ledger.sql(statement)
+        expect((await visitor.get('/operator')).status).toBe(303)
+        await console.ledger.sql('UPDATE operators SET disabled_at = NULL')
+      },
+    )
+
+    it('follows a change of the role at once', async () => {
+      const visitor = await console.signIn('read')
+      expect((await visitor.get('/operator')).body).toContain('reads')
+      await console.ledger.sql("UPDATE operators SET role = 'act' WHERE name = 'reader'")
+      expect((await visitor.get('/operator')).body).toContain('may act')
+      await console.ledger.sql("UPDATE operators SET role = 'read' WHERE name = 'reader'")
+    })
+
+    it.each([
+      '//evil.test',
+      'https://evil.test/operator',
+      '/\\evil.test',
+      '/operator\\@evil.test',
+      '/operator@evil.test',
+      '/operators',
+      'javascript:alert(1)',
+      '/operator\r\nLocation: https://evil.test',
+      '\t//evil.test',
+    ])('leads from the sign-in to no other site: %j', async (next) => {
+      expect((await trySignIn({ next }, '127.0.0.1')).location).toBe('/operator')
+    })
+  })
+
+  it('answers a path that cannot be decoded', async () => {
+    const answer = await visitConsole(console.app).get('/operator/review/%E0%A4%A')
+    expect(answer).toMatchObject({ status: 400, headers: { 'content-type': 'text/plain; charset=utf-8' } })
+    expect(answer.body).toContain('/operator')
+  })
+
+  describe('signing in', () => {
+    const guess = { password: 'a wrong password, of which there are many' }
+
+    it('says the same for an unknown account, a disabled one and a wrong password', async () => {
+      await console.ledger.sql("UPDATE operators SET disabled_at = now() WHERE name = 'reader'")
+      const answers = await Promise.all(
+        [{ name: 'nobody' }, { name: 'reader' }, guess].map((fields) => trySignIn(fields, '192.0.2.1')),
+      )
+      await console.ledger.sql('UPDATE operators SET disabled_at = NULL')
+      const problems = answers.map(({ status, body }) => [status, /role="alert">([^<]+)/.exec(body)?.[1]])
+      expect(new Set(problems.map((problem) => JSON.stringify(problem))).size).toBe(1)
+      expect(problems[0]?.[0]).toBe(422)
+      await clear()
+    })
+
+    it('is refused after five wrong passwords, also with the right one, and open to the owner elsewhere', async () => {
+      // Sent together, as guesses are.
+      const guesses = await Promise.all(Array.from({ length: 8 }, () => trySignIn(guess, '192.0.2.2')))
+      expect(guesses.map(({ status }) => status).toSorted((left, right) => left - right)).toEqual([
+        422, 422, 422, 422, 422, 429, 429, 429,
+      ])
+      const refused = await trySignIn({}, '192.0.2.2')
+      expect(refused.status).toBe(429)
+      expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+      expect((await trySignIn({}, '192.0.2.3')).status).toBe(303)
+      await clear()
+    })
+
+    it('is refused to an address that guesses many accounts', async () => {
+      await console.ledger.sql(
+        "INSERT INTO failed_sign_ins (operator, address) SELECT 'name-' || n, '192.0.2.4' FROM generate_series(1, 20) n",
+      )
+      expect((await trySignIn({}, '192.0.2.4')).status).toBe(429)
+      await clear()
+    })
+
+    it('does not lock the owner out when strangers guess from everywhere', async () => {
+      expect((await trySignIn({}, '192.0.2.5')).status).toBe(303)
+      await console.ledger.sql(
+        "INSERT INTO failed_sign_ins (operator, address) SELECT 'actor', '198.51.100.' || n FROM generate_series(1, 60) n",
+      )
+      expect((await trySignIn({}, '192.0.2.6')).status).toBe(429)
+      expect((await trySignIn({}, '192.0.2.5')).status).toBe(303)
+      await clear()
+    })
+
+    it('is open again after the window, although guesses went on', async () => {
+      await Promise.all(Array.from({ length: 6 }, () => trySignIn(guess, '192.0.2.7')))
+      await console.ledger.sql("UPDATE failed_sign_ins SET failed_at = now() - interval '16 minutes'")
+      expect((await trySignIn({}, '192.0.2.7')).status).toBe(303)
+      await clear()
+    })
+  })
+})
+
+describe('accounts', () => {
+  let ledger: TestLedger
+  let accounts: OperatorAccounts
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+    accounts = createOperatorStore(ledger.pool)
+  })
+
+  afterAll(() => ledger.close())
+
+  /** Runs the command with a database. Returns its exit code and what it printed. */
+  async function run(commandLine: string, input = '') {
+    const [printed, complained]: [string[], string[]] = [[], []]
+    vi.spyOn(console, 'log').mockImplementation((text: string) => void printed.push(text))
+    vi.spyOn(console, 'error').mockImplementation((text: string) => void complained.push(text))
+    try {
+      const exitCode = await main(commandLine.split(' '), { DATABASE_URL: ledger.url }, Readable.from([input]))
+      return { exitCode, output: printed.join('\n'), errors: complained.join('\n') }
+    } finally {
+      vi.restoreAllMocks()
+    }
+  }
+  const actionsOn = (subject: string) =>
+    ledger.sql<{ operator: string; action: string }>(
+      'SELECT operator, source, action, details FROM operator_actions WHERE subject = $1 ORDER BY id',
+      [subject],
+    )
+  const passwordOf = async (name: string) => {
+    const [row] = await ledger.sql<{ hash: string }>('SELECT password_hash AS hash FROM operators WHERE name = $1', [
+      name,
+    ])
+    return row?.hash ?? null
+  }
+  describe('the first account', () => {
+    it('is created once, however many consoles start together, and never again', async () => {
+      const upkeeps = ['first password of all', 'second password of all'].map((initialPassword) =>
+        startUpkeep({ store: createOperatorStore(ledger.pool), initialPassword, logger: LOGGER }),
+      )
+      await Promise.all(upkeeps.map(({ ready }) => ready))
+      await Promise.all(upkeeps.map((upkeep) => upkeep.stop()))
+      expect(await accounts.listAccounts()).toMatchObject([{ name: 'operator', role: 'act', disabledAt: null }])
+      expect(await actionsOn('operator')).toHaveLength(1)
+      const kept = await passwordOf('operator')
+      const again = startUpkeep({
+        store: createOperatorStore(ledger.pool),
+        initialPassword: 'another password',
+        logger: LOGGER,
+      })
+      await again.ready
+      await again.stop()
+      expect(await passwordOf('operator')).toBe(kept)
+    })
+  })
+
+  describe('npm run operators', () => {
+    it('adds an account with a generated password that is stored as a hash', async () => {
+      const { exitCode, output } = await run('add maria act --as boss --json')
+      expect(exitCode).toBe(0)
+      const { password, ...added } = JSON.parse(output) as { password: string }
+      expect(added).toEqual({ name: 'maria', role: 'act' })
+      expect(password).toMatch(/^[\w-]{24}$/)
+      expect(await isPassword(password, await passwordOf('maria'))).toBe(true)
+      expect(await isPassword(`${password}x`, await passwordOf('maria'))).toBe(false)
+      expect(await actionsOn('maria')).toEqual([
+        { operator: 'boss', source: 'command', action: 'operator.add', details: { role: 'act' } },
+      ])
+    })
+
+    it('reads a password from standard input, and refuses a short one', async () => {
+      expect(await run('add short read --password-stdin', 'too short\n')).toMatchObject({
+        exitCode: 1,
+        errors: 'A password has 15 to 256 characters.',
+      })
+      const { exitCode, output } = await run('add piped read --password-stdin', "a password of one's own\n")
+      expect({ exitCode, output }).toEqual({ exitCode: 0, output: 'Added piped, who reads.' })
+      expect(await isPassword("a password of one's own", await passwordOf('piped'))).toBe(true)
+    })
+
+    it('ends the sessions of an account whose password it changes, or that it disables', async () => {
+      for (const command of ['password piped', 'disable piped']) {
+        await ledger.sql(
+          `INSERT INTO operator_sessions (token_sha256, operator, expires_at)
+         VALUES (repeat('a', 64), 'piped', now() + interval '1 hour')`,
+        )
+        expect((await run(command)).exitCode).toBe(0)
+        expect(await ledger.sql("SELECT FROM operator_sessions WHERE operator = 'piped'")).toEqual([])
+      }
+      expect(await run('list')).toMatchObject({ output: expect.stringMatching(/piped +read +disabled/) as string })
+      expect((await run('enable piped')).exitCode).toBe(0)
+      expect((await actionsOn('piped')).map(({ action }) => action)).toEqual([
+        'operator.add',
+        'operator.password',
+        'operator.disable',
+        'operator.enable',
+      ])
+    })
+
+    it.each([
+      ['add maria read', 1, 'There is an account maria already.'],
+      ['role nobody read', 1, 'There is no account nobody.'],
+      ['disable nobody', 1, 'There is no account nobody.'],
+      ['add Maria read', 2, 'NAME must have lower-case letters'],
+      ['add maria admin', 2, 'ROLE must be one of read, act'],
+      ['add maria', 2, 'ROLE must be one of read, act'],
+      ['disable maria read', 2, '"read" is one argument too many'],
+      ['forget maria', 2, 'the command must be one of'],
+      ['list --password-stdin', 2, 'list takes no password'],
+      ['list --as Boss', 2, '--as must have lower-case letters'],
+    ])('refuses %s with exit code %i', async (commandLine, exitCode, sentence) => {
+      const answer = await run(commandLine)
+      expect(answer).toMatchObject({ exitCode, output: '' })
+      expect(answer.errors).toContain(sentence)
+    })
+
+    it('says that it needs a database', async () => {
+      vi.spyOn(console, 'error').mockImplementation(() => undefined)
+      expect(await main(['list'], {})).toBe(2)
+      vi.restoreAllMocks()
+    })
+  })
+
+  describe('the accounts that may act', () => {
+    it('are never all taken away, also when two are disabled at the same time', async () => {
+      await ledger.sql("UPDATE operators SET disabled_at = now() WHERE role = 'act'")
+      for (const name of ['left', 'right'])
+        await accounts.addAccount({ name, role: 'act', passwordHash: 'never used' }, AUTHOR)
+      // Holds both up until each has begun.
+      const blocker = await ledger.pool.connect()
+      await blocker.query('BEGIN')
+      await blocker.query("UPDATE operators SET role = role WHERE name IN ('left', 'right')")
+      const changes = [accounts.disableAccount('left', AUTHOR), accounts.changeRole('right', 'read', AUTHOR)]
+      const waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+      await until(async () => (await ledger.sql(waiting)).length === 2)
+      await blocker.query('COMMIT')
+      blocker.release()
+      const outcomes = await Promise.all(changes)
+      expect(outcomes.sort()).toEqual(['changed', 'last_actor'])
+      const able = (await accounts.listAccounts()).filter(
+        ({ role, disabledAt }) => role === 'act' && disabledAt === null,
+      )
+      expect(able).toHaveLength(1)
+      expect((await run(`disable ${able[0]?.name}`)).errors).toContain('is the last account that may act')
+    })
+  })
+
+  describe('a sign-in whose password was checked before', () => {
+    it.each([
+      ['the password changed', 'changed', (name: string) => accounts.changePassword(name, 'new hash', AUTHOR)],
+      ['the account was disabled', 'disabled', (name: string) => accounts.disableAccount(name, AUTHOR)],
+    ])('opens no session after %s', async (_title, name, change) => {
+      const store = createOperatorStore(ledger.pool)
+      await accounts.addAccount({ name, role: 'read', passwordHash: 'old hash' }, AUTHOR)
+      await change(name)
+      const session = { operator: name, address: '192.0.2.9', lifetimeSeconds: 60, replaces: null }
+      const tokenSha256 = 'c'.repeat(64)
+      expect(await store.openSession({ ...session, passwordHash: 'old hash', tokenSha256 })).toBe(false)
+      expect(await store.useSession(tokenSha256, 60)).toBe(null)
+    })
+
+    it('opens one while the account is as it was', async () => {
+      const store = createOperatorStore(ledger.pool)
+      await accounts.addAccount({ name: 'prompt', role: 'read', passwordHash: 'hash' }, AUTHOR)
+      const session = { operator: 'prompt', address: '192.0.2.9', lifetimeSeconds: 60, replaces: null }
+      const tokenSha256 = 'd'.repeat(64)
+      expect(await store.openSession({ ...session, passwordHash: 'hash', tokenSha256 })).toBe(true)
+      expect(await store.useSession(tokenSha256, 60)).toEqual({ name: 'prompt', role: 'read' })
+    })
+  })
+})

@@ -1,0 +1,545 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { exportCalls } from '#shared/adapters/postgres/console/export-calls.ts'
+import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
+import { readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
+import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
+import { readDebts } from '#shared/adapters/postgres/reports/debts.ts'
+import {
+  readSettlementsByTransaction,
+  readSettlementsInBlocks,
+  readSettlementsOutsideBlocks,
+} from '#shared/adapters/postgres/reports/ledger-settlements.ts'
+import { readOpenExposure } from '#shared/adapters/postgres/reports/open-exposure.ts'
+import { readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
+import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
+import { readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
+import { readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
+import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
+import { readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
+import { readUnchargedWork } from '#shared/adapters/postgres/reports/uncharged-work.ts'
+import { readUnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
+import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
+import type { CallFilter, ExportedCall, ListPosition, MoneyStore } from '#shared/operators/money-store.ts'
+import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+
+const PERIOD = { from: '2026-03-01T00:00:00Z', to: '2026-03-02T00:00:00Z' }
+const WITHIN = '2026-03-01T12:00:00Z'
+const BEFORE = '2026-02-28T23:59:59.999999Z'
+const AFTER = PERIOD.to
+/** More than a `number` represents exactly. */
+const HUGE = 2n ** 70n + 1n
+interface Stored {
+  readonly at?: string
+  readonly charge?: bigint
+  readonly model?: string
+  readonly operation?: string
+  readonly payer?: `0x${string}`
+}
+
+describe('console reads', () => {
+  let ledger: TestLedger
+  let money: MoneyStore
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+    money = createMoneyStore(ledger.pool)
+  })
+
+  afterAll(() => ledger.close())
+
+  async function settlementOf(jobId: string) {
+    const [row] = await ledger.sql<{ id: string; transaction_hash: string; receipt_id: string; signed: string }>(
+      `SELECT settlements.id, settlements.transaction_hash, jobs.receipt_id,
+       (SELECT hash FROM settlement_transactions WHERE settlement_id = settlements.id) AS signed
+     FROM settlements JOIN jobs ON jobs.id = job_id WHERE job_id = $1`,
+      [jobId],
+    )
+    if (!row) throw new Error('the job has no settlement')
+    return row
+  }
+  const matches = async (id: string) => (await money.findById(id)).map(({ kind, matched, id }) => [kind, matched, id])
+  it('finds a call by its id, request, key, receipt, settlement and every transaction', async () => {
+    const request = newTestJob()
+    const job = await jobInState(ledger, 'completed', request)
+    const settlement = await settlementOf(job.id)
+    expect(await matches(job.id)).toEqual([['job', 'job', job.id]])
+    expect(await matches(job.id.toUpperCase())).toEqual([['job', 'job', job.id]])
+    expect(await matches(request.origin.requestId ?? '')).toEqual([['job', 'request', job.id]])
+    expect(await matches(request.idempotencyKey)).toEqual([['job', 'key', job.id]])
+    expect(await matches(settlement.receipt_id)).toEqual([['job', 'receipt', job.id]])
+    expect(await matches(settlement.id)).toEqual([['job', 'settlement', job.id]])
+    expect(await matches(settlement.transaction_hash)).toEqual([['job', 'transaction', job.id]])
+    expect(await matches(settlement.signed)).toEqual([['job', 'transaction', job.id]])
+    const { payer } = request.authorization
+    expect(await matches(payer.toUpperCase().replace('0X', '0x'))).toEqual([['payer', 'address', payer]])
+  })
+
+  it('finds nothing by a part of an idempotency key, or by text that is no id', async () => {
+    const request = newTestJob({ idempotencyKey: `key-${randomUUID()}` })
+    await jobInState(ledger, 'accepted', request)
+    const key = request.idempotencyKey
+    for (const id of [
+      key.slice(0, -1),
+      key.slice(1),
+      `${key} `,
+      key.toUpperCase(),
+      '%',
+      '_',
+      '\0',
+      '\ud800',
+      'x'.repeat(5000),
+    ])
+      expect([id, await money.findById(id)]).toEqual([id, []])
+    expect(await money.findById(randomAddress())).toEqual([])
+    expect(await money.findById(`0x${'ab'.repeat(32)}`)).toEqual([])
+  })
+
+  it('finds a call by the key that it released, and by the transaction of its refund', async () => {
+    const released = await jobInState(ledger, 'failed')
+    const key = `released-${randomUUID()}`
+    await ledger.sql('UPDATE jobs SET released_idempotency_key = $2, idempotency_key = NULL WHERE id = $1', [
+      released.id,
+      key,
+    ])
+    expect(await money.findById(key)).toEqual([{ kind: 'job', matched: 'released_key', id: released.id }])
+    expect(await money.readPayment(released.id)).toMatchObject({ idempotencyKey: key, isKeyReleased: true })
+
+    const reviewed = await jobInState(ledger, 'review')
+    const refund = `0x${'7e'.repeat(32)}`
+    await ledger.sql(
+      `INSERT INTO resolutions (item, job_id, payer, outcome, amount, reason, operator, refund_network, refund_transaction,
+       refund_log_index, refund_block)
+     VALUES ('review', $1, $2, 'refunded', 5034, 'paid back', 'ada', 'eip155:8453', $3, 0, 9)`,
+      [reviewed.id, reviewed.authorization.payer, refund],
+    )
+    expect(await money.findById(refund)).toEqual([{ kind: 'job', matched: 'refund', id: reviewed.id }])
+    expect((await money.readPayment(reviewed.id))?.resolutions).toMatchObject([
+      { item: 'review', outcome: 'refunded', amount: 5034n, operator: 'ada', refundTransaction: refund },
+    ])
+  })
+
+  it('reads a payment in every state', async () => {
+    for (const state of JOB_STATES) {
+      const job = await jobInState(ledger, state)
+      expect(await money.readPayment(job.id)).toMatchObject({ jobId: job.id, state })
+    }
+    expect(await money.readPayment(randomUUID())).toBeNull()
+  })
+
+  it('reads attempts, settlements with replaced transactions, and the receipt of a payment', async () => {
+    const job = await jobInState(ledger, 'generating')
+    await fencedWrites.startAttempt.run(ledger, job)
+    expect((await money.readPayment(job.id))?.attempts).toMatchObject([
+      { deployment: 'elevenlabs', state: 'failed_definite', reason: 'test' },
+      { deployment: 'elevenlabs', state: 'open', finishedAt: null },
+    ])
+
+    const paid = await jobInState(ledger, 'completed')
+    const settlement = await settlementOf(paid.id)
+    const replacement = `0x${'c3'.repeat(32)}`
+    await ledger.sql(
+      `INSERT INTO settlement_transactions
+       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, signed_at)
+     SELECT $2, settlement_id, 'SECRET-RAW', network, facilitator, account_nonce, signed_at + interval '1 minute'
+     FROM settlement_transactions WHERE settlement_id = $1`,
+      [settlement.id, replacement],
+    )
+    const payment = await money.readPayment(paid.id)
+    expect(payment).toMatchObject({
+      charge: 5034n,
+      result: 'stored',
+      receipt: { id: settlement.receipt_id, charge: 5034n },
+      authorizations: [{ authorizedMaximum: 5034n, payTo: '0x1111111111111111111111111111111111111111' }],
+      settlements: [
+        {
+          state: 'confirmed',
+          transaction: settlement.transaction_hash,
+          blockNumber: 7n,
+          finalizedAt: null,
+          transactions: [{ hash: settlement.signed }, { hash: replacement }],
+        },
+      ],
+    })
+  })
+
+  it('reads no prompt, result, signature, raw transaction, token or key of an upload', async () => {
+    const job = await jobInState(ledger, 'completed')
+    await ledger.sql(
+      `INSERT INTO media (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at)
+     VALUES (gen_random_uuid(), $1, $2, 'SECRET-OBJECT', 'image/png', $2, 10, now())`,
+      [job.id, 'd'.repeat(64)],
+    )
+    const text = JSON.stringify(await money.readPayment(job.id), (_, value: unknown) =>
+      typeof value === 'bigint' ? value.toString() : value,
+    )
+    expect(text).toContain('image/png')
+    expect(text).not.toMatch(/one canary|SECRET|dddddd|"signed"|"0x02/)
+    expect(text).not.toContain(job.authorization.signature)
+  })
+
+  async function listAll(filter: CallFilter, limit: number): Promise<string[]> {
+    const ids: string[] = []
+    let after: ListPosition | null = null
+    do {
+      const page = await money.listCalls(filter, { limit, after })
+      ids.push(...page.entries.map(({ jobId }) => jobId))
+      after = page.next
+    } while (after !== null)
+    return ids
+  }
+  it('lists every call once, newest first, page by page, also when many were accepted in one moment', async () => {
+    await ledger.sql("UPDATE jobs SET accepted_at = '2026-01-05T10:00:00.123456Z'")
+    const newest = await jobInState(ledger, 'accepted')
+    const stored = await ledger.sql<{ id: string }>('SELECT id FROM jobs ORDER BY accepted_at DESC, id DESC')
+    expect(await listAll({}, 3)).toEqual(stored.map(({ id }) => id))
+    expect(stored[0]?.id).toBe(newest.id)
+    const before = new Date('2026-01-05T10:00:01Z')
+    expect(await listAll({ until: before }, 50)).toHaveLength(stored.length - 1)
+    expect(await listAll({ from: before }, 50)).toEqual([newest.id])
+  })
+
+  it('lists the calls of each state', async () => {
+    for (const state of JOB_STATES) {
+      const rows = await ledger.sql<{ id: string }>(
+        'SELECT id FROM jobs WHERE state = $1 ORDER BY accepted_at DESC, id DESC',
+        [state],
+      )
+      expect(rows.length).toBeGreaterThan(0)
+      expect([state, await listAll({ state }, 2)]).toEqual([state, rows.map(({ id }) => id)])
+    }
+    const open = await ledger.sql(
+      "SELECT id FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')",
+    )
+    expect(await listAll({ state: 'open' }, 4)).toHaveLength(open.length)
+  })
+
+  it('reads what a payer has open, owes and spent, and their ended calls page by page', async () => {
+    const { payer } = testAuthorization()
+    const own = () => newTestJob({ authorization: testAuthorization({ payer }) })
+    const paid = [await jobInState(ledger, 'completed', own()), await jobInState(ledger, 'completed', own())]
+    const open = await jobInState(ledger, 'generating', own())
+    const owed = await jobInState(ledger, 'settlement_failed', own())
+    await ledger.sql("UPDATE jobs SET finished_at = '2026-01-01T00:00:00Z' WHERE id = $1", [paid[0]?.id])
+    await ledger.sql(
+      `INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer)
+     SELECT id, authorization_id, 'eip155:8453', payer, 'empty_output', 700, true FROM jobs WHERE id = $1`,
+      [owed.id],
+    )
+    expect(await money.readPayer(payer)).toMatchObject({
+      payer,
+      open: [{ jobId: open.id }],
+      exposure: { count: 1, amount: 5034n },
+      owed: [{ jobId: owed.id, isOwed: true }],
+      debts: { count: 1, amount: 5034n },
+      spentToday: { count: 1, amount: 5034n },
+      spentLately: { count: 1, amount: 5034n },
+      isSpendCut: false,
+      uncharged: [{ kind: 'empty_output', count: 1, amount: 700n }],
+      permits: [],
+      resolutions: [],
+    })
+    const first = await money.listPayerCalls(payer, { limit: 2, after: null })
+    const second = await money.listPayerCalls(payer, { limit: 2, after: first.next })
+    const ids = [...first.entries, ...second.entries].map(({ jobId }) => jobId)
+    expect(ids).toEqual([owed.id, paid[1]?.id, paid[0]?.id])
+    expect(second.next).toBeNull()
+    expect(await money.readPayer(randomAddress())).toBeNull()
+  })
+
+  it('exports every call of a period once, oldest first, with the settlement that charged it', async () => {
+    const job = await jobInState(ledger, 'completed')
+    await ledger.sql("UPDATE jobs SET accepted_at = '2026-02-03T00:00:00Z' WHERE id = $1", [job.id])
+    const exported = async (from: string, until: string) => {
+      const period = { from: new Date(from), until: new Date(until) }
+      const calls: ExportedCall[] = []
+      for await (const page of exportCalls(ledger.pool, period, 3)) calls.push(...page)
+      return calls
+    }
+    const { transaction_hash: transaction, receipt_id: receiptId } = await settlementOf(job.id)
+    expect(await exported('2026-02-03T00:00:00Z', '2026-02-04T00:00:00Z')).toMatchObject([
+      { jobId: job.id, charge: 5034n, transaction, receiptId, blockNumber: 7n, network: 'eip155:8453' },
+    ])
+    expect(await exported('2026-02-02T00:00:00Z', '2026-02-03T00:00:00Z')).toEqual([])
+    const all = await exported('2026-01-01T00:00:00Z', '2100-01-01T00:00:00Z')
+    const stored = await ledger.sql<{ id: string }>('SELECT id FROM jobs ORDER BY accepted_at, id')
+    expect(all.map(({ jobId }) => jobId)).toEqual(stored.map(({ id }) => id))
+  })
+})
+
+describe('ledger queries', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger(4)
+  })
+
+  afterAll(() => ledger.close())
+
+  /** Creates a job in `state`, then changes its time and charge. */
+  async function stored(state: JobState, { at = WITHIN, charge, model, operation, payer }: Stored = {}) {
+    const request = newTestJob({
+      ...(model ? { publicModel: model } : {}),
+      ...(payer ? { authorization: testAuthorization({ payer }) } : {}),
+    })
+    const job = await jobInState(ledger, state, request)
+    await ledger.sql(
+      `UPDATE jobs SET finished_at = CASE WHEN finished_at IS NULL THEN NULL ELSE $2::timestamptz END,
+       quoted_maximum = GREATEST(quoted_maximum, $3::numeric), charge_amount = COALESCE($3::numeric, charge_amount), operation = COALESCE($4, operation) WHERE id = $1`,
+      [job.id, at, charge?.toString() ?? null, operation ?? null],
+    )
+    await ledger.sql(
+      `UPDATE settlements SET finished_at = CASE WHEN finished_at IS NULL THEN NULL ELSE $2::timestamptz END,
+       charge_amount = COALESCE($3::numeric, charge_amount) WHERE job_id = $1`,
+      [job.id, at, charge?.toString() ?? null],
+    )
+    await ledger.sql('UPDATE upstream_attempts SET finished_at = $2 WHERE job_id = $1 AND finished_at IS NOT NULL', [
+      job.id,
+      at,
+    ])
+    if (charge !== undefined) await setReceiptCharge(job, charge)
+    return job
+  }
+  /** Changes an immutable receipt, as only an administrator can, who may disable triggers. */
+  async function setReceiptCharge(job: ClaimedJob, charge: bigint): Promise<void> {
+    await ledger.sql(
+      `SET session_replication_role = replica;
+     UPDATE receipts SET body = jsonb_set(body, '{charge_atomic}', '"${charge}"') WHERE job_id = '${job.id}';
+     RESET session_replication_role`,
+    )
+  }
+  test('reports revenue and charges by model of a half-open period exactly, beyond the precision of numbers', async () => {
+    await stored('completed', { at: PERIOD.from, charge: HUGE, model: 'a', operation: 'one' })
+    await stored('completed', { charge: 2n, model: 'a', operation: 'one' })
+    await stored('completed', { charge: 6n, model: 'a', operation: 'one' })
+    await stored('completed', { charge: 7n, model: 'a', operation: 'two' })
+    await stored('completed', { at: AFTER, charge: 1000n, model: 'a', operation: 'one' })
+    await stored('completed', { at: BEFORE, charge: 1000n, model: 'a', operation: 'one' })
+    expect(await readRevenue(ledger.pool, PERIOD)).toEqual({ count: 4, totalAtomic: HUGE + 15n })
+    expect(await readChargesByModel(ledger.pool, PERIOD)).toEqual([
+      {
+        model: 'a',
+        operation: 'one',
+        count: 3,
+        totalAtomic: HUGE + 8n,
+        meanAtomic: `${(HUGE + 8n) / 3n}.33`,
+        smallestAtomic: 2n,
+        largestAtomic: HUGE,
+      },
+      {
+        model: 'a',
+        operation: 'two',
+        count: 1,
+        totalAtomic: 7n,
+        meanAtomic: '7.00',
+        smallestAtomic: 7n,
+        largestAtomic: 7n,
+      },
+    ])
+    expect(await readContradictions(ledger.pool, PERIOD)).toEqual([])
+  })
+
+  test('resolves a period without bounds to the last 24 hours by the database’s clock', async () => {
+    const { from, to } = await resolvePeriod(ledger.pool, {})
+    expect(Date.parse(to) - Date.parse(from)).toBe(24 * 3600 * 1000)
+    const since = await resolvePeriod(ledger.pool, { to: '2026-03-02T01:00:00+01:00' })
+    expect([Date.parse(since.from), Date.parse(since.to)]).toEqual([Date.parse(PERIOD.from), Date.parse(PERIOD.to)])
+  })
+
+  describe('reports over jobs in every state', () => {
+    const largestPayer = randomAddress()
+    let jobs: Record<JobState, ClaimedJob>
+    beforeAll(async () => {
+      await ledger.close()
+      ledger = await createTestLedger(4)
+      jobs = {
+        accepted: await stored('accepted', { payer: largestPayer }),
+        generating: await stored('generating', { payer: largestPayer }),
+        generated: await stored('generated', { payer: largestPayer, charge: 17n }),
+        settling: await stored('settling', { charge: 19n }),
+        completed: await stored('completed', { charge: 23n }),
+        failed: await stored('failed'),
+        settlement_failed: await stored('settlement_failed', { payer: largestPayer, charge: 29n }),
+        review: await stored('review', { charge: 31n }),
+      }
+      await stored('failed')
+      await stored('settlement_failed', { charge: 37n })
+      await stored('settlement_failed', { at: BEFORE, charge: 41n })
+    })
+
+    test('counts the failures of the period by error code', async () => {
+      expect(await readUnchargedFailures(ledger.pool, PERIOD)).toEqual([
+        { state: 'failed', code: 'provider_unavailable', count: 2 },
+        { state: 'settlement_failed', code: 'settlement_failed', count: 2 },
+      ])
+    })
+
+    test('reports open exposure as the charge where it is fixed, and the quoted maximum before', async () => {
+      expect(await readOpenExposure(ledger.pool)).toEqual({
+        count: 4,
+        totalAtomic: 5034n + 5034n + 17n + 19n,
+        payers: 2,
+        greatest: [
+          { payer: largestPayer, count: 3, totalAtomic: 5034n + 5034n + 17n },
+          { payer: jobs.settling.authorization.payer, count: 1, totalAtomic: 19n },
+        ],
+      })
+      expect(await readSettlingNow(ledger.pool)).toEqual({ count: 1, totalAtomic: 19n })
+    })
+
+    test('reports all unpaid debts, of any age', async () => {
+      expect(await readDebts(ledger.pool)).toMatchObject({
+        count: 3,
+        totalAtomic: 29n + 37n + 41n,
+        payers: 3,
+        greatest: [{ totalAtomic: 41n }, { totalAtomic: 37n }, { payer: largestPayer, count: 1, totalAtomic: 29n }],
+      })
+    })
+
+    test('reports absorbed cost: withheld charges exactly, unknown outcomes and replaced results at their maxima', async () => {
+      await ledger.sql("UPDATE upstream_attempts SET state = 'failed_ambiguous' WHERE job_id = $1", [jobs.failed.id])
+      await ledger.sql('UPDATE authorizations SET authorized_maximum = 43 WHERE id = $1', [jobs.failed.authorizationId])
+      // An earlier attempt of the completed job succeeded as well, under an earlier authorization.
+      await ledger.sql(
+        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
+       SELECT gen_random_uuid(), job_id, network, payer, 1, 47, deadline, signed FROM authorizations WHERE id = $1`,
+        [jobs.completed.authorizationId],
+      )
+      await ledger.sql(
+        `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state, started_at, finished_at)
+       SELECT gen_random_uuid(), job_id, id, 'x', 'succeeded', $2, $2 FROM authorizations WHERE job_id = $1 AND nonce = 1`,
+        [jobs.completed.id, WITHIN],
+      )
+      const record = (kind: string, amount: bigint) =>
+        ledger.sql(
+          `INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer, created_at)
+         SELECT job_id, id, network, payer, $2, $3, false, $4 FROM authorizations WHERE id = $1`,
+          [jobs.failed.authorizationId, kind, amount.toString(), WITHIN],
+        )
+      await record('unknown_outcome', 43n)
+      await record('empty_output', 53n)
+      await record('rejected_request', 59n)
+      await record('reverted_settlement', 61n)
+      expect(await readAbsorbedCost(ledger.pool, PERIOD)).toEqual({
+        withheldCharges: { count: 2, totalAtomic: 29n + 37n },
+        ambiguousAttempts: { count: 1, totalAtomic: 43n },
+        emptyOutputs: { count: 1, totalAtomic: 53n },
+        rejectedRequests: { count: 1, totalAtomic: 59n },
+        replacedResults: { count: 1, totalAtomic: 47n },
+        revertedSettlements: { count: 1, totalAtomic: 61n },
+      })
+      const { payer } = jobs.failed.authorization
+      expect(await readUnchargedWork(ledger.pool, PERIOD)).toEqual({
+        byKind: [
+          { kind: 'reverted_settlement', count: 1, totalAtomic: 61n },
+          { kind: 'rejected_request', count: 1, totalAtomic: 59n },
+          { kind: 'empty_output', count: 1, totalAtomic: 53n },
+          { kind: 'unknown_outcome', count: 1, totalAtomic: 43n },
+        ],
+        byPayer: { count: 4, totalAtomic: 216n, payers: 1, greatest: [{ payer, count: 4, totalAtomic: 216n }] },
+        unrecordedAttempts: { count: 0, totalAtomic: 0n },
+      })
+    })
+
+    test('reports failed calls that have no record of uncharged work', async () => {
+      await ledger.sql("UPDATE schema_additions SET applied_at = '2000-01-01'")
+      const { id, authorizationId } = await stored('failed')
+      await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty' WHERE job_id = $1", [id])
+      await ledger.sql('UPDATE authorizations SET authorized_maximum = 67 WHERE id = $1', [authorizationId])
+      expect(await readUnchargedWork(ledger.pool, PERIOD)).toMatchObject({
+        unrecordedAttempts: { count: 1, totalAtomic: 67n },
+      })
+    })
+
+    test('lists a job in review with its settlement and reason', async () => {
+      const [{ hash } = { hash: '' }] = await ledger.sql<{ hash: string }>(
+        'SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id WHERE job_id = $1',
+        [jobs.review.id],
+      )
+      expect(await readReviewItems(ledger.pool)).toMatchObject({
+        count: 1,
+        oldest: [
+          {
+            jobId: jobs.review.id,
+            jobState: 'review',
+            settlementState: 'unproven',
+            transaction: hash,
+            chargeAtomic: 31n,
+            reason: 'test',
+          },
+        ],
+      })
+    })
+
+    test('counts unfinished jobs by state, with the oldest of each', async () => {
+      await ledger.sql("UPDATE jobs SET accepted_at = accepted_at - interval '1 hour' WHERE id = $1", [
+        jobs.settling.id,
+      ])
+      const unfinished = await readUnfinishedJobs(ledger.pool)
+      expect(unfinished.map(({ state }) => state).sort()).toEqual(['accepted', 'generated', 'generating', 'settling'])
+      expect(unfinished[0]).toMatchObject({ state: 'settling', count: 1, oldestJobId: jobs.settling.id })
+      expect(unfinished[0]?.oldestAgeMs).toBeGreaterThanOrEqual(3_600_000)
+    })
+
+    test('finds settlements inside of blocks, outside of blocks, and by any transaction signed for them', async () => {
+      const within = await readSettlementsInBlocks(ledger.pool, PERIOD, { first: 7n, last: 7n })
+      expect(within).toMatchObject([
+        { jobId: jobs.completed.id, chargeAtomic: 23n, state: 'confirmed', isInPeriod: true },
+      ])
+      expect(await readSettlementsInBlocks(ledger.pool, PERIOD, { first: 8n, last: 99n })).toEqual([])
+      const page = { after: '00000000-0000-0000-0000-000000000000', limit: 10 }
+      expect(await readSettlementsOutsideBlocks(ledger.pool, PERIOD, { first: 7n, last: 7n }, page)).toEqual([])
+      const outside = await readSettlementsOutsideBlocks(ledger.pool, PERIOD, { first: 8n, last: 99n }, page)
+      expect(outside).toEqual(within)
+      const next = { ...page, after: outside[0]?.settlementId ?? '' }
+      expect(await readSettlementsOutsideBlocks(ledger.pool, PERIOD, { first: 8n, last: 99n }, next)).toEqual([])
+      const signed = await ledger.sql<{ hash: string }>(
+        'SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id WHERE job_id = $1',
+        [jobs.settling.id],
+      )
+      const hashes = [...signed.map(({ hash }) => hash), '0xunknown']
+      expect(await readSettlementsByTransaction(ledger.pool, PERIOD, hashes)).toMatchObject([
+        { jobId: jobs.settling.id, state: 'signed', blockNumber: null, isInPeriod: false },
+      ])
+    })
+
+    test('reads the parties of payments from the authorizations', async () => {
+      expect(await readPaymentParties(ledger.pool)).toEqual({
+        recipients: ['0x1111111111111111111111111111111111111111'],
+        facilitators: ['0x2222222222222222222222222222222222222222'],
+      })
+    })
+
+    test('reports contradictions: a different charge or receipt, a missing settlement, a settlement of an unfinished job', async () => {
+      const corrupt = async (statement: string, job: ClaimedJob) => {
+        await ledger.sql(
+          `SET session_replication_role = replica; ${statement.replaceAll('$1', `'${job.id}'`)}; RESET session_replication_role`,
+        )
+      }
+      const charge = await stored('completed', { charge: 100n })
+      const receipt = await stored('completed', { charge: 100n })
+      const lost = await stored('completed', { charge: 100n })
+      const early = await stored('completed', { charge: 100n })
+      expect(await readContradictions(ledger.pool, PERIOD)).toEqual([])
+      await corrupt('UPDATE jobs SET charge_amount = 99 WHERE id = $1', charge)
+      await setReceiptCharge(receipt, 101n)
+      await corrupt('DELETE FROM settlements WHERE job_id = $1', lost)
+      await corrupt(
+        "UPDATE jobs SET state = 'settling', receipt_id = NULL, payment_response = NULL WHERE id = $1",
+        early,
+      )
+      const found = await readContradictions(ledger.pool, PERIOD)
+      expect(new Map(found.map((contradiction) => [contradiction.jobId, contradiction]))).toMatchObject(
+        new Map([
+          [charge.id, { chargeAtomic: 99n, settledAtomic: 100n, receiptAtomic: 100n }],
+          [receipt.id, { chargeAtomic: 100n, settledAtomic: 100n, receiptAtomic: 101n }],
+          [lost.id, { chargeAtomic: 100n, settledAtomic: null, receiptAtomic: 100n }],
+          [early.id, { jobState: 'settling', settledAtomic: 100n }],
+        ]),
+      )
+      expect(found).toHaveLength(4)
+    })
+  })
+})

@@ -1,0 +1,438 @@
+import { randomUUID } from 'node:crypto'
+import { Registry } from 'prom-client'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
+import { readDays } from '#shared/adapters/postgres/console/read-days.ts'
+import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
+import { readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
+import type { JobState } from '#shared/jobs/job.ts'
+import { ROLLED_UP_HOURS } from '#shared/jobs/reports-store.ts'
+import { RESOLUTION_OUTCOMES } from '#shared/jobs/resolution.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
+import { addSponsoredMetrics, measuredAllowanceStore } from '../../../workers/telemetry/sponsored-metrics.ts'
+import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+
+interface PaidCall {
+  readonly at: string
+  readonly isFinal: boolean
+}
+const PERIOD = { from: new Date('2026-03-01T00:00:00Z'), until: new Date('2026-03-04T00:00:00Z') }
+const NONE = { count: 0, total: 0n }
+const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000).toISOString()
+const OPERATION = 'createTranscription'
+
+describe('ledger days', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+  })
+
+  afterAll(() => ledger.close())
+
+  beforeEach(async () => {
+    await ledger.sql('DELETE FROM ledger_hours')
+  })
+
+  /** Stores a completed call whose times are `at`, with gas of 40. */
+  async function payCall({ at, isFinal }: PaidCall): Promise<string> {
+    const job = await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization() }))
+    await ledger.sql('UPDATE jobs SET accepted_at = $2, finished_at = $2 WHERE id = $1', [job.id, at])
+    await ledger.sql(
+      `UPDATE settlements SET finished_at = $2, finalized_at = CASE WHEN $3 THEN now() END, gas_used = 1,
+       effective_gas_price = 1, gas_cost = 40 WHERE job_id = $1`,
+      [job.id, at, isFinal],
+    )
+    return job.id
+  }
+  async function absorb(jobId: string, at: string): Promise<void> {
+    await ledger.sql(
+      `INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer, created_at)
+     SELECT id, authorization_id, 'eip155:8453', payer, 'empty_output', 700, true, $2 FROM jobs WHERE id = $1`,
+      [jobId, at],
+    )
+  }
+  async function rollUpAll(): Promise<number> {
+    let hours = 0
+    for (let added = -1; added !== 0; ) {
+      added = await rollUpHours(ledger.pool)
+      hours += added
+    }
+    return hours
+  }
+  it('sums each UTC day alike before and after its hours are rolled up', async () => {
+    const first = await payCall({ at: '2026-03-01T23:59:59.999999Z', isFinal: true })
+    await payCall({ at: '2026-03-02T00:00:00Z', isFinal: true })
+    await payCall({ at: '2026-03-02T11:30:00Z', isFinal: true })
+    await absorb(first, '2026-03-02T12:00:00Z')
+    const expected = [
+      { day: '2026-03-03', charged: { count: 0, amount: 0n }, settled: 0n, settlementGas: 0n, resolved: [] },
+      {
+        day: '2026-03-02',
+        charged: { count: 2, amount: 10_068n },
+        settled: 10_068n,
+        notFinal: 0,
+        settlementGas: 80n,
+        permitGas: 0n,
+        uncharged: { count: 1, amount: 700n },
+      },
+      { day: '2026-03-01', charged: { count: 1, amount: 5034n }, settled: 5034n, settlementGas: 40n },
+    ]
+    const live = await readDays(ledger.pool, PERIOD)
+    expect(live).toMatchObject(expected)
+    expect(await rollUpAll()).toBeGreaterThan(ROLLED_UP_HOURS)
+    const [hours] = await ledger.sql<{ sum: string }>('SELECT sum(charged_jobs) FROM ledger_hours')
+    expect(hours?.sum).toBe('3')
+    expect(await readDays(ledger.pool, PERIOD)).toEqual(live)
+  })
+
+  it('rolls hours up without a gap, and each of them once by concurrent workers', async () => {
+    await payCall({ at: '2026-03-01T05:00:00Z', isFinal: true })
+    await Promise.all(Array.from({ length: 4 }, () => rollUpHours(ledger.pool)))
+    await rollUpAll()
+    const [hours] = await ledger.sql<{ count: number; span: number; first: Date; age: number }>(
+      `SELECT count(*)::int AS count, (extract(epoch FROM max(hour) - min(hour)) / 3600)::int + 1 AS span,
+       min(hour) AS first, extract(epoch FROM now() - max(hour))::int AS age FROM ledger_hours`,
+    )
+    expect(hours?.count).toBe(hours?.span)
+    expect(hours?.first).toEqual(new Date('2026-03-01T05:00:00Z'))
+    // The hour that is going on, and one that ended less than ten minutes ago, may still change.
+    expect(hours?.age).toBeGreaterThanOrEqual(3600 + 600)
+  })
+
+  it('rolls no hour up before the settlements in it are final', async () => {
+    const jobId = await payCall({ at: '2026-03-03T07:20:00Z', isFinal: false })
+    await rollUpAll()
+    const newest = async () => (await ledger.sql<{ max: Date }>('SELECT max(hour) FROM ledger_hours'))[0]?.max
+    expect(await newest()).toEqual(new Date('2026-03-03T06:00:00Z'))
+    expect((await readDays(ledger.pool, PERIOD))[0]).toMatchObject({ day: '2026-03-03', settled: 5034n, notFinal: 1 })
+    await ledger.sql(
+      "UPDATE settlements SET state = 'lost', failure_reason = 'removed by a reorganization' WHERE job_id = $1",
+      [jobId],
+    )
+    await rollUpAll()
+    expect((await newest())?.getTime()).toBeGreaterThan(Date.parse('2026-03-03T07:00:00Z'))
+    expect((await readDays(ledger.pool, PERIOD))[0]).toMatchObject({
+      charged: { count: 1, amount: 5034n },
+      settled: 0n,
+      notFinal: 0,
+    })
+  })
+
+  it('adds what operators ended to the day on which they did', async () => {
+    const job = await jobInState(ledger, 'review')
+    await ledger.sql(
+      `INSERT INTO resolutions (item, job_id, payer, outcome, amount, reason, operator, resolved_at)
+     VALUES ('review', $1, $2, 'written_off', 5034, 'too small', 'ada', '2026-03-02T10:00:00Z')`,
+      [job.id, job.authorization.payer],
+    )
+    const [, day] = await readDays(ledger.pool, PERIOD)
+    expect(day).toMatchObject({ day: '2026-03-02', resolved: [{ outcome: 'written_off', count: 1, amount: 5034n }] })
+  })
+
+  it('counts the gas of permits that the service submitted', async () => {
+    await ledger.sql(
+      `INSERT INTO sponsored_permits (id, digest, network, owner, value, deadline, permit_nonce, signature, state,
+       finished_at, reserved_gas_wei, minimum_balance, block_number, transaction_hash, block_hash, gas_used,
+       effective_gas_price, gas_wei, gas_cost, finalized_at)
+     VALUES ($1, 'digest', 'eip155:8453', 'owner', 1, 1, 0, '0x', 'confirmed', '2026-03-01T10:00:00Z', 1, 0, 1, '0x01',
+       '0x02', 1, 1, 1, 90, now())`,
+      [randomUUID()],
+    )
+    expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
+    await rollUpAll()
+    expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
+  })
+})
+
+describe('ledger totals', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger(4)
+    // Nothing of what these tests move into the past is rolled up yet.
+    await ledger.sql("UPDATE ledger_totals SET through = '-infinity'")
+  })
+
+  afterAll(() => ledger.close())
+
+  /** Creates a job in `state` that finished `minutes` ago. */
+  async function endedAgo(state: JobState, minutes: number): Promise<void> {
+    const { id } = await jobInState(ledger, state)
+    const ago = `now() - make_interval(mins => ${minutes})`
+    await ledger.sql(`UPDATE jobs SET finished_at = ${ago} WHERE id = $1`, [id])
+    await ledger.sql(`UPDATE upstream_attempts SET finished_at = ${ago} WHERE job_id = $1`, [id])
+  }
+  /** Creates a job whose worker was lost during the provider call. */
+  async function lostAgo(minutes: number): Promise<void> {
+    await endedAgo('failed', minutes)
+    await ledger.sql("UPDATE upstream_attempts SET state = 'failed_ambiguous' WHERE state = 'failed_definite'")
+  }
+  /** Creates a job whose provider call came back empty. */
+  async function emptyAgo(minutes: number): Promise<void> {
+    const job = await jobInState(ledger, 'generating')
+    const failure = { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' } as const
+    await ledger.execution.failJob(job, failure)
+    await ledger.sql(
+      `UPDATE uncharged_work SET created_at = now() - make_interval(mins => ${minutes}) WHERE job_id = $1`,
+      [job.id],
+    )
+  }
+  test('reports every queue of an empty ledger with zeros', async () => {
+    const { queues, ...others } = await ledger.reports.readLedgerTotals()
+    expect(others).toEqual({
+      openExposure: 0n,
+      charged: { count: 0, total: 0n },
+      ambiguous: { count: 0, total: 0n },
+      withheld: { count: 0, total: 0n },
+      uncharged: {
+        empty_output: NONE,
+        unknown_outcome: NONE,
+        lost_call: NONE,
+        rejected_request: NONE,
+        replaced_result: NONE,
+        reverted_settlement: NONE,
+      },
+      newPayerExposure: 0n,
+      inReview: 0,
+      resolved: Object.fromEntries(RESOLUTION_OUTCOMES.map((outcome) => [outcome, { count: 0, total: 0n }])),
+    })
+    expect([...queues.keys()]).toEqual(['text', 'images', 'speech', 'transcriptions', 'settlement'])
+    for (const queue of queues.values())
+      expect(queue).toEqual({ waiting: 0, running: 0, deferred: 0, oldestWaitingSeconds: 0, oldestDeferredSeconds: 0 })
+  })
+
+  test('counts unfinished jobs by queue as waiting, running or deferred', async () => {
+    const waiting = await acceptTestJob(ledger)
+    await ledger.sql("UPDATE jobs SET run_after = now() - interval '10 minutes' WHERE id = $1", [waiting])
+    await acceptTestJob(ledger)
+    await jobInState(ledger, 'generating')
+    const lost = await jobInState(ledger, 'settling')
+    await ledger.sql('UPDATE jobs SET lease_expires_at = now() WHERE id = $1', [lost.id])
+    const later = await jobInState(ledger, 'generated')
+    await ledger.execution.deferJob(later, 60_000)
+    const due = await acceptTestJob(ledger)
+    await ledger.execution.deferJob(await claimTestJob(ledger, due), 0)
+    const longAgo = "run_after = now() - interval '20 minutes', deferred_since = now() - interval '30 minutes'"
+    await ledger.sql(`UPDATE jobs SET ${longAgo} WHERE id = $1`, [due])
+    const { queues, openExposure } = await ledger.reports.readLedgerTotals()
+    const transcriptions = queues.get('transcriptions')
+    expect(transcriptions).toMatchObject({ waiting: 2, running: 1, deferred: 1 })
+    expect(transcriptions?.oldestWaitingSeconds).toBeGreaterThanOrEqual(600)
+    expect(transcriptions?.oldestWaitingSeconds).toBeLessThan(900)
+    expect(transcriptions?.oldestDeferredSeconds).toBeGreaterThanOrEqual(1800)
+    expect(queues.get('settlement')).toMatchObject({ waiting: 1, running: 0, deferred: 1 })
+    expect(openExposure).toBe(6n * TEST_PRICE)
+  })
+
+  test('keeps totals unchanged when several workers roll them up concurrently', async () => {
+    await endedAgo('completed', 300)
+    await endedAgo('completed', 15)
+    await endedAgo('completed', 1)
+    await lostAgo(300)
+    await lostAgo(1)
+    await emptyAgo(300)
+    await emptyAgo(15)
+    await emptyAgo(1)
+    await endedAgo('settlement_failed', 300)
+    await endedAgo('review', 300)
+    const totals = async () => {
+      const { charged, ambiguous, withheld, uncharged, inReview } = await ledger.reports.readLedgerTotals()
+      return { charged, ambiguous, withheld, empty: uncharged.empty_output, inReview }
+    }
+    const before = await totals()
+    expect(before).toEqual({
+      charged: { count: 3, total: 3n * TEST_PRICE },
+      ambiguous: { count: 2, total: 2n * TEST_PRICE },
+      withheld: { count: 1, total: TEST_PRICE },
+      empty: { count: 3, total: 3n * TEST_PRICE },
+      inReview: 1,
+    })
+    const moved = await Promise.all(Array.from({ length: 4 }, () => ledger.reports.rollUpTotals()))
+    expect(moved.toSorted((left, right) => left - right)).toEqual([0, 0, 0, 2])
+    expect(await ledger.sql('SELECT charged_jobs, ambiguous_attempts FROM ledger_totals')).toEqual([
+      { charged_jobs: '2', ambiguous_attempts: '1' },
+    ])
+    expect(await ledger.sql('SELECT kind, count FROM uncharged_work_totals')).toEqual([
+      { kind: 'empty_output', count: '2' },
+    ])
+    expect(await totals()).toEqual(before)
+    expect(await ledger.reports.rollUpTotals()).toBe(0)
+    const columns = [
+      'ledger_totals SET through',
+      'jobs SET finished_at',
+      'upstream_attempts SET finished_at',
+      'uncharged_work SET created_at',
+    ]
+    for (const column of columns)
+      await ledger.sql(`UPDATE ${column} = ${column.split(' ').at(-1)} - interval '20 minutes'`)
+    expect(await ledger.reports.rollUpTotals()).toBe(1)
+    expect(await totals()).toEqual(before)
+  })
+
+  test('exposes only farebox_ledger_readable 0 when the ledger cannot be read', async () => {
+    const registry = new Registry()
+    addLedgerMetrics(registry, { readLedgerTotals: () => ledger.reports.readLedgerTotals() })
+    expect(await registry.metrics()).toMatch(/^farebox_jobs_in_review 1$/m)
+    const other = new Registry()
+    addLedgerMetrics(other, { readLedgerTotals: () => ledger.sql('SELECT 1 / 0') as never })
+    const text = await other.metrics()
+    expect(text).toMatch(/^farebox_ledger_readable 0$/m)
+    expect(text.match(/^farebox_.*$/gm)).toEqual(['farebox_ledger_readable 0'])
+  })
+
+  /** Stores a permit that ended at a time with a cost in wei, or is in progress (`at` is `null`). */
+  async function sponsored(
+    state: string,
+    at: string | null,
+    wei: bigint | null,
+    code: string | null = null,
+  ): Promise<void> {
+    await ledger.sql(
+      `INSERT INTO sponsored_permits (digest, network, owner, value, deadline, permit_nonce, signature, state, requested_at,
+       finished_at, reserved_gas_wei, minimum_balance, facilitator, account_nonce, block_number, failure_code,
+       transaction_hash, block_hash, gas_used, effective_gas_price, gas_wei, gas_cost)
+     SELECT gen_random_uuid(), 'eip155:8453', '0x1', 1, 1, 0, '0x', $1, coalesce($2::timestamptz, now() - interval '90 seconds'),
+       $2::timestamptz, 700, 1, '0x2', coalesce(max(account_nonce), 0) + 1, 7, $4, 'h' || cost, 'b' || cost, cost - cost + 100, cost / 100, cost,
+       cost - cost + 3
+     FROM (SELECT $3::numeric AS cost) AS given LEFT JOIN sponsored_permits ON true GROUP BY cost`,
+      [state, at, wei?.toString() ?? null, code],
+    )
+  }
+  test('reports sponsored permits with their gas by outcome and day, and what is in progress', async () => {
+    const period = { from: '2026-03-01T12:00:00Z', to: '2026-03-03T00:00:00Z' }
+    await ledger.sql('DELETE FROM sponsored_permits')
+    await sponsored('confirmed', '2026-03-01T11:59:59.999Z', 10n ** 20n)
+    await sponsored('confirmed', '2026-03-01T12:00:00Z', 2000n)
+    await sponsored('confirmed', '2026-03-01T23:59:59Z', 10n ** 18n + 1n)
+    await sponsored('failed', '2026-03-02T00:00:00Z', 400n, 'permit_reverted')
+    await sponsored('failed', '2026-03-02T00:00:00Z', null, 'permit_expired')
+    await sponsored('failed', '2026-03-03T00:00:00Z', 10n ** 20n, 'permit_reverted')
+    await sponsored('signed', null, null)
+    await sponsored('requested', null, null)
+    const { pending, ...ended } = await readSponsoredPermits(ledger.pool, period)
+    const both = { count: 2, gasUsed: 200n, wei: 10n ** 18n + 2001n, totalAtomic: 6n }
+    const failed = { count: 1, gasUsed: 100n, wei: 400n, totalAtomic: 3n }
+    expect(ended).toEqual({
+      confirmed: both,
+      failed,
+      byDay: [
+        { day: '2026-03-01', ...both },
+        { day: '2026-03-02', ...failed },
+      ],
+      failures: [
+        { code: 'permit_expired', count: 1 },
+        { code: 'permit_reverted', count: 1 },
+      ],
+    })
+    expect(pending).toMatchObject({ count: 2, reservedWei: 1400n })
+    expect(Date.now() - Date.parse(pending.oldestSince ?? '')).toBeGreaterThan(60_000)
+  })
+
+  test('exports permits in progress, and the gas of the last day with what they may cost', async () => {
+    await ledger.sql('DELETE FROM sponsored_permits')
+    const registry = new Registry()
+    addSponsoredMetrics(registry, { reportsStore: ledger.reports })
+    const text = () => registry.metrics()
+    const empty = await text()
+    for (const name of [
+      'permits{state="requested"}',
+      'permits{state="signed"}',
+      'permit_oldest_pending_seconds',
+      'gas_day_wei',
+    ])
+      expect(empty).toContain(`farebox_sponsored_${name} 0`)
+    await sponsored('confirmed', hoursAgo(23), 500n)
+    await sponsored('failed', hoursAgo(1), 30n, 'permit_reverted')
+    await sponsored('confirmed', hoursAgo(25), 9000n)
+    await sponsored('confirmed', hoursAgo(1), null)
+    await sponsored('signed', null, null)
+    expect(await text()).toContain('farebox_sponsored_permits{state="signed"} 1')
+    expect(await text()).toContain('farebox_sponsored_gas_day_wei 1230')
+    expect(await text()).toMatch(/farebox_sponsored_permit_oldest_pending_seconds [1-9]\d/)
+  })
+
+  test('counts the permits that a process finishes, with their gas, and not those that another one took over', async () => {
+    await ledger.sql('DELETE FROM sponsored_permits')
+    const registry = new Registry()
+    const store = measuredAllowanceStore(registry, ledger.allowances)
+    const gas = { gasUsed: 1n, effectiveGasPrice: 7n, cost: atomicAmount(5n) }
+    const mined = { transaction: '0x01', blockNumber: 1n, blockHash: '0x02', gas, costWei: 7n } as const
+    const limits = { perOwnerSeconds: 0, dailyGasWei: 100n, reservedGasWei: 1n, minimumBalance: 0n }
+    const claimed = async (digest: `0x${string}`) => {
+      const permit = { owner: digest, value: 1n, deadline: 1n, nonce: 0n, signature: '0x', digest } as const
+      await ledger.allowances.requestAllowance(permit, limits)
+      const [claim] = await store.claimAllowances(60_000, 1)
+      if (!claim) throw new Error('nothing is due')
+      return claim
+    }
+    const first = await claimed('0x0a')
+    expect(await store.confirmAllowance({ ...first, fence: first.fence - 1n }, { by: 'own_transaction', mined })).toBe(
+      'stale',
+    )
+    expect(await store.confirmAllowance(first, { by: 'own_transaction', mined })).toBe('written')
+    const failure = { code: 'permit_reverted', reason: 'test' } as const
+    await store.failAllowance(await claimed('0x0b'), failure, { ...mined, transaction: '0x03' })
+    await store.failAllowance(await claimed('0x0c'), { ...failure, code: 'permit_expired' }, null)
+    const metrics = await registry.metrics()
+    expect(metrics).toContain('farebox_sponsored_permits_finished_total{outcome="confirmed"} 1\n')
+    expect(metrics).toContain('farebox_sponsored_permits_finished_total{outcome="failed"} 2\n')
+    expect(metrics).toContain('farebox_sponsored_gas_usdc_atomic_total{outcome="confirmed"} 5\n')
+    expect(metrics).toContain('farebox_sponsored_gas_usdc_atomic_total{outcome="failed"} 5\n')
+  })
+})
+
+describe('queue ages', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+  })
+
+  beforeEach(() => ledger.sql("UPDATE jobs SET run_after = now() + interval '1 day'"))
+
+  afterAll(() => ledger.close())
+
+  const waitingSince = (jobId: string, seconds: number) =>
+    ledger.sql('UPDATE jobs SET run_after = now() - make_interval(secs => $2) WHERE id = $1', [jobId, seconds])
+  describe('the age of a queue', () => {
+    it('returns no age for an empty queue', async () => {
+      expect(await ledger.admission.readQueueAges()).toEqual(new Map())
+    })
+    it('returns the age of the oldest waiting job', async () => {
+      await waitingSince(await acceptTestJob(ledger), 5)
+      await waitingSince(await acceptTestJob(ledger), 100)
+      const age = (await ledger.admission.readQueueAges()).get(OPERATION)
+      expect(age).toBeGreaterThanOrEqual(100_000)
+      expect(age).toBeLessThan(160_000)
+    })
+    it('includes a job that a worker has leased and not sent to a provider', async () => {
+      const leased = await acceptTestJob(ledger)
+      await waitingSince(leased, 100)
+      await claimTestJob(ledger, leased)
+      expect((await ledger.admission.readQueueAges()).get(OPERATION)).toBeGreaterThanOrEqual(100_000)
+    })
+    it('ignores deferred jobs even when due, and jobs past acceptance', async () => {
+      await acceptTestJob(ledger).then((deferred) => waitingSince(deferred, -100))
+      const deferredAndDue = await acceptTestJob(ledger)
+      await ledger.execution.deferJob(await claimTestJob(ledger, deferredAndDue), 0)
+      await waitingSince(deferredAndDue, 100)
+      const { id: generated } = await jobInState(ledger, 'generated')
+      await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE id = $1', [generated])
+      await waitingSince(generated, 100)
+      expect(await ledger.admission.readQueueAges()).toEqual(new Map())
+    })
+  })
+
+  describe('whether a key has a job', () => {
+    it('hasJob is true for a key with an accepted job and false for one with a failed job', async () => {
+      const job = newTestJob()
+      expect(await ledger.admission.hasJob(job.idempotencyKey)).toBe(false)
+      await acceptTestJob(ledger, job)
+      expect(await ledger.admission.hasJob(job.idempotencyKey)).toBe(true)
+      const failed = newTestJob()
+      await jobInState(ledger, 'failed', failed)
+      expect(await ledger.admission.hasJob(failed.idempotencyKey)).toBe(false)
+    })
+  })
+})

@@ -1,0 +1,439 @@
+import { randomUUID } from 'node:crypto'
+import { glob, readFile } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
+import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
+import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
+import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import { createPool, type Pool, type PreparedStatement } from '#shared/adapters/postgres/pool.ts'
+import { readSettlementsByTransaction } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
+import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
+import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
+import { inPipelinedTransaction, inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
+import { RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { parseItemName } from '#shared/operators/resolution-store.ts'
+import { bindTestKey, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { inDebt, inReview, unknownSettlement } from '../../support/ledger/open-item.ts'
+import { recordStatements } from '../../support/ledger/record-statements.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
+import { testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { newTestBatch, renewalOf } from '../../support/ledger/test-batch.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import { until } from '../../support/until.ts'
+
+const ADAPTER = fileURLToPath(new URL('../../../shared/adapters/postgres/', import.meta.url))
+/** The SQLSTATE of `pg_terminate_backend`, which counts as a lost connection. */
+const ADMIN_SHUTDOWN = '57P01'
+const writeNote = { name: 'write_note', text: 'INSERT INTO notes VALUES ($1)', values: ['written'] }
+const divide = (by: number) => ({ name: 'divide', text: 'SELECT 1 / $1::int AS quotient', values: [by] })
+
+describe('prepared statements', () => {
+  let ledger: TestLedger
+  /** Every statement sent to PostgreSQL since the test began, with its parameters. */
+  let sent: (string | PreparedStatement)[]
+  beforeAll(async () => {
+    ledger = await createTestLedger(1)
+    await recordStatements(ledger, (statement) => sent.push(statement))
+  })
+
+  beforeEach(() => {
+    sent = []
+  })
+
+  afterAll(() => ledger.close())
+
+  /** Runs a call in every way that changes its statements: with and without permit and upload, and to every end. */
+  async function runEveryCall(): Promise<void> {
+    const { payer } = testAuthorization()
+    const authorization = testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) })
+    const completed = await jobInState(ledger, 'completed', newTestJob({ authorization }))
+    await ledger.admission.readOutcomes([completed.id])
+    await ledger.admission.readOutcomes([completed.id, completed.id])
+    for (const state of JOB_STATES) await jobInState(ledger, state)
+    const [batched, failed] = await settlingBatch(ledger, 2)
+    if (!batched || !failed) throw new Error('two jobs')
+    await ledger.settlement.readSettlement(batched.job)
+    await ledger.settlement.renewBatch([renewalOf(batched.job, batched.settlement)], newTestBatch())
+    await fencedWrites.completeJob.run(ledger, batched.job)
+    await fencedWrites.failSettlement.run(ledger, failed.job)
+    const retried = await jobInState(ledger, 'generating')
+    await fencedWrites.startAttempt.run(ledger, retried)
+    for (const funds of [null, newTestJob().exposure.funds])
+      await ledger.execution.readExposureAhead(retried, { funds, verifiedMsAgo: 0 })
+  }
+  test('every statement of a call that has parameters is prepared under a name', async () => {
+    await runEveryCall()
+    const prepared = sent.filter((statement) => typeof statement !== 'string')
+    expect(prepared.length).toBeGreaterThan(50)
+    for (const { name, text, values } of prepared) {
+      expect(name).toMatch(/^[a-z][a-z_]{0,62}$/)
+      expect([name, text.includes('$1'), values.length > 0]).toEqual([name, true, true])
+    }
+    for (const text of sent.filter((statement) => typeof statement === 'string')) expect(text).not.toContain('$1')
+  })
+
+  test('no name is used for two texts, and no text has two names', async () => {
+    await runEveryCall()
+    const prepared = sent.filter((statement) => typeof statement !== 'string')
+    const textOf = new Map(prepared.map(({ name, text }) => [name, text]))
+    for (const { name, text } of prepared) expect(text).toBe(textOf.get(name))
+    expect(new Set(textOf.values()).size).toBe(textOf.size)
+  })
+
+  test('no name is given to two statements in the source', async () => {
+    const names: string[] = []
+    for await (const file of glob('**/*.ts', { cwd: ADAPTER })) {
+      const source = await readFile(`${ADAPTER}${file}`, 'utf8')
+      const literals = [...source.matchAll(/^\s*name: (?<expression>.*),$/gm)].flatMap(({ groups }) =>
+        [...(groups?.['expression'] ?? '').matchAll(/'([a-z_]+)'/g)].map(([, name = '']) => name),
+      )
+      names.push(...literals)
+    }
+    expect(names).toContain('claim_job')
+    expect(names).toHaveLength(new Set(names).size)
+  })
+
+  test('no row is deleted to which a column without an index refers, since PostgreSQL would read that whole table', async () => {
+    const unindexed = await ledger.sql<{ referred: string }>(
+      `SELECT DISTINCT confrelid::regclass::text AS referred FROM pg_constraint
+     WHERE contype = 'f' AND NOT EXISTS (SELECT FROM pg_index
+       WHERE indrelid = conrelid AND indpred IS NULL AND indkey[0] = conkey[1])`,
+    )
+    const referred = unindexed.map((row) => row.referred)
+    expect(referred).toContain('authorizations')
+    const deletedFrom = new Set<string>()
+    for await (const file of glob('**/*.ts', { cwd: ADAPTER })) {
+      const source = await readFile(`${ADAPTER}${file}`, 'utf8')
+      for (const [, table = ''] of source.matchAll(/DELETE FROM ([a-z_]+)/g)) deletedFrom.add(table)
+    }
+    expect(deletedFrom).toContain('idempotency_keys')
+    expect(referred.filter((table) => deletedFrom.has(table))).toEqual([])
+  })
+
+  test('PostgreSQL plans a prepared statement once for each connection', async () => {
+    for (let call = 0; call < 3; call += 1) await ledger.admission.hasJob('a key')
+    const plans = await ledger.sql(
+      `SELECT count(*)::int AS statements, sum(generic_plans)::int AS runs, sum(custom_plans)::int AS planned_for_values
+     FROM pg_prepared_statements WHERE name = 'has_job'`,
+    )
+    expect(plans).toEqual([{ statements: 1, runs: 3, planned_for_values: 0 }])
+  })
+
+  test('a column added by a later migration does not break a claim on a connection that prepared it before', async () => {
+    const before = await jobInState(ledger, 'generated')
+    await ledger.execution.releaseJob(before)
+    expect(await ledger.execution.claimJob(before.id, 15_000)).toMatchObject({ state: 'generated' })
+    await ledger.sql('ALTER TABLE jobs ADD COLUMN of_a_later_migration text')
+    const after = await jobInState(ledger, 'generated')
+    await ledger.execution.releaseJob(after)
+    expect(await ledger.execution.claimJob(after.id, 15_000)).toMatchObject({ id: after.id, state: 'generated' })
+  })
+})
+
+describe('a connection on which statements are sent without waiting', () => {
+  let ledger: TestLedger
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+    await ledger.sql('CREATE TABLE notes (text text)')
+  })
+  afterAll(() => ledger.close())
+  /** Opens a pool of one connection, which has a name of its own. */
+  async function withPool<T>(
+    work: (pool: Pool, name: string) => Promise<T>,
+    statementTimeoutMs = PATIENCE_MS,
+  ): Promise<T> {
+    const name = randomUUID()
+    const options = { connectionString: ledger.url, maximumConnections: 1, applicationName: name, statementTimeoutMs }
+    const pool = createPool({ ...options, onError: () => undefined, connectTimeoutMs: statementTimeoutMs })
+    try {
+      return await work(pool, name)
+    } finally {
+      await pool.end()
+    }
+  }
+  /** Ends a connection once it sleeps. */
+  async function endConnection(name: string): Promise<void> {
+    await until(async () => {
+      const ended = await ledger.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'",
+        [name],
+      )
+      return ended.length > 0
+    })
+  }
+
+  it('works after a statement that failed, also for statements that were prepared behind it', async () => {
+    await withPool(async (pool) => {
+      const failing = inTransaction(pool, (sql) => Promise.all([sql.query(divide(0)), sql.query(writeNote)]))
+      await expect(failing).rejects.toMatchObject({ code: '22012' })
+      const [divided, written] = await inTransaction(pool, (sql) =>
+        Promise.all([sql.query(divide(1)), sql.query(writeNote)]),
+      )
+      expect([divided.rows, written.rowCount]).toEqual([[{ quotient: 1 }], 1])
+      await ledger.sql('DELETE FROM notes')
+    })
+  })
+
+  it('is replaced after a statement that the server never answers', async () => {
+    await withPool(async (pool) => {
+      const hanging = inTransaction(pool, async (sql) => {
+        await sql.query('SET LOCAL statement_timeout = 0')
+        await Promise.all([sql.query('SELECT pg_sleep(600)'), sql.query(writeNote)])
+      })
+      expect(await hanging.catch(isConnectionFailure)).toBe(true)
+      expect((await pool.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    }, 500)
+    expect(await ledger.sql('SELECT FROM notes')).toEqual([])
+  })
+
+  it('commits nothing when it is lost before the statements behind COMMIT, and reports the loss', async () => {
+    await withPool(async (pool, name) => {
+      const lost = inPipelinedTransaction(pool, async (sql) => {
+        const sent = [sql.query(writeNote), sql.query('SELECT pg_sleep(600)'), sql.query(writeNote)]
+        await sql.commitBehind(Promise.all(sent))
+      })
+      const code = lost.catch((error: { code?: string }) => error.code)
+      await endConnection(name)
+      expect(await code).toBe(ADMIN_SHUTDOWN)
+      expect((await pool.query('SELECT FROM notes')).rowCount).toBe(0)
+    })
+  })
+
+  it('waits for a statement on its way before it is used again when the work fails', async () => {
+    await withPool(async (pool) => {
+      const failing = inPipelinedTransaction(pool, async (sql) => {
+        sql.query(writeNote).catch(() => undefined)
+        await delay(0)
+        throw new Error('of the work itself')
+      })
+      await expect(failing).rejects.toThrow('of the work itself')
+      expect((await pool.query('SELECT FROM notes')).rowCount).toBe(0)
+    })
+  })
+})
+
+describe('sequential scans', () => {
+  /**
+   * Returns the number of sequential scans since the last call; with `enable_seqscan` off, only statements without a
+   * usable index scan.
+   */
+  let scansSince: () => Promise<number>
+  let ledger: TestLedger
+  beforeAll(async () => {
+    // A single connection, so that the setting applies to every statement and the counts are complete.
+    ledger = await createTestLedger(1)
+    await ledger.sql('SET enable_seqscan = off')
+    // With statistics of a dozen rows, the planner prefers other indexes; whether they are collected in time is chance.
+    await ledger.sql(`DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+      EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', name);
+    END LOOP; END $$`)
+    let seen = 0
+    scansSince = async () => {
+      await ledger.sql('SELECT pg_stat_force_next_flush()')
+      const [row] = await ledger.sql<{ scans: number }>(
+        `SELECT sum(seq_scan)::int AS scans FROM pg_stat_user_tables
+       WHERE schemaname = 'public' AND relname NOT IN ('settlement_accounts', 'schema_migrations', 'schema_additions')`,
+      )
+      const since = (row?.scans ?? 0) - seen
+      seen = row?.scans ?? 0
+      return since
+    }
+  })
+  afterAll(() => ledger.close())
+  /** Returns how many entries of an index were ever read. */
+  async function indexRows(index: string): Promise<number> {
+    await ledger.sql('SELECT pg_stat_force_next_flush()')
+    const [row] = await ledger.sql<{ read: number }>(
+      'SELECT idx_tup_read::int AS read FROM pg_stat_user_indexes WHERE indexrelname = $1',
+      [index],
+    )
+    return row?.read ?? Number.NaN
+  }
+
+  it('reads no table sequentially when a withheld result is paid for', async () => {
+    const request = newTestJob()
+    await jobInState(ledger, 'settlement_failed', request)
+    const paid = paidAgain(request)
+    await scansSince()
+    expect(await ledger.admission.acceptJob(paid)).toMatchObject({ outcome: 'settles_again' })
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially when a call is accepted or refused for uncharged work', async () => {
+    const request = newTestJob()
+    const job = await jobInState(ledger, 'generating', request)
+    const next = newTestJob({ authorization: testAuthorization({ payer: request.authorization.payer }) })
+    await bindTestKey(ledger, next)
+    await scansSince()
+    expect(await ledger.admission.findOpenJob(request.authorization.payer)).toBe(job.id)
+    await ledger.execution.failJob(job, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
+    expect(await ledger.admission.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
+    const [row] = await ledger.sql('UPDATE uncharged_work SET amount = 1000000 WHERE payer = $1 RETURNING kind', [
+      request.authorization.payer,
+    ])
+    expect(row).toEqual({ kind: 'empty_output' })
+    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'uncharged_work_limit' })
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for the sweepers', async () => {
+    const { execution, retention, settlement, reports } = ledger
+    await scansSince()
+    await execution.takeDueJobs(['settling'], 200)
+    await retention.eraseExpiredUploads(200)
+    await retention.findExpiredMedia(200)
+    await retention.expireResults(0, 200)
+    await retention.forgetExpiredChallenges(200)
+    await retention.forgetUsedSignIns(200)
+    await retention.forgetInspections(200)
+    await settlement.findUnfinalBlocks(0n)
+    await settlement.readUnfinal(0n, 200)
+    await settlement.readFailed('own_key', null, 20)
+    await settlement.readFailed('remote_facilitator', 0n, 200)
+    await settlement.markFinal(['0x01'])
+    await reports.readSettlementTotals()
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for settlements in batches', async () => {
+    const [first, second] = [newTestBatch(), newTestBatch()]
+    const [one, two] = await settlingBatch(ledger, 2, first)
+    if (!one || !two) throw new Error('two jobs')
+    const { settlement } = ledger
+    const hash = first.signed[0]?.hash ?? '0x'
+    await scansSince()
+    await settlement.renewBatch([renewalOf(one.job, one.settlement)], second)
+    await settlement.readSettlement(one.job)
+    await settlement.readEarlierSettlements(one.job)
+    await settlement.readNonceQueue(first.account, 0n)
+    await settlement.fillGap(first.account, 0n, { hash: '0xf1', raw: '0x02f1' })
+    await settlement.abandonBatch(two.settlement.batch?.id ?? '')
+    await settlement.addReplacement(hash, { hash: '0xa1', raw: '0x02a1' })
+    await settlement.recordRevertedBatch(hash, { gasUsed: 1n, effectiveGasPrice: 1n, cost: atomicAmount(1n) })
+    await settlement.failSettlement(two.job, { code: 'settlement_failed', reason: 'test' })
+    expect(await settlement.readFailed('own_key', null, 20)).not.toEqual([])
+    await fencedWrites.completeJob.run(ledger, one.job)
+    expect(await settlement.readUnfinal(0n, 200)).not.toEqual([])
+    const money = createMoneyStore(ledger.pool)
+    expect(await money.findById(hash)).toHaveLength(2)
+    await money.readPayment(two.job.id)
+    const period = { from: '2000-01-01T00:00:00Z', to: '2100-01-01T00:00:00Z' }
+    expect(await readSettlementsByTransaction(ledger.pool, period, [hash])).toHaveLength(2)
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for sponsored permits', async () => {
+    const { allowances } = ledger
+    const owner = `0x${'a1'.repeat(20)}` as const
+    const permit = { owner, value: 1n, deadline: 1n, nonce: 0n, signature: '0x01', digest: '0x02' } as const
+    const limits = { perOwnerSeconds: 60, dailyGasWei: 100n, reservedGasWei: 1n, minimumBalance: 0n }
+    await scansSince()
+    await allowances.requestAllowance(permit, limits)
+    await allowances.findSponsoringRefusal(owner, limits)
+    await allowances.findLatestSponsored(owner)
+    const [claim] = await allowances.claimAllowances(1000, 8)
+    if (!claim) throw new Error('nothing is due')
+    await allowances.readSignedPermit(claim.allowanceId)
+    await allowances.readAllowanceOutcomes([claim.allowanceId])
+    await allowances.failAllowance(claim, { code: 'permit_rejected', reason: 'test' }, null)
+    await allowances.findUnfinalAllowanceBlocks(5n)
+    await allowances.markAllowancesFinal(['0x01'])
+    await allowances.reopenAllowances(['0x01'])
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for an account, and of its receipts only those of the page', async () => {
+    const store = createAccountStore(ledger.pool)
+    const { payer } = testAuthorization()
+    for (let calls = 0; calls < 12; calls++)
+      await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization({ payer }) }))
+    const period = { from: null, until: null }
+    await scansSince()
+    const readBefore = await indexRows('jobs_completed_by_payer')
+    const first = await store.readReceipts(payer, { limit: 2, after: null, period })
+    await store.readReceipts(payer, { limit: 2, after: first.next, period })
+    // Two pages, each with the entry that shows that another one follows.
+    expect((await indexRows('jobs_completed_by_payer')) - readBefore).toBe(6)
+    await store.readSpend(payer, period)
+    expect((await indexRows('jobs_completed_by_payer')) - readBefore).toBe(18)
+    await store.readDebts(payer, { limit: 2, after: null })
+    await store.readOpenCalls(payer, { limit: 2, after: null })
+    await store.useSignIn('nonce', new Date())
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for the console', async () => {
+    const money = createMoneyStore(ledger.pool)
+    const job = await jobInState(ledger, 'completed')
+    const { payer } = job.authorization
+    const period = { from: new Date(Date.now() - 86_400_000), until: new Date() }
+    const page = { limit: 2, after: null }
+    await scansSince()
+    for (const id of [job.id, payer, `0x${'ab'.repeat(32)}`, 'a key']) await money.findById(id)
+    await money.readPayment(job.id)
+    await money.readPayer(payer)
+    await money.listPayerCalls(payer, page)
+    for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, page)
+    await money.readDays(period)
+    for await (const calls of money.exportCalls(period)) expect(calls.length).toBeGreaterThan(0)
+    await rollUpHours(ledger.pool)
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for a request of an operator and their actions', async () => {
+    const operators = createOperatorStore(ledger.pool)
+    const author = { operator: 'a', source: 'command' } as const
+    await operators.addAccount({ name: 'a', role: 'act', passwordHash: 'hash' }, author)
+    const tokenSha256 = 'a'.repeat(64)
+    await scansSince()
+    const limits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 1 }
+    await operators.beginSignIn('a', '192.0.2.1', limits)
+    await operators.beginSignIn('a', '192.0.2.2', limits)
+    await operators.openSession({
+      operator: 'a',
+      passwordHash: 'hash',
+      address: '192.0.2.1',
+      tokenSha256,
+      lifetimeSeconds: 60,
+      replaces: null,
+    })
+    expect(await operators.useSession(tokenSha256, 60)).toEqual({ name: 'a', role: 'act' })
+    for (const filter of [{}, { operator: 'a' }, { subject: 'a' }, { action: 'operator.add' }])
+      await operators.readActions(filter, { before: null, limit: 1 })
+    await operators.endSession(tokenSha256)
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for items that a person ends', async () => {
+    const store = createResolutionStore(ledger.pool)
+    const [review, debt] = [await inReview(ledger), await inDebt(ledger)]
+    const unknown = await unknownSettlement(ledger)
+    const { payer } = review.request.authorization
+    await scansSince()
+    for (const filter of [{}, { payer }, ...RESOLVABLE_ITEMS.map((kind) => ({ kind, payer }))])
+      await store.openItems(filter, { limit: 2, after: null })
+    for (const { id } of [review, debt, unknown]) {
+      const name = parseItemName(id)
+      if (!name) throw new Error(`${id} is no name`)
+      const resolution = { outcome: 'paid_outside', reason: 'test', refund: null } as const
+      await store.storeResolution(name, resolution, { operator: 'anna', source: 'command' })
+    }
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for the metrics', async () => {
+    await scansSince()
+    await ledger.reports.readLedgerTotals()
+    await ledger.reports.readSettlementTotals()
+    await ledger.reports.readSponsoredTotals()
+    await ledger.reports.rollUpTotals()
+    expect(await scansSince()).toBe(0)
+  })
+})

@@ -1,0 +1,438 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { toHex } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startAnvil } from '../../infra/sandbox/chain/anvil.ts'
+import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
+import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
+import { type GuardedProcess, spawnGuarded } from '../../infra/sandbox/processes/guarded-process.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-fault-proxy.ts'
+import { createTestDatabase, type TestDatabase } from '../support/ledger/test-database.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
+import { haveRedis, startTestRedis, type TestRedis } from '../support/processes/redis-server.ts'
+import { COMPILE_CACHE } from '../support/processes/run-program.ts'
+import { haveS3, startTestS3, type TestS3 } from '../support/processes/s3-server.ts'
+import { until } from '../support/until.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const SHIFTED_CLOCK = new URL('../support/processes/shifted-clock.ts', import.meta.url).href
+const PASSWORD = 'correct-horse-battery'
+const SETTLEMENT_KEY = generatePrivateKey()
+type Settings = Record<string, string | undefined>
+type Kind = 'api' | 'worker'
+/** Services and files that the cases refer to; they exist only once the tests run. */
+interface Services {
+  readonly databases: Readonly<Record<'right' | 'empty' | 'older' | 'newer' | 'changed', string>>
+  readonly redis: Readonly<Record<'right' | 'evicting' | 'locked', TestRedis>>
+  readonly s3: TestS3
+  /** Keys of a user of `s3` who may do nothing. */
+  readonly stranger: Settings
+  readonly folder: string
+  readonly closedPort: number
+  /** A chain with a pending transaction of SETTLEMENT_KEY that this database does not know. */
+  readonly rpcUrl: string
+}
+let services: Services
+const stops: (() => Promise<void>)[] = []
+async function openDatabase(statement: string | null): Promise<string> {
+  const database: TestDatabase = await createTestDatabase()
+  stops.push(() => database.drop())
+  if (statement !== null) {
+    const client = new pg.Client({ connectionString: database.url })
+    await client.connect()
+    await client.query(statement)
+    await client.end()
+  }
+  return database.url
+}
+async function openRedis(...options: string[]): Promise<TestRedis> {
+  const redis = await startTestRedis(options)
+  stops.push(() => redis.stop())
+  return redis
+}
+async function openChainInUse(): Promise<string> {
+  const anvil = await startAnvil({ args: ['--chain-id', '8453'] })
+  stops.push(() => anvil.stop())
+  const account = privateKeyToAccount(SETTLEMENT_KEY)
+  await callRpc(anvil.rpcUrl, 'anvil_setBalance', [account.address, toHex(10n ** 18n)])
+  await callRpc(anvil.rpcUrl, 'evm_setAutomine', [false])
+  const transaction = { type: 'eip1559', chainId: 8453, nonce: 0, gas: 21_000n, to: account.address } as const
+  const fees = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 9n }
+  const raw = await account.signTransaction({ ...transaction, ...fees })
+  await callRpc(anvil.rpcUrl, 'eth_sendRawTransaction', [raw])
+  return anvil.rpcUrl
+}
+async function openServices(): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'farebox-settings-'))
+  stops.push(() => rm(folder, { recursive: true, force: true }))
+  const s3 = await startTestS3()
+  stops.push(() => s3.stop())
+  const upstream = { base_url: 'http://127.0.0.1:1', upstream_model: 'a-model' }
+  const deployment = { name: 'a', adapter: 'gemini', api_key_env: 'UPSTREAM_KEY', serves: ['textmodel-2.5-pro'] }
+  await writeFile(join(folder, 'deployments.json'), JSON.stringify({ deployments: [{ ...deployment, ...upstream }] }))
+  await writeFile(join(folder, 'not-json'), 'deployments: []')
+  const drop = 'DROP SCHEMA public CASCADE; CREATE SCHEMA public'
+  const forget = 'DELETE FROM schema_additions WHERE name = (SELECT max(name) FROM schema_additions)'
+  services = {
+    folder,
+    s3,
+    stranger: { ...(await s3.addUser('stranger')) },
+    closedPort: await findFreePort(),
+    rpcUrl: await openChainInUse(),
+    databases: {
+      right: await openDatabase(null),
+      empty: await openDatabase(drop),
+      older: await openDatabase(forget),
+      newer: await openDatabase("INSERT INTO schema_migrations (name, digest) VALUES ('9999-of-tomorrow.sql', 'x')"),
+      changed: await openDatabase("UPDATE schema_migrations SET digest = 'x' WHERE name LIKE '0002-%'"),
+    },
+    redis: {
+      right: await openRedis(),
+      evicting: await openRedis('maxmemory 50mb', 'maxmemory-policy allkeys-lru'),
+      locked: await openRedis('requirepass something-else'),
+    },
+  }
+}
+/** Returns settings with which both processes start. */
+function rightSettings({ databases, folder }: Services): Record<Kind, Settings> {
+  const common = {
+    PATH: process.env['PATH'],
+    NODE_COMPILE_CACHE: COMPILE_CACHE,
+    DATABASE_URL: databases.right,
+    OBJECT_STORE_DIRECTORY: join(folder, 'objects'),
+    // Unreachable, but not used before there is work.
+    RPC_URL: 'http://127.0.0.1:1',
+    PUBLIC_BASE_URL: 'https://farebox.example',
+    DEPLOYMENTS_FILE: join(folder, 'deployments.json'),
+  }
+  return {
+    api: {
+      ...common,
+      PORT: '0',
+      DRAIN_NOTICE_SECONDS: '0',
+      CONTACT_EMAIL: 'operator@farebox.example',
+      PAY_TO: `0x${'1'.repeat(40)}`,
+      FACILITATOR_ADDRESSES: `0x${'2'.repeat(40)}`,
+      CHALLENGE_SECRET: 'c'.repeat(32),
+      RECEIPT_SECRETS: `k1:${'r'.repeat(32)}`,
+      RECEIPT_SIGNING_KEY: `k1:${'5'.repeat(64)}`,
+    },
+    worker: {
+      ...common,
+      RECEIPT_SECRET_ID: 'k1',
+      SETTLEMENT_PRIVATE_KEYS: SETTLEMENT_KEY,
+      UPSTREAM_KEY: 'a-key',
+    },
+  }
+}
+interface Run extends GuardedProcess {
+  readonly lines: readonly string[]
+}
+function start(kind: Kind, changes: Settings, onLine: (line: string) => void = () => undefined): Run {
+  const lines: string[] = []
+  const environment = { ...rightSettings(services)[kind], ...changes }
+  const env = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined))
+  const run = spawnGuarded({
+    command: process.execPath,
+    args: [join(ROOT, kind === 'api' ? 'api/main.ts' : 'workers/main.ts')],
+    cwd: ROOT,
+    env,
+    log: (line) => {
+      lines.push(line)
+      onLine(line)
+    },
+  })
+  return { ...run, lines }
+}
+/** Starts a proxy that refuses connections until it is healed. */
+async function startFaultyAt(url: string): Promise<TcpFaultProxy> {
+  const { hostname, port } = new URL(url)
+  const proxy = await startTcpFaultProxy({ host: hostname, port: Number(port) })
+  stops.push(() => proxy.stop())
+  await proxy.setFault({ kind: 'refuse' })
+  return proxy
+}
+const NAMES = { api: 'API', worker: 'worker' } as const
+/** The line that each process logs once it has started. */
+const READY_LINES = { api: 'listening on', worker: 'taking jobs' } as const
+/** Starts a process that must fail and returns its exit code and output. One that starts nevertheless is stopped. */
+async function failToStart(kind: Kind, changes: Settings): Promise<{ code: number | null; output: string }> {
+  const run = start(kind, changes, (line) => {
+    if (line.includes(READY_LINES[kind])) void run.stop()
+  })
+  const { code } = await run.exited
+  // The last lines may arrive after the exit.
+  await untilLogged(run, `The ${NAMES[kind]} did not start.`)
+  return { code, output: run.lines.join('\n') }
+}
+function untilLogged(run: Run, text: string): Promise<string> {
+  return until(() => run.lines.find((line) => line.includes(text)))
+}
+const database = (which: keyof Services['databases']) => () => ({ DATABASE_URL: services.databases[which] })
+const withUser = (url: string, user: string) => url.replace(/\/\/[^@]*@?(?=[^@/]*\/)/, `//${user}@`)
+const withBucket = (changes: Settings) => (): Settings => ({
+  OBJECT_STORE_DIRECTORY: undefined,
+  ...services.s3.environment(),
+  ...changes,
+})
+const clockShiftedBy = (seconds: number) => () => ({
+  NODE_OPTIONS: `--import ${SHIFTED_CLOCK}`,
+  CLOCK_SHIFT_MS: String(seconds * 1000),
+})
+/** One wrong setting of a process; every expected text must appear in the output. */
+type Case = readonly [fault: string, kind: Kind, changes: () => Settings, expected: readonly (string | RegExp)[]]
+/** Returns a case for each process, to show that both run the check; its other findings are tested with one of them. */
+const forBoth = (fault: string, changes: () => Settings, ...expected: (string | RegExp)[]): readonly Case[] => [
+  [fault, 'api', changes, expected],
+  [fault, 'worker', changes, expected],
+]
+const forOne = (kind: Kind, fault: string, changes: () => Settings, ...expected: (string | RegExp)[]): Case => [
+  fault,
+  kind,
+  changes,
+  expected,
+]
+const cases: readonly Case[] = [
+  forOne(
+    'api',
+    'unknown kinds of queue and database',
+    () => ({
+      QUEUE_URL: `amqp://user:${PASSWORD}@host`,
+      DATABASE_URL: 'mysql://host/farebox',
+    }),
+    'QUEUE_URL',
+    'DATABASE_URL',
+  ),
+  forOne(
+    'worker',
+    'a wrong Redis password',
+    () => ({ QUEUE_URL: services.redis.locked.url.replace('//', `//:${PASSWORD}@`) }),
+    'QUEUE_URL: the queue at redis://',
+    /WRONGPASS|invalid password/,
+  ),
+  forOne(
+    'api',
+    'a Redis that may evict keys',
+    () => ({ QUEUE_URL: services.redis.evicting.url }),
+    'QUEUE_URL: the queue at redis://',
+    'set maxmemory-policy noeviction',
+  ),
+  forOne(
+    'worker',
+    'a queue in a database that was never migrated',
+    () => ({ QUEUE_URL: services.databases.right.replace(/\/[^/]*$/, '/postgres') }),
+    'QUEUE_URL: the queue at postgres://',
+  ),
+  forOne(
+    'api',
+    'no object store',
+    () => ({ OBJECT_STORE_DIRECTORY: undefined }),
+    'set either OBJECT_STORE_DIRECTORY or',
+  ),
+  forOne(
+    'worker',
+    'two object stores',
+    () => ({ S3_BUCKET: 'a-bucket' }),
+    'set only one of OBJECT_STORE_DIRECTORY and',
+  ),
+  forOne(
+    'api',
+    'an invalid object store folder',
+    () => ({ OBJECT_STORE_DIRECTORY: join(services.folder, 'not-json', 'below') }),
+    'OBJECT_STORE_DIRECTORY: ENOTDIR',
+  ),
+  ...forBoth(
+    'a missing bucket',
+    withBucket({ S3_BUCKET: 'nowhere' }),
+    'S3_BUCKET: there is no bucket nowhere at',
+    'npm run bucket:init creates it',
+  ),
+  forOne(
+    'worker',
+    'rejected S3 credentials',
+    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'rejects the key id',
+  ),
+  ...forBoth(
+    'S3 credentials without any permission',
+    () => withBucket({ ...services.stranger })(),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'grant s3:ListBucket',
+  ),
+  forOne('worker', 'incomplete S3 credentials', withBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
+  forOne(
+    'api',
+    'redirected media without a bucket',
+    () => ({ MEDIA_DELIVERY: 'redirect' }),
+    'MEDIA_DELIVERY=redirect requires S3',
+  ),
+  ...forBoth(
+    'a missing database',
+    () => ({ DATABASE_URL: services.databases.right.replace(/\/[^/]*$/, '/nowhere') }),
+    /DATABASE_URL: the database at postgres\S+\/nowhere cannot be used: database "nowhere" does not exist/,
+  ),
+  forOne(
+    'worker',
+    'an unknown database user',
+    () => ({ DATABASE_URL: withUser(services.databases.right, `stranger:${PASSWORD}`) }),
+    'DATABASE_URL: the database at postgres',
+    /stranger/,
+  ),
+  ...forBoth(
+    'a database that was never migrated',
+    database('empty'),
+    /DATABASE_URL: .* is older than this program and lacks 0001-paid-requests\.sql, 0002-/,
+    'npm run migrate',
+  ),
+  forOne(
+    'api',
+    'a database with an older schema',
+    database('older'),
+    /DATABASE_URL: .* is older .* lacks 00\d\d-\S+\.sql; run npm run/,
+  ),
+  forOne(
+    'worker',
+    'a database with a newer schema',
+    database('newer'),
+    /DATABASE_URL: .* is newer .* cannot work with 9999-of-tomorrow/,
+  ),
+  forOne(
+    'api',
+    'a database with a changed migration',
+    database('changed'),
+    /DATABASE_URL: .* a different version of 0002-media\.sql/,
+  ),
+  forOne(
+    'api',
+    'a clock that is ahead',
+    clockShiftedBy(3600),
+    /DATABASE_URL: this machine's clock is 3[56]\d\d s ahead of/,
+  ),
+  forOne(
+    'worker',
+    'a clock that is behind',
+    clockShiftedBy(-120),
+    /DATABASE_URL: this machine's clock is 1[12]\d s behind/,
+  ),
+  ...forBoth(
+    'a missing deployments file',
+    () => ({ DEPLOYMENTS_FILE: join(services.folder, 'none') }),
+    'DEPLOYMENTS_FILE: ENOENT',
+  ),
+  forOne(
+    'api',
+    'a deployments file that is not valid JSON',
+    () => ({ DEPLOYMENTS_FILE: join(services.folder, 'not-json') }),
+    'DEPLOYMENTS_FILE: The deployments file is not valid JSON',
+  ),
+  forOne('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
+  forOne(
+    'worker',
+    'a settler without a key',
+    () => ({ SETTLEMENT_PRIVATE_KEYS: undefined }),
+    'SETTLEMENT_PRIVATE_KEYS',
+  ),
+  forOne(
+    'worker',
+    'a settlement key that another installation uses',
+    () => ({ RPC_URL: services.rpcUrl }),
+    /SETTLEMENT_PRIVATE_KEYS: 0x[0-9a-f]{40} has pending transactions that this database does not know/,
+  ),
+  ...forBoth(
+    'a settlement contract that is not on this chain',
+    () => ({ RPC_URL: services.rpcUrl, SETTLEMENT_CONTRACT: `0x${'3'.repeat(40)}` }),
+    'SETTLEMENT_CONTRACT: there is no contract at 0x3333',
+  ),
+  forOne(
+    'api',
+    'an unreachable facilitator',
+    () => ({ FACILITATOR_ADDRESSES: undefined, FACILITATOR_URL: `http://127.0.0.1:${services.closedPort}` }),
+    'FACILITATOR_URL',
+  ),
+]
+
+describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () => {
+  beforeAll(openServices)
+  afterAll(async () => {
+    for (const stop of stops.toReversed()) await stop()
+  })
+
+  it.concurrent.each(cases)('names the setting and does not start with %s (%s)', async (_, kind, changes, expected) => {
+    const { code, output } = await failToStart(kind, changes())
+    for (const text of expected) expect(output).toMatch(text)
+    expect(output).not.toContain(PASSWORD)
+    // A message and not a stack trace.
+    expect(output).not.toMatch(/^ {4}at /m)
+    expect(code).toBe(1)
+  })
+
+  it.each(['api', 'worker'] as const)('starts and stops an %s with correct settings', async (kind) => {
+    const run = start(kind, { ...withBucket({})(), QUEUE_URL: services.redis.right.url })
+    await untilLogged(run, READY_LINES[kind])
+    await run.stop({ graceMs: PATIENCE_MS })
+    expect(await run.exited).toEqual({ code: 0, signal: null })
+  })
+
+  it('an unreachable database makes an API unready and a worker wait', async () => {
+    const unreachable = { DATABASE_URL: `postgres://user:${PASSWORD}@127.0.0.1:${services.closedPort}/farebox` }
+    const queue = { QUEUE_URL: services.redis.right.url }
+    const [api, worker] = [start('api', { ...unreachable, ...queue }), start('worker', { ...unreachable, ...queue })]
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilLogged(api, READY_LINES.api))?.[0]
+    // A check that takes seconds counts as down.
+    await expect
+      .poll(async () => {
+        const answer = await fetch(`${baseUrl}/readyz`)
+        return { status: answer.status, body: await answer.json() }
+      })
+      .toMatchObject({ status: 503, body: { checks: { database: 'down', queue: 'ok' } } })
+    await Promise.all([api, worker].map((run) => untilLogged(run, 'DATABASE_URL: the database cannot be reached yet')))
+    expect(worker.lines.join()).not.toContain(READY_LINES.worker)
+    await Promise.all([api.stop(), worker.stop()])
+    expect([...api.lines, ...worker.lines].join()).not.toContain(PASSWORD)
+  })
+
+  it.each(['api', 'worker'] as const)('an %s starts while queue and object store are unreachable', async (kind) => {
+    const [redis, s3] = await Promise.all([startFaultyAt(services.redis.right.url), startFaultyAt(services.s3.url)])
+    const run = start(kind, {
+      ...withBucket({ S3_ENDPOINT: `http://127.0.0.1:${s3.port}`, S3_SECRET_ACCESS_KEY: PASSWORD })(),
+      QUEUE_URL: `redis://user:${PASSWORD}@127.0.0.1:${redis.port}`,
+    })
+    await Promise.all([
+      untilLogged(run, READY_LINES[kind]),
+      untilLogged(run, `QUEUE_URL: the queue at redis://127.0.0.1:${redis.port} cannot be used: `),
+      untilLogged(run, `S3_ENDPOINT: http://127.0.0.1:${s3.port} cannot be reached: `),
+    ])
+    // A refusal that is only seen later is reported, and may still be repaired without a restart.
+    await Promise.all([redis.setFault(null), s3.setFault(null)])
+    await Promise.all([untilLogged(run, 'WRONGPASS'), untilLogged(run, 'rejects the signature')])
+    await run.stop({ graceMs: PATIENCE_MS })
+    expect(await run.exited).toEqual({ code: 0, signal: null })
+    expect(run.lines.join()).not.toContain(PASSWORD)
+  })
+
+  it('an API becomes unready when its Redis may evict keys or is unreachable', async () => {
+    const redis = await openRedis('maxmemory 50mb', 'maxmemory-policy noeviction')
+    const api = start('api', { QUEUE_URL: redis.url })
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilLogged(api, READY_LINES.api))?.[0]
+    const queue = async () => {
+      const { checks } = (await (await fetch(`${baseUrl}/readyz`)).json()) as { checks: { queue: string } }
+      return checks.queue
+    }
+    // A check that takes seconds counts as down.
+    await expect.poll(queue).toBe('ok')
+    await redis.client.config('SET', 'maxmemory-policy', 'allkeys-lru')
+    await expect.poll(queue).toBe('down')
+    await redis.client.config('SET', 'maxmemory-policy', 'noeviction')
+    await expect.poll(queue).toBe('ok')
+    await redis.kill()
+    await expect.poll(queue).toBe('down')
+    await redis.restart()
+    await expect.poll(queue).toBe('ok')
+    await api.stop()
+  })
+})

@@ -1,0 +1,13 @@
+import { type AudioError, findFfmpeg, prepareRecording } from '../../../../client/audio/audio.ts'
+
+/**
+ * A program that prepares a recording in a folder on a full disk. Prints the error as JSON.
+ * Arguments: the recording, the folder.
+ */
+const [, , path = '', folder = ''] = process.argv
+const limits = { maximumBytes: 26_214_400, maximumDurationMs: 60_000 }
+await prepareRecording(path, { limits, ffmpeg: await findFfmpeg(), folder }).catch((error: AudioError) => {
+  process.stdout.write(
+    JSON.stringify({ name: error.name, code: error.code, money: error.money, message: error.message }),
+  )
+})

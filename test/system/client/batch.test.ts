@@ -1,0 +1,431 @@
+import { createHash } from 'node:crypto'
+import { rmSync, writeFileSync } from 'node:fs'
+import { copyFile, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { planBatch } from '../../../client/batch/batch.ts'
+import { createFarebox, walletFromPrivateKey } from '../../../client/farebox.ts'
+import { prepareTranscription } from '../../../client/payment/prepare-call.ts'
+import { sendCall } from '../../../client/payment/send-call.ts'
+import { waveOf } from '../../support/client/audio/bursts.ts'
+import { type BatchFolder, makeBatchFolder, OPTIONS } from '../../support/client/batch-bench.ts'
+import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+import { runProgram } from '../../support/processes/run-program.ts'
+import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+
+const MINIMUM = 5034n
+/** Returns the files in temporary folders that were prepared of a recording. */
+async function preparedFrom(path: string): Promise<string[]> {
+  const sha256 = createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex')
+  const folders = (await readdir(tmpdir())).filter((name) => name.startsWith('farebox-prepared-'))
+  const files = await Promise.all(folders.map((folder) => readdir(join(tmpdir(), folder)).catch(() => [])))
+  return files.flat().filter((name) => name.startsWith(sha256))
+}
+const NAMES = Array.from({ length: 8 }, (_, index) => `${index}.mp3`)
+/** Returns a `fetch` whose first uploads are answered by something before the service. */
+function withFirstUploads(count: number, answer: () => Response | Promise<Response>): typeof fetch {
+  let left = count
+  return async (input, init) => {
+    const { pathname } = new URL(input instanceof Request ? input.url : String(input))
+    if (pathname !== '/v1/audio/transcriptions' || left <= 0) return await fetch(input, init)
+    left -= 1
+    return await answer()
+  }
+}
+const overloaded = () =>
+  Response.json(
+    { error: { code: 'overloaded', message: 'Busy.', payment: 'none', retry: 'same_request' } },
+    { status: 503, headers: { 'retry-after': '1' } },
+  )
+const RECORDING_BYTES = 25 * 1024 * 1024
+const UPLOADS = 8
+const PAYMENT = { header: 'signed', maximum: 1n, deadline: Number.POSITIVE_INFINITY }
+/** Starts a server that reads each upload and then waits until it may answer, as for a transcription. */
+async function startSlowServer() {
+  const waiting: (() => void)[] = []
+  const server = createServer((request, response) => {
+    request.resume()
+    request.on('end', () => waiting.push(() => response.end('{}')))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, waiting, server }
+}
+
+describe('a batch against the service', () => {
+  let sandbox: SharedSandbox
+  let batch: BatchFolder
+  beforeAll(async () => {
+    sandbox = await useSharedSandbox()
+  })
+  afterAll(async () => {
+    await sandbox.stop()
+  })
+  beforeEach(async () => {
+    batch = await makeBatchFolder(sandbox)
+  })
+  afterEach(async () => {
+    await batch.remove()
+  })
+
+  it('transcribes what is in a folder, approves once, and is charged exactly what was planned', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'deeper/c.mp3'])
+    const { plan, outcome, events } = await batch.run({ formats: ['srt', 'json', 'txt'] })
+    expect(plan.totals).toMatchObject({ toDo: 3, uploads: 3, price: 3n * MINIMUM, toCharge: 3n * MINIMUM })
+    expect(outcome).toMatchObject({ finished: 3, failed: 0, notBegun: 0, charged: 3n * MINIMUM, interrupted: false })
+    expect(await batch.paid()).toBe(3n * MINIMUM)
+    expect(events.filter(({ event }) => event === 'approved')).toHaveLength(1)
+    expect(await readdir(join(batch.folder, 'deeper'))).toEqual(['c.json', 'c.mp3', 'c.srt', 'c.txt'])
+    expect(await readFile(join(batch.folder, 'a.srt'), 'utf8')).toMatch(/^1\n00:00:0/)
+    expect(JSON.parse(await readFile(join(batch.folder, 'a.json'), 'utf8'))).toMatchObject({ text: expect.any(String) })
+  })
+
+  it('does nothing another time for what is finished: no request, no reading', async () => {
+    const [first = ''] = await batch.record(['a.mp3', 'b.mp3'])
+    const { size, atime, birthtime } = await stat(first)
+    await utimes(first, atime, birthtime)
+    await batch.run()
+    // Only a reader would notice.
+    await writeFile(first, new Uint8Array(size))
+    await utimes(first, atime, birthtime)
+    const { plan, outcome, requests } = await batch.run()
+    expect(plan.totals).toMatchObject({ finished: 2, toDo: 0 })
+    expect(outcome).toMatchObject({ skipped: 2, finished: 0, charged: 0n })
+    expect(requests).toEqual([])
+    expect(await batch.paid()).toBe(2n * MINIMUM)
+  })
+
+  it('pays nothing twice with the journal deleted, and with the transcripts deleted as well', async () => {
+    await batch.record(['a.mp3', 'b.mp3'])
+    await batch.run()
+    await rm(batch.home, { recursive: true })
+    expect((await batch.run()).outcome).toMatchObject({ skipped: 2 })
+    await rm(batch.home, { recursive: true })
+    await rm(join(batch.folder, 'a.srt'))
+    await rm(join(batch.folder, 'b.srt'))
+    expect((await batch.run()).outcome).toMatchObject({ finished: 2 })
+    expect(await batch.paid()).toBe(2n * MINIMUM)
+  })
+
+  it('knows from the journal what is paid already', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run()
+    await rm(join(batch.folder, 'a.srt'))
+    const { plan, outcome } = await batch.run()
+    expect(plan.totals).toMatchObject({ price: MINIMUM, alreadyPaid: MINIMUM, toCharge: 0n })
+    expect(outcome).toMatchObject({ finished: 1, charged: 0n, replayed: MINIMUM })
+  })
+
+  it('transcribes a finished file for another request, and writes it for another style without a charge', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run()
+    const styled = await batch.run({ subtitles: { style: 'bbc' } })
+    expect(styled.outcome).toMatchObject({ finished: 1, charged: 0n })
+    expect((await batch.run({ request: { language: 'de' } })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
+    expect(await batch.paid()).toBe(2n * MINIMUM)
+  })
+
+  it('transcribes what is finished another time on request, and pays for it', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run()
+    expect((await batch.run({ again: true })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
+    expect((await batch.run()).outcome).toMatchObject({ skipped: 1 })
+    expect(await batch.paid()).toBe(2n * MINIMUM)
+  })
+
+  it('pays once for the same content, and writes it for each file', async () => {
+    const [path = ''] = await batch.record(['a.mp3'])
+    await copyFile(path, join(batch.folder, 'copy.mp3'))
+    const { plan, outcome } = await batch.run()
+    expect(plan.files.map(({ state, duplicateOf }) => [state, duplicateOf])).toEqual([
+      ['to_do', undefined],
+      ['duplicate', join(batch.folder, 'a.mp3')],
+    ])
+    expect(outcome).toMatchObject({ finished: 2, charged: MINIMUM })
+    const read = (name: string) => readFile(join(batch.folder, name), 'utf8')
+    expect(await read('copy.srt')).toBe(await read('a.srt'))
+    expect(await batch.paid()).toBe(MINIMUM)
+  })
+
+  it.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('a bad file fails alone, before anything is paid for it', async () => {
+    await batch.record(['a.mp3'])
+    await writeFile(join(batch.folder, 'bad.mp3'), 'no recording')
+    await writeFile(join(batch.folder, 'empty.mp3'), '')
+    const { outcome } = await batch.run()
+    expect(outcome).toMatchObject({ finished: 1, failed: 2 })
+    expect(outcome.failures.map(({ file, error }) => [file.name, error.code, error.money])).toEqual([
+      ['bad.mp3', 'not_audio', 'none'],
+      ['empty.mp3', 'empty_file', 'none'],
+    ])
+    expect(await batch.paid()).toBe(MINIMUM)
+  })
+
+  it('sends nothing of a file that changed since it was priced, and the next run transcribes it as it is', async () => {
+    const [path = ''] = await batch.record(['a.mp3', 'b.mp3'])
+    const changed = await batch.run({}, {}, ({ event }) => {
+      if (event === 'totals') writeFileSync(path, generateMp3({ durationMs: 1500 }))
+    })
+    expect(changed.outcome).toMatchObject({
+      finished: 1,
+      failures: [{ error: { code: 'file_changed', money: 'none' } }],
+    })
+    expect(await batch.paid()).toBe(MINIMUM)
+    expect((await batch.run()).outcome).toMatchObject({ finished: 1, skipped: 1 })
+  })
+
+  it('pays for nothing that cannot be written', async () => {
+    await batch.record(['a.mp3'])
+    const folder = join(batch.folder, 'transcripts')
+    await writeFile(folder, 'a file in the way')
+    const { outcome, requests } = await batch.run({ output: { folder } })
+    expect(outcome.failures).toMatchObject([{ error: { code: 'output_unwritable', money: 'none' } }])
+    expect(requests).toEqual(['/v1/pricing'])
+    expect(await batch.paid()).toBe(0n)
+  })
+
+  it('a transcript that is paid for and cannot be written is had without another charge', async () => {
+    await batch.record(['a.mp3'])
+    const folder = join(batch.folder, 'transcripts')
+    const failing = await batch.run({ output: { folder } }, {}, ({ event }) => {
+      // As a disk that fills up between the check and the answer.
+      if (event !== 'part') return
+      rmSync(folder, { recursive: true })
+      writeFileSync(folder, '')
+    })
+    expect(failing.outcome.failures).toMatchObject([
+      {
+        error: {
+          code: 'output_unwritable',
+          money: 'settled',
+          message: expect.stringMatching(/without another charge/),
+        },
+      },
+    ])
+    await rm(folder)
+    expect((await batch.run({ output: { folder } })).outcome).toMatchObject({ finished: 1, charged: 0n })
+    expect(await readdir(folder)).toEqual(['a.srt'])
+    expect(await batch.paid()).toBe(MINIMUM)
+  })
+
+  it('begins nothing that the budget cannot pay, and a later run does what is missing', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'c.mp3', 'd.mp3'])
+    const { outcome } = await batch.run({}, { budget: { session: '0.0125' } })
+    expect(outcome).toMatchObject({ finished: 2, failed: 0, notBegun: 2, stoppedBy: 'budget', charged: 2n * MINIMUM })
+    expect(outcome.stopError).toMatchObject({ code: 'budget_exceeded' })
+    expect((await batch.run()).outcome).toMatchObject({ finished: 2, skipped: 2 })
+    expect(await batch.paid()).toBe(4n * MINIMUM)
+  })
+
+  it('finishes what is under way when it is drained, and leaves the rest', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'c.mp3'])
+    const drain = new AbortController()
+    const { outcome } = await batch.run({ drain: drain.signal, concurrency: 1 }, {}, ({ event }) => {
+      if (event === 'started') drain.abort()
+    })
+    expect(outcome).toMatchObject({ finished: 1, notBegun: 2, interrupted: true, stoppedBy: 'interrupt' })
+    expect(await batch.paid()).toBe(MINIMUM)
+  })
+
+  it('an interrupted batch is taken up, and pays for nothing twice', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'c.mp3'])
+    const interrupt = new AbortController()
+    const { outcome } = await batch.run({ signal: interrupt.signal, concurrency: 2 }, {}, ({ event }) => {
+      if (event === 'part') interrupt.abort()
+    })
+    expect(outcome).toMatchObject({ interrupted: true, failed: 0 })
+    expect(outcome.finished + outcome.notBegun).toBe(3)
+    await batch.run()
+    expect((await batch.run()).outcome).toMatchObject({ skipped: 3 })
+    expect(await batch.paid()).toBe(3n * MINIMUM)
+  })
+
+  it('prints transcripts instead of writing them', async () => {
+    await batch.record(['a.mp3'])
+    const printed: string[] = []
+    const print = (text: string) => void printed.push(text)
+    expect((await batch.run({ formats: ['txt'], output: { print } })).outcome).toMatchObject({ finished: 1 })
+    expect(printed).toEqual([expect.stringMatching(/\n$/)])
+    expect(await readdir(batch.folder)).toEqual(['a.mp3'])
+  })
+
+  it('writes the receipt of each transcript next to it', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run({ receipts: true })
+    const receipt = JSON.parse(await readFile(join(batch.folder, 'a.receipt.json'), 'utf8')) as { id: string }
+    expect(receipt.id).not.toBe('')
+  })
+
+  it('packs short clips into one charge and writes each one’s transcript', async () => {
+    const names = Array.from({ length: 20 }, (_, index) => `clip-${index}.mp3`)
+    await batch.record(names, 22_000)
+    const { plan, outcome } = await batch.run({ pack: true })
+    expect(plan.totals).toMatchObject({ packs: 1, uploads: 1 })
+    expect(plan.totals.price).toBeLessThanOrEqual(15_800n)
+    expect(plan.files.reduce((sum, { price }) => sum + price, 0n)).toBe(plan.totals.price)
+    expect(outcome).toMatchObject({ finished: 20, charged: plan.totals.price })
+    expect(await batch.paid()).toBe(plan.totals.price)
+    expect((await batch.run({ pack: true })).requests).toEqual([])
+  })
+})
+
+describe.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('recordings that cannot be sent as they are', () => {
+  let sandbox: SharedSandbox
+  let batch: BatchFolder
+  beforeAll(async () => {
+    sandbox = await useSharedSandbox()
+  })
+  afterAll(async () => {
+    await sandbox.stop()
+  })
+  beforeEach(async () => {
+    batch = await makeBatchFolder(sandbox)
+  })
+  afterEach(async () => {
+    await batch.remove()
+  })
+
+  it('a recording beyond the limit is sent in parts, and each part is charged as planned', async () => {
+    const durationMs = 15 * 60_000
+    await writeFile(join(batch.folder, 'long.mp3'), generateMp3({ durationMs, bitrate: 320 }))
+    // No part of it is paid for unless the budget has enough for all.
+    const poor = await batch.run({ concurrency: 2 }, { budget: { session: '0.02' } })
+    expect(poor.outcome).toMatchObject({ charged: 0n, notBegun: 1, failed: 0, stoppedBy: 'budget' })
+    const { plan, outcome, events } = await batch.run({ concurrency: 2 })
+    const [file] = plan.files
+    expect(file).toMatchObject({ treatment: 'cut', parts: 2, price: plan.totals.price })
+    expect(outcome).toMatchObject({ finished: 1, charged: plan.totals.price })
+    expect(new Set(events.flatMap((event) => (event.event === 'part' ? [event.part] : [])))).toEqual(new Set([1, 2]))
+    expect(await batch.paid()).toBe(plan.totals.price)
+    expect(await readFile(join(batch.folder, 'long.srt'), 'utf8')).toMatch(/00:\d\d:\d\d,\d{3} --> /)
+    expect(await preparedFrom(join(batch.folder, 'long.mp3'))).toEqual([])
+  })
+
+  it('another format is converted once: a plan remembers what it measured', async () => {
+    const bursts = [{ startMs: 200, endMs: 800 }]
+    await writeFile(join(batch.folder, 'voice.wav'), waveOf({ durationMs: 2000, bursts }))
+    await runProgram('ffmpeg', ['-v', 'error', '-i', join(batch.folder, 'voice.wav'), join(batch.folder, 'voice.m4a')])
+    const { baseUrl, payer } = sandbox.info
+    const farebox = await createFarebox({
+      wallet: walletFromPrivateKey(payer.privateKey),
+      baseUrl,
+      journal: batch.home,
+    })
+    const path = join(batch.folder, 'voice.wav')
+    const source = { path, label: 'voice.wav', name: 'voice.wav' }
+    const first = await planBatch(farebox, [source], OPTIONS)
+    await first.discard()
+    const measured = await readFile(join(batch.home, 'batch', 'measured.ndjson'), 'utf8')
+    const second = await planBatch(farebox, [source], OPTIONS)
+    await second.discard()
+    await farebox.close()
+    expect(second.totals).toEqual(first.totals)
+    expect(await readFile(join(batch.home, 'batch', 'measured.ndjson'), 'utf8')).toBe(measured)
+    // What the plans discarded is prepared another time, with the same bytes.
+    const { plan, outcome } = await batch.run()
+    expect(plan.files.map(({ treatment, outputs }) => [treatment, outputs])).toEqual([
+      ['convert', [join(batch.folder, 'voice.srt')]],
+      ['convert', [join(batch.folder, 'voice.wav.srt')]],
+    ])
+    expect(outcome).toMatchObject({ finished: 2, charged: plan.totals.price })
+    expect(await batch.paid()).toBe(plan.totals.price)
+  })
+
+  it('says what to install where ffmpeg is missing, and MP3s are transcribed without it', async () => {
+    await batch.record(['a.mp3'])
+    await writeFile(join(batch.folder, 'voice.wav'), waveOf({ durationMs: 1000, bursts: [] }))
+    const { outcome } = await batch.run({ ffmpegPath: join(batch.folder, 'no-such-program') })
+    expect(outcome).toMatchObject({ finished: 1, failures: [{ file: { name: 'voice.wav' } }] })
+    expect(outcome.failures[0]?.error).toMatchObject({ code: 'ffmpeg_missing', money: 'none' })
+    expect(outcome.failures[0]?.error.message).toMatch(/apt-get install ffmpeg/)
+  })
+})
+
+describe('a batch and a service that is busy', () => {
+  let sandbox: SharedSandbox
+  let batch: BatchFolder
+  beforeAll(async () => {
+    sandbox = await useSharedSandbox()
+  })
+  afterAll(async () => {
+    await sandbox.stop()
+  })
+  beforeEach(async () => {
+    batch = await makeBatchFolder(sandbox)
+    await batch.record(NAMES)
+  })
+  afterEach(async () => {
+    await batch.remove()
+  })
+
+  it('sends less at a time while uploads are turned away, and more again afterwards', async () => {
+    const { outcome, events } = await batch.run({ concurrency: 4 }, { fetch: withFirstUploads(4, overloaded) })
+    expect(outcome).toMatchObject({ finished: 8, failed: 0, charged: 8n * 5034n })
+    const limits = events.flatMap((event) => (event.event === 'concurrency' ? [[event.concurrency, event.reason]] : []))
+    expect(limits.slice(0, 2)).toEqual([
+      [2, 'overloaded'],
+      [3, 'recovered'],
+    ])
+    expect(events.filter(({ event }) => event === 'waiting')).toHaveLength(4)
+  })
+
+  it('ends when the service stays away for longer than its patience, and says so once', async () => {
+    const away = withFirstUploads(Number.POSITIVE_INFINITY, () => Promise.reject(new TypeError('fetch failed')))
+    const { outcome, events } = await batch.run({ concurrency: 2, patienceMs: 0 }, { fetch: away })
+    expect(outcome).toMatchObject({ finished: 0, stoppedBy: 'service', stopError: { code: 'connection_lost' } })
+    expect(outcome.failed).toBeLessThanOrEqual(2)
+    expect(outcome.notBegun).toBe(8 - outcome.failed)
+    expect(events.filter(({ event }) => event === 'stopping')).toHaveLength(1)
+    expect((await batch.run()).outcome).toMatchObject({ finished: 8, charged: 8n * 5034n })
+  })
+})
+
+describe('uploads of large files', () => {
+  let folder: string
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-memory-'))
+  })
+  afterEach(async () => {
+    await rm(folder, { recursive: true, force: true })
+  })
+  async function prepareUpload(url: string) {
+    const content = new Uint8Array(RECORDING_BYTES)
+    const file = join(folder, 'recording.mp3')
+    await writeFile(file, content)
+    const audio = { sha256: createHash('sha256').update(content).digest('hex'), bytes: RECORDING_BYTES, duration_ms: 1 }
+    return await prepareTranscription(url, { file, audio }, {})
+  }
+
+  it('are not held in memory until they are answered', async () => {
+    const { url, waiting, server } = await startSlowServer()
+    const call = await prepareUpload(url)
+    const before = process.memoryUsage().arrayBuffers
+    const answers = Array.from({ length: UPLOADS }, () => sendCall({ fetch }, call, PAYMENT))
+    await expect.poll(() => waiting.length).toBe(UPLOADS)
+    const held = () => process.memoryUsage().arrayBuffers - before
+    await expect.poll(held).toBeLessThan((UPLOADS * RECORDING_BYTES) / 2)
+    for (const answer of waiting) answer()
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(Array(UPLOADS).fill(200))
+    server.close()
+    server.closeAllConnections()
+  })
+
+  it('stop at a redirect without a second request', async () => {
+    const requests: string[] = []
+    const server = createServer((request, response) => {
+      requests.push(request.url ?? '')
+      response.writeHead(307, { location: '/elsewhere' }).end()
+      request.resume()
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const call = await prepareUpload(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+    await expect(sendCall({ fetch }, call, PAYMENT)).rejects.toMatchObject({ code: 'redirected', money: 'unknown' })
+    expect(requests).toEqual(['/v1/audio/transcriptions'])
+    server.close()
+    server.closeAllConnections()
+  })
+})

@@ -1,0 +1,403 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { bashCompletion } from '../../../client/command/completion/bash.ts'
+import { completable } from '../../../client/command/completion/completable.ts'
+import { fishCompletion } from '../../../client/command/completion/fish.ts'
+import { zshCompletion } from '../../../client/command/completion/zsh.ts'
+import { createProgram } from '../../../client/command/program.ts'
+import { parseUsdc } from '../../../client/farebox.ts'
+import { type RunningCommand, useCommandBench } from '../../support/client/command-bench.ts'
+import { scriptedIo } from '../../support/client/scripted-io.ts'
+import { recordingOf } from '../../support/media/recording.ts'
+import { createPayer } from '../../support/payer/payer.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+import { runProgram } from '../../support/processes/run-program.ts'
+import { until } from '../../support/until.ts'
+
+const MINIMUM = 5034n
+/** A name that would clear the screen, begin a line and turn the rest around. */
+const HOSTILE = 'b\u001b[2J\n\u202ec.mp3'
+const CTRL_C = '\u0003'
+/** Waits until a terminal shows a text. */
+async function shown({ written }: RunningCommand, text: string): Promise<void> {
+  await until(() => stripVTControlCharacters(written.out).includes(text))
+}
+const type = ({ child }: RunningCommand, keys: string) => child.stdin?.write(keys)
+const UPSTREAM_DELAY_MS = 1500
+/** The cheapest chat. */
+const CHAT = 2000n
+const program = completable(createProgram(scriptedIo(), () => undefined))
+const commands = program.commands.map(({ name }) => name)
+const PROMPT = 'ready to type> '
+
+describe('farebox transcribe', () => {
+  const bench = useCommandBench()
+
+  it('lists prices without a wallet, sends nothing, and writes nothing to stdout', async () => {
+    await bench.record('a.mp3', HOSTILE)
+    const calls = (await bench.sandbox.upstreamCalls()).length
+    const { code, out, err } = await bench.run(['transcribe', '.', '-n'], { environment: { FAREBOX_PRIVATE_KEY: '' } })
+    expect({ code, out }).toEqual({ code: 0, out: '' })
+    expect(err).toMatch(/0\.005034 USDC {2}a\.mp3 → a\.srt\n/)
+    expect(err).toContain('2 recordings, 2 s, 2 uploads: 0.010068 USDC')
+    expect(err).not.toMatch(/(?!\n)[\p{Cc}\u202e]/u)
+    expect((await bench.sandbox.upstreamCalls()).length).toBe(calls)
+    expect(await readdir(bench.folder)).toHaveLength(2)
+  })
+
+  it('pays nothing without --yes where no terminal is', async () => {
+    await bench.record('a.mp3')
+    const { code, out, err } = await bench.run(['transcribe', '.'])
+    expect({ code, out }).toEqual({ code: 2, out: '' })
+    expect(err).toContain('Add --yes')
+    expect(await bench.paid()).toBe(0n)
+  })
+
+  it('reports each event as a line of JSON, and the charge is what the plan said', async () => {
+    await bench.record('a.mp3', HOSTILE)
+    await writeFile(join(bench.folder, 'empty.mp3'), '')
+    const { code, out, err, events } = await bench.run(['transcribe', '.', '--yes', '--json', '--receipts'])
+    expect(code).toBe(1)
+    expect(out.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\u202e]/u)
+    expect(err).not.toMatch(/(?!\n)[\p{Cc}\u202e]/u)
+    const all = events()
+    const of = (name: string) => all.filter(({ event }) => event === name)
+    expect(of('planned')).toHaveLength(3)
+    expect(of('totals')).toMatchObject([{ to_do: 2, to_charge: '0.010068' }])
+    expect(of('failed')).toMatchObject([{ label: 'empty.mp3', error: { code: 'empty_file', money: 'none' } }])
+    const finished = of('finished')
+    expect(finished.map(({ path }) => path)).toEqual(
+      expect.arrayContaining([join(bench.folder, 'a.mp3'), join(bench.folder, HOSTILE)]),
+    )
+    const charges = finished.map(({ charged }) => parseUsdc(String(charged)))
+    expect(charges).toEqual([MINIMUM, MINIMUM])
+    expect(all.at(-1)).toMatchObject({ event: 'summary', finished: 2, failed: 1, charged: '0.010068', exit_code: 1 })
+    expect(await bench.paid()).toBe(2n * MINIMUM)
+    expect(await readdir(bench.folder)).toEqual(expect.arrayContaining(['a.srt', 'a.receipt.json']))
+  })
+
+  it('needs neither --yes nor money for what is finished', async () => {
+    await bench.record('a.mp3')
+    expect(await bench.run(['transcribe', '.', '--yes'])).toMatchObject({ code: 0, out: '' })
+    const { code, err } = await bench.run(['transcribe', '.'])
+    expect(code).toBe(0)
+    expect(err).toContain('Nothing to transcribe.\n1 recording finished before')
+    expect(await bench.paid()).toBe(MINIMUM)
+  })
+
+  it('writes the transcript of standard input, and nothing else, to standard output', async () => {
+    await bench.record('a.mp3')
+    await bench.run(['transcribe', 'a.mp3', '--format', 'txt', '--yes'])
+    const input = await readFile(join(bench.folder, 'a.mp3'))
+    const { code, out } = await bench.run(['transcribe', '-', '--yes'], { input })
+    expect(code).toBe(0)
+    expect(out).toBe(await readFile(join(bench.folder, 'a.txt'), 'utf8'))
+    expect(await bench.paid()).toBe(MINIMUM)
+  })
+})
+
+describe('farebox transcribe --watch', () => {
+  const bench = useCommandBench()
+  const has = (name: string) => until(async () => (await readdir(bench.folder)).includes(name))
+
+  it('transcribes what is there and what arrives, each file when it is complete, until it is interrupted', async () => {
+    await bench.record('there.mp3')
+    const command = bench.start(['transcribe', '.', '--watch', '--yes', '--json', '--format', 'txt'])
+    await has('there.txt')
+    const recording = recordingOf('Complete when the last byte has come.', 30_000)
+    const half = Math.floor(recording.length / 2)
+    await writeFile(join(bench.folder, 'slow.mp3'), recording.subarray(0, half))
+    await bench.record('quick.mp3')
+    await appendFile(join(bench.folder, 'slow.mp3'), recording.subarray(half))
+    await has('slow.txt')
+    await has('quick.txt')
+    expect(await readFile(join(bench.folder, 'slow.txt'), 'utf8')).toContain('last byte has come')
+    command.child.kill('SIGINT')
+    const { code, events } = await command.done
+    expect(code).toBe(130)
+    const finished = events().filter(({ event }) => event === 'finished')
+    expect(new Set(finished.map(({ label }) => label))).toEqual(new Set(['quick.mp3', 'slow.mp3', 'there.mp3']))
+    expect(await bench.paid()).toBe(3n * MINIMUM)
+  })
+
+  it('keeps its budget over all that arrives, and ends with 3', async () => {
+    await bench.record('a.mp3')
+    const command = bench.start(['transcribe', '.', '--watch', '--yes', '--budget', '0.0101'])
+    await has('a.srt')
+    await bench.record('b.mp3')
+    await has('b.srt')
+    await bench.record('c.mp3')
+    expect((await command.done).code).toBe(3)
+    await rm(join(bench.folder, 'a.srt'))
+  })
+
+  it('refuses what is no folder, instead of waiting for it', async () => {
+    const { code, err } = await bench.run(['transcribe', 'missing', '--watch', '--yes'])
+    expect(code).toBe(2)
+    expect(err).toContain('missing')
+  })
+
+  it('needs --yes where no terminal is', async () => {
+    const { code, err } = await bench.run(['transcribe', '.', '--watch'])
+    expect(code).toBe(2)
+    expect(err).toContain('--yes')
+  })
+})
+
+describe('how farebox transcribe ends', () => {
+  const bench = useCommandBench()
+
+  it('reads a list of files and writes under a folder', async () => {
+    await bench.record('a.mp3', 'deep/b.mp3', 'c.mp3')
+    const args = ['transcribe', '--files-from', '-', '-o', '../texts', '-f', 'txt,vtt', '--name', '{name}.en', '--yes']
+    expect(await bench.run(args, { input: 'a.mp3\ndeep/b.mp3\n' })).toMatchObject({ code: 0, out: '' })
+    expect(await readdir(join(bench.folder, '../texts'))).toEqual(['a.en.txt', 'a.en.vtt', 'b.en.txt', 'b.en.vtt'])
+  })
+
+  it('ends with 3 when the budget is used up, and goes on with another', async () => {
+    await bench.record('a.mp3', 'b.mp3', 'c.mp3')
+    const first = await bench.run(['transcribe', '.', '--yes', '--budget', '0.0101'])
+    expect(first.code).toBe(3)
+    expect(first.err).toContain('1 not begun')
+    expect(await bench.paid()).toBe(2n * MINIMUM)
+    expect((await bench.run(['transcribe', '.', '--yes'], { environment: { FAREBOX_BUDGET: '1' } })).code).toBe(0)
+    expect(await bench.paid()).toBe(3n * MINIMUM)
+  })
+
+  it('ends with 4 when the wallet has no funds', async () => {
+    const { privateKey } = await createPayer(bench.sandbox.info.rpcUrl, { usdcAtomic: 0n })
+    await bench.record('a.mp3')
+    const key = join(bench.folder, '../key')
+    await writeFile(key, privateKey, { mode: 0o600 })
+    // The flag comes before the key of the environment.
+    const { code, err } = await bench.run(['transcribe', '.', '--yes', '--key-file', key])
+    expect(code).toBe(4)
+    expect(err).toContain('Add USDC to the wallet')
+  })
+
+  it('ends with 2 when the key file is open to others, and does not read it', async () => {
+    await bench.record('a.mp3')
+    const key = join(bench.folder, '../key')
+    await writeFile(key, 'secret', { mode: 0o644 })
+    const { code, err } = await bench.run(['transcribe', '.', '--yes', '--key-file', key])
+    expect(code).toBe(2)
+    expect(err).toContain(`chmod 600 ${key}`)
+  })
+
+  it('pays for nothing more when the reader of its transcripts leaves', async () => {
+    await bench.record('a.mp3', 'b.mp3', 'c.mp3', 'd.mp3')
+    const command = bench.start(['transcribe', '.', '--yes', '--out', '-', '--concurrency', '1'])
+    command.child.stdout?.destroy()
+    const { code, err } = await command.done
+    expect(code).toBe(130)
+    expect(err).toContain('The reader of standard output has left')
+    // The next one is begun while the first is printed.
+    expect(await bench.paid()).toBeLessThan(4n * MINIMUM)
+  })
+
+  it('goes on when the reader of its events leaves', async () => {
+    await bench.record('a.mp3', 'b.mp3')
+    const command = bench.start(['transcribe', '.', '--yes', '--json'])
+    command.child.stdout?.destroy()
+    expect((await command.done).code).toBe(0)
+    expect(await readdir(bench.folder)).toEqual(['a.mp3', 'a.srt', 'b.mp3', 'b.srt'])
+  })
+})
+
+describe('farebox transcribe on a terminal', () => {
+  const bench = useCommandBench()
+  const onTerminal = (args: readonly string[]) => bench.start(args, { onTerminal: true })
+  /** Lets calls of the vendor wait until they are released. */
+  async function holdVendor(): Promise<() => Promise<void>> {
+    await bench.sandbox.setFaults([{ fault: 'none', delayMs: 20_000, times: 'always' }])
+    return () => bench.sandbox.setFaults([])
+  }
+  async function callsUnderWay(count: number): Promise<void> {
+    const before = (await bench.sandbox.upstreamCalls()).length
+    await until(async () => (await bench.sandbox.upstreamCalls()).length >= before + count)
+  }
+
+  it('asks before it pays, and pays nothing when the answer is no', async () => {
+    await bench.record('a.mp3')
+    const command = onTerminal(['transcribe', '.'])
+    await shown(command, `Pay up to 0.005034 USDC from ${bench.sandbox.payer.address.toLowerCase()}? [y/N]`)
+    type(command, 'n\n')
+    expect((await command.done).code).toBe(130)
+    expect(await bench.paid()).toBe(0n)
+    expect(await readdir(bench.folder)).toEqual(['a.mp3'])
+  })
+
+  it.each([CTRL_C, '\u0004'])('pays nothing when the question is left with %j', async (key) => {
+    await bench.record('a.mp3')
+    const command = onTerminal(['transcribe', '.'])
+    await shown(command, 'Pay up to')
+    type(command, key)
+    expect((await command.done).code).toBe(130)
+    expect(await bench.paid()).toBe(0n)
+  })
+
+  it('shows a table while it works and leaves the terminal with the figures and the cursor', async () => {
+    await bench.record('a.mp3', 'b.mp3', 'c.mp3')
+    const command = onTerminal(['transcribe', '.', '--budget', '5'])
+    await shown(command, 'Pay up to')
+    type(command, 'y\n')
+    await shown(command, '0/3 files')
+    const { code, out } = await command.done
+    expect(code).toBe(0)
+    expect(out).toMatch(/0\/3 files.*charged 0 USDC.*left/)
+    expect(stripVTControlCharacters(out)).toMatch(/a\.mp3 +1 s · \d/)
+    expect(out).toMatch(/3 recordings transcribed.*Charged 0\.015102 USDC, 4\.984898 USDC left of the budget/s)
+    expect(out.lastIndexOf('\u001b[?25h')).toBeGreaterThan(out.lastIndexOf('\u001b[?25l'))
+    expect(await bench.paid()).toBe(3n * MINIMUM)
+  })
+
+  it('lets what is under way finish at the first Ctrl-C, and a rerun does the rest', async () => {
+    await bench.record('a.mp3', 'b.mp3', 'c.mp3')
+    await bench.sandbox.setFaults([{ fault: 'none', delayMs: 3000, times: 'always' }])
+    const command = onTerminal(['transcribe', '.', '--yes', '--concurrency', '1'])
+    await shown(command, '1/3 files')
+    type(command, CTRL_C)
+    await shown(command, 'Interrupted.')
+    const { code, out } = await command.done
+    expect(code).toBe(130)
+    expect(out).toContain('Run the same command again')
+    const { length: done } = (await readdir(bench.folder)).filter((name) => name.endsWith('.srt'))
+    expect(await bench.paid()).toBe(BigInt(done) * MINIMUM)
+    await bench.sandbox.setFaults([])
+    expect((await bench.run(['transcribe', '.', '--yes'])).code).toBe(0)
+    expect(await bench.paid()).toBe(3n * MINIMUM)
+  })
+
+  it('leaves what is under way at the second Ctrl-C, and a rerun pays for nothing again', async () => {
+    await bench.record('a.mp3', 'b.mp3')
+    const release = await holdVendor()
+    const underWay = callsUnderWay(2)
+    const command = onTerminal(['transcribe', '.', '--yes'])
+    await underWay
+    type(command, CTRL_C)
+    await shown(command, 'Ctrl-C again')
+    type(command, CTRL_C)
+    expect((await command.done).code).toBe(130)
+    await release()
+    expect((await bench.run(['transcribe', '.', '--yes'])).code).toBe(0)
+    expect(await bench.paid()).toBe(2n * MINIMUM)
+    expect(await readdir(bench.folder)).toEqual(['a.mp3', 'a.srt', 'b.mp3', 'b.srt'])
+  })
+
+  it('ends at once with SIGTERM, and a rerun pays for nothing again', async () => {
+    await bench.record('a.mp3')
+    const release = await holdVendor()
+    const underWay = callsUnderWay(1)
+    const command = bench.start(['transcribe', '.', '--yes'])
+    await underWay
+    command.child.kill('SIGTERM')
+    expect((await command.done).code).toBe(130)
+    await release()
+    expect((await bench.run(['transcribe', '.', '--yes'])).code).toBe(0)
+    expect(await bench.paid()).toBe(MINIMUM)
+  })
+})
+
+describe('a command that is killed', () => {
+  const bench = useCommandBench()
+
+  it('is charged once when it is run again, and its answer arrives', async () => {
+    const upstreamCalls = async () => (await bench.sandbox.upstreamCalls()).length
+    await bench.sandbox.setFaults([{ fault: 'none', delayMs: UPSTREAM_DELAY_MS }])
+    const { child, done } = bench.start(['chat', 'Say hello.'])
+    await until(async () => (await upstreamCalls()) > 0)
+    child.kill('SIGKILL')
+    await done
+    const again = await bench.run(['chat', 'Say hello.'])
+    expect(again.code).toBe(0)
+    expect(again.out).toContain('Say hello.')
+    expect([await bench.paid(), await upstreamCalls()]).toEqual([CHAT, 1])
+  })
+})
+
+describe('shells', () => {
+  let folder: string
+  let script: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-completion-'))
+    script = join(folder, 'script')
+  })
+
+  afterAll(() => rm(folder, { recursive: true }))
+
+  async function completeInFish(line: string): Promise<string[]> {
+    await writeFile(script, fishCompletion(program))
+    const answer = await runProgram('fish', ['--no-config', '-c', `source ${script}; complete -C '${line}'`])
+    return answer
+      .toString()
+      .split('\n')
+      .filter(Boolean)
+      .map((row) => row.split('\t')[0] ?? '')
+  }
+  describe('completion in bash', () => {
+    async function complete(...words: readonly string[]): Promise<string[]> {
+      await writeFile(script, bashCompletion(program))
+      const typed = `source ${script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _farebox; printf '%s\\n' "\${COMPREPLY[@]}"`
+      const answer = await runProgram('bash', ['-c', typed, 'bash', 'farebox', ...words])
+      return answer.toString().split('\n').filter(Boolean)
+    }
+
+    it('offers all commands, then those that begin like the word', async () => {
+      expect(await complete('')).toEqual(commands)
+      expect(await complete('tr')).toEqual(['transcribe'])
+    })
+
+    it.each(program.commands)('offers all flags of $name', async ({ name, options }) => {
+      expect((await complete(name, '--')).toSorted()).toEqual(options.map(({ long }) => long).toSorted())
+    })
+
+    it('offers the values of a flag, and files for a flag that names one', async () => {
+      expect(await complete('transcribe', '--style', '')).toEqual(['netflix', 'bbc', 'plain'])
+      expect(await complete('transcribe', '--out', 'a')).toEqual([])
+      expect(await complete('transcribe', 'a')).toEqual([])
+      expect(await complete('completion', 'f')).toEqual(['fish'])
+    })
+  })
+
+  describe.skipIf(!havePrograms('fish'))('completion in fish', () => {
+    it('offers all commands, the flags of one and the values of a flag', async () => {
+      expect((await completeInFish('farebox ')).toSorted()).toEqual(commands.toSorted())
+      const { options } = program.commands.find(({ name }) => name === 'transcribe') ?? { options: [] }
+      const flags = (await completeInFish('farebox transcribe --')).toSorted()
+      expect(flags).toEqual(expect.arrayContaining(options.map(({ long }) => long)))
+      expect((await completeInFish('farebox transcribe --style ')).toSorted()).toEqual(['bbc', 'netflix', 'plain'])
+    })
+  })
+
+  describe.skipIf(!havePrograms('zsh'))('completion in zsh', () => {
+    it('offers the commands, the flags of one and the values of a flag', async () => {
+      await writeFile(script, zshCompletion(program))
+      const environment = { PATH: process.env['PATH'] ?? '', TERM: 'dumb', HOME: folder, PS1: PROMPT }
+      const shell = spawn('script', ['--quiet', '--flush', '--command', 'zsh -f -i', '/dev/null'], { env: environment })
+      onTestFinished(() => void shell.kill())
+      let shown = ''
+      shell.stdout.setEncoding('utf8').on('data', (text: string) => (shown += text))
+      const ended = once(shell, 'close')
+      const typeUntil = async (keys: string, text: string) => {
+        shown = ''
+        shell.stdin.write(keys)
+        await until(() => shown.includes(text))
+      }
+      // A shell drops what is typed before it shows its prompt.
+      await until(() => shown.includes(PROMPT))
+      // The typed line itself does not contain the word that is awaited.
+      await typeUntil(`autoload -Uz compinit; compinit -u -D; source ${script}; print REA''DY\n`, 'READY')
+      await until(() => shown.slice(shown.indexOf('READY')).includes(PROMPT))
+      await typeUntil('farebox tran\t', 'transcribe')
+      await typeUntil('--sty\t', '--style')
+      await typeUntil('b\t', 'bbc')
+      shell.kill()
+      await ended
+    })
+  })
+})

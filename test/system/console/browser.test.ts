@@ -1,0 +1,160 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { findBarriers, findOverflow } from '../../support/browser/accessibility.ts'
+import { PHONE, startBrowser, type TestBrowser, type Visitor } from '../../support/browser/browser.ts'
+import { findForeignMarkup } from '../../support/browser/foreign-markup.ts'
+import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+
+const PAGE = (body: string) => `<!doctype html><html lang="en"><title>A page</title><main><h1>A page</h1>${body}</main>`
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'"
+
+/** The tests of the console trust these: each must find what it is there for. */
+describe.skipIf(!havePrograms('chromium'))('the browser of the tests', () => {
+  let browser: TestBrowser
+  let server: Server
+  let origin: string
+  let served = ''
+
+  beforeAll(async () => {
+    server = createServer((_request, response) =>
+      response.setHeader('content-security-policy', POLICY).setHeader('content-type', 'text/html').end(served),
+    )
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    browser = await startBrowser()
+  })
+  afterAll(async () => {
+    await browser.close()
+    server.closeAllConnections()
+    server.close()
+  })
+
+  const visit = async <T>(body: string, look: (visitor: Awaited<ReturnType<TestBrowser['open']>>) => Promise<T>) => {
+    served = PAGE(body)
+    const visitor = await browser.open(origin, { viewport: PHONE })
+    try {
+      await visitor.page.goto('/')
+      return await look(visitor)
+    } finally {
+      await visitor.close()
+    }
+  }
+
+  it('finds nothing wrong with a plain page', async () => {
+    await visit('<p>Text</p><a href="/here">A link</a>', async ({ page, problems }) => {
+      expect(await findBarriers(page)).toEqual([])
+      expect(await findOverflow(page)).toEqual([])
+      expect(await findForeignMarkup(page)).toEqual([])
+      expect(problems).toEqual([])
+    })
+  })
+
+  it('reports a barrier', async () => {
+    expect(await visit('<input>', ({ page }) => findBarriers(page))).toEqual([expect.stringMatching(/^label /)])
+  })
+
+  it('reports a page that is wider than its window', async () => {
+    expect(await visit(`<pre>${'long '.repeat(60)}</pre>`, ({ page }) => findOverflow(page))).toContainEqual(
+      expect.stringMatching(/^<pre>/),
+    )
+  })
+
+  it.each([
+    '<img alt="" src="//cdn.test/x.png">',
+    '<p onclick="x()">Text</p>',
+    '<script>let x</script>',
+    '<a href="javascript:x()">A link</a>',
+    '<p style="color: red">Text</p>',
+    '<iframe srcdoc="x"></iframe>',
+    '<div hx-get="//evil.test/"></div>',
+  ])('reports markup that leads elsewhere or runs: %s', async (markup) => {
+    expect(await visit(markup, ({ page }) => findForeignMarkup(page))).toEqual([markup])
+  })
+
+  it('reports a script that the policy of the page refuses', async () => {
+    expect(await visit('<script>alert(1)</script>', async ({ problems }) => problems)).toEqual([
+      expect.stringContaining('Content Security Policy'),
+    ])
+  })
+
+  it('reports a request to another host', async () => {
+    const problems = await visit('', async ({ page, problems: found }) => {
+      await page.goto('http://localhost:9/').catch(() => undefined)
+      return found
+    })
+    expect(problems[0]).toBe('asked another host: http://localhost:9/')
+  })
+})
+
+describe.skipIf(!havePrograms('chromium'))('a live page of the console', () => {
+  let console: TestConsole
+  let browser: TestBrowser
+  let origin: string
+  let visitor: Visitor
+
+  beforeAll(async () => {
+    ;[console, browser] = await Promise.all([startTestConsole(), startBrowser()])
+    await console.app.listen({ host: '127.0.0.1', port: 0 })
+    origin = `http://127.0.0.1:${(console.app.server.address() as AddressInfo).port}`
+    visitor = await browser.open(origin)
+    await visitor.page.goto('/operator')
+    await visitor.page.getByLabel('Account').fill('actor')
+    await visitor.page.getByLabel('Password').fill(TEST_PASSWORD)
+    await visitor.page.getByRole('button', { name: 'Sign in' }).click()
+    await visitor.page.getByRole('heading', { name: 'Now', exact: true }).waitFor()
+  })
+  afterAll(async () => {
+    await browser.close()
+    await console.close()
+  })
+
+  const report = (instance: string) =>
+    console.ledger.sql(
+      `INSERT INTO process_reports (instance, kind, started_at, seen_at, report)
+       VALUES ($1, 'worker', now(), now() + interval '1 hour', '{"version": "0", "keys": {}, "configurationRevision": null}')`,
+      [instance],
+    )
+
+  it('shows what has changed without being opened again, and leaves the search field alone', async () => {
+    const { page, problems } = visitor
+    await page.getByText('No worker is running').waitFor()
+    await page.evaluate('globalThis.isSamePage = true')
+    await page.getByRole('searchbox').fill('half of an id')
+    await report('first')
+    await page.getByText('1 worker and').waitFor()
+    expect(await page.getByText('No worker is running').count()).toBe(0)
+    await report('second')
+    await page.getByText('2 workers and').waitFor()
+    expect(await page.evaluate('globalThis.isSamePage')).toBe(true)
+    expect(await page.getByRole('searchbox').inputValue()).toBe('half of an id')
+    expect(await page.evaluate('document.activeElement.id')).toBe('search')
+    expect(problems).toEqual([])
+  })
+
+  it('leads to the sign-in when the session ends, and back to the page', async () => {
+    const { page } = visitor
+    await console.ledger.sql('DELETE FROM operator_sessions')
+    await page.waitForURL('**/operator/sign-in?next=%2Foperator')
+    expect(visitor.problems).toEqual([])
+  })
+
+  it('opens from a link on another site with the session that is open', async () => {
+    const { page } = visitor
+    await page.getByLabel('Account').fill('actor')
+    await page.getByLabel('Password').fill(TEST_PASSWORD)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('heading', { name: 'Now', exact: true }).waitFor()
+    // The same server under a name that is another site to the browser.
+    const elsewhere = await page.context().newPage()
+    await elsewhere.route('http://another.test/', (route) =>
+      route.fulfill({ contentType: 'text/html', body: `<a href="${origin}/operator/audit">the audit</a>` }),
+    )
+    await elsewhere.goto('http://another.test/')
+    await elsewhere.getByRole('link').click()
+    await elsewhere.getByRole('heading', { name: 'Audit', exact: true }).waitFor()
+    await page.reload()
+    await page.getByRole('heading', { name: 'Now', exact: true }).waitFor()
+  })
+})

@@ -1,0 +1,155 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import type { Dockerfile } from 'dockerfile-ast'
+import { validate } from 'dockerfile-utils'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
+import { executeDockerfile, type PlainImage, parseDockerfile } from '../../support/deployment/plain-dockerfile.ts'
+import { payForCall } from '../../support/payer/paid-call.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+const DOCKERFILE = join(ROOT, 'Dockerfile')
+const run = promisify(execFile)
+/** All that an operator runs; the others are of the repository, or are run below. */
+const OTHERS = ['build-settlement-contract.ts', 'check-health.ts', 'complete-lockfile.ts', 'ledger.ts', 'migrate.ts']
+const COMMANDS = (await readdir(join(ROOT, 'infra/commands'))).filter(
+  (name) => name.endsWith('.ts') && !OTHERS.includes(name),
+)
+let dockerfile: Dockerfile
+beforeAll(async () => {
+  dockerfile = await parseDockerfile(DOCKERFILE)
+})
+const values = (keyword: string) =>
+  dockerfile
+    .getInstructions()
+    .filter((instruction) => instruction.getKeyword() === keyword)
+    .map((instruction) => instruction.getArgumentsContent() ?? '')
+
+describe('the Dockerfile', () => {
+  test('the Dockerfile passes its linter', async () => {
+    expect(validate(await readFile(DOCKERFILE, 'utf8'))).toEqual([])
+  })
+
+  test('every stage of the Dockerfile starts from the exact Node version of the tests', async () => {
+    const { devDependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
+    const bases = dockerfile.getFROMs().map((from) => from.getImage())
+    expect(new Set(bases)).toEqual(new Set([`node:${devDependencies.node}-bookworm-slim`]))
+  })
+
+  test('the Dockerfile sets a numeric user other than root, and SIGTERM as its stop signal', () => {
+    expect(values('USER')).toEqual(['1000:1000'])
+    expect(values('STOPSIGNAL')).toEqual(['SIGTERM'])
+  })
+})
+
+describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', () => {
+  let folder: string
+  let image: PlainImage
+  let sandbox: TestSandbox
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-image-'))
+    image = await executeDockerfile(dockerfile, ROOT, folder)
+    // The tested processes listen on loopback, and ffmpeg may be elsewhere on this machine.
+    const { HOST: _, METRICS_HOST: __, OPERATOR_HOST: ___, FFMPEG_PATH: ____, ...others } = image.environment
+    const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'], packagedPath: () => undefined })
+    const settings = { ...others, FFMPEG_PATH: ffmpegPath ?? '' }
+    const entryOf = (path: string) => relative(ROOT, join(image.directory, path))
+    sandbox = await startTestSandbox({
+      apiEntry: entryOf(image.command[0] ?? ''),
+      workerEntry: entryOf('workers/main.ts'),
+      operatorEntry: entryOf('operator/main.ts'),
+      operator: true,
+      apiEnvironment: settings,
+      workerEnvironment: settings,
+    })
+  })
+  afterAll(async () => {
+    await sandbox.stop()
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  const runInImage = (args: readonly string[], environment: Record<string, string> = {}) =>
+    run(process.execPath, args, { cwd: image.directory, env: { PATH: '/usr/bin:/bin', ...environment } })
+
+  test('the image contains only the required files', async () => {
+    expect((await readdir(image.directory)).sort()).toEqual(
+      ['api', 'infra', 'node_modules', 'operator', 'package.json', 'shared', 'workers'].sort(),
+    )
+    expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
+      'archive',
+      'check.ts',
+      'commands',
+      'configuration',
+      'contracts',
+      'deploy-contract',
+      'keys',
+      'ledger',
+      'operators',
+      'paid-call.ts',
+      'preflight',
+      'resolve',
+      'sandbox',
+      'terminal.ts',
+    ])
+    const packages = await readdir(join(image.directory, 'node_modules'))
+    expect(packages).not.toEqual(
+      expect.arrayContaining([expect.stringMatching(/^(typescript|vitest|solc|node|oxlint|farebox|commander)$/)]),
+    )
+  })
+
+  test('the instruction that the test skips installs only the distribution’s ffmpeg', () => {
+    expect(image.notRun).toHaveLength(1)
+    expect(image.notRun[0]).toMatch(/apt-get install --yes --no-install-recommends ffmpeg\s/)
+    expect(image.environment['FFMPEG_PATH']).toBe('/usr/bin/ffmpeg')
+  })
+
+  test('API and worker of the image serve a paid transcription', async () => {
+    const body = { model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') }
+    const { answer, bytes } = await payForCall(sandbox, '/v1/audio/transcriptions', body)
+    expect(answer.status).toBe(200)
+    expect(JSON.parse(bytes.toString()).text.length).toBeGreaterThan(10)
+  })
+
+  test('the image migrates, and reconciles the ledger with the chain', async () => {
+    const { databaseUrl, rpcUrl } = sandbox.info
+    const migrated = await runInImage(['infra/commands/migrate.ts'], { DATABASE_URL: databaseUrl })
+    expect(migrated.stdout).toContain('up to date')
+    const ledger = await runInImage(['infra/commands/ledger.ts'], { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl })
+    expect(ledger.stdout).toContain('agree to the atomic unit')
+  })
+
+  test.each(COMMANDS)('infra/commands/%s runs in the image', async (name) => {
+    expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
+  })
+
+  test('the console of the image serves its sign-in, styles and scripts', async () => {
+    const { operator } = sandbox.info
+    const page = await fetch(`${operator?.url}/sign-in`)
+    expect(page.status).toBe(200)
+    const parts = [...(await page.text()).matchAll(/(?:src|href)="(\/operator\/assets\/[^"]+)"/g)].map(
+      ([, path]) => path,
+    )
+    expect(parts.length).toBeGreaterThan(2)
+    for (const path of parts) expect((await fetch(new URL(path ?? '', operator?.url))).status).toBe(200)
+  })
+
+  test('the image’s health check distinguishes a running API from a closed port', async () => {
+    const [program, script = '', url = ''] = image.healthCheck
+    expect(program).toBe('node')
+    const at = (base: string) => runInImage([script, `${base}${new URL(url).pathname}`])
+    expect((await at(sandbox.info.baseUrl)).stdout).toContain('answers 200')
+    await expect(at('http://127.0.0.1:1')).rejects.toMatchObject({ code: 1 })
+  })
+
+  test('SIGTERM shuts down the image’s API gracefully', async () => {
+    expect(image.entrypoint).toEqual(['node'])
+    process.kill(sandbox.pidOf('api'), 'SIGTERM')
+    expect(await sandbox.crashed).toEqual({ part: 'api', exit: { code: 0, signal: null } })
+  })
+})

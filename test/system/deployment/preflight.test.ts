@@ -1,0 +1,197 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { encodePaymentRequiredHeader } from '@x402/core/http'
+import type { PaymentRequired } from '@x402/core/types'
+import { keccak256 } from 'viem'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { main } from '../../../infra/commands/preflight.ts'
+import { PUBLISHED_CONTRACTS } from '../../../infra/preflight/contract-code.ts'
+import { makePaidCalls } from '../../../infra/preflight/make-paid-calls.ts'
+import { createSandboxAccount } from '../../../infra/sandbox/chain/fund-devnet.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { UPSTREAM_KEY } from '../../../infra/sandbox/deployments.ts'
+import { readOrCreateSecrets } from '../../../infra/sandbox/state-directory.ts'
+import { callCommand } from '../../support/processes/call-command.ts'
+import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+
+const OTHER_KEY = createSandboxAccount()
+let sandbox: SharedSandbox
+let environment: Record<string, string>
+let standInCode: readonly string[]
+beforeAll(async () => {
+  sandbox = await useSharedSandbox()
+  const { info, directory } = sandbox
+  const secrets = await readOrCreateSecrets(directory, 1)
+  environment = {
+    DATABASE_URL: info.databaseUrl,
+    OBJECT_STORE_DIRECTORY: join(directory, 'uploads'),
+    DEPLOYMENTS_FILE: join(directory, 'deployments.json'),
+    PUBLIC_BASE_URL: info.baseUrl,
+    RPC_URL: info.rpcUrl,
+    CONTACT_EMAIL: 'operator@farebox.example',
+    PAY_TO: info.payTo,
+    FACILITATOR_ADDRESSES: secrets.accounts.settlement.address,
+    SETTLEMENT_PRIVATE_KEYS: secrets.accounts.settlement.privateKey,
+    SETTLEMENT_CONTRACT: info.settlementContract ?? '',
+    CHALLENGE_SECRET: secrets.challengeSecret,
+    RECEIPT_SECRETS: `k1:${secrets.receiptSecret}`,
+    RECEIPT_SECRET_ID: 'k1',
+    RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
+    [UPSTREAM_KEY]: secrets.upstreamApiKey,
+    PREFLIGHT_PAYER_PRIVATE_KEY: info.payer.privateKey,
+  }
+  // The local chain has a stand-in for the proxy, and Permit2 as another chain stores it.
+  standInCode = await Promise.all(
+    PUBLISHED_CONTRACTS.map(async ({ address }) => {
+      const code = await callRpc<`0x${string}`>(info.rpcUrl, 'eth_getCode', [address, 'latest'])
+      return `--expect-code=${address}=${keccak256(code)}`
+    }),
+  )
+})
+afterAll(() => sandbox.stop())
+const reportSchema = z.object({
+  outcome: z.string(),
+  checks: z.array(z.object({ check: z.string(), outcome: z.string(), detail: z.string() })),
+})
+async function preflight(options: readonly string[], changes: Record<string, string | undefined> = {}) {
+  const run = await callCommand(() => main(['--json', ...options], { ...environment, ...changes }))
+  const { checks } = reportSchema.parse(JSON.parse(run.output))
+  const failures = checks.filter(({ outcome }) => outcome === 'failed')
+  return { exitCode: run.exitCode, checks, failures: failures.map(({ check, detail }) => `${check}: ${detail}`) }
+}
+
+describe('npm run preflight', () => {
+  it('passes for a complete deployment, and pays for one call of each endpoint with a receipt that verifies', async () => {
+    const { exitCode, failures, checks } = await preflight([...standInCode, '--paid-calls'])
+    expect(failures).toEqual([])
+    expect(exitCode).toBe(0)
+    const paid = checks.filter(({ check }) => check.startsWith('/v1/')).map(({ check }) => check)
+    expect([...new Set(paid)]).toHaveLength(5)
+    expect(paid).toHaveLength(10)
+    expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(5)
+  })
+
+  it('signs nothing beyond --spend-at-most', async () => {
+    const before = await sandbox.chain.transfersTo(sandbox.info.payTo)
+    const { failures } = await preflight([...standInCode, '--paid-calls', '--spend-at-most', '0.000001'])
+    expect(failures).toHaveLength(5)
+    expect(failures[0]).toContain('nothing was signed')
+    expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toEqual(before)
+  })
+
+  it('signs nothing for a service that offers a higher price as well', async () => {
+    const offer = { scheme: 'upto', network: 'eip155:8453', payTo: sandbox.info.payTo, maxTimeoutSeconds: 60 }
+    const accepts = ['1', '900000000'].map((amount) => ({ ...offer, asset: offer.payTo, amount, extra: {} }))
+    const required = { x402Version: 2, resource: { url: 'http://127.0.0.1' }, accepts } as PaymentRequired
+    const payments: unknown[] = []
+    const service = createServer(({ url, headers }, response) => {
+      if (headers['payment-signature'] !== undefined) payments.push(headers['payment-signature'])
+      const models = [{ id: 'model', models: [], supported_endpoints: ['/v1/chat/completions'] }]
+      if (url === '/v1/models') response.end(JSON.stringify({ data: models }))
+      else response.writeHead(402, { 'payment-required': encodePaymentRequiredHeader(required) }).end()
+    })
+    await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve))
+    const baseUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`
+    const [chat] = await makePaidCalls({ baseUrl, rpcUrl: sandbox.info.rpcUrl, spendAtMostUsd: '1' }, environment)
+    service.closeAllConnections()
+    await new Promise((resolve) => service.close(resolve))
+    expect(chat).toMatchObject({ outcome: 'failed', detail: expect.stringContaining('nothing was signed') })
+    expect(payments).toEqual([])
+  })
+
+  it('never prints the key in the URL of a node, and refuses a password in --alert-url', async () => {
+    const secret = 'secret-of-the-operator'
+    const { failures, checks } = await preflight(standInCode, {
+      RPC_URL: `http://user:${secret}@127.0.0.1:1/${secret}`,
+    })
+    expect(failures).toContainEqual(expect.stringMatching(/^node: 127\.0\.0\.1:1 does not answer: .*ECONNREFUSED/))
+    expect(JSON.stringify(checks)).not.toContain(secret)
+    const alert = await callCommand(() => main([`--alert-url=http://user:${secret}@127.0.0.1:1`], environment))
+    expect(alert.exitCode).toBe(2)
+    expect(alert.output + alert.errors).not.toContain(secret)
+  })
+
+  it('names contracts whose code is not the published one', async () => {
+    const { exitCode, failures } = await preflight([])
+    expect(exitCode).toBe(1)
+    expect(failures.map((failure) => failure.split(' at ')[0])).toEqual([
+      'contract: Permit2',
+      'contract: the x402 upto proxy',
+    ])
+  })
+
+  it.each([
+    ['a setting that is missing', { PAY_TO: undefined }, 'API settings: invalid configuration'],
+    ['a database that does not answer', { DATABASE_URL: 'postgres://127.0.0.1:1/none' }, 'database: DATABASE_URL'],
+    ['a node that does not answer', { RPC_URL: 'http://127.0.0.1:1' }, 'node: 127.0.0.1:1 does not answer'],
+    ['a vendor key that is missing', { [UPSTREAM_KEY]: undefined }, 'deployments: DEPLOYMENTS_FILE: '],
+    ['a vendor key that is wrong', { [UPSTREAM_KEY]: 'wrong' }, 'model: '],
+    [
+      'an object store that is missing',
+      { OBJECT_STORE_DIRECTORY: '/etc/hostname/none' },
+      'object store: OBJECT_STORE_DIRECTORY: ENOTDIR',
+    ],
+    ['a receipt secret of another id', { RECEIPT_SECRET_ID: 'k2' }, 'agreement: RECEIPT_SECRET_ID'],
+    ['a facilitator without its key', { FACILITATOR_ADDRESSES: `0x${'ab'.repeat(20)}` }, 'settlement keys: '],
+    [
+      'a settlement contract without code',
+      { SETTLEMENT_CONTRACT: `0x${'ab'.repeat(20)}` },
+      `settlement contract: SETTLEMENT_CONTRACT has 0x${'ab'.repeat(20)}, which has no code`,
+    ],
+    [
+      'a settlement contract with other code',
+      { SETTLEMENT_CONTRACT: USDC_ADDRESS },
+      `settlement contract: SETTLEMENT_CONTRACT has ${USDC_ADDRESS}, whose code hash is`,
+    ],
+    [
+      'an accepted facilitator that is nobody’s',
+      { ACCEPTED_FACILITATOR_ADDRESSES: OTHER_KEY.address },
+      'settlement contract: ACCEPTED_FACILITATOR_ADDRESSES has',
+    ],
+    [
+      'a settlement key that the contract does not list',
+      { FACILITATOR_ADDRESSES: OTHER_KEY.address, SETTLEMENT_PRIVATE_KEYS: OTHER_KEY.privateKey },
+      'settlement contract: 0x',
+    ],
+    ['a settlement key without gas', { GAS_WARNING_SETTLEMENTS: '100000000000000' }, 'gas: 0x'],
+    [
+      'a public address that does not answer',
+      { PUBLIC_BASE_URL: 'http://127.0.0.1:1' },
+      'readiness: http://127.0.0.1:1',
+    ],
+  ])('names %s', async (_, changes, expected) => {
+    const { exitCode, failures } = await preflight(standInCode, changes)
+    expect(exitCode).toBe(1)
+    expect(failures.some((failure) => failure.startsWith(expected))).toBe(true)
+  })
+
+  it('sends a test alert that ends by itself', async () => {
+    const received: unknown[] = []
+    const manager = createServer((request, response) => {
+      let body = ''
+      request.on('data', (chunk: Buffer) => (body += chunk.toString()))
+      request.on('end', () => {
+        received.push([request.method, request.url, JSON.parse(body)])
+        response.end()
+      })
+    })
+    await new Promise<void>((resolve) => manager.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(manager.address() as AddressInfo).port}`
+    const { failures } = await preflight([...standInCode, '--alert-url', url])
+    await new Promise((resolve) => manager.close(resolve))
+    expect(failures).toEqual([])
+    expect(received).toMatchObject([
+      ['POST', '/api/v2/alerts', [{ labels: { alertname: 'FareboxPreflight' }, endsAt: expect.any(String) }]],
+    ])
+  })
+
+  it('explains wrong arguments with exit code 2, and itself with --help', async () => {
+    expect((await callCommand(() => main(['--only', 'settler'], {}))).exitCode).toBe(2)
+    expect((await callCommand(() => main(['--env-file', '/none'], {}))).exitCode).toBe(2)
+    const help = await callCommand(() => main(['--help'], {}))
+    expect([help.exitCode, help.output.split('\n', 1)[0]]).toEqual([0, expect.stringContaining('npm run preflight')])
+  })
+})

@@ -1,0 +1,310 @@
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
+import { migrate } from '#shared/adapters/postgres/migrate.ts'
+import { readMigrations, statementsOf } from '#shared/adapters/postgres/migration-files.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { migrateAll } from '../../../infra/commands/migrate.ts'
+import { askSharedServices } from '../../support/processes/ask-shared-services.ts'
+import { until } from '../../support/until.ts'
+
+const COMMAND = fileURLToPath(new URL('../../../infra/commands/migrate.ts', import.meta.url))
+const SERVICE_POOL = { maximumConnections: 1, applicationName: 'farebox migrate', onError: () => undefined }
+const databases: string[] = []
+const folders: URL[] = []
+let templateUrl: string
+let administrator: pg.Client
+beforeAll(async () => {
+  templateUrl = await askSharedServices('/postgres')
+  administrator = new pg.Client({ connectionString: urlOf('postgres') })
+  await administrator.connect()
+})
+afterAll(async () => {
+  for (const name of databases) await administrator.query(`DROP DATABASE ${name} WITH (FORCE)`)
+  await administrator.end()
+  for (const folder of folders) await rm(folder, { recursive: true, force: true })
+})
+async function folderOf(files: Record<string, string>): Promise<URL> {
+  const folder = pathToFileURL(`${await mkdtemp(join(tmpdir(), 'farebox-migrations-'))}/`)
+  folders.push(folder)
+  for (const [name, text] of Object.entries(files)) await writeFile(new URL(name, folder), text)
+  return folder
+}
+async function tablesOf(pool: pg.Pool): Promise<readonly string[]> {
+  const { rows } = await pool.query<{ name: string }>(
+    "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename",
+  )
+  return rows.map(({ name }) => name)
+}
+/** Waits until a statement that contains `text` waits for a lock. */
+async function untilWaiting(pool: pg.Pool, text: string): Promise<void> {
+  await until(async () => {
+    const { rows } = await pool.query(
+      "SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%' || $1 || '%' AND wait_event_type = 'Lock'",
+      [text],
+    )
+    return rows.length > 0
+  })
+}
+function urlOf(database: string): string {
+  const url = new URL(templateUrl)
+  url.pathname = `/${database}`
+  return url.href
+}
+async function createEmptyDatabase(): Promise<string> {
+  const name = `empty_${randomBytes(6).toString('hex')}`
+  await administrator.query(`CREATE DATABASE ${name} TEMPLATE template0`)
+  databases.push(name)
+  return urlOf(name)
+}
+async function withPool<T>(url: string, work: (pool: pg.Pool) => Promise<T>): Promise<T> {
+  const pool = new pg.Pool({ connectionString: url, max: 2 })
+  try {
+    return await work(pool)
+  } finally {
+    await pool.end()
+  }
+}
+it('runs every migration once and nothing when repeated, and leaves every constraint and index valid', async () => {
+  const url = await createEmptyDatabase()
+  const applied = await migrateAll(url)
+  expect(applied[0]).toBe('0001-paid-requests.sql')
+  expect(applied).toEqual([...applied].sort())
+  expect(await migrateAll(url)).toEqual([])
+  await withPool(url, async (pool) => {
+    const { rows } = await pool.query(
+      `SELECT conname FROM pg_constraint WHERE NOT convalidated
+       UNION ALL SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid`,
+    )
+    expect(rows).toEqual([])
+  })
+})
+it('lets two processes migrate one empty database concurrently; only one of them does the work', async () => {
+  const url = await createEmptyDatabase()
+  const run = () => promisify(execFile)(process.execPath, [COMMAND], { env: { ...process.env, DATABASE_URL: url } })
+  const outputs = await Promise.all([run(), run()])
+  const applied = outputs.filter(({ stdout }) => stdout.startsWith('Applied '))
+  const idle = outputs.filter(({ stdout }) => stdout.startsWith('The schema is up to date'))
+  expect([applied.length, idle.length]).toEqual([1, 1])
+})
+it('rejects a migration that was edited after it was applied and runs nothing', async () => {
+  const url = await createEmptyDatabase()
+  await withPool(url, async (pool) => {
+    await migrate(pool)
+    await pool.query("UPDATE schema_migrations SET digest = 'digest of an earlier version'")
+    await pool.query('DROP TABLE receipts CASCADE')
+    await expect(migrate(pool)).rejects.toThrow('was changed after it was applied')
+    const { rows } = await pool.query<{ exists: boolean }>("SELECT to_regclass('receipts') IS NOT NULL AS exists")
+    expect(rows).toEqual([{ exists: false }])
+  })
+})
+it('leaves nothing of a migration that fails halfway, and keeps those before it', async () => {
+  const url = await createEmptyDatabase()
+  const folder = await folderOf({
+    '0001-first.sql': 'CREATE TABLE first (id int)',
+    '0002-second.sql': 'CREATE TABLE second (id int); SELECT 1 / 0',
+  })
+  await withPool(url, async (pool) => {
+    await expect(migrate(pool, { folder })).rejects.toThrow('0002-second.sql: division by zero')
+    expect(await tablesOf(pool)).toEqual(['first', 'schema_additions', 'schema_migrations'])
+    await writeFile(new URL('0002-second.sql', folder), 'CREATE TABLE second (id int)')
+    expect(await migrate(pool, { folder })).toEqual(['0002-second.sql'])
+  })
+})
+it('has no time limit for a statement', async () => {
+  const url = await createEmptyDatabase()
+  const folder = await folderOf({
+    '0001-settings.sql': `DO $$ BEGIN
+      ASSERT current_setting('statement_timeout') = '0', 'a statement has a time limit'; END $$`,
+  })
+  const pool = createPool({ ...SERVICE_POOL, connectionString: url, statementTimeoutMs: 0 })
+  try {
+    expect(pool.options).toMatchObject({ statement_timeout: 0, query_timeout: 0 })
+    expect(await migrate(pool, { folder })).toEqual(['0001-settings.sql'])
+  } finally {
+    await pool.end()
+  }
+})
+it('lets statements pass while a migration waits for a lock, and applies it when the lock is free', async () => {
+  const url = await createEmptyDatabase()
+  const folder = await folderOf({
+    '0001-first.sql': 'CREATE TABLE first (id int)',
+  })
+  await withPool(url, (pool) => migrate(pool, { folder }))
+  await writeFile(new URL('0002-second.sql', folder), 'ALTER TABLE first ADD COLUMN name text')
+  const progress: string[] = []
+  await withPool(url, async (pool) => {
+    const report = new pg.Client({ connectionString: url, application_name: 'a long report' })
+    await report.connect()
+    await report.query('BEGIN; SELECT * FROM first')
+    const migrating = withPool(url, (own) => migrate(own, { folder, onProgress: (line) => progress.push(line) }))
+    await until(() => progress.some((line) => line.includes('blocked')))
+    // Waits behind the migration's lock at most until its timeout.
+    await pool.query('INSERT INTO first (id) VALUES (1)')
+    await report.query('COMMIT')
+    await report.end()
+    expect(await migrating).toEqual(['0002-second.sql'])
+  })
+  expect(progress.find((line) => line.includes('blocked'))).toMatch(
+    /^0002-second\.sql: blocked \(.*lock timeout\); next attempt in 1000 ms\. The oldest transactions: "a long report" \(pid \d+, for \d+ s\)\.$/,
+  )
+})
+it('gives up on a migration that stays blocked, names what blocks it and changes nothing', async () => {
+  const url = await createEmptyDatabase()
+  const folder = await folderOf({ '0001-first.sql': 'CREATE TABLE first (id int)' })
+  await withPool(url, async (pool) => {
+    await migrate(pool, { folder })
+    await writeFile(new URL('0002-second.sql', folder), 'ALTER TABLE first ADD COLUMN name text')
+    const report = new pg.Client({ connectionString: url, application_name: 'a long report' })
+    await report.connect()
+    await report.query('BEGIN; SELECT * FROM first')
+    await expect(migrate(pool, { folder, lockTimeoutMs: 50, giveUpAfterMs: 100 })).rejects.toThrow(
+      /^0002-second\.sql: no lock within 50 ms.*"a long report".*Nothing of this migration was applied/,
+    )
+    await report.end()
+    expect(await migrate(pool, { folder })).toEqual(['0002-second.sql'])
+  })
+})
+const build = (kind: string) =>
+  `-- farebox: no-transaction\n-- A comment; with a semicolon.\nDROP INDEX CONCURRENTLY IF EXISTS by_id;\nCREATE ${kind} CONCURRENTLY by_id ON first (id);\n`
+it('builds an index without blocking writes, and repeats it after an interruption, in a file without a transaction', async () => {
+  const url = await createEmptyDatabase()
+  const folder = await folderOf({ '0001-first.sql': 'CREATE TABLE first (id int)' })
+  await withPool(url, async (pool) => {
+    await migrate(pool, { folder })
+    await pool.query('INSERT INTO first VALUES (1), (1)')
+    await writeFile(new URL('0002-index.sql', folder), build('UNIQUE INDEX'))
+    await expect(migrate(pool, { folder })).rejects.toThrow('0002-index.sql: could not create unique index')
+    await writeFile(new URL('0002-index.sql', folder), build('INDEX'))
+    const writer = new pg.Client({ connectionString: url })
+    await writer.connect()
+    await writer.query('BEGIN; INSERT INTO first VALUES (2)')
+    const [one, other] = [0, 1].map(() => withPool(url, (own) => migrate(own, { folder })))
+    // The index waits for this transaction, and another one can still write.
+    await untilWaiting(pool, 'INDEX CONCURRENTLY')
+    await pool.query('INSERT INTO first VALUES (3)')
+    await writer.query('COMMIT')
+    await writer.end()
+    expect([...((await one) ?? []), ...((await other) ?? [])]).toEqual(['0002-index.sql'])
+    const { rows } = await pool.query("SELECT indisvalid FROM pg_index WHERE indexrelid = 'by_id'::regclass")
+    expect(rows).toEqual([{ indisvalid: true }])
+  })
+})
+it('keeps one charge per job while the index for it is replaced, also when that is interrupted and repeated', async () => {
+  const url = await createEmptyDatabase()
+  await migrateAll(url)
+  const migration = (await readMigrations()).find(({ name }) => name.endsWith('-constraints-and-indexes.sql'))
+  const steps = (migration ? statementsOf(migration) : []).filter((statement) => statement.includes('charge_per_job'))
+  expect(steps.length).toBeGreaterThan(3)
+  await withPool(url, async (pool) => {
+    const run = async (statements: readonly string[]) => {
+      for (const statement of statements) {
+        await pool.query(statement)
+        const { rows } = await pool.query(
+          `SELECT FROM pg_indexes JOIN pg_index ON indexrelid = indexname::regclass
+           WHERE tablename = 'settlements' AND indexdef LIKE '%UNIQUE%(job_id)%' AND indisvalid`,
+        )
+        expect([statement, rows.length]).toEqual([statement, expect.toSatisfy((count: number) => count > 0)])
+      }
+    }
+    for (let done = 1; done <= steps.length; done += 1) {
+      await run(steps.slice(0, done))
+      await run(steps)
+    }
+  })
+})
+it('may be interrupted anywhere while it prepares batches, with one settlement for each account nonce at any time', async () => {
+  const url = await createEmptyDatabase()
+  const names = (await readMigrations()).map(({ name }) => name).filter((name) => name < '0024')
+  const migrations = new URL('../../../shared/adapters/postgres/migrations/', import.meta.url)
+  const files = await Promise.all(
+    names.map(async (name) => [name, await readFile(new URL(name, migrations), 'utf8')] as const),
+  )
+  const folder = await folderOf(Object.fromEntries(files))
+  const batches = (await readMigrations()).find(({ name }) => name.startsWith('0024-'))
+  const steps = batches ? statementsOf(batches) : []
+  expect(steps.length).toBeGreaterThan(10)
+  await withPool(url, async (pool) => {
+    await migrate(pool, { folder })
+    for (let done = 1; done <= steps.length; done += 1)
+      for (const statement of [...steps.slice(0, done), ...steps]) {
+        await pool.query(statement)
+        const { rows } = await pool.query(
+          `SELECT FROM pg_indexes JOIN pg_index ON indexrelid = indexname::regclass
+           WHERE tablename = 'settlements' AND indexdef LIKE '%UNIQUE%account_nonce)%' AND indisvalid`,
+        )
+        expect(rows.length).toBeGreaterThan(0)
+      }
+    expect((await migrateAll(url)).slice(0, 2)).toEqual([batches?.name, '0025-account-nonces-of-batches.sql'])
+  })
+})
+it('names an earlier migration wherever a migration says which programs it is compatible with', async () => {
+  for (const { name, compatibleFrom } of await readMigrations()) {
+    if (compatibleFrom === null) continue
+    expect(compatibleFrom < name).toBe(true)
+    expect((await readMigrations()).map((each) => each.name)).toContain(compatibleFrom)
+  }
+})
+it('refuses a file with a directive that it does not know', async () => {
+  const folder = await folderOf({ '0001-first.sql': '-- farebox: no-transactions\nSELECT 1' })
+  await withPool(templateUrl, async (pool) => {
+    await expect(migrate(pool, { folder })).rejects.toThrow('unknown directive: -- farebox: no-transactions')
+  })
+})
+/** Returns how a program judges this version's schema after a migration of a later one. */
+async function judgeAfter(text: string): Promise<string> {
+  const url = await createEmptyDatabase()
+  await migrateAll(url)
+  const folder = await folderOf({ '9999-of-tomorrow.sql': text })
+  return await withPool(url, async (pool) => {
+    await migrate(pool, { folder })
+    const check = createLedgerCheck({ pool, databaseUrl: url, now: () => new Date() })
+    return await check.schema().then(
+      () => 'starts',
+      (error: unknown) => String(error),
+    )
+  })
+}
+
+describe('a database that a newer version has migrated', () => {
+  it('is used when its migrations are compatible with a version that this program includes', async () => {
+    expect(
+      await judgeAfter('-- farebox: compatible-from 0013-settlement-gas.sql\nCREATE TABLE tomorrow (id int)'),
+    ).toBe('starts')
+  })
+
+  it.each([
+    ['say nothing about older programs', ''],
+    ['need a program that is newer than this one', '-- farebox: compatible-from 9998-of-this-evening.sql\n'],
+  ])('is refused when its migrations %s', async (_, directive) => {
+    expect(await judgeAfter(`${directive}CREATE TABLE tomorrow (id int)`)).toMatch(
+      /is newer than this program, which cannot work with 9999-of-tomorrow\.sql; start a newer one/,
+    )
+  })
+
+  it('is also used by version 0.1.0, which starts only if it knows every row of schema_migrations', async () => {
+    const url = await createEmptyDatabase()
+    await migrateAll(url)
+    await withPool(url, async (pool) => {
+      const { rows } = await pool.query<{ name: string }>('SELECT name FROM schema_migrations ORDER BY name')
+      expect(rows.map(({ name }) => name.slice(0, 4))).toEqual([
+        '0001',
+        '0002',
+        '0003',
+        '0004',
+        '0005',
+        '0006',
+        '0007',
+        '0008',
+        '0009',
+      ])
+    })
+  })
+})

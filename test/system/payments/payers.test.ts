@@ -1,0 +1,362 @@
+import { execFile } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import Anthropic from '@anthropic-ai/sdk'
+import OpenAI, { toFile } from 'openai'
+import pLimit from 'p-limit'
+import { maxUint256 } from 'viem'
+import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
+import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
+import { signPermit } from '../../support/payer/sign-permit.ts'
+import { isRunning } from '../../support/processes/is-running.ts'
+import {
+  type SharedSandbox,
+  startTestSandbox,
+  type TestSandbox,
+  useSharedSandbox,
+} from '../../support/processes/test-sandbox.ts'
+import { until } from '../../support/until.ts'
+
+const CALLS = 20
+const CALLS_AT_ONCE = 16
+const SDK_CALLS = 8
+const SDK_CALLS_AT_ONCE = 4
+/** More than any call needs on the slowest machine; two are the default and suffice on most. */
+const PATIENT_RETRIES = 50
+const AMPLE_ATOMIC = 10_000_000n
+/** Returns the body that approves Permit2 for the owner's first permit. */
+async function allowanceBody({ account, address }: Payer): Promise<string> {
+  const deadline = secondsFromNow(3600)
+  const terms = { owner: address, spender: DEVNET_ADDRESSES.permit2, amount: maxUint256, nonce: 0n, deadline }
+  const signature = await signPermit(account, terms)
+  return JSON.stringify({
+    permit: { owner: address, value: maxUint256.toString(), deadline: deadline.toString(), signature },
+  })
+}
+const keyHeader = () => ({ 'x-idempotency-key': randomUUID() })
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+/** Long enough that a live worker always renews in time. */
+const LEASE_SECONDS = 60
+const CHAT = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Good evening.' }], max_tokens: 2000 }
+function settledAmount(answer: Response): string {
+  const header = answer.headers.get('payment-response')
+  return (JSON.parse(Buffer.from(header ?? '', 'base64').toString()) as { amount: string }).amount
+}
+
+describe('gasless payers', () => {
+  let sandbox: TestSandbox
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({ apis: 2 })
+  })
+
+  afterAll(() => sandbox.stop())
+
+  const postAllowance = (body: string, baseUrl = sandbox.info.baseUrl) =>
+    fetch(`${baseUrl}/v1/allowances`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+  /** Returns the official client of a wallet, and counts its answers by status. */
+  function payingClient({ privateKey }: Payer) {
+    const { rpcUrl, network, baseUrl } = sandbox.info
+    const statuses: Record<number, number> = {}
+    const counting: typeof fetch = async (input, init) => {
+      const request = new Request(input, init)
+      const answer = await fetch(request)
+      if (request.url.startsWith(baseUrl)) statuses[answer.status] = (statuses[answer.status] ?? 0) + 1
+      return answer
+    }
+    return { ...createPayingClient({ privateKey, rpcUrl, network, fetch: counting }), statuses }
+  }
+  /** Returns how many jobs of a payer were charged, and the transactions that were sent for their permits. */
+  async function chargedAndSponsored({ address }: Payer) {
+    const [row] = await sandbox.sql<{ charged: number; sponsored: number }>(
+      `SELECT (SELECT count(*)::int FROM settlements WHERE payer = $1 AND state = 'confirmed') AS charged,
+       (SELECT count(*)::int FROM sponsored_permits WHERE owner = $1 AND gas_wei IS NOT NULL) AS sponsored`,
+      [address],
+    )
+    return row
+  }
+  describe('a wallet with USDC and without gas', () => {
+    it('pays for 20 transcriptions, 16 concurrently, after one approval that costs it nothing', async () => {
+      const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
+      expect((await postAllowance(await allowanceBody(payer))).status).toBe(200)
+      const client = payingClient(payer)
+      const body = JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') })
+      const limit = pLimit(CALLS_AT_ONCE)
+      const transcribe = () =>
+        client.fetch(`${sandbox.info.baseUrl}/v1/audio/transcriptions`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', ...keyHeader() },
+          body,
+        })
+      const answers = await Promise.all(Array.from({ length: CALLS }, () => limit(transcribe)))
+      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+      expect(client.statuses).toEqual({ 402: CALLS, 200: CALLS })
+      expect(await chargedAndSponsored(payer)).toEqual({ charged: CALLS, sponsored: 1 })
+      expect(await sandbox.chain.client.getBalance({ address: payer.address })).toBe(0n)
+    })
+
+    it.each(['openai', 'anthropic'])(
+      '%s: its own retry pays for parallel calls one after the other, without an approval',
+      async (sdk) => {
+        const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
+        const client = payingClient(payer)
+        const { baseUrl } = sandbox.info
+        const settings = { apiKey: 'not-used', fetch: client.fetch, maxRetries: PATIENT_RETRIES }
+        const openai = new OpenAI({ ...settings, baseURL: `${baseUrl}/v1` })
+        const anthropic = new Anthropic({ ...settings, baseURL: baseUrl })
+        const call = async (): Promise<unknown> => {
+          const options = { headers: keyHeader() }
+          if (sdk === 'anthropic') {
+            const messages = [{ role: 'user' as const, content: 'Good evening.' }]
+            return await anthropic.messages.create({ model: 'textmodel-3.5-flash', max_tokens: 100, messages }, options)
+          }
+          const file = await toFile(sandbox.sample, 'last-tram.mp3')
+          return await openai.audio.transcriptions.create({ model: 'speechvendor/scribe-v2', file }, options)
+        }
+        const limit = pLimit(SDK_CALLS_AT_ONCE)
+        await Promise.all(Array.from({ length: SDK_CALLS }, () => limit(call)))
+        expect(await chargedAndSponsored(payer)).toEqual({ charged: SDK_CALLS, sponsored: 0 })
+        console.info(`${sdk}: ${SDK_CALLS} calls, ${SDK_CALLS_AT_ONCE} at once, met ${JSON.stringify(client.statuses)}`)
+      },
+    )
+  })
+
+  describe('a permit that is sent more than once', () => {
+    it('two APIs that get the same permit at the same time cause one transaction and give one answer', async () => {
+      const payer = await createPayer(sandbox.info.rpcUrl)
+      const body = await allowanceBody(payer)
+      const answers = await Promise.all(
+        [0, 1, 2, 3].flatMap(() => sandbox.info.baseUrls.map((baseUrl) => postAllowance(body, baseUrl))),
+      )
+      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+      expect(new Set(await Promise.all(answers.map((answer) => answer.text()))).size).toBe(1)
+      expect(await chargedAndSponsored(payer)).toEqual({ charged: 0, sponsored: 1 })
+    })
+
+    it('an API that is killed while it waits loses nothing: the repeated request gets the one transaction', async () => {
+      const payer = await createPayer(sandbox.info.rpcUrl)
+      const body = await allowanceBody(payer)
+      process.kill(sandbox.pidOf('worker'), 'SIGSTOP')
+      const cut = postAllowance(body).then(
+        (answer) => answer.status,
+        () => 'cut',
+      )
+      await until(async () => {
+        const rows = await sandbox.sql('SELECT 1 FROM sponsored_permits WHERE owner = $1', [payer.address])
+        return rows.length === 1
+      })
+      process.kill(sandbox.pidOf('api'), 'SIGKILL')
+      expect(await cut).toBe('cut')
+      await sandbox.restart('api')
+      process.kill(sandbox.pidOf('worker'), 'SIGCONT')
+      const repeated = await postAllowance(body)
+      const text = await repeated.text()
+      expect([repeated.status, text]).toEqual([200, expect.stringContaining('"transaction":"0x')])
+      expect(await (await postAllowance(body, sandbox.info.baseUrls[1])).text()).toBe(text)
+      expect(await chargedAndSponsored(payer)).toEqual({ charged: 0, sponsored: 1 })
+    })
+  })
+})
+
+describe('account program', () => {
+  let sandbox: SharedSandbox
+  let folder: string
+  beforeAll(async () => {
+    sandbox = await useSharedSandbox()
+    folder = await mkdtemp(join(tmpdir(), 'farebox-account-'))
+  })
+
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true })
+    await sandbox.stop()
+  })
+
+  it('the program of CALLING.md lists a wallet’s receipts with tokens that open them, as it stands', async () => {
+    const page = await readFile(`${ROOT}CALLING.md`, 'utf8')
+    const [, program = ''] = /## Your account[^]*?```ts\n([^]*?)```/.exec(page) ?? []
+    await symlink(`${ROOT}node_modules`, join(folder, 'node_modules'))
+    await writeFile(join(folder, 'receipts.mts'), program)
+    const { baseUrl, payer } = sandbox.info
+    const ids: string[] = []
+    for (const content of ['one', 'two']) {
+      const paid = await sandbox.payer.fetch(`${baseUrl}/v1/messages`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-idempotency-key': crypto.randomUUID() },
+        body: JSON.stringify({ model: 'textmodel-3.5-flash', messages: [{ role: 'user', content }], max_tokens: 16 }),
+      })
+      ids.unshift(paid.headers.get('x-receipt-id') ?? '')
+    }
+    const env = { ...process.env, BASE_URL: baseUrl, PRIVATE_KEY: payer.privateKey }
+    const { stdout } = await promisify(execFile)(process.execPath, ['receipts.mts'], { cwd: folder, env })
+    const lines = stdout.trim().split('\n')
+    expect(lines.map((line) => line.split(' ')[0])).toEqual(ids)
+    for (const line of lines) {
+      const [id, charge, token] = line.split(' ')
+      const headers = { authorization: `Bearer ${token}` }
+      const receipt = await fetch(`${baseUrl}/v1/receipts/${id}`, { headers })
+      expect(await receipt.json()).toMatchObject({ id, charge_usdc: charge })
+    }
+  })
+})
+
+describe('remote facilitator', () => {
+  let facilitator: SdkFacilitator
+  let facilitatorNode: RpcProxy
+  /** Injects faults between the service and the facilitator. */
+  let facilitatorLink: TcpFaultProxy
+  let sandbox: TestSandbox
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({
+      startFacilitator: async ({ rpcUrl, privateKey }) => {
+        facilitatorNode = await startRpcProxy(rpcUrl)
+        facilitator = await startSdkFacilitator(facilitatorNode.url, privateKey)
+        facilitatorLink = await startTcpFaultProxy({ host: '127.0.0.1', port: Number(new URL(facilitator.url).port) })
+        return `http://127.0.0.1:${facilitatorLink.port}`
+      },
+      // Short, so that a caller is answered while the facilitator hangs; the others repeat their request.
+      apiEnvironment: { HOLD_SECONDS: '2' },
+      workerEnvironment: {
+        LEASE_SECONDS: String(LEASE_SECONDS),
+        SWEEP_SECONDS: '0.2',
+        FACILITATOR_TIMEOUT_SECONDS: '60',
+      },
+    })
+  })
+
+  afterEach(() => {
+    for (const path of ['/verify', '/settle'] as const) facilitator.setFault(path, null)
+    facilitatorNode.setFault(null)
+  })
+
+  afterAll(async () => {
+    await sandbox.stop()
+    await facilitatorLink.stop()
+    await facilitator.stop()
+    await facilitatorNode.stop()
+  })
+
+  const transfers = () => sandbox.chain.transfersTo(sandbox.info.payTo)
+  const settleRequests = () => facilitator.requests.filter((path) => path === '/settle').length
+  const chat = (idempotencyKey: string, headers: Record<string, string> = {}) =>
+    sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey, headers })
+  /** Repeats the request as long as the answer says that the work is in progress. */
+  const chatUntilFinal = (idempotencyKey: string, headers: Record<string, string>) =>
+    until(async () => {
+      const answer = await chat(idempotencyKey, headers)
+      const isInProgress = /"code":"(request_in_progress|settlement_pending)"/.test(await answer.clone().text())
+      return answer.status === 503 && isInProgress ? null : answer
+    })
+  test('verifies and settles a paid call through the facilitator, for exactly the measured charge', async () => {
+    const idempotencyKey = randomUUID()
+    const challenge = await chat(idempotencyKey)
+    const headers = await sandbox.payer.sign(challenge)
+    const before = await transfers()
+    const answer = await chatUntilFinal(idempotencyKey, headers)
+    expect(answer.status).toBe(200)
+    const [transfer, ...others] = (await transfers()).slice(before.length)
+    expect(others).toEqual([])
+    expect(transfer?.valueAtomic.toString()).toBe(settledAmount(answer))
+    const [job] = await sandbox.sql<{ charge_amount: string; quoted_maximum: string; settled_by: string }>(
+      `SELECT jobs.charge_amount, quoted_maximum, settled_by FROM jobs JOIN settlements ON job_id = jobs.id
+     WHERE idempotency_key = $1`,
+      [idempotencyKey],
+    )
+    expect(job).toMatchObject({ charge_amount: transfer?.valueAtomic.toString(), settled_by: 'remote_facilitator' })
+    expect(BigInt(job?.charge_amount ?? 0)).toBeLessThan(BigInt(job?.quoted_maximum ?? 0))
+    const replay = await chat(idempotencyKey, headers)
+    expect(await replay.text()).toBe(await answer.text())
+    expect(await transfers()).toHaveLength(before.length + 1)
+  })
+
+  test('charges once when the facilitator’s settle answer is lost', async () => {
+    const idempotencyKey = randomUUID()
+    const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+    const before = [(await transfers()).length, settleRequests()] as const
+    facilitator.setFault('/settle', { kind: 'lost_answer' }, 1)
+    const answer = await chatUntilFinal(idempotencyKey, headers)
+    expect(answer.status).toBe(200)
+    expect([(await transfers()).length, settleRequests()]).toEqual([before[0] + 1, before[1] + 1])
+  })
+
+  test('answers 503 settlement_pending while the facilitator hangs, then returns the result, charged once', async () => {
+    const idempotencyKey = randomUUID()
+    const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+    const before = (await transfers()).length
+    facilitator.setFault('/settle', { kind: 'hang' })
+    const requests = settleRequests()
+    const first = chat(idempotencyKey, headers)
+    await until(() => settleRequests() > requests)
+    const held = await chat(idempotencyKey, headers)
+    expect([(await first).status, held.status]).toEqual([503, 503])
+    expect(await held.json()).toMatchObject({ error: { code: 'settlement_pending', payment: 'unknown' } })
+    expect(await transfers()).toHaveLength(before)
+    facilitator.setFault('/settle', null)
+    // Cuts the hanging connections, as a restart of the facilitator would.
+    await facilitatorLink.setFault({ kind: 'refuse' })
+    await facilitatorLink.setFault(null)
+    const answer = await chatUntilFinal(idempotencyKey, headers)
+    expect(answer.status).toBe(200)
+    expect(await transfers()).toHaveLength(before + 1)
+  })
+
+  test('finds the transfer in the chain’s log when the worker is killed after the facilitator has settled', async () => {
+    const idempotencyKey = randomUUID()
+    const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+    const before = [(await transfers()).length, settleRequests()] as const
+    // The facilitator broadcasts but cannot read its receipt: the worker is killed while it waits for the answer.
+    facilitatorNode.setFault({ kind: 'hang' }, 'eth_getTransactionReceipt')
+    const held = chat(idempotencyKey, headers)
+    await until(async () => (await transfers()).length > before[0])
+    process.kill(sandbox.pidOf('worker'), 'SIGKILL')
+    await until(() => !isRunning(sandbox.pidOf('worker')))
+    await sandbox.sql(
+      `UPDATE jobs SET lease_expires_at = lease_expires_at - make_interval(secs => $1),
+       enqueued_at = enqueued_at - make_interval(secs => $1) WHERE state = 'settling'`,
+      [LEASE_SECONDS],
+    )
+    await sandbox.restart('worker')
+    await held
+    const answer = await chatUntilFinal(idempotencyKey, headers)
+    expect(answer.status).toBe(200)
+    expect([(await transfers()).length, settleRequests()]).toEqual([before[0] + 1, before[1] + 1])
+  })
+
+  test('answers 503 to a valid payment, which stays usable, while the facilitator or its node is down', async () => {
+    const idempotencyKey = randomUUID()
+    const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+    const before = (await transfers()).length
+    const expectUnavailable = async () => {
+      const answer = await chat(idempotencyKey, headers)
+      expect(answer.status).toBe(503)
+      expect(await answer.json()).toMatchObject({ error: { code: 'payment_network_unavailable', payment: 'none' } })
+    }
+    facilitator.setFault('/verify', { kind: 'status', status: 502 })
+    await expectUnavailable()
+    facilitator.setFault('/verify', null)
+    facilitatorNode.setFault({ kind: 'status', status: 500 })
+    await expectUnavailable()
+    facilitatorNode.setFault(null)
+    expect((await chatUntilFinal(idempotencyKey, headers)).status).toBe(200)
+    expect(await transfers()).toHaveLength(before + 1)
+  })
+
+  test('an API does not start without its facilitator, and names the setting', async () => {
+    facilitator.setFault('/supported', { kind: 'status', status: 500 })
+    process.kill(sandbox.pidOf('api'), 'SIGTERM')
+    await expect(sandbox.restart('api')).rejects.toThrow(
+      'the facilitator of FACILITATOR_URL does not answer GET /supported',
+    )
+    facilitator.setFault('/supported', null)
+    await sandbox.restart('api')
+    await until(async () => (await fetch(`${sandbox.info.baseUrl}/readyz`)).status === 200)
+  })
+})

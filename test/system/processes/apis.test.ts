@@ -1,0 +1,354 @@
+import { randomUUID } from 'node:crypto'
+import { request as requestByNode } from 'node:http'
+import { connect } from 'node:net'
+import Anthropic from '@anthropic-ai/sdk'
+import OpenAI from 'openai'
+import { Agent, request as requestByUndici } from 'undici'
+import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
+import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { type AnswerGate, startAnswerGate } from '../../support/http/answer-gate.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import {
+  payChat,
+  payChatPatiently,
+  type SignedChat,
+  sendChat,
+  signChat,
+  upstreamCallsByKey,
+} from '../../support/payer/chat-call.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
+import { until } from '../../support/until.ts'
+
+const PATH = '/v1/chat/completions'
+const INTERIM_MS = 100
+/** As long as several interim answers, for clients that do not report them. */
+const UPSTREAM_MS = 800
+/** Many times the interval of interim answers; undici checks its timeouts only every half second. */
+const UNDICI_TIMEOUT_MS = 3000
+const body = JSON.stringify({ model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] })
+const statusLines = (answer: string) => answer.match(/^HTTP\/1\.1 \d{3}/gm)
+
+describe('two APIs', () => {
+  let sandbox: TestSandbox
+  let payer: Payer
+  /** Injects faults between the second API and the node. */
+  let rpc: RpcProxy
+  /** Holds back the vendors' answers to the worker. */
+  let vendors: AnswerGate
+  let metricsPort: number
+  let [first, second] = ['', '']
+  beforeAll(async () => {
+    metricsPort = await findFreePort()
+    sandbox = await startTestSandbox({
+      apis: 2,
+      connections: async (real) => {
+        rpc = await startRpcProxy(real.rpcUrl)
+        vendors = await startAnswerGate(real.upstreamUrl)
+        return { ...real, upstreamUrl: vendors.url }
+      },
+      environmentOf: (name): Record<string, string> =>
+        name === 'api-2'
+          ? { RPC_URL: rpc.url, RPC_TIMEOUT_MS: String(PATIENCE_MS), METRICS_PORT: String(metricsPort) }
+          : {},
+    })
+    ;[first = '', second = ''] = sandbox.info.baseUrls
+    payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
+  })
+
+  afterEach(() => vendors.release())
+
+  afterAll(async () => {
+    await sandbox.stop()
+    await rpc.stop()
+    await vendors.stop()
+  })
+
+  const untilUpstreamIsCalled = ({ idempotencyKey }: SignedChat) =>
+    until(async () => (await upstreamCallsByKey(sandbox.info)).has(idempotencyKey))
+  /** Returns whether a caller waits at the second API. */
+  async function isSecondHolding(): Promise<boolean> {
+    const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
+    return /^farebox_load\{of="held_connections"\} 1$/m.test(metrics)
+  }
+  async function expectOneCharge({ idempotencyKey }: SignedChat, transaction: string): Promise<void> {
+    expect((await upstreamCallsByKey(sandbox.info)).get(idempotencyKey)).toBe(1)
+    const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo)
+    expect(transfers.filter(({ transactionHash }) => transactionHash === transaction)).toHaveLength(1)
+    const settlements = await sandbox.sql(
+      'SELECT 1 FROM settlements JOIN jobs ON jobs.id = job_id WHERE idempotency_key = $1',
+      [idempotencyKey],
+    )
+    expect(settlements).toHaveLength(1)
+  }
+  test('a challenge of one API can be paid at the other, and both replay the same bytes with the same receipt', async () => {
+    const chat = await signChat(first, payer)
+    const paid = await payChat(second, chat)
+    expect(paid).toMatchObject({ status: 200, receiptId: expect.stringMatching(/^[0-9a-f-]{36}$/) })
+    const fresh = await signChat(first, payer, { idempotencyKey: chat.idempotencyKey })
+    for (const [baseUrl, again] of [
+      [first, chat],
+      [second, chat],
+      [first, fresh],
+      [second, fresh],
+    ] as const)
+      expect(await payChat(baseUrl, again)).toEqual(paid)
+    await expectOneCharge(chat, paid.transaction)
+  })
+
+  test('a signed request waits for the job that the other API accepted', async () => {
+    const chat = await signChat(first, payer)
+    vendors.hold()
+    const accepted = payChat(first, chat)
+    await untilUpstreamIsCalled(chat)
+    const attaching = payChat(second, chat)
+    await until(isSecondHolding)
+    vendors.release()
+    const attached = await attaching
+    expect(attached.status).toBe(200)
+    expect(await accepted).toEqual(attached)
+    await expectOneCharge(chat, attached.transaction)
+  })
+
+  test('a duplicate that is verified only after the first was settled returns the same result', async () => {
+    const chat = await signChat(first, payer)
+    const settled = Promise.withResolvers<void>()
+    rpc.setFault({ kind: 'held', until: settled.promise }, 'eth_call')
+    const late = payChat(second, chat)
+    await until(() => rpc.calls.at(-1) === 'eth_call')
+    const paid = await payChat(first, chat)
+    expect(paid.status).toBe(200)
+    settled.resolve()
+    expect(await late).toEqual(paid)
+    rpc.setFault(null)
+    await expectOneCharge(chat, paid.transaction)
+  })
+
+  test('an unpaid request does not reveal at either API whether its key has a job', async () => {
+    const chat = await signChat(first, payer)
+    const before = await sendChat(second, chat.idempotencyKey)
+    expect((await payChat(first, chat)).status).toBe(200)
+    for (const baseUrl of [first, second]) {
+      const { status, body } = await sendChat(baseUrl, chat.idempotencyKey)
+      expect({ status, members: Object.keys(JSON.parse(body) as object) }).toEqual({
+        status: before.status,
+        members: Object.keys(JSON.parse(before.body) as object),
+      })
+    }
+  })
+
+  test('a key bound at one API answers 409 to another body or payer at the other', async () => {
+    const chat = await signChat(first, payer)
+    const other = await sendChat(second, chat.idempotencyKey, {}, true)
+    expect(other).toMatchObject({ status: 409, code: 'idempotency_key_reused', retry: 'never', payment: 'none' })
+    expect(other.response?.headers.get('x-should-retry')).toBe('false')
+    const stranger = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: true })
+    const theirs = await signChat(second, stranger, { idempotencyKey: chat.idempotencyKey })
+    expect((await payChat(first, chat)).status).toBe(200)
+    expect(await payChat(second, theirs)).toMatchObject({
+      status: 409,
+      code: 'idempotency_key_reused',
+      payment: 'none',
+    })
+  })
+
+  test('an authorization used at one API pays for no other key at the other', async () => {
+    const chat = await signChat(first, payer)
+    const idempotencyKey = randomUUID()
+    const { response } = await sendChat(second, idempotencyKey)
+    if (response === null) throw new Error('expected a challenge')
+    const again = await signCustomPayment(challengeOf(response), payer, { terms: { nonce: chat.nonce } })
+    expect((await payChat(first, chat)).status).toBe(200)
+    expect(await sendChat(second, idempotencyKey, paymentHeader(again))).toMatchObject({
+      status: 409,
+      code: 'authorization_already_used',
+    })
+    expect((await upstreamCallsByKey(sandbox.info)).has(idempotencyKey)).toBe(false)
+  })
+
+  test('one authorization sent concurrently for two keys at two APIs serves one, and answers 409 without work to the other', async () => {
+    const one = await signChat(first, payer)
+    const idempotencyKey = randomUUID()
+    const { response } = await sendChat(second, idempotencyKey)
+    if (response === null) throw new Error('expected a challenge')
+    const other = await signCustomPayment(challengeOf(response), payer, { terms: { nonce: one.nonce } })
+    const answers = await Promise.all([payChat(first, one), sendChat(second, idempotencyKey, paymentHeader(other))])
+    expect(answers.map(({ status, code }) => `${status} ${code}`).toSorted()).toEqual([
+      '200 ',
+      '409 authorization_already_used',
+    ])
+    const calls = await upstreamCallsByKey(sandbox.info)
+    expect((calls.get(one.idempotencyKey) ?? 0) + (calls.get(idempotencyKey) ?? 0)).toBe(1)
+  })
+
+  test('the other API returns the result, charged once, when an API is killed while its caller waits', async () => {
+    const chat = await signChat(first, payer)
+    vendors.hold()
+    const held = payChat(first, chat)
+    await untilUpstreamIsCalled(chat)
+    process.kill(sandbox.pidOf('api'), 'SIGKILL')
+    expect((await held).status).toBe(0)
+    vendors.release()
+    const [retried] = (await payChatPatiently([second], chat)).slice(-1)
+    expect(retried?.status).toBe(200)
+    await sandbox.restart('api')
+    expect(await payChat(first, chat)).toEqual(retried)
+    await expectOneCharge(chat, retried?.transaction ?? '')
+  })
+})
+
+describe('interim answers', () => {
+  let sandbox: TestSandbox
+  let payer: Payer
+  /** Holds back the vendors' answers to the worker. */
+  let vendors: AnswerGate
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({
+      apis: 2,
+      connections: async (real) => {
+        vendors = await startAnswerGate(real.upstreamUrl)
+        return { ...real, upstreamUrl: vendors.url }
+      },
+      apiEnvironment: { INTERIM_ANSWER_SECONDS: String(INTERIM_MS / 1000) },
+      environmentOf: (name): Record<string, string> => (name === 'api-2' ? { INTERIM_ANSWER_SECONDS: '0' } : {}),
+    })
+    payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
+    await sandbox.setFaults([{ fault: 'none', delayMs: UPSTREAM_MS, times: 'always' }])
+  })
+
+  afterEach(() => vendors.release())
+
+  afterAll(async () => {
+    await sandbox.stop()
+    await vendors.stop()
+  })
+
+  /** Signs for a payer that has approved Permit2: a permit would make each payment wait for the one before. */
+  async function sign(challenge: Response): Promise<Record<string, string>> {
+    return paymentHeader(await signCustomPayment(challengeOf(challenge), payer))
+  }
+  /** Returns the headers of a chat request with its signed payment. */
+  async function signedHeaders(): Promise<Record<string, string>> {
+    const headers = { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() }
+    const challenge = await fetch(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers, body })
+    expect(challenge.status).toBe(402)
+    return { ...headers, ...(await sign(challenge)) }
+  }
+  /**
+   * Sends a signed chat over a separate socket and returns everything that the server writes; `onAnswers` gets what has
+   * arrived so far.
+   */
+  async function sendOverSocket(
+    version: '1.0' | '1.1',
+    baseUrl = sandbox.info.baseUrl,
+    onAnswers: (answers: string) => void = () => undefined,
+  ): Promise<string> {
+    const { hostname, port, host } = new URL(baseUrl)
+    const headers = { host, ...(await signedHeaders()), 'content-length': body.length, connection: 'close' }
+    const socket = connect(Number(port), hostname)
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+    socket.write(`POST ${PATH} HTTP/${version}\r\n${lines.join('\r\n')}\r\n\r\n${body}`)
+    let answers = ''
+    for await (const piece of socket) {
+      answers += (piece as Buffer).toString()
+      onAnswers(answers)
+    }
+    return answers
+  }
+  describe('a caller whose connection is held', () => {
+    it('a waiting caller receives 102 interim answers and then the result', async () => {
+      vendors.hold()
+      const answer = await sendOverSocket('1.1', sandbox.info.baseUrl, (answers) => {
+        if ((statusLines(answers)?.length ?? 0) >= 3) vendors.release()
+      })
+      const [final, ...interim] = statusLines(answer)?.toReversed() ?? []
+      expect(final).toBe('HTTP/1.1 200')
+      expect(interim.length).toBeGreaterThanOrEqual(3)
+      expect(new Set(interim)).toEqual(new Set(['HTTP/1.1 102']))
+      expect(answer).toContain('"object":"chat.completion"')
+    })
+    it('a caller over HTTP/1.0 receives only the result', async () => {
+      const answer = await sendOverSocket('1.0')
+      expect(statusLines(answer)).toEqual(['HTTP/1.1 200'])
+      expect(answer).toContain('"object":"chat.completion"')
+    })
+    it('a waiting caller receives only the result when interim answers are disabled', async () => {
+      expect(statusLines(await sendOverSocket('1.1', sandbox.info.baseUrls[1]))).toEqual(['HTTP/1.1 200'])
+    })
+    it('rejects an invalid request without interim answers', async () => {
+      const answer = await fetch(`${sandbox.info.baseUrl}${PATH}`, {
+        method: 'POST',
+        headers: await signedHeaders(),
+        body: '{}',
+      })
+      expect(answer.status).toBe(400)
+    })
+  })
+
+  describe('client libraries', () => {
+    it('fetch skips interim answers', async () => {
+      const headers = await signedHeaders()
+      const answer = await fetch(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers, body })
+      expect(answer.status).toBe(200)
+      expect(await answer.json()).toMatchObject({ object: 'chat.completion' })
+    })
+    it('undici waits longer than its headers timeout while interim answers arrive', async () => {
+      vendors.hold()
+      const dispatcher = new Agent({ headersTimeout: UNDICI_TIMEOUT_MS })
+      const send = async (baseUrl: string | undefined) =>
+        await requestByUndici(`${baseUrl}${PATH}`, { dispatcher, method: 'POST', headers: await signedHeaders(), body })
+      const { length: callsBefore } = await sandbox.upstreamCalls()
+      const interim = send(sandbox.info.baseUrls[0])
+      await until(async () => (await sandbox.upstreamCalls()).length > callsBefore)
+      // Sent later, so the first request has exceeded its timeout as well when this one fails.
+      await expect(send(sandbox.info.baseUrls[1])).rejects.toMatchObject({ code: 'UND_ERR_HEADERS_TIMEOUT' })
+      vendors.release()
+      const answer = await interim
+      expect(answer.statusCode).toBe(200)
+      await answer.body.dump()
+      await dispatcher.destroy()
+    })
+    it('node:http reports interim answers and then the result', async () => {
+      const headers = await signedHeaders()
+      vendors.hold()
+      const statuses: number[] = []
+      const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
+      const request = requestByNode(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers }, (answer) => {
+        answer.resume()
+        resolve(answer.statusCode)
+      })
+      request.on('error', reject).on('information', ({ statusCode }) => {
+        statuses.push(statusCode)
+        vendors.release()
+      })
+      request.end(body)
+      expect(await promise).toBe(200)
+      expect(new Set(statuses)).toEqual(new Set([102]))
+    })
+    it('the openai SDK skips interim answers', async () => {
+      const { 'content-type': _, ...headers } = await signedHeaders()
+      const client = new OpenAI({ baseURL: `${sandbox.info.baseUrl}/v1`, apiKey: 'not-used', maxRetries: 0 })
+      const messages = [{ role: 'user' as const, content: 'Hello' }]
+      const result = await client.chat.completions.create({ model: 'textmodel-2.5-flash', messages }, { headers })
+      expect(result.object).toBe('chat.completion')
+    })
+    it('the Anthropic SDK skips interim answers', async () => {
+      const client = new Anthropic({ baseURL: sandbox.info.baseUrl, apiKey: 'not-used', maxRetries: 0 })
+      const message = {
+        model: 'textmodel-2.5-flash',
+        max_tokens: 100,
+        messages: [{ role: 'user' as const, content: 'Hello' }],
+      }
+      const key = { 'x-idempotency-key': randomUUID() }
+      const challenge = await fetch(`${sandbox.info.baseUrl}/v1/messages`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...key },
+        body: JSON.stringify(message),
+      })
+      const headers = { ...key, ...(await sign(challenge)) }
+      expect((await client.messages.create(message, { headers })).type).toBe('message')
+    })
+  })
+})
