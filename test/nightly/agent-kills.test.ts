@@ -14,7 +14,7 @@ import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
-const DIE_AT = fileURLToPath(new URL('support/die-at.ts', import.meta.url))
+const DIE_AT = fileURLToPath(new URL('../support/agents/die-at.ts', import.meta.url))
 const SERVICE = `0x${'1'.repeat(40)}`
 const FACILITATOR = `0x${'2'.repeat(40)}`
 const info = { payTo: SERVICE, settlementAddresses: [FACILITATOR], usdc: DEVNET_ADDRESSES.usdc } as SandboxInfo

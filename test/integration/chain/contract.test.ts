@@ -21,6 +21,7 @@ import { until } from '../../support/until.ts'
 
 type Hex = `0x${string}`
 const chain = await startBatchSettler()
+afterAll(() => chain.stop())
 const FEES = { maxFeePerGas: 10n ** 9n, maxPriorityFeePerGas: 1n, baseFeePerGas: 1n, isLimited: false }
 const SETTLEMENT_WEI = 300_000n * FEES.maxFeePerGas
 async function newKey(settlements: bigint): Promise<Hex> {
@@ -50,8 +51,6 @@ const isKeyCall = ({ params }: RpcCall) => JSON.stringify(params).includes(IS_KE
 const outcomesOf = (answers: readonly { outcome: string }[]) => answers.map(({ outcome }) => outcome)
 
 describe('gas of contract', () => {
-  afterAll(() => chain.stop())
-
   it('a contract has the gas of its richest listed key, and none once all of them are empty', async () => {
     const [empty, low, rich, unlisted] = [await newKey(0n), await newKey(3n), await newKey(7n), await newKey(50n)]
     const both = await deployTestContract(chain.devnet, [empty, low, rich])
@@ -200,8 +199,6 @@ describe('settler batches', () => {
     proxy.setFault(null)
     proxy.chooseFault(() => null)
   })
-
-  afterAll(() => chain.stop())
 
   const sends = (from: number) => proxy.calls.slice(from).filter((method) => method === 'eth_sendRawTransaction').length
   describe('preparing a settlement through the contract', () => {

@@ -25,7 +25,7 @@ const fetchFromThePast: typeof fetch = async (input, init) => {
 }
 const problemOf = (all: readonly DoctorCheck[], wanted: string) => all.find(({ name }) => name === wanted)?.problem
 const chat = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello.' }], max_tokens: 20 } as const
-const PROGRAM = fileURLToPath(new URL('key-secret-on-full-disk.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../../support/client/key-secret-on-full-disk.ts', import.meta.url))
 /** A wallet whose signatures differ each time. */
 function unsteadyWallet(privateKey = generatePrivateKey()): Wallet {
   const account = privateKeyToAccount(privateKey)

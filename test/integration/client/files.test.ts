@@ -17,7 +17,7 @@ import type { Farebox } from '../../../client/farebox.ts'
 import { replaceFile } from '../../../client/files/replace-file.ts'
 import { openTemporaryFolder, removeAbandoned, temporaryIn } from '../../../client/files/temporary-file.ts'
 
-const PROGRAM = fileURLToPath(new URL('replace-with-limit.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../../support/client/replace-with-limit.ts', import.meta.url))
 const STAMP = { path: '/audio/a.mp3', bytes: 10, modifiedMs: 1.5 }
 const FINISHED: FinishedFile = {
   ...STAMP,

@@ -45,7 +45,7 @@ const intended = (key: string) => ({
 })
 const stateOf = ({ attempts }: Journal) =>
   [...attempts.all()].map((attempt) => ({ ...attempt, refused: null })).sort((a, b) => (a.key < b.key ? -1 : 1))
-const PROGRAM = fileURLToPath(new URL('full-disk-program.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../../support/client/full-disk-program.ts', import.meta.url))
 interface Outcome {
   readonly outcome: string
   readonly payments: number

@@ -26,7 +26,7 @@ const BURSTS = [
   { startMs: 2000, endMs: 2600 },
 ]
 const canRun = havePrograms('ffmpeg', 'ffprobe')
-const PROGRAM = fileURLToPath(new URL('support/write-on-a-disk.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../../support/client/audio/write-on-a-disk.ts', import.meta.url))
 const limits = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
 const speech = scriptSpeech({ durationMs: 8000 })
 

@@ -20,7 +20,7 @@ import { type FaultyExchange, type HttpFault, startHttpFaultProxy } from '../../
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
-const PROGRAM = fileURLToPath(new URL('killed-call.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../../support/client/killed-call.ts', import.meta.url))
 interface Ended {
   readonly signal: string | null
   readonly output: string

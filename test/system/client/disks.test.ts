@@ -14,7 +14,7 @@ import { type CommandEvent, startFareboxCommand } from '../../support/processes/
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
-const PROGRAM = fileURLToPath(new URL('support/pay-on-a-disk.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../../support/client/pay-on-a-disk.ts', import.meta.url))
 const COMMAND = fileURLToPath(new URL('../../../client/command/main.ts', import.meta.url))
 /** About 2 MB of subtitles. */
 const WORDS = Array.from({ length: 40_000 }, (_, index) => ({

@@ -35,7 +35,7 @@ const all = (count: number) => ({
   keys: count,
   transactions: count,
 })
-const FIXTURE = fileURLToPath(new URL('archive-process.fixture.ts', import.meta.url))
+const FIXTURE = fileURLToPath(new URL('../../support/ledger/archive-process.fixture.ts', import.meta.url))
 /** Every step of a run: a process that is killed there has done everything before it and nothing after it. */
 const POINTS = [
   'readDocuments.before',

@@ -76,7 +76,7 @@ interface Report {
 }
 /** Starts supervisor.fixture.ts, which does not outlive the test, and waits for its report. */
 async function startSupervisor(...args: string[]): Promise<{ supervisor: ChildProcess; report: Report }> {
-  const fixture = new URL('supervisor.fixture.ts', import.meta.url).pathname
+  const fixture = new URL('../../support/processes/supervisor.fixture.ts', import.meta.url).pathname
   const supervisor = spawn(process.execPath, [fixture, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
   onTestFinished(() => void supervisor.kill('SIGKILL'))
   const report = await new Promise<Report>((resolve, reject) => {

@@ -28,7 +28,7 @@ describe('the client’s types of the public interface', () => {
     const document = JSON.parse(await readFile(SNAPSHOT, 'utf8')) as {
       components: { schemas: Record<string, JsonSchema> }
     }
-    await expect(renderTypes(document.components.schemas)).toMatchFileSnapshot('../../../../client/wire/schemas.ts')
+    await expect(renderTypes(document.components.schemas)).toMatchFileSnapshot('../../../client/wire/schemas.ts')
   })
 })
 

@@ -325,5 +325,3 @@ describe('while a key is replaced', () => {
     )
   })
 })
-
-describe('accepted terms', () => {})

@@ -26,6 +26,7 @@ function count(body: string, size = body.length, type = TYPE): number {
   for (let at = 0; at < body.length; at += size) counter.add(Buffer.from(body.slice(at, at + size)))
   return counter.total()
 }
+setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
 const CHAT = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Good evening.' }], max_tokens: 40 }
 const call = (name: unknown, given?: unknown, meta?: unknown) => ({
@@ -274,10 +275,6 @@ describe('the arguments of a call', () => {
   })
 })
 
-describe('read message', () => {
-  setFlagsFromString('--expose-gc')
-})
-
 describe('the memory of an arriving body', () => {
   it('is never more than twice what has arrived, nor more than the body, nor less than what has arrived', () => {
     fc.assert(
@@ -301,8 +298,6 @@ describe('the memory of an arriving body', () => {
 })
 
 describe('released content', () => {
-  setFlagsFromString('--expose-gc')
-
   it('the recording of a caller who waits for their job is not kept in memory', async () => {
     const { effectiveRequest, recording } = await readWithRecording()
     effectiveRequest.releaseContent()
