@@ -11,12 +11,13 @@ const LONGEST_CAMPAIGN_MS = 30 * PATIENCE_MS
 /** Files that take minutes start first, so that no worker ends long after the others. */
 const SLOW = ['system/campaigns', 'system/console/pages', 'system/processes/sandbox', 'nightly/']
 
+function rank({ moduleId }: TestSpecification): number {
+  const found = SLOW.findIndex((slow) => moduleId.includes(`/test/${slow}`))
+  return found === -1 ? SLOW.length : found
+}
+
 class SlowFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const rank = ({ moduleId }: TestSpecification) => {
-      const found = SLOW.findIndex((slow) => moduleId.includes(`/test/${slow}`))
-      return found === -1 ? SLOW.length : found
-    }
     return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other))
   }
 }

@@ -13,6 +13,12 @@ const IMAGE = 'textmodel-3.1-flash-lite-image'
 const SPEECH = 'speechvendor/flash-v2.5'
 const TRANSCRIPTION = 'speechvendor/scribe-v2'
 
+const speechWith = (voices: readonly string[] | 'all') =>
+  availableCatalog(
+    publishedCatalog,
+    new Map([['speechvendor/flash-v2.5', voices === 'all' ? voices : new Set(voices)]]),
+  )
+
 describe('published catalog', () => {
   const { models, voices } = publishedCatalog
   const idsOf = (category: Model['category']) =>
@@ -22,11 +28,6 @@ describe('published catalog', () => {
     const input = atomicRoundedUp(priceOf(unitPrice(model.inputPerMillionTokensUsd, MILLION), inputTokens))
     return input + atomicRoundedUp(priceOf(unitPrice(model.outputPerMillionTokensUsd, MILLION), outputTokens))
   }
-  const speechWith = (voices: readonly string[] | 'all') =>
-    availableCatalog(
-      publishedCatalog,
-      new Map([['speechvendor/flash-v2.5', voices === 'all' ? voices : new Set(voices)]]),
-    )
   describe('the published catalog', () => {
     it('lists exactly the specified models, in the specified order [spec R3]', () => {
       expect(idsOf('text_generation')).toEqual([
@@ -161,10 +162,10 @@ describe('published catalog', () => {
   })
 })
 
-describe('an operator’s catalog file', () => {
-  const voices = (overrides: Record<string, unknown>, models: Record<string, unknown> = {}) =>
-    overrideCatalog(publishedCatalog, JSON.stringify({ models, voices: overrides }))
+const overrideVoices = (overrides: Record<string, unknown>, models: Record<string, unknown> = {}) =>
+  overrideCatalog(publishedCatalog, JSON.stringify({ models, voices: overrides }))
 
+describe('an operator’s catalog file', () => {
   it('an empty catalog file changes nothing', () => {
     expect(override({})).toEqual(publishedCatalog)
     expect(override({ [TEXT]: {} }).version).toBe(publishedCatalog.version)
@@ -239,7 +240,11 @@ describe('an operator’s catalog file', () => {
   })
 
   it('gives a voice a retirement date, which changes the version', () => {
-    const catalog = voices({ eldrin: { retirement_date: '2027-01-31' }, talia: {}, jade: { retirement_date: null } })
+    const catalog = overrideVoices({
+      eldrin: { retirement_date: '2027-01-31' },
+      talia: {},
+      jade: { retirement_date: null },
+    })
     expect(catalog.voices.filter(({ retirementDate }) => retirementDate !== null)).toMatchObject([
       { id: 'eldrin', retirementDate: '2027-01-31' },
     ])
@@ -248,13 +253,13 @@ describe('an operator’s catalog file', () => {
 
   it('rejects a retirement date of a default voice, of an unknown voice, and one that is no date', () => {
     const retired = { darian: { retirement_date: '2027-01-31' } }
-    expect(() => voices(retired)).toThrow(
+    expect(() => overrideVoices(retired)).toThrow(
       /default voice "darian" has the retirement date 2027-01-31; set default_voice/,
     )
-    expect(voices(retired, { [SPEECH]: { default_voice: 'talia' } }).models).toHaveLength(10)
-    expect(() => voices({ alloy: {} })).toThrow(/no voice "alloy"; the voices are darian, talia, /)
-    expect(() => voices({ talia: { retirement_date: 'soon' } })).toThrow(/voice "talia".*retirement_date/s)
-    expect(() => voices({ talia: { name: 'Thalia' } })).toThrow(/voice "talia".*name/s)
+    expect(overrideVoices(retired, { [SPEECH]: { default_voice: 'talia' } }).models).toHaveLength(10)
+    expect(() => overrideVoices({ alloy: {} })).toThrow(/no voice "alloy"; the voices are darian, talia, /)
+    expect(() => overrideVoices({ talia: { retirement_date: 'soon' } })).toThrow(/voice "talia".*retirement_date/s)
+    expect(() => overrideVoices({ talia: { name: 'Thalia' } })).toThrow(/voice "talia".*name/s)
   })
 
   it('rejects text that is not JSON and members other than models and voices', () => {

@@ -23,6 +23,15 @@ async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
 const textOf = ({ content }: Anthropic.Message) =>
   content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('')
 
+async function openaiErrorOf(call: Promise<unknown>): Promise<APIError> {
+  const error = await call.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  if (!(error instanceof APIError)) throw new Error('no APIError was thrown')
+  return error
+}
+
 describe('openai', () => {
   const KEY = 'sk-a-key'
   const MODEL = 'simulated-chat'
@@ -49,14 +58,6 @@ describe('openai', () => {
       },
     },
   ]
-  async function errorOf(call: Promise<unknown>): Promise<APIError> {
-    const error = await call.then(
-      () => undefined,
-      (thrown: unknown) => thrown,
-    )
-    if (!(error instanceof APIError)) throw new Error('no APIError was thrown')
-    return error
-  }
   describe('OpenAI’s SDK reads the simulated answers of', () => {
     it('a completion with its usage', async () => {
       const completion = await client.chat.completions.create({ model: MODEL, messages, max_completion_tokens: 200 })
@@ -137,7 +138,7 @@ describe('openai', () => {
   })
 
   const create = (changes: object, using = client) =>
-    errorOf(using.chat.completions.create({ model: MODEL, messages, ...changes }))
+    openaiErrorOf(using.chat.completions.create({ model: MODEL, messages, ...changes }))
   describe('OpenAI’s SDK reads the simulated errors for', () => {
     it('a wrong key', async () => {
       expect(await create({}, clientWith({ apiKey: 'sk-wrong' }))).toMatchObject({
@@ -153,22 +154,29 @@ describe('openai', () => {
     it('a language that is not ISO 639-1', async () => {
       const file = await toFile(recording, 'audio.mp3')
       const call = client.audio.transcriptions.create({ model: 'simulated-whisper', file, language: 'eng' })
-      expect(await errorOf(call)).toMatchObject({ status: 400, code: 'invalid_language_format', param: 'language' })
+      expect(await openaiErrorOf(call)).toMatchObject({
+        status: 400,
+        code: 'invalid_language_format',
+        param: 'language',
+      })
     })
 
     it('a file above 25 MB', async () => {
       const file = await toFile(Buffer.alloc(26_214_400), 'audio.mp3')
       const call = client.audio.transcriptions.create({ model: 'simulated-whisper', file })
-      expect(await errorOf(call)).toMatchObject({ status: 413 })
+      expect(await openaiErrorOf(call)).toMatchObject({ status: 413 })
     })
 
     it('a prompt that moderation refuses', async () => {
       const call = client.images.generate({ model: 'simulated-image', prompt: 'please refuse' })
-      expect(await errorOf(call)).toMatchObject({ status: 400, code: 'moderation_blocked' })
+      expect(await openaiErrorOf(call)).toMatchObject({ status: 400, code: 'moderation_blocked' })
     })
 
     it('an unknown model of the list', async () => {
-      expect(await errorOf(client.models.retrieve('unknown'))).toMatchObject({ status: 404, code: 'model_not_found' })
+      expect(await openaiErrorOf(client.models.retrieve('unknown'))).toMatchObject({
+        status: 404,
+        code: 'model_not_found',
+      })
     })
 
     it.each([429, 500, 503])('a status of %i', async (status) => {
@@ -178,6 +186,15 @@ describe('openai', () => {
     })
   })
 })
+
+async function geminiErrorOf(call: Promise<unknown>): Promise<ApiError> {
+  const error = await call.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  if (!(error instanceof ApiError)) throw new Error('no ApiError was thrown')
+  return error
+}
 
 describe('google genai', () => {
   const KEY = 'a-key'
@@ -203,14 +220,6 @@ describe('google genai', () => {
     model: MODEL,
     contents: 'What is a farebox?',
     config: { maxOutputTokens: 2048, thinkingConfig: { thinkingLevel: ThinkingLevel.LOW } },
-  }
-  async function errorOf(call: Promise<unknown>): Promise<ApiError> {
-    const error = await call.then(
-      () => undefined,
-      (thrown: unknown) => thrown,
-    )
-    if (!(error instanceof ApiError)) throw new Error('no ApiError was thrown')
-    return error
   }
   describe('Google’s SDK reads the simulated answers of', () => {
     it('a text with its usage', async () => {
@@ -271,36 +280,45 @@ describe('google genai', () => {
 
   describe('Google’s SDK reads the simulated errors for', () => {
     it('a wrong key', async () => {
-      const error = await errorOf(clientWith('wrong').models.generateContent(question))
+      const error = await geminiErrorOf(clientWith('wrong').models.generateContent(question))
       expect(error).toMatchObject({ status: 400, message: expect.stringContaining('API_KEY_INVALID') })
     })
 
     it('an unknown model', async () => {
-      expect(await errorOf(client.models.generateContent({ ...question, model: 'unknown' }))).toMatchObject({
+      expect(await geminiErrorOf(client.models.generateContent({ ...question, model: 'unknown' }))).toMatchObject({
         status: 404,
       })
-      expect(await errorOf(client.models.get({ model: 'unknown' }))).toMatchObject({ status: 404 })
+      expect(await geminiErrorOf(client.models.get({ model: 'unknown' }))).toMatchObject({ status: 404 })
     })
 
     it('penalties', async () => {
       const config = { ...question.config, presencePenalty: 0.5 }
-      const error = await errorOf(client.models.generateContent({ ...question, config }))
+      const error = await geminiErrorOf(client.models.generateContent({ ...question, config }))
       expect(error).toMatchObject({ status: 400, message: expect.stringContaining('enalty is not enabled') })
     })
 
     it('an image from a model of text', async () => {
       const config = { responseModalities: ['IMAGE'] }
-      expect(await errorOf(client.models.generateContent({ ...question, config }))).toMatchObject({ status: 400 })
+      expect(await geminiErrorOf(client.models.generateContent({ ...question, config }))).toMatchObject({ status: 400 })
     })
 
     it.each([429, 500, 503])('a status of %i', async (status) => {
       const body = { error: { code: status, message: 'Try again.', status: 'UNAVAILABLE' } }
       upstream.setFaults([{ fault: 'status', status, body }])
-      const error = await errorOf(client.models.generateContent(question))
+      const error = await geminiErrorOf(client.models.generateContent(question))
       expect(error).toMatchObject({ status, message: expect.stringContaining('UNAVAILABLE') })
     })
   })
 })
+
+async function anthropicErrorOf(call: Promise<unknown>): Promise<AnthropicError> {
+  const error = await call.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  if (!(error instanceof AnthropicError)) throw new Error('no APIError was thrown')
+  return error
+}
 
 describe('anthropic', () => {
   const KEY = 'sk-ant-a-key'
@@ -326,14 +344,6 @@ describe('anthropic', () => {
       input_schema: { type: 'object' as const, properties: { city: { type: 'string' } }, required: ['city'] },
     },
   ]
-  async function errorOf(call: Promise<unknown>): Promise<AnthropicError> {
-    const error = await call.then(
-      () => undefined,
-      (thrown: unknown) => thrown,
-    )
-    if (!(error instanceof AnthropicError)) throw new Error('no APIError was thrown')
-    return error
-  }
   describe('Anthropic’s SDK reads the simulated answers of', () => {
     it('a message with its usage', async () => {
       const message = await client.messages.create({ ...question, system: 'Be brief.' })
@@ -376,26 +386,32 @@ describe('anthropic', () => {
 
   describe('Anthropic’s SDK reads the simulated errors for', () => {
     it('a wrong key', async () => {
-      const error = await errorOf(clientWith({ apiKey: 'wrong' }).messages.create(question))
+      const error = await anthropicErrorOf(clientWith({ apiKey: 'wrong' }).messages.create(question))
       expect(error).toMatchObject({ status: 401, type: 'authentication_error' })
     })
 
     it('an unknown model', async () => {
-      const error = await errorOf(client.messages.create({ ...question, model: 'gpt-6' }))
+      const error = await anthropicErrorOf(client.messages.create({ ...question, model: 'gpt-6' }))
       expect(error).toMatchObject({ status: 404, type: 'not_found_error' })
-      expect(await errorOf(client.models.retrieve('gpt-6'))).toMatchObject({ status: 404, type: 'not_found_error' })
+      expect(await anthropicErrorOf(client.models.retrieve('gpt-6'))).toMatchObject({
+        status: 404,
+        type: 'not_found_error',
+      })
     })
 
     it('a conversation that ends with the model', async () => {
       const prefilled = [...messages, { role: 'assistant' as const, content: 'A farebox is' }]
-      const error = await errorOf(client.messages.create({ ...question, messages: prefilled }))
+      const error = await anthropicErrorOf(client.messages.create({ ...question, messages: prefilled }))
       expect(error).toMatchObject({ status: 400, type: 'invalid_request_error' })
       expect(error.message).toContain('prefill')
     })
 
     it('more output tokens than the model has', async () => {
       const stream = client.messages.stream({ ...question, max_tokens: 1_000_000 })
-      expect(await errorOf(stream.finalMessage())).toMatchObject({ status: 400, type: 'invalid_request_error' })
+      expect(await anthropicErrorOf(stream.finalMessage())).toMatchObject({
+        status: 400,
+        type: 'invalid_request_error',
+      })
     })
 
     it.each([
@@ -405,7 +421,7 @@ describe('anthropic', () => {
     ])('a status of %i', async (status, type) => {
       const body = { type: 'error', error: { type, message: 'Try again.' }, request_id: 'req_1' }
       upstream.setFaults([{ fault: 'status', status, body }])
-      expect(await errorOf(client.messages.create(question))).toMatchObject({ status, type })
+      expect(await anthropicErrorOf(client.messages.create(question))).toMatchObject({ status, type })
     })
   })
 })

@@ -53,6 +53,24 @@ interface Outcome {
 const LIMITS = { day: '1', groups: { chat: { day: '0.01' }, speak: { day: '0.02' } } }
 const opened: Journal[] = []
 
+const answeredEarlier = (key: string) => ({
+  phase: 'answered' as const,
+  key,
+  charge: '5034',
+  transaction: '0xaa',
+  receiptId: `receipt of ${key}`,
+  receiptToken: 'token',
+  maximum: '5034',
+})
+
+const signedEarlier = (key: string) => ({
+  phase: 'signed' as const,
+  key,
+  maximum: '5034',
+  deadline: new Date(Date.now() - HOUR_MS).toISOString(),
+  payment: PAYMENT,
+})
+
 describe('merge files', () => {
   let home: string
   let directory: string
@@ -64,26 +82,16 @@ describe('merge files', () => {
   afterEach(() => rm(home, { recursive: true, force: true }))
 
   const files = async () => (await readdir(directory)).filter((file) => file.endsWith('ndjson')).sort()
-  const signed = (key: string) => ({
-    phase: 'signed' as const,
-    key,
-    maximum: '5034',
-    deadline: new Date(Date.now() - HOUR_MS).toISOString(),
-    payment: PAYMENT,
-  })
-  const answered = (key: string) => ({
-    phase: 'answered' as const,
-    key,
-    charge: '5034',
-    transaction: '0xaa',
-    receiptId: `receipt of ${key}`,
-    receiptToken: 'token',
-    maximum: '5034',
-  })
   /** Journals one finished and one open call in a process that ends. */
   async function runProcess(name: string): Promise<void> {
     const journal = openJournal(home)
-    journal.append(intended(name), signed(name), answered(name), intended(`${name} open`), signed(`${name} open`))
+    journal.append(
+      intended(name),
+      signedEarlier(name),
+      answeredEarlier(name),
+      intended(`${name} open`),
+      signedEarlier(`${name} open`),
+    )
     await journal.flush()
     // Closed without merging, as by a process that did not come to it.
     await journal.close()
@@ -123,10 +131,10 @@ describe('merge files', () => {
 
     it('a process that has read a part of a file finds the rest of it after the merge, and nothing twice', async () => {
       const writer = openJournal(home)
-      writer.append(intended('a'), signed('a'))
+      writer.append(intended('a'), signedEarlier('a'))
       const reader = openJournal(home)
       expect(reader.attempts.get('a')?.open?.maximum).toBe(5034n)
-      writer.append(answered('a'), intended('b'), signed('b'))
+      writer.append(answeredEarlier('a'), intended('b'), signedEarlier('b'))
       await writer.close()
       await mergeFiles(directory, ALWAYS)
       const listened: string[] = []
@@ -153,7 +161,7 @@ describe('merge files', () => {
 
     it('the file of a running process is left alone, and so is that of one that was killed lately', async () => {
       const running = openJournal(home)
-      running.append(signed('running'))
+      running.append(signedEarlier('running'))
       const [own = ''] = await files()
       // It has not written for long.
       await utimes(join(directory, own), new Date(0), new Date(0))
@@ -207,7 +215,10 @@ describe('merge files', () => {
       await runProcess('a')
       const reader = openJournal(home)
       const [file = ''] = await files()
-      await writeFile(join(directory, file), `${JSON.stringify({ ...signed('late'), at: new Date().toISOString() })}\n`)
+      await writeFile(
+        join(directory, file),
+        `${JSON.stringify({ ...signedEarlier('late'), at: new Date().toISOString() })}\n`,
+      )
       reader.refresh()
       expect(reader.attempts.get('late')).toBeUndefined()
     })
@@ -215,7 +226,7 @@ describe('merge files', () => {
     it('a line longer than the reading buffer is read whole', async () => {
       const journal = openJournal(home)
       const payment = 'x'.repeat(3 << 20)
-      journal.append({ ...signed('long'), payment }, signed('next'))
+      journal.append({ ...signedEarlier('long'), payment }, signedEarlier('next'))
       await journal.close()
       const { attempts } = openJournal(home)
       expect(attempts.get('long')?.payment).toBe(payment)
@@ -224,27 +235,28 @@ describe('merge files', () => {
   })
 })
 
+const signedNow = (key: string, maximum = '5034') => ({
+  phase: 'signed' as const,
+  key,
+  maximum,
+  deadline: new Date(Date.now() + 600_000).toISOString(),
+  payment: 'payment',
+})
+
 describe('the journal on disk', () => {
   let home: string
   beforeEach(async () => {
     home = await mkdtemp(join(tmpdir(), 'farebox-journal-'))
   })
   afterEach(() => rm(home, { recursive: true, force: true }))
-  const signed = (key: string, maximum = '5034') => ({
-    phase: 'signed' as const,
-    key,
-    maximum,
-    deadline: new Date(Date.now() + 600_000).toISOString(),
-    payment: 'payment',
-  })
   const files = async () => (await readdir(join(home, 'journal'))).filter((file) => file.endsWith('.ndjson'))
 
   it('a process reads what an earlier one wrote, whether it was closed or killed', async () => {
     const closed = openJournal(home)
-    closed.append(signed('closed'))
+    closed.append(signedNow('closed'))
     await closed.close()
     const killed = openJournal(home)
-    killed.append(signed('killed'))
+    killed.append(signedNow('killed'))
     await killed.flush()
     const { attempts } = openJournal(home)
     expect(attempts.get('closed')).toMatchObject({ phase: 'signed', payment: 'payment', open: { maximum: 5034n } })
@@ -253,7 +265,7 @@ describe('the journal on disk', () => {
 
   it('a line that was cut off is ignored, and completed lines are read later', async () => {
     const writer = openJournal(home)
-    writer.append(signed('whole'))
+    writer.append(signedNow('whole'))
     await writer.flush()
     const [file = ''] = await files()
     const path = join(home, 'journal', file)
@@ -268,7 +280,7 @@ describe('the journal on disk', () => {
 
   it('entries of another running process are read, also after it has closed its file', async () => {
     const [one, other] = [openJournal(home), openJournal(home)]
-    one.append(signed('a'))
+    one.append(signedNow('a'))
     other.refresh()
     expect(other.attempts.get('a')?.phase).toBe('signed')
     one.append({ phase: 'refused', key: 'a', status: 503, code: 'x' })
@@ -279,7 +291,7 @@ describe('the journal on disk', () => {
 
   it('only the owner may read the journal', async () => {
     const journal = openJournal(home)
-    journal.append(signed('a'))
+    journal.append(signedNow('a'))
     const [file = ''] = await files()
     expect((await stat(join(home, 'journal', file))).mode & 0o777).toBe(0o600)
     expect((await stat(join(home, 'journal'))).mode & 0o777).toBe(0o700)
@@ -292,7 +304,7 @@ describe('the journal on disk', () => {
     )
     const closed = openJournal(home)
     await closed.close()
-    expect(() => closed.append(signed('a'))).toThrow(expect.objectContaining({ code: 'journal_unwritable' }))
+    expect(() => closed.append(signedNow('a'))).toThrow(expect.objectContaining({ code: 'journal_unwritable' }))
   })
 
   it('two processes with one journal never exceed the budget of the day', async () => {
@@ -401,6 +413,25 @@ describe('a journal on a full disk', () => {
   })
 })
 
+const answeredIn = (key: string, charge: string, maximum: string, group: string) => ({
+  phase: 'answered' as const,
+  key,
+  charge,
+  transaction: '0xaa',
+  receiptId: `receipt of ${key}`,
+  receiptToken: 'token',
+  maximum,
+  group,
+})
+
+const signedIn = (key: string, maximum: string) => ({
+  phase: 'signed' as const,
+  key,
+  maximum,
+  deadline: new Date(Date.now() + HOUR_MS).toISOString(),
+  payment: 'payment',
+})
+
 describe('groups of the budget in a journal', () => {
   let home: string
   beforeEach(async () => {
@@ -415,23 +446,6 @@ describe('groups of the budget in a journal', () => {
     opened.push(journal)
     return { journal, budget: new Budget(LIMITS, journal) }
   }
-  const signed = (key: string, maximum: string) => ({
-    phase: 'signed' as const,
-    key,
-    maximum,
-    deadline: new Date(Date.now() + HOUR_MS).toISOString(),
-    payment: 'payment',
-  })
-  const answered = (key: string, charge: string, maximum: string, group: string) => ({
-    phase: 'answered' as const,
-    key,
-    charge,
-    transaction: '0xaa',
-    receiptId: `receipt of ${key}`,
-    receiptToken: 'token',
-    maximum,
-    group,
-  })
 
   it('two processes never exceed the day of a group together', async () => {
     const processes = [open(), open()].map(({ budget }) => budget)
@@ -451,9 +465,9 @@ describe('groups of the budget in a journal', () => {
     async (isMerged) => {
       const { journal, budget } = open()
       await budget.reserve('paid', 6000n, 'chat')
-      journal.append(signed('paid', '6000'), answered('paid', '4000', '6000', 'chat'))
+      journal.append(signedIn('paid', '6000'), answeredIn('paid', '4000', '6000', 'chat'))
       await budget.reserve('lost', 3000n, 'chat')
-      journal.append(signed('lost', '3000'))
+      journal.append(signedIn('lost', '3000'))
       await budget.reserve('refused', 2000n, 'chat')
       journal.append({ phase: 'refused', key: 'refused', status: 503, code: 'provider_unavailable' })
       await journal.close()

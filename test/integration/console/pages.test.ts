@@ -325,6 +325,13 @@ describe('money pages', () => {
   })
 })
 
+const shownTextOf = (html: string) =>
+  html
+    .slice(html.indexOf('<main'))
+    .replace(/<[^>]+>/g, ' ')
+    .replace(/&#39;/g, "'")
+    .replace(/\s+/g, ' ')
+
 describe('machinery', () => {
   let console: TestConsole
   let actor: ConsoleVisitor
@@ -344,15 +351,9 @@ describe('machinery', () => {
   const read = async (address: string, visitor = actor) => {
     const { status, body } = await visitor.get(address)
     if (status !== 200) throw new Error(`${address} answers ${status}: ${body}`)
-    return textOf(body)
+    return shownTextOf(body)
   }
   /** Returns the visible text, with single spaces. */
-  const textOf = (html: string) =>
-    html
-      .slice(html.indexOf('<main'))
-      .replace(/<[^>]+>/g, ' ')
-      .replace(/&#39;/g, "'")
-      .replace(/\s+/g, ' ')
   const report = (instance: string, changes: Partial<ProcessReport> = {}, kind: 'worker' | 'api' = 'worker') =>
     createProcessReportStore(console.ledger.pool).writeReport(
       { instance, kind, startedAt: new Date() },
@@ -393,7 +394,7 @@ describe('machinery', () => {
       await call('failed_ambiguous', 'no response')
       await call('succeeded', null, 7000)
       const { body } = await actor.get(`/operator/providers/${NAME}?window=1h`)
-      const page = textOf(body)
+      const page = shownTextOf(body)
       expect(page).toMatch(
         /Calls 6 0 in flight Succeeded 3 Failed definitely 2 .* Outcome unknown 1 Median, 95th 2\.00 s/,
       )
@@ -444,7 +445,7 @@ describe('machinery', () => {
     ])('refuse to %s with %j, and show the form again', async (verb, fields, sentence) => {
       const { status, body } = await actor.submit(`/operator/providers/${NAME}/${verb}`, fields)
       expect(status).toBe(422)
-      expect(textOf(body)).toContain(sentence)
+      expect(shownTextOf(body)).toContain(sentence)
     })
   })
 
@@ -455,7 +456,7 @@ describe('machinery', () => {
       await report('worker-2', { queues: { transcriptions: { active: 1, limit: 2, isPaused: false } } })
       expect(await read('/operator/queues')).toMatch(/transcriptions served \d+ .* 4 of 42 /)
       const { body } = await actor.get('/operator/queues/transcriptions')
-      expect(textOf(body)).toMatch(/worker-1 3 of 40 takes jobs/)
+      expect(shownTextOf(body)).toMatch(/worker-1 3 of 40 takes jobs/)
       expect(body).toContain(jobId)
       expect((await actor.get('/operator/queues/nothing')).status).toBe(404)
     })

@@ -201,21 +201,24 @@ describe('pages', async () => {
   })
 })
 
+const composeDiscovery = (catalog = publishedCatalog) =>
+  composeApp((app) =>
+    addDiscoveryRoutes(app, {
+      catalog: () => catalog,
+      publishedCatalog: () => publishedCatalog,
+      operations,
+      terms,
+      signer,
+      publicBaseUrl: PUBLIC_BASE_URL,
+      contactEmail: 'operator@farebox.example',
+    }),
+  )
+
 describe('discovery', async () => {
-  const compose = (catalog = publishedCatalog) =>
-    composeApp((app) =>
-      addDiscoveryRoutes(app, {
-        catalog: () => catalog,
-        publishedCatalog: () => publishedCatalog,
-        operations,
-        terms,
-        signer,
-        publicBaseUrl: PUBLIC_BASE_URL,
-        contactEmail: 'operator@farebox.example',
-      }),
-    )
-  const app = await compose()
-  const reduced = await compose(availableCatalog(publishedCatalog, new Map(withoutSpeech.map((id) => [id, 'all']))))
+  const app = await composeDiscovery()
+  const reduced = await composeDiscovery(
+    availableCatalog(publishedCatalog, new Map(withoutSpeech.map((id) => [id, 'all']))),
+  )
   describe.each([
     ['/openapi.json', 'application/json; charset=utf-8'],
     ['/.well-known/x402', 'application/json; charset=utf-8'],

@@ -170,16 +170,21 @@ describe('amounts of USDC', () => {
   })
 })
 
+function composeGroups(limits: BudgetLimits | (() => BudgetLimits)) {
+  const clock = { now: NOON }
+  const journal = createMemoryJournal(() => clock.now)
+  const budget = new Budget(limits, journal, () => clock.now)
+  return { clock, budget, ...outcomesOf(journal, clock) }
+}
+
 describe('groups', () => {
-  function compose(limits: BudgetLimits | (() => BudgetLimits)) {
-    const clock = { now: NOON }
-    const journal = createMemoryJournal(() => clock.now)
-    const budget = new Budget(limits, journal, () => clock.now)
-    return { clock, budget, ...outcomesOf(journal, clock) }
-  }
   describe('groups of a budget', () => {
     it('the limits of a group hold for its calls only, within those of all calls', async () => {
-      const { budget } = compose({ call: '0.5', session: '1', groups: { images: { call: '0.2', session: '0.3' } } })
+      const { budget } = composeGroups({
+        call: '0.5',
+        session: '1',
+        groups: { images: { call: '0.2', session: '0.3' } },
+      })
       await expect(budget.reserve('a', 200_001n, 'images')).rejects.toMatchObject({ limit: 'call', group: 'images' })
       await budget.reserve('b', 200_000n, 'images')
       await expect(budget.reserve('c', 100_001n, 'images')).rejects.toMatchObject({ limit: 'session', group: 'images' })
@@ -190,7 +195,7 @@ describe('groups', () => {
     })
 
     it('a charge stays with the group whose payment it is, whatever the key is used for later', async () => {
-      const { budget, sign, answer } = compose({ groups: { images: { day: '1' }, chat: { day: '1' } } })
+      const { budget, sign, answer } = composeGroups({ groups: { images: { day: '1' }, chat: { day: '1' } } })
       const call = { key: 'a', maximum: 400_000n, group: 'images' }
       await budget.reserve('a', 400_000n, 'images')
       sign(call)
@@ -200,7 +205,7 @@ describe('groups', () => {
     })
 
     it('a signed payment of unknown outcome counts for its group on the next day, too', async () => {
-      const { budget, sign, clock } = compose({ groups: { images: { day: '1' } } })
+      const { budget, sign, clock } = composeGroups({ groups: { images: { day: '1' } } })
       await budget.reserve('a', 600_000n, 'images')
       sign({ key: 'a', maximum: 600_000n })
       clock.now = Date.parse('2026-03-01T23:59:59Z')
@@ -210,7 +215,9 @@ describe('groups', () => {
     })
 
     it('refused payments that could be settled all the same count for their group', async () => {
-      const { budget, sign, refuse } = compose({ groups: { images: { session: '0.4' }, chat: { session: '0.4' } } })
+      const { budget, sign, refuse } = composeGroups({
+        groups: { images: { session: '0.4' }, chat: { session: '0.4' } },
+      })
       for (const key of ['a', 'b', 'c', 'd']) {
         await budget.reserve(key, 100_000n, 'images')
         sign({ key, maximum: 100_000n })
@@ -221,7 +228,7 @@ describe('groups', () => {
     })
 
     it('a name that every object has is a group like any other', async () => {
-      const { budget } = compose({ session: '1', groups: { chat: { session: '0.1' } } })
+      const { budget } = composeGroups({ session: '1', groups: { chat: { session: '0.1' } } })
       await budget.reserve('a', 1_000_000n, 'constructor')
       expect(budget.left('__proto__').session).toBe(0n)
     })
@@ -230,7 +237,7 @@ describe('groups', () => {
   describe('limits that change', () => {
     it('are asked for before each decision', async () => {
       let limits: BudgetLimits = { session: '1' }
-      const { budget } = compose(() => limits)
+      const { budget } = composeGroups(() => limits)
       await budget.reserve('a', 500_000n)
       limits = { session: '0.6' }
       await expect(budget.reserve('b', 100_001n)).rejects.toThrow('the session budget of 0.6 USDC has 0.1 USDC left')
@@ -240,7 +247,7 @@ describe('groups', () => {
 
     it('refuse a payment that was reserved and does not fit any more, and leave room for the others', async () => {
       let limits: BudgetLimits = { session: '1' }
-      const { budget, refuse } = compose(() => limits)
+      const { budget, refuse } = composeGroups(() => limits)
       for (const key of ['a', 'b', 'c']) await budget.reserve(key, 300_000n)
       limits = { session: '0.6' }
       expect(() => budget.requireRoom('a', 300_000n)).toThrow(BudgetExceeded)
@@ -250,7 +257,7 @@ describe('groups', () => {
     })
 
     it('refuse every payment while they cannot be read', async () => {
-      const { budget } = compose(() => {
+      const { budget } = composeGroups(() => {
         throw new Error('unreadable')
       })
       await expect(budget.reserve('a', 1n)).rejects.toThrow('unreadable')
@@ -258,7 +265,7 @@ describe('groups', () => {
     })
 
     it('say how to allow a call, with the limit that it would fit into', async () => {
-      const { budget } = compose({ groups: { chat: { day: '0.5' } }, advice })
+      const { budget } = composeGroups({ groups: { chat: { day: '0.5' } }, advice })
       await budget.reserve('a', 300_000n, 'chat')
       await expect(budget.reserve('b', 250_000n, 'chat')).rejects.toMatchObject({ advice: 'set day of chat to 0.55' })
     })

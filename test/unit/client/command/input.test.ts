@@ -120,11 +120,12 @@ describe('settings', () => {
   })
 })
 
+const readArguments = (paths: readonly string[], options: Partial<TranscribeOptions> = {}, isJson = false) =>
+  readTask(paths, { ...DEFAULTS, ...options }, isJson)
+
 describe('arguments of transcribe', () => {
   beforeEach(() => vi.stubEnv('FAREBOX_URL', undefined))
   afterEach(() => vi.unstubAllEnvs())
-  const read = (paths: readonly string[], options: Partial<TranscribeOptions> = {}, isJson = false) =>
-    readTask(paths, { ...DEFAULTS, ...options }, isJson)
 
   it.each<[string, readonly string[], Partial<TranscribeOptions>, boolean]>([
     ['no path', [], {}, false],
@@ -140,18 +141,21 @@ describe('arguments of transcribe', () => {
     ['watching without paying', ['a'], { watch: true, dryRun: true }, false],
     ['watching and paying again', ['a'], { watch: true, again: true }, false],
   ])('refuses %s', (_what, paths, options, isJson) => {
-    expect(() => read(paths, options, isJson)).toThrow(expect.objectContaining({ name: 'UsageError' }))
+    expect(() => readArguments(paths, options, isJson)).toThrow(expect.objectContaining({ name: 'UsageError' }))
   })
 
   it('writes srt next to the recordings by default, and txt to standard output', () => {
-    expect(read(['a.mp3'])).toMatchObject({ isPrinted: false, batch: { formats: ['srt'], output: {} } })
-    expect(read(['-'])).toMatchObject({ isPrinted: true, isInputTaken: true, batch: { formats: ['txt'] } })
-    expect(read(['a.mp3'], { out: '-' })).toMatchObject({ isPrinted: true, isInputTaken: false })
-    expect(read(['-'], { out: 'texts' })).toMatchObject({ isPrinted: false, batch: { output: { folder: 'texts' } } })
+    expect(readArguments(['a.mp3'])).toMatchObject({ isPrinted: false, batch: { formats: ['srt'], output: {} } })
+    expect(readArguments(['-'])).toMatchObject({ isPrinted: true, isInputTaken: true, batch: { formats: ['txt'] } })
+    expect(readArguments(['a.mp3'], { out: '-' })).toMatchObject({ isPrinted: true, isInputTaken: false })
+    expect(readArguments(['-'], { out: 'texts' })).toMatchObject({
+      isPrinted: false,
+      batch: { output: { folder: 'texts' } },
+    })
   })
 
   it('passes each option on', () => {
-    const { batch } = read(['a.mp3'], {
+    const { batch } = readArguments(['a.mp3'], {
       format: 'VTT, json,vtt',
       name: '{folder}/{name}',
       style: 'bbc',
@@ -406,22 +410,24 @@ describe('nearNames', () => {
   })
 })
 
-describe('readText', () => {
-  function read(words: readonly string[], input?: string, isTerminal = false) {
-    return readText(scriptedIo({ ...(input !== undefined && { input }), isTerminal }), words, signal, 'prompt')
-  }
+function readPrompt(words: readonly string[], input?: string, isTerminal = false) {
+  return readText(scriptedIo({ ...(input !== undefined && { input }), isTerminal }), words, signal, 'prompt')
+}
 
+describe('readText', () => {
   it('joins words by spaces', async () => {
-    expect(await read(['Name', 'three', 'stops.'])).toBe('Name three stops.')
+    expect(await readPrompt(['Name', 'three', 'stops.'])).toBe('Name three stops.')
   })
 
   it('replaces - by standard input as a paragraph of its own', async () => {
-    expect(await read(['Sum', 'up:', '-', 'In', 'English.'], 'the text\n')).toBe('Sum up:\n\nthe text\n\nIn English.')
+    expect(await readPrompt(['Sum', 'up:', '-', 'In', 'English.'], 'the text\n')).toBe(
+      'Sum up:\n\nthe text\n\nIn English.',
+    )
   })
 
   it('reads standard input without arguments, and removes only the last line break', async () => {
-    expect(await read([], 'one\n\ntwo\n\n')).toBe('one\n\ntwo\n')
-    expect(await read([], 'one\r\n')).toBe('one')
+    expect(await readPrompt([], 'one\n\ntwo\n\n')).toBe('one\n\ntwo\n')
+    expect(await readPrompt([], 'one\r\n')).toBe('one')
   })
 
   it('leaves standard input alone when all is said in arguments', async () => {
@@ -435,7 +441,7 @@ describe('readText', () => {
     ['only spaces', ['  '], '', false, 'The prompt is empty'],
     ['standard input twice', ['-', '-'], 'a', false, 'only once'],
   ])('refuses %s', async (_name, words, input, isTerminal, message) => {
-    await expect(read(words, input, isTerminal)).rejects.toMatchObject({
+    await expect(readPrompt(words, input, isTerminal)).rejects.toMatchObject({
       code: 'usage',
       message: expect.stringContaining(message) as string,
     })

@@ -215,35 +215,36 @@ describe('confirmations', () => {
   })
 })
 
+function agreementToPrice(confirmAbove: string) {
+  const state = { confirmAbove, asked: 0 }
+  const limits = {
+    current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
+    requireRoom: () => undefined,
+  } satisfies Partial<LimitStore>
+  const ask = async () => {
+    state.asked += 1
+  }
+  return {
+    state,
+    run: () => agree({ limits: limits as Partial<LimitStore> as LimitStore }, farebox, { ask }, question),
+  }
+}
+
 describe('the agreement to a price', () => {
   /** Limits whose threshold can be changed, and a person who counts the questions. */
-  function scene(confirmAbove: string) {
-    const state = { confirmAbove, asked: 0 }
-    const limits = {
-      current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
-      requireRoom: () => undefined,
-    } satisfies Partial<LimitStore>
-    const ask = async () => {
-      state.asked += 1
-    }
-    return {
-      state,
-      run: () => agree({ limits: limits as Partial<LimitStore> as LimitStore }, farebox, { ask }, question),
-    }
-  }
 
   it.each([
     ['0.06', 0],
     ['0.059999', 1],
     ['0', 1],
   ])('above %s asks a person %i times', async (confirmAbove, asked) => {
-    const { state, run } = scene(confirmAbove)
+    const { state, run } = agreementToPrice(confirmAbove)
     await run()
     expect(state.asked).toBe(asked)
   })
 
   it('is refused before the payment when the threshold was lowered below a price that nobody was asked about', async () => {
-    const { state, run } = scene('0.06')
+    const { state, run } = agreementToPrice('0.06')
     const beforePayment = await run()
     expect(beforePayment).not.toThrow()
     state.confirmAbove = '0.01'
@@ -251,28 +252,29 @@ describe('the agreement to a price', () => {
   })
 
   it('of a person holds for this call although the threshold was lowered', async () => {
-    const { state, run } = scene('0.05')
+    const { state, run } = agreementToPrice('0.05')
     const beforePayment = await run()
     state.confirmAbove = '0.01'
     expect(beforePayment).not.toThrow()
   })
 })
 
+function agreementToBatch(known: Pick<KnownCall, 'state' | 'maximum'> | null, confirmAbove = '0.05') {
+  const state = { confirmAbove, asked: [] as bigint[] }
+  const upload = { key: 'key', price: 60_000n, upload: { durationMs: 60_000 } }
+  const work = { jobs: [{ kind: 'file', uploads: [upload] }] } as unknown as PlannedWork
+  const plan = attachWork({ totals: { toDo: 1 } } as BatchPlan, work)
+  const limits = {
+    current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
+    requireRoom: () => undefined,
+  } satisfies Partial<LimitStore> as Partial<LimitStore> as LimitStore
+  const farebox = { knownCall: () => known } as unknown as Farebox
+  const ask = async ({ maximum }: { maximum: bigint }) => void state.asked.push(maximum)
+  return { state, run: () => agreeToBatch({ limits }, { ask }, farebox, plan) }
+}
+
 describe('the agreement to a batch', () => {
   /** A batch of one upload for 0.06 USDC, of which the journal knows something. */
-  function scene(known: Pick<KnownCall, 'state' | 'maximum'> | null, confirmAbove = '0.05') {
-    const state = { confirmAbove, asked: [] as bigint[] }
-    const upload = { key: 'key', price: 60_000n, upload: { durationMs: 60_000 } }
-    const work = { jobs: [{ kind: 'file', uploads: [upload] }] } as unknown as PlannedWork
-    const plan = attachWork({ totals: { toDo: 1 } } as BatchPlan, work)
-    const limits = {
-      current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
-      requireRoom: () => undefined,
-    } satisfies Partial<LimitStore> as Partial<LimitStore> as LimitStore
-    const farebox = { knownCall: () => known } as unknown as Farebox
-    const ask = async ({ maximum }: { maximum: bigint }) => void state.asked.push(maximum)
-    return { state, run: () => agreeToBatch({ limits }, { ask }, farebox, plan) }
-  }
 
   it.each([
     ['nothing was signed for is asked about', null, [60_000n]],
@@ -280,13 +282,13 @@ describe('the agreement to a batch', () => {
     ['was signed for at this price is not asked about', { state: 'signed', maximum: '0.06' }, []],
     ['was signed for at a lower price is asked about', { state: 'signed', maximum: '0.04' }, [60_000n]],
   ] as const)('an upload that %s', async (_, known, asked) => {
-    const { state, run } = scene(known)
+    const { state, run } = agreementToBatch(known)
     await run()
     expect(state.asked).toEqual(asked)
   })
 
   it('refuses a payment that nobody was asked about when the threshold was lowered below the price', async () => {
-    const { state, run } = scene(null, '0.06')
+    const { state, run } = agreementToBatch(null, '0.06')
     const beforePayment = await run()
     expect(beforePayment).not.toThrow()
     state.confirmAbove = '0.05'
