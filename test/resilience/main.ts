@@ -1,6 +1,6 @@
 /**
- * Runs one campaign: `npm run campaign -- kill-matrix --trials 50`. Each is a file of this folder that exports `run`,
- * and `HELP` when it has options.
+ * Runs one campaign: `npm run campaign -- kill-matrix --trials 50`, or all of them in full, one after another, with
+ * `npm run campaign -- all`. Each is a file of this folder that exports `run`, and `HELP` when it has options.
  */
 const campaigns: Readonly<Record<string, string>> = {
   'kill-matrix': 'kill, stop or fail a process at every point of a paid call',
@@ -21,17 +21,41 @@ const campaigns: Readonly<Record<string, string>> = {
 }
 
 const HELP = `Usage: npm run campaign -- <campaign> [--help]
+       npm run campaign -- all
 
 ${Object.entries(campaigns)
   .map(([name, what]) => `  ${name.padEnd(16)} ${what}`)
   .join('\n')}`
 
+interface Campaign {
+  readonly HELP?: string
+  readonly run: (args: readonly string[]) => Promise<number>
+}
+
+async function load(name: string): Promise<Campaign> {
+  return (await import(new URL(`./${name}.ts`, import.meta.url).href)) as Campaign
+}
+
+/** Runs every campaign as it is without options. Returns exit code 1 when one of them found a violation or broke. */
+async function runAll(): Promise<number> {
+  const results: (readonly [name: string, code: number])[] = []
+  for (const name of Object.keys(campaigns)) {
+    console.log(`\n== ${name}: ${campaigns[name]}\n`)
+    const { run } = await load(name)
+    const code = await run([]).catch((error: unknown) => {
+      console.error(error)
+      return 1
+    })
+    results.push([name, code])
+  }
+  console.log(results.map(([name, code]) => `${code === 0 ? 'passed' : 'FAILED'}  ${name}`).join('\n'))
+  return results.every(([, code]) => code === 0) ? 0 : 1
+}
+
 async function main([name, ...args]: readonly string[]): Promise<number> {
+  if (name === 'all') return await runAll()
   if (name !== undefined && name in campaigns) {
-    const campaign = (await import(new URL(`./${name}.ts`, import.meta.url).href)) as {
-      readonly HELP?: string
-      readonly run: (given: readonly string[]) => Promise<number>
-    }
+    const campaign = await load(name)
     if (!args.includes('--help')) return await campaign.run(args)
     console.log(campaign.HELP ?? `Usage: npm run campaign -- ${name}\n\n  ${campaigns[name]}; no options`)
     return 0

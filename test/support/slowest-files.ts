@@ -6,6 +6,7 @@ const SHOWN = 20
 /** Prints the slowest files of a run, so that a test which became expensive is seen in the CI run that made it so. */
 export class SlowestFiles implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
+    if (modules.length < SHOWN) return
     const rows = modules
       .map((module) => ({ seconds: module.diagnostic().duration / 1000, path: relative('test', module.moduleId) }))
       .sort((one, other) => other.seconds - one.seconds)

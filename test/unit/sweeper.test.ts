@@ -1,25 +1,29 @@
-import { expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import type { LogFields } from '#shared/runtime/logger.ts'
-import { startSweepers } from '../../workers/sweepers/sweeper.ts'
+import { type Sweep, startSweepers } from '../../workers/sweepers/sweeper.ts'
 
-/**
- * Runs one sweep that finds these numbers of items in turn, and nothing afterwards. Returns the counts that it logs.
- */
-async function sweep(found: readonly number[], batch?: number): Promise<readonly (number | undefined)[]> {
-  const remaining = [...found]
-  const logged: (number | undefined)[] = []
-  const finished = Promise.withResolvers<void>()
-  const log = (_: string, { count }: LogFields = {}) => void logged.push(count)
-  const run = async () => {
-    const count = remaining.shift() ?? 0
-    if (count === 0) finished.resolve()
-    return count
-  }
-  const logger = { info: log, warn: log, error: log }
-  const sweepers = startSweepers([{ name: 'swept', run, ...(batch === undefined ? {} : { batch }) }], 1, logger)
-  await finished.promise
+const INTERVAL_MS = 1000
+/** More rounds than any sweep here needs, so that one which never runs ends as well. */
+const ROUNDS = 10
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+/** Lets one sweep do all of its rounds, and returns the messages and counts that it logs. */
+async function logOf(run: Sweep['run'], batch?: number): Promise<readonly (readonly [string, number | undefined])[]> {
+  const logged: [string, number | undefined][] = []
+  const log = (message: string, { count }: LogFields = {}) => void logged.push([message, count])
+  const sweep = { name: 'swept', run, ...(batch === undefined ? {} : { batch }) }
+  const sweepers = startSweepers([sweep], INTERVAL_MS, { info: log, warn: log, error: log })
+  await vi.advanceTimersByTimeAsync(ROUNDS * INTERVAL_MS)
   await sweepers.stop()
   return logged
+}
+
+/** Runs one sweep that finds these numbers of items in turn, and nothing afterwards. Returns the counts that it logs. */
+async function sweep(found: readonly number[], batch?: number): Promise<readonly (number | undefined)[]> {
+  const remaining = [...found]
+  return (await logOf(async () => remaining.shift() ?? 0, batch)).map(([, count]) => count)
 }
 
 it('a sweep goes on within its round while its batches are full', async () => {
@@ -36,21 +40,12 @@ it('a sweep without batches runs once in each round', async () => {
 
 it('a sweep that fails in its second batch reports the items of the first one', async () => {
   let runs = 0
-  const logged: [string, number | undefined][] = []
-  const finished = Promise.withResolvers<void>()
-  const log = (message: string, { count }: LogFields = {}) => {
-    logged.push([message, count])
-    if (count !== undefined) finished.resolve()
-  }
   const run = async () => {
     runs += 1
     if (runs === 2) throw new Error('the database is down')
     return runs === 1 ? 5 : 0
   }
-  const sweepers = startSweepers([{ name: 'swept', batch: 5, run }], 1, { info: log, warn: log, error: log })
-  await finished.promise
-  await sweepers.stop()
-  expect(logged).toEqual([
+  expect(await logOf(run, 5)).toEqual([
     ['swept failed', undefined],
     ['swept', 5],
   ])

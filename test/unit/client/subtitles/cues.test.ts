@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { leastViolations } from '../../../../client/subtitles/check/least-violations.ts'
+import { breakCosts } from '../../../../client/subtitles/cues/break-costs.ts'
 import {
   type Atom,
   type Cue,
@@ -328,6 +329,29 @@ describe('speakers', () => {
       speakers: 'label',
     })
     expect(linesOf(cues)).toEqual([['[A name that is mu…] Yes.']])
+  })
+})
+
+describe('costs of a break', () => {
+  const said = (text: string, word: number, speaker: string): Atom => ({
+    text,
+    startMs: word * 300,
+    endMs: word * 300 + 250,
+    word,
+    glued: false,
+    event: false,
+    speaker,
+  })
+
+  it('a break where the speaker changes costs nothing, not even within a sentence or before a comma', () => {
+    const talk = [said('wait', 0, 'A'), said('for', 1, 'A'), said('me', 2, 'B'), said(', please', 3, 'A')]
+    const { before } = breakCosts(talk, 'en')
+    expect([...before.slice(2, 4)]).toEqual([0, 0])
+    const monologue = breakCosts(
+      talk.map((atom) => ({ ...atom, speaker: 'A' })),
+      'en',
+    )
+    for (const cost of monologue.before.slice(1, 4)) expect(cost).toBeGreaterThan(0)
   })
 })
 
