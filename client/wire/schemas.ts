@@ -1,4 +1,4 @@
-// Generated from the service's OpenAPI document by the test of this folder; update it with `vitest run --update`.
+// Generated from the service's OpenAPI document npm run generate.
 // biome-ignore-all format: generated
 
 export type Error = {

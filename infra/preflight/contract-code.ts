@@ -11,7 +11,7 @@ export interface PublishedContract {
  * The contracts that never change. USDC is not among them: its issuer may replace its code.
  *
  * The hash of Permit2 is computed from its code with chain id and domain separator of Base
- * (test/contract/contract-code.test.ts); the proxy has no values of its own chain, and its hash is the one that others
+ * (test/contract/documents.test.ts); the proxy has no values of its own chain, and its hash is the one that others
  * have published for Base Sepolia.
  */
 export const PUBLISHED_CONTRACTS: readonly PublishedContract[] = [

@@ -1,4 +1,4 @@
-import { glob, readFile, writeFile } from 'node:fs/promises'
+import { glob, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 
 export const TABLE = new URL('specification.md', import.meta.url)
@@ -77,9 +77,4 @@ function aligned(rows: readonly (readonly string[])[]): string {
     `| ${widths.map((width, column) => (cells[column] ?? '').padEnd(width)).join(' | ')} |\n`
   const [header = [], ...others] = rows
   return [header, widths.map((width) => '-'.repeat(width)), ...others].map(line).join('')
-}
-
-if (import.meta.main) {
-  const page = await readFile(TABLE, 'utf8')
-  await writeFile(TABLE, withTests(page, await readMarkedTitles()))
 }

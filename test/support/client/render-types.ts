@@ -12,7 +12,7 @@ export interface JsonSchema {
   readonly oneOf?: readonly JsonSchema[]
 }
 
-const HEADER = `// Generated from the service's OpenAPI document by the test of this folder; update it with \`vitest run --update\`.
+const HEADER = `// Generated from the service's OpenAPI document npm run generate.
 // biome-ignore-all format: generated
 `
 

@@ -24,7 +24,6 @@ import {
 } from '../../support/deployment/deployed-settings.ts'
 import { findUnknownFields, validateObject } from '../../support/deployment/kubernetes-schema.ts'
 import { type KubernetesObject, renderKustomization } from '../../support/deployment/kustomize.ts'
-import { RULES_FILES, readRuleGroups } from '../../support/deployment/operator-files.ts'
 import { parseTerraform } from '../../support/deployment/parse-terraform.ts'
 import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
@@ -89,7 +88,6 @@ async function readFolder(folder: string): Promise<readonly KubernetesObject[]> 
   const texts = await Promise.all(files.map((name) => readFile(join(KUBERNETES, folder, name), 'utf8')))
   return texts.flatMap((text) => parseAllDocuments(text).map((document) => document.toJS() as KubernetesObject))
 }
-const HEADER = `# Generated from infra/prometheus: npx vitest run test/contract/deployment/kubernetes-monitoring.test.ts --update\n`
 const monitorSchema = z.object({
   spec: z.object({
     selector: z.object({
@@ -496,21 +494,6 @@ describe('kubernetes', () => {
 })
 
 describe('kubernetes monitoring', () => {
-  test('the PrometheusRule contains the rules of infra/prometheus and no others', async () => {
-    const rule = {
-      apiVersion: 'monitoring.coreos.com/v1',
-      kind: 'PrometheusRule',
-      metadata: {
-        name: 'farebox',
-        labels: { 'app.kubernetes.io/name': 'farebox', 'app.kubernetes.io/component': 'monitoring' },
-      },
-      spec: { groups: (await Promise.all(RULES_FILES.map(readRuleGroups))).flat() },
-    }
-    await expect(HEADER + stringify(rule, { lineWidth: 120 })).toMatchFileSnapshot(
-      join(INFRA, 'kubernetes/monitoring/rules.yaml'),
-    )
-  })
-
   const podSchema = z.object({
     metadata: z.object({ name: z.string() }),
     spec: z.object({

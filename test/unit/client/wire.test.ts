@@ -1,9 +1,6 @@
-import { readFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { readRetryAfter, readServiceError } from '../../../client/wire/service-error.ts'
-import { type JsonSchema, renderTypes } from '../../support/client/render-types.ts'
 
-const SNAPSHOT = new URL('../../contract/fixtures/openapi.json.snap', import.meta.url)
 const answerOf = (status: number, body: unknown, headers: Record<string, string> = {}) => ({
   status,
   headers: new Headers(headers),
@@ -21,15 +18,6 @@ const reported = (changes: Record<string, unknown>) => ({
     ...changes,
   },
   request_id: 'r-1',
-})
-
-describe('the client’s types of the public interface', () => {
-  it('the types equal those of the OpenAPI document', async () => {
-    const document = JSON.parse(await readFile(SNAPSHOT, 'utf8')) as {
-      components: { schemas: Record<string, JsonSchema> }
-    }
-    await expect(renderTypes(document.components.schemas)).toMatchFileSnapshot('../../../client/wire/schemas.ts')
-  })
 })
 
 describe('errors of the service', () => {

@@ -1,0 +1,61 @@
+import { readFile } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { stringify } from 'yaml'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { operations } from '#shared/operations/registry.ts'
+import { buildOpenApiDocument } from '../../api/openapi/document.ts'
+import { describeServer, generatedFiles } from '../../client/mcp/description/generate/generated-files.ts'
+import { PUBLIC_BASE_URL, terms } from '../integration/routes/compose-app.ts'
+import { type JsonSchema, renderTypes } from '../support/client/render-types.ts'
+import { RULES_FILES, readRuleGroups } from '../support/deployment/operator-files.ts'
+import { renderRequestBodies } from '../support/vendors/request-bodies.ts'
+import { readMarkedTitles, TABLE, withTests } from './specification-table.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+
+describe('every generated file is current (`npm run generate` writes them)', () => {
+  const document = buildOpenApiDocument({
+    publishedCatalog,
+    operations,
+    terms,
+    publicBaseUrl: PUBLIC_BASE_URL,
+    contactEmail: 'operator@farebox.example',
+  })
+
+  test('the OpenAPI document [spec O34]', async () => {
+    await expect(`${JSON.stringify(document, null, 2)}\n`).toMatchFileSnapshot('fixtures/openapi.json.snap')
+  })
+
+  test('the client’s types of the public interface', async () => {
+    const { schemas } = (document as unknown as { components: { schemas: Record<string, JsonSchema> } }).components
+    await expect(renderTypes(schemas)).toMatchFileSnapshot(`${ROOT}client/wire/schemas.ts`)
+  })
+
+  test.each([...generatedFiles(describeServer())])('what agents read about the tools: %s', async (path, text) => {
+    await expect(text).toMatchFileSnapshot(`${ROOT}client/${path}`)
+  })
+
+  test('the requests to vendors, which the compiler holds against the types of their SDKs', async () => {
+    await expect(await renderRequestBodies()).toMatchFileSnapshot('fixtures/request-bodies.snap.ts')
+  })
+
+  test('the PrometheusRule, with the rules of infra/prometheus and no others', async () => {
+    const rule = {
+      apiVersion: 'monitoring.coreos.com/v1',
+      kind: 'PrometheusRule',
+      metadata: {
+        name: 'farebox',
+        labels: { 'app.kubernetes.io/name': 'farebox', 'app.kubernetes.io/component': 'monitoring' },
+      },
+      spec: { groups: (await Promise.all(RULES_FILES.map(readRuleGroups))).flat() },
+    }
+    const text = `# Generated from infra/prometheus: npm run generate\n${stringify(rule, { lineWidth: 120 })}`
+    await expect(text).toMatchFileSnapshot(`${ROOT}infra/kubernetes/monitoring/rules.yaml`)
+  })
+
+  test('the table of the specification and its tests', async () => {
+    const page = await readFile(TABLE, 'utf8')
+    await expect(withTests(page, await readMarkedTitles())).toMatchFileSnapshot(fileURLToPath(TABLE))
+  })
+})
