@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { GetObjectCommand, ListObjectsV2Command, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createS3Client } from '#shared/adapters/s3/client.ts'
+import { hashMediaToken } from '#shared/media/media.ts'
 import { RETENTION_CLASSES, type RetentionClass } from '#shared/media/retention.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { payForCall } from '../../support/payer/paid-call.ts'
@@ -141,7 +142,9 @@ reads without keys: refused
 
   it('deletes media at their expiry, and no link to them is valid for longer', async () => {
     const url = await mediaUrl('/v1/images/generations', IMAGE)
-    const [media] = await sandbox.sql<{ object_key: string }>('SELECT object_key FROM media ORDER BY expires_at DESC')
+    const [media] = await sandbox.sql<{ object_key: string }>('SELECT object_key FROM media WHERE token_sha256 = $1', [
+      hashMediaToken(url.split('/').at(-1) ?? ''),
+    ])
     expect(await keys()).toContain(media?.object_key)
     expect((await fetch(url)).status).toBe(200)
     await sandbox.sql("UPDATE media SET expires_at = now() + interval '2 s' WHERE object_key = $1", [media?.object_key])

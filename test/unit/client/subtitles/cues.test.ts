@@ -28,6 +28,15 @@ const changed = (change: (cues: Cue[]) => unknown): Cue[] => {
   change(cues)
   return cues
 }
+const said = (text: string, word: number, speaker: string): Atom => ({
+  text,
+  startMs: word * 300,
+  endMs: word * 300 + 250,
+  word,
+  glued: false,
+  event: false,
+  speaker,
+})
 const set = (target: Cue | CueLine | undefined, values: object) => Object.assign(target as object, values)
 /** Tries all ways to end cues and lines after each atom, and counts what the checker finds. */
 function leastOfAll(atoms: readonly Atom[], cues: readonly Cue[], rules: SubtitleRules): number {
@@ -333,20 +342,10 @@ describe('speakers', () => {
 })
 
 describe('costs of a break', () => {
-  const said = (text: string, word: number, speaker: string): Atom => ({
-    text,
-    startMs: word * 300,
-    endMs: word * 300 + 250,
-    word,
-    glued: false,
-    event: false,
-    speaker,
-  })
-
   it('a break where the speaker changes costs nothing, not even within a sentence or before a comma', () => {
     const talk = [said('wait', 0, 'A'), said('for', 1, 'A'), said('me', 2, 'B'), said(', please', 3, 'A')]
     const { before } = breakCosts(talk, 'en')
-    expect([...before.slice(2, 4)]).toEqual([0, 0])
+    expect(Array.from(before.subarray(2, 4))).toEqual([0, 0])
     const monologue = breakCosts(
       talk.map((atom) => ({ ...atom, speaker: 'A' })),
       'en',
