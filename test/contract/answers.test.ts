@@ -54,7 +54,7 @@ const midStream = (ending: 'stall' | 'reset' | 'end' | 'error', error = {}): Fau
   error,
 })
 
-describe('described answers', () => {
+describe('answers as the interface describes them', () => {
   let sandbox: ObservedSandbox
   let description: InterfaceDescription
   beforeAll(async () => {
@@ -307,7 +307,7 @@ describe('described answers', () => {
   })
 })
 
-describe('streamed answers', () => {
+describe('answers that vendors stream', () => {
   let upstream: Upstream
   beforeAll(async () => {
     upstream = await startUpstream({ apiKey: API_KEY })

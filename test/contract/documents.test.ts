@@ -122,7 +122,7 @@ const WATCHDOG = 'FareboxWatchdog'
 const panels = await readPanels()
 const runbook = await readRunbook()
 
-describe('links', () => {
+describe('links between the pages', () => {
   test('every relative link of a Markdown page leads to a file of the repository', async () => {
     const pages = await findPages()
     expect(pages).toEqual(
@@ -200,7 +200,7 @@ describe.each(both)('the 402 of a $kind request of $id', ({ kind, operation }) =
   })
 })
 
-describe('listing', () => {
+describe('listings in directories', () => {
   it('a probe’s 402 shows the fields of a request with their types and limits, and an example of the result', () => {
     for (const operation of operations) {
       const { schema, info } = bazaarOf(render('probe', operation).required)
@@ -228,7 +228,7 @@ describe('listing', () => {
   })
 })
 
-describe('contract code', () => {
+describe('the code of deployed contracts', () => {
   let canonical: { permit2: Hex; multicall3: Hex }
   beforeAll(async () => {
     const devnet = await startDevnet({})

@@ -43,7 +43,7 @@ interface Described {
   readonly info: { readonly description: string }
 }
 
-describe('agentcash', () => {
+describe('the discovery of AgentCash', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()
@@ -78,7 +78,7 @@ describe('agentcash', () => {
   })
 })
 
-describe('discovered calls', () => {
+describe('calls made from what was discovered', () => {
   let sandbox: ObservedSandbox
   beforeAll(async () => {
     sandbox = await useObservedSandbox()

@@ -24,7 +24,7 @@ async function pack({ calls, transactions }: Documents) {
 const idsOf = (jobs: readonly ClaimedJob[]) => jobs.map(({ id }) => id)
 const SECRET = { id: 'first', secret: 'a secret of receipts, which has 32 characters' }
 
-describe('erasure', () => {
+describe('erasing documents', () => {
   let ledger: TestLedger
   let archive: TestArchive
   let store: ArchiveStore

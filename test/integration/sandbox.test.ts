@@ -94,7 +94,7 @@ describe('a paying fetch against the devnet', () => {
   })
 })
 
-describe('stranded transactions', () => {
+describe('transactions that a restart strands', () => {
   let devnet: TestDevnet
   let account: PrivateKeyAccount
   beforeAll(async () => {
@@ -145,7 +145,7 @@ describe('stranded transactions', () => {
   })
 })
 
-describe('state directory', () => {
+describe('the folder of the sandbox', () => {
   let directory: string
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), 'farebox-secrets-'))
@@ -170,7 +170,7 @@ describe('state directory', () => {
   })
 })
 
-describe('usdc', () => {
+describe('USDC of the sandbox', () => {
   let devnet: TestDevnet
   let payer: PrivateKeyAccount
   let spender: PrivateKeyAccount

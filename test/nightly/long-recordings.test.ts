@@ -98,7 +98,7 @@ describe.skipIf(!canRun)('3 h 15 of scripted voices', () => {
   })
 })
 
-describe('large recording', () => {
+describe('a large recording', () => {
   test.skipIf(!havePrograms('ffmpeg', 'ffprobe'))(
     'an MP3 that is too large to be held in memory is converted into parts that the service accepts',
     async () => {

@@ -22,7 +22,7 @@ const ROUNDS = 10
 /** `npm run campaign -- queue-wipe --jobs 200` is the full run. */
 const JOBS = 40
 
-describe('payer attacks', () => {
+describe('payers who attack', () => {
   test('a payer who withdraws their money at any moment gets no result and costs at most one provider call', async () => {
     const rows = await runPayerAttacks()
     expect(rows).toHaveLength(16)
@@ -54,7 +54,7 @@ describe('payer attacks', () => {
   })
 })
 
-describe('payment fuzz', () => {
+describe('mutated payments', () => {
   test('rejects every mutated payment with a documented error, without a trace or an unexpected failure', async () => {
     const tally = await fuzzPayments({ runs: RUNS, seed: SEED })
     expect(Object.values(tally).reduce((sum, count) => sum + count, 0)).toBe(RUNS)
@@ -71,7 +71,7 @@ describe('payment fuzz', () => {
   })
 })
 
-describe('duplicates', () => {
+describe('duplicates of a call', () => {
   test('answers 20 simultaneous duplicates at two APIs from one provider call and one transfer', async () => {
     expect(await runDuplicates({ rounds: ROUNDS })).toMatchObject({
       rounds: ROUNDS,
@@ -82,7 +82,7 @@ describe('duplicates', () => {
   })
 })
 
-describe('queue wipe', () => {
+describe('a queue that is lost', () => {
   for (const queue of ['postgres', 'redis'] as const)
     test.skipIf(queue === 'redis' && !haveRedis())(
       `serves and charges every job once when the queue in ${queue} is lost while workers are busy`,

@@ -24,7 +24,7 @@ const QUICK = [
   'sealing a result does not erase the key of its upload',
 ]
 
-describe('kill matrix', () => {
+describe('a process killed at any point', () => {
   test('charges at most once and loses no charged result when a process is killed at any point of a paid call', async () => {
     expect(points.length).toBeGreaterThanOrEqual(12)
     const report = await runMatrix({
@@ -43,7 +43,7 @@ describe('kill matrix', () => {
   })
 })
 
-describe('nemesis', () => {
+describe('random faults', () => {
   test('keeps the five ledgers consistent and answers every client under random faults', async () => {
     const report = await runNemesis({
       seeds: trialSeeds(20_261_121, TRIALS),
@@ -60,7 +60,7 @@ describe('nemesis', () => {
   })
 })
 
-describe('purse', () => {
+describe('attackers next to honest payers', () => {
   test('bounds what attackers cost the operator and refuses no honest payer', async () => {
     const report = await runPurse({ seconds: 30, attacks: Object.keys(ATTACKS) })
     expect(report.violations).toEqual([])
@@ -71,7 +71,7 @@ describe('purse', () => {
   })
 })
 
-describe('restore', () => {
+describe('a restored backup', () => {
   test('charges nobody twice, and tells nobody that nothing was charged, after a restore from a backup', async () => {
     const report = await runRestore({ calls: CALLS })
     expect(report).toMatchObject({ settledBefore: CALLS, chargedTwice: [], toldNone: [], violations: [] })
@@ -80,7 +80,7 @@ describe('restore', () => {
   })
 })
 
-describe('mutations', () => {
+describe('removed safeguards', () => {
   test('the checker reports every removed safeguard, and nothing while all are in place', async () => {
     const outcomes = await runMutations(mutations.filter(({ name }) => QUICK.includes(name)))
     expect(outcomes.map(({ mutation, sound, isProven }) => [mutation.name, sound.violations, isProven])).toEqual(

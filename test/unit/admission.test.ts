@@ -298,7 +298,7 @@ describe('held connections', () => {
   })
 })
 
-describe('queue age', () => {
+describe('the age of a queue', () => {
   it('rejects new work while the queue is old, known payers last, and admits callers with an accepted job', async () => {
     const gate = createLoadGate(LIMITS)
     await gate.admit(unpaid(waiting(45_000)))
@@ -368,7 +368,7 @@ describe('a reservation', () => {
   })
 })
 
-describe('account places', () => {
+describe('places of accounts in the queue', () => {
   it('two accounts are read at the same time, the next ones in turn', async () => {
     const places = createAccountPlaces()
     const { running, query } = createQueries()

@@ -37,7 +37,7 @@ const judge = (
 ) =>
   judgePermit(PERMIT, { ...SIGNED, ...signed }, [{ hash: '0xa', confirmation }], evidence && { ...UNUSED, ...evidence })
 
-describe('run allowances', () => {
+describe('the allowances of a round', () => {
   it('a permit that is claimed while the process stops is handed back, not signed', async () => {
     const claimed = Promise.withResolvers<readonly ClaimedPermit[]>()
     const calls: string[] = []

@@ -19,7 +19,7 @@ const speechWith = (voices: readonly string[] | 'all') =>
     new Map([['speechvendor/flash-v2.5', voices === 'all' ? voices : new Set(voices)]]),
   )
 
-describe('published catalog', () => {
+describe('the catalog as published', () => {
   const { models, voices } = publishedCatalog
   const idsOf = (category: Model['category']) =>
     models.filter((model) => model.category === category).map(({ id }) => id)

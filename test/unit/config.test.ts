@@ -9,7 +9,7 @@ const REMOTE_FACILITATOR = { FACILITATOR_URL: 'https://facilitator.example', FAC
 const FACILITATOR_ADDRESSES_SETTING = { FACILITATOR_ADDRESSES: `0x${'2'.repeat(40)}` }
 const SETTLEMENT_KEYS_SETTING = { SETTLEMENT_PRIVATE_KEYS: `0x${'3'.repeat(64)}` }
 
-describe('settings', () => {
+describe('settings from the environment', () => {
   const SHARED_SETTINGS = {
     DATABASE_URL: 'postgres://127.0.0.1/farebox',
     RPC_URL: 'http://127.0.0.1:1',
@@ -250,7 +250,7 @@ describe('settings', () => {
   })
 })
 
-describe('facilitator settings', () => {
+describe('settings of the facilitator', () => {
   const SHARED_SETTINGS = {
     DATABASE_URL: 'postgres://farebox@127.0.0.1/farebox',
     OBJECT_STORE_DIRECTORY: '/objects',

@@ -90,7 +90,7 @@ async function given(reservation: Promise<MemoryReservation | null>): Promise<Me
   return got
 }
 
-describe('respond', () => {
+describe('the answer to a job', () => {
   it('a job that failed with a 429 states when to retry', () => {
     expect(errorOf('uncharged_work_limit')).toMatchObject({ code: 'uncharged_work_limit', retryAfterSeconds: 5 })
     expect(errorOf('provider_rejected')).toMatchObject({ code: 'provider_rejected', retryAfterSeconds: undefined })
@@ -171,7 +171,7 @@ describe('parseQueueUrl', () => {
   })
 })
 
-describe('job places', () => {
+describe('places of jobs', () => {
   it('frees the place of a job that only waits, and drains once the job has ended', async () => {
     const places = createJobPlaces(silent)
     const run = startRun(places)
@@ -374,7 +374,7 @@ describe('the memory of jobs', () => {
   })
 })
 
-describe('job memory', () => {
+describe('the memory that jobs may take', () => {
   it('the smallest setting has room for the largest request of each kind', () => {
     const setting = memorySettings.MAXIMUM_JOB_MEGABYTES
     expect(setting.safeParse('319').success).toBe(false)

@@ -60,7 +60,7 @@ const render = (error: AppError) =>
 const newKey = () => 'new'
 const payment = { x402Version: 2, extensions: { 'payment-identifier': { info: { id: 'of the payment' } } } }
 
-describe('unread limit', () => {
+describe('the limit of unread bytes', () => {
   it('a request that is never read counts as an unpaid one', () => {
     const { limiter, takeUnpaid } = newLimiter()
     limiter.takeAllowance(stranger())
@@ -129,7 +129,7 @@ describe('a private key in _meta', () => {
   })
 })
 
-describe('private keys', () => {
+describe('private keys in arguments', () => {
   it('a private key in arguments is seen by its name only: a prompt may quote a hash', () => {
     expect(() => refuseKeyNames({ wallet_key: KEY }, 'the arguments')).toThrow(
       expect.objectContaining({ code: 'invalid_field' }),
@@ -258,7 +258,7 @@ describe('metadata that has the form of no key or payment', () => {
   })
 })
 
-describe('call headers', () => {
+describe('headers of a call', () => {
   it('texts of the endpoints name the parts of a tool call', () => {
     expect(inTermsOfTools('The header x-idempotency-key is missing.')).toBe(
       '_meta["farebox/idempotency-key"] is missing.',

@@ -9,7 +9,7 @@ import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts
 const audioPrice = (quantity: bigint) => atomicRoundedUp(priceOf(unitPrice('0.122', 3_600_000n), quantity))
 const amounts = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
 
-describe('native token', () => {
+describe('amounts of the native token', () => {
   it.each([
     ['one token', 10n ** 18n, 4000, 4_000_000_000n],
     ['a settlement by permit at 0.01 gwei', 177_000n * 10n ** 7n, 4000, 7080n],

@@ -137,7 +137,7 @@ describe('the state of a day', () => {
   })
 })
 
-describe('ledger days', () => {
+describe('the days of the ledger', () => {
   it('writes a cell for each column of a day, with six decimals', () => {
     const resolved = [{ outcome: 'written_off', count: 1, amount: 5034n }]
     const cells = dayCells(withResult(day({ settled: 12_345_678n, resolved })))
@@ -353,7 +353,7 @@ describe('the start page', () => {
   })
 })
 
-describe('formats', () => {
+describe('formats of the console', () => {
   it('renders amounts with all decimals and thousands separators', () => {
     expect([0n, 5034n, 1_000_000n, 1_234_567_000_001n, -5n].map(usdc)).toEqual([
       '0.000000',

@@ -63,7 +63,7 @@ function linesOf(output: string): Record<string, unknown>[] {
     .map((line) => JSON.parse(line) as Record<string, unknown>)
 }
 
-describe('process metrics', () => {
+describe('metrics of the process', () => {
   it.each([
     [[up, down], 0],
     [[down, up], 0],
@@ -207,7 +207,7 @@ describe('without an exporter', () => {
   })
 })
 
-describe('the logger', () => {
+describe('log lines', () => {
   it('the logger writes one JSON object per line with all given fields, and drops no line', () => {
     const lines = runAndReadLog(`
       log.info('an info', { requestId: 'r', jobId: 'j', operation: 'o', method: 'POST', route: '/v1', status: 200 })
@@ -354,7 +354,7 @@ describe('lines before a process ends', () => {
   })
 })
 
-describe('logger', () => {
+describe('the logger', () => {
   it('a single line is written while the process continues without further lines', async () => {
     const running = spawn(process.execPath, programOf("log.info('alone'); setInterval(() => undefined, 60_000)"))
     try {

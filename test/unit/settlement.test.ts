@@ -253,7 +253,7 @@ describe('the block that proves a verdict', () => {
   })
 })
 
-describe('judge settlement', () => {
+describe('the judgement of a settlement', () => {
   it('judges a settlement by the newest block that it depends on: the evidence, or a later revert', () => {
     const laterRevert: Confirmation = { outcome: 'reverted', blockNumber: 10n, blockHash: '0x0a', gas: GAS }
     const statuses = [status(2n, laterRevert), status(1n, pending)]
@@ -264,7 +264,7 @@ describe('judge settlement', () => {
   })
 })
 
-describe('gathering', () => {
+describe('gathering a batch', () => {
   /** Gathers up to three; records what is sent, and when. Sending takes 20 ms. */
   function gatheringOf(nextBlock: () => NextBlock | null, failing = new Set<string>()) {
     const sent: Sent[] = []
@@ -430,7 +430,7 @@ describe('gathering', () => {
   })
 })
 
-describe('find earlier charge', () => {
+describe('an earlier charge on chain', () => {
   it('excludes a transaction that was replaced by another with the same account nonce, which reverted', async () => {
     expect(await findEarlierCharge(reading({ '0x02': REVERTED }), earlier)).toBe('failed')
   })

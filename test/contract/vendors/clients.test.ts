@@ -32,7 +32,7 @@ async function openaiErrorOf(call: Promise<unknown>): Promise<APIError> {
   return error
 }
 
-describe('openai', () => {
+describe('the client of OpenAI', () => {
   const KEY = 'sk-a-key'
   const MODEL = 'simulated-chat'
   let upstream: Upstream
@@ -196,7 +196,7 @@ async function geminiErrorOf(call: Promise<unknown>): Promise<ApiError> {
   return error
 }
 
-describe('google genai', () => {
+describe('the client of Google', () => {
   const KEY = 'a-key'
   const MODEL = 'gemini-3.6-flash'
   let upstream: Upstream
@@ -320,7 +320,7 @@ async function anthropicErrorOf(call: Promise<unknown>): Promise<AnthropicError>
   return error
 }
 
-describe('anthropic', () => {
+describe('the client of Anthropic', () => {
   const KEY = 'sk-ant-a-key'
   const MODEL = 'claude-sonnet-5-5'
   let upstream: Upstream

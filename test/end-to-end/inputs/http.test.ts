@@ -14,7 +14,7 @@ const HEADER = 'x-idempotency-key'
 const VISIBLE_ASCII = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
 const utf8 = (text: string) => Buffer.from(text).toString('latin1')
 
-describe('http rules', () => {
+describe('rules of HTTP', () => {
   const PATH = '/v1/chat/completions'
   let sandbox: SharedSandbox
   beforeAll(async () => {

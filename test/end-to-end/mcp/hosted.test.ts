@@ -27,7 +27,7 @@ const errorOf = (result: ToolResult) => {
   return (result.structuredContent as { error: Record<string, unknown> }).error
 }
 
-describe('protocol', () => {
+describe('the protocol of the hosted server', () => {
   let sandbox: SharedSandbox
   let url: string
   let caller: X402McpClient
@@ -196,7 +196,7 @@ describe('protocol', () => {
   })
 })
 
-describe('paid tools', () => {
+describe('paid tools of the hosted server', () => {
   let sandbox: SharedSandbox
   let client: X402McpClient
   /** Has approved Permit2, so that its calls may overlap. */

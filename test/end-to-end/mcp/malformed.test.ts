@@ -20,7 +20,7 @@ function isRefusal(answer: Message): boolean {
 }
 const ping = (id: number) => `{"jsonrpc":"2.0","id":${id},"method":"ping"}`
 
-describe('hosted malformed', () => {
+describe('malformed messages to the hosted server', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()
@@ -209,7 +209,7 @@ describe('hosted malformed', () => {
   })
 })
 
-describe('local malformed', () => {
+describe('malformed messages to the local server', () => {
   let sandbox: SharedSandbox
   let bench: AttackBench
   let server: McpProcess

@@ -35,7 +35,7 @@ async function runReadmeProgram(variables: Record<string, string>): Promise<{ an
   }
 }
 
-describe('paid transcription', () => {
+describe('a paid transcription', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()
@@ -190,7 +190,7 @@ describe('a lasting allowance', () => {
   })
 })
 
-describe('retention', () => {
+describe('retention of a recording', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()

@@ -43,7 +43,7 @@ function flipped(hex: `0x${string}`, index: number): `0x${string}` {
   return `${hex.slice(0, index)}${digit}${hex.slice(index + 1)}` as `0x${string}`
 }
 
-describe('authorization verifier', () => {
+describe('the verifier of authorizations', () => {
   let devnet: TestDevnet
   let proxy: RpcProxy
   let verifier: AuthorizationVerifier
@@ -257,7 +257,7 @@ describe('authorization verifier', () => {
   })
 })
 
-describe('verify authorization', () => {
+describe('verifying one authorization on chain', () => {
   let devnet: TestDevnet
   let proxy: RpcProxy
   beforeAll(async () => {

@@ -50,7 +50,7 @@ const IS_KEY = keccak256(toHex('isKey(address)')).slice(2, 10)
 const isKeyCall = ({ params }: RpcCall) => JSON.stringify(params).includes(IS_KEY)
 const outcomesOf = (answers: readonly { outcome: string }[]) => answers.map(({ outcome }) => outcome)
 
-describe('gas of contract', () => {
+describe('the gas that a contract has left', () => {
   it('a contract has the gas of its richest listed key, and none once all of them are empty', async () => {
     const [empty, low, rich, unlisted] = [await newKey(0n), await newKey(3n), await newKey(7n), await newKey(50n)]
     const both = await deployTestContract(chain.devnet, [empty, low, rich])
@@ -193,7 +193,7 @@ describe('an API with a settlement contract', () => {
   })
 })
 
-describe('settler batches', () => {
+describe('a settler with the contract', () => {
   const { devnet, proxy, contract, sender, other, settler, payer, newSettler, signed, chargesOf, signBatch } = chain
   afterEach(() => {
     proxy.setFault(null)

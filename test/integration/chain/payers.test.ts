@@ -19,7 +19,7 @@ import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 
 const MAXIMUM = atomicAmount(5034n)
 
-describe('payer code', () => {
+describe('payers with code', () => {
   let devnet: TestDevnet
   let proxy: RpcProxy
   let payer: DelegatingPayer

@@ -39,7 +39,7 @@ function advanceBy(ms: number): void {
 }
 const requests: { authorization: string | undefined; path: string | undefined; body: unknown }[] = []
 
-describe('rpc nodes', () => {
+describe('several nodes', () => {
   let devnet: TestDevnet
   let [first, second]: RpcProxy[] = []
   beforeAll(async () => {
@@ -228,7 +228,7 @@ describe('rpc nodes', () => {
   })
 })
 
-describe('rpc node', () => {
+describe('one node', () => {
   let server: Server
   let answer: (response: ServerResponse, request: IncomingMessage) => void
   let url: string

@@ -150,7 +150,7 @@ describe('the doctor', () => {
   })
 })
 
-describe('approve', () => {
+describe('approvals of a wallet', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()

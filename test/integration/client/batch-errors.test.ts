@@ -63,7 +63,7 @@ async function listen(answer: (response: ServerResponse) => void): Promise<Serve
   return elsewhere
 }
 
-describe('batch', () => {
+describe('errors of a batch', () => {
   let root: string
   let server: ScriptedServer
   beforeEach(async () => {

@@ -53,7 +53,7 @@ function shiftClock(minutes: number): void {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + minutes * MINUTE_MS })
 }
 
-describe('dishonest service', () => {
+describe('a service that lies', () => {
   let server: ScriptedServer
   beforeAll(async () => {
     server = await startScriptedServer()

@@ -32,7 +32,7 @@ const limits = { maximumBytes: 100, maximumDurationMs: 1000 }
 const clip = (name: string) => ({ path: name, bytes: 1, modifiedMs: 1 })
 const stampsOf = (...names: string[]) => new Map(names.map((name) => [name, clip(name)]))
 
-describe('replace file', () => {
+describe('writing over a file', () => {
   let directory: string
   let path: string
   beforeEach(async () => {
@@ -205,7 +205,7 @@ describe('finding recordings', () => {
   })
 })
 
-describe('records', () => {
+describe('records of a batch', () => {
   let home: string
   beforeEach(async () => {
     home = await mkdtemp(join(tmpdir(), 'farebox-records-'))

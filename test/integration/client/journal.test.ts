@@ -71,7 +71,7 @@ const signedEarlier = (key: string) => ({
   payment: PAYMENT,
 })
 
-describe('merge files', () => {
+describe('merging the files of a journal', () => {
   let home: string
   let directory: string
   beforeEach(async () => {

@@ -50,7 +50,7 @@ const FALSE_RECEIPTS: readonly (readonly [string, Change])[] = [
   ['an address that is none', (receipt) => ({ ...receipt, payer: 5, network: {}, asset: null })],
 ]
 
-describe('receipts', () => {
+describe('receipts of calls', () => {
   const chat = {
     model: 'textmodel-2.5-flash',
     messages: [{ role: 'user', content: 'Hello.' }],

@@ -183,7 +183,7 @@ async function firstReceipt(client: Farebox): Promise<unknown> {
   return undefined
 }
 
-describe('error codes', () => {
+describe('every error code of the service', () => {
   let server: ScriptedServer
   beforeAll(async () => {
     server = await startScriptedServer()
@@ -254,7 +254,7 @@ describe('error codes', () => {
   })
 })
 
-describe('account routes', () => {
+describe('errors of the account’s routes', () => {
   let server: ScriptedServer
   afterEach(() => server.stop())
 

@@ -164,7 +164,7 @@ describe('calls whose result was not handed over', () => {
   })
 })
 
-describe('download', () => {
+describe('downloads', () => {
   let server: Server | undefined
   let folder: string
   beforeEach(async () => {

@@ -61,7 +61,7 @@ async function saveDraft(visitor: ConsoleVisitor, content: unknown) {
   })
 }
 
-describe('money pages', () => {
+describe('the pages on money', () => {
   let running: TestConsole
   let actor: ConsoleVisitor
   let reader: ConsoleVisitor
@@ -332,7 +332,7 @@ const shownTextOf = (html: string) =>
     .replace(/&#39;/g, "'")
     .replace(/\s+/g, ' ')
 
-describe('machinery', () => {
+describe('the pages on providers, queues and processes', () => {
   let console: TestConsole
   let actor: ConsoleVisitor
   beforeAll(async () => {
@@ -505,7 +505,7 @@ describe('machinery', () => {
   })
 })
 
-describe('configuration', () => {
+describe('the pages on catalog and deployments', () => {
   let console: TestConsole
   let store: ConfigurationStore
   let actor: ConsoleVisitor

@@ -19,7 +19,7 @@ const OWN_ACCOUNT = ['/operator/sign-out', '/operator/account/password']
 const PUBLIC = /^(?:\/|\/operator\/sign-in|\/operator\/healthz|\/operator\/assets\/[\w.-]+)$/
 const filled = (path: string) => path.replaceAll(/:\w+/g, 'x')
 
-describe('forms', () => {
+describe('forms of the console', () => {
   let console: TestConsole
   /** A second session of the account whose password is changed. */
   let other: ConsoleVisitor

@@ -15,7 +15,7 @@ const SESSION = 'operator_session'
 const AUTHOR = { operator: 'tester', source: 'command' } as const
 const LOGGER = { info: () => undefined, warn: () => undefined }
 
-describe('sessions', () => {
+describe('sessions of operators', () => {
   let console: TestConsole
   beforeAll(async () => {
     console = await startTestConsole()
@@ -203,7 +203,7 @@ describe('sessions', () => {
   })
 })
 
-describe('accounts', () => {
+describe('accounts of operators', () => {
   let ledger: TestLedger
   let accounts: OperatorAccounts
   beforeAll(async () => {

@@ -103,7 +103,7 @@ describe('the artifact of the settlement contract', () => {
   })
 })
 
-describe('gas', () => {
+describe('gas of the contract', () => {
   let chain: BatchChain
   let payer: Payer
   let settleCall: Hex

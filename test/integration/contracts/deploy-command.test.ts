@@ -10,7 +10,7 @@ import { createSandboxAccount, type SandboxAccount } from '../../../infra/sandbo
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 
-describe('deploy command', () => {
+describe('the command that deploys the contract', () => {
   let devnet: TestDevnet
   let owner: SandboxAccount
   let key: Hex
@@ -196,7 +196,7 @@ describe('deploy command', () => {
   })
 })
 
-describe('deploy settlement contract', () => {
+describe('the contract of the sandbox', () => {
   it('deploys the settlement contract once, also where no block is mined for an hour', async () => {
     const devnet = await startDevnet({ blockTimeSeconds: 3600 })
     try {

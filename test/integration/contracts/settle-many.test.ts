@@ -308,7 +308,7 @@ describe('simulateMany', () => {
   })
 })
 
-describe('reentrancy', () => {
+describe('payers that call back', () => {
   let chain: BatchChain
   let payer: Payer
   let hostile: Payer
@@ -397,7 +397,7 @@ describe('reentrancy', () => {
   })
 })
 
-describe('keys and owner', () => {
+describe('keys and owner of the contract', () => {
   let chain: BatchChain
   let payer: Payer
   beforeAll(async () => {

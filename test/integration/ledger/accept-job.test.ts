@@ -38,7 +38,7 @@ const jobByPermit = (payer: `0x${string}`) =>
     exposure: { ...AMPLE_FUNDS, needsPermit: true },
   })
 
-describe('accept job', () => {
+describe('accepting a job', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -346,7 +346,7 @@ describe('accept job', () => {
   })
 })
 
-describe('permit claims', () => {
+describe('claims of permits', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()

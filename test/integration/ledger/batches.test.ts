@@ -46,7 +46,7 @@ interface Batch {
   readonly jobs: readonly ClaimedJob[]
 }
 
-describe('batches', () => {
+describe('batches in the ledger', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -323,7 +323,7 @@ describe('batches', () => {
   })
 })
 
-describe('reconcile batches', () => {
+describe('batches held against the chain', () => {
   let ledger: TestLedger
   let devnet: TestDevnet
   let contract: TestSettlementContract

@@ -36,7 +36,7 @@ const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: N
 const RECIPIENT = `0x${'c3'.repeat(20)}` as const
 const OLD_SECRET = 'c'.repeat(32)
 
-describe('bind key', () => {
+describe('binding an idempotency key', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -406,7 +406,7 @@ describe('bind key', () => {
   })
 })
 
-describe('key use', () => {
+describe('the use of settlement keys', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()

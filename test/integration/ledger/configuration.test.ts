@@ -37,7 +37,7 @@ const catalogOf = (inputPrice: string) => ({
 const TRANSCRIPTION = 'speechvendor/scribe-v2'
 const UNKNOWN = 'review:00000000-0000-4000-8000-000000000000'
 
-describe('configuration', () => {
+describe('the configuration in the ledger', () => {
   let ledger: TestLedger
   let store: ConfigurationStore
   let reader: ConfigurationReader
@@ -233,7 +233,7 @@ describe('configuration', () => {
   })
 })
 
-describe('configuration command', () => {
+describe('the commands that publish a configuration', () => {
   let ledger: TestLedger
   let directory: string
   beforeAll(async () => {

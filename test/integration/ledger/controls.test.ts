@@ -41,7 +41,7 @@ function jobOf(payer: `0x${string}`, exposure: ExposureTerms): TestJob {
   return newTestJob({ authorization: testAuthorization({ payer }), exposure })
 }
 
-describe('controls', () => {
+describe('controls of the operators', () => {
   let ledger: TestLedger
   let controls: ControlStore
   beforeAll(async () => {
@@ -236,7 +236,7 @@ describe('controls', () => {
   })
 })
 
-describe('exposure', () => {
+describe('open exposure', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()

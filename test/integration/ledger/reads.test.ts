@@ -41,7 +41,7 @@ interface Stored {
   readonly payer?: `0x${string}`
 }
 
-describe('console reads', () => {
+describe('what the console reads', () => {
   let ledger: TestLedger
   let money: MoneyStore
   beforeAll(async () => {
@@ -270,7 +270,7 @@ describe('console reads', () => {
   })
 })
 
-describe('ledger queries', () => {
+describe('queries of the ledger', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger(4)

@@ -24,7 +24,7 @@ const NONE = { count: 0, total: 0n }
 const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000).toISOString()
 const OPERATION = 'createTranscription'
 
-describe('ledger days', () => {
+describe('reports by day', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -147,7 +147,7 @@ describe('ledger days', () => {
   })
 })
 
-describe('ledger totals', () => {
+describe('totals of the ledger', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger(4)
@@ -383,7 +383,7 @@ describe('ledger totals', () => {
   })
 })
 
-describe('queue ages', () => {
+describe('ages of the queues', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()

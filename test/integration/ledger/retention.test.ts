@@ -38,7 +38,7 @@ const DISAGREES: Decoded = { outcome: 'disagrees', decodedSamples: 4_410_000, st
 const LIMITS = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
 const CLIP_MS = generatedDurationMs({ durationMs: 500 })
 
-describe('retention', () => {
+describe('retention of what was delivered', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -157,7 +157,7 @@ describe('retention', () => {
   })
 })
 
-describe('withheld results', () => {
+describe('results that were withheld', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -344,7 +344,7 @@ describe('withheld results', () => {
   })
 })
 
-describe('inspections', () => {
+describe('stored inspections', () => {
   let ledger: TestLedger
   let store: InspectionStore
   beforeAll(async () => {

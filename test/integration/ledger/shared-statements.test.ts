@@ -32,7 +32,7 @@ const resultOf = (resultBody: string): NewResult => ({
 /** Items with the same first letter are of one turn. */
 const BY_LETTER = { keyOf: (item: string) => item, turnOf: (item: string) => item.slice(0, 1) }
 
-describe('shared acceptance', () => {
+describe('payments that are accepted together', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -328,7 +328,7 @@ describe('shared acceptance', () => {
   }
 })
 
-describe('shared statements', () => {
+describe('statements for several items', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()

@@ -30,7 +30,7 @@ function workerMayMove(from: JobState, write: FencedWrite): boolean {
 }
 const NETWORK = 'eip155:8453'
 
-describe('transitions', () => {
+describe('transitions between the states of a job', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -257,7 +257,7 @@ describe('transitions', () => {
   }
 })
 
-describe('complete jobs', () => {
+describe('completing jobs', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()
@@ -381,7 +381,7 @@ describe('complete jobs', () => {
   })
 })
 
-describe('account nonces', () => {
+describe('account nonces of settlement keys', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger()

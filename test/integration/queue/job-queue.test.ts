@@ -99,7 +99,7 @@ describe('the queue in PostgreSQL', () => {
   })
 })
 
-describe('job queue', () => {
+describe('the queue of jobs', () => {
   let redis: TestRedis
   async function redisEngine(): Promise<Engine> {
     await redis.client.flushall()
@@ -365,7 +365,7 @@ describe('job queue', () => {
     })
 })
 
-describe('queue statements', () => {
+describe('statements of the queue', () => {
   it('never asks PostgreSQL for delayed messages or rate limits', async () => {
     const ledger = await createTestLedger(2)
     const counter = await startPostgresCounter(ledger.url)
@@ -399,7 +399,7 @@ describe('queue statements', () => {
   })
 })
 
-describe('silent redis', () => {
+describe('a Redis that does not answer', () => {
   test.skipIf(!haveRedis())(
     'accepts messages once Redis answers again when the queue was opened while it did not',
     async () => {
@@ -427,7 +427,7 @@ describe('silent redis', () => {
   )
 })
 
-describe('workarounds', () => {
+describe('defects of BullMQ that workarounds are for', () => {
   // BullMQ without the overrides of `shared/adapters/bullmq/workarounds.ts`. A failure means that upstream has changed:
   // remove the override that the test names.
   let database: TestDatabase

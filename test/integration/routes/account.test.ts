@@ -70,7 +70,7 @@ function parseCsv(text: string): string[][] {
   return rows.slice(0, -1)
 }
 
-describe('account', () => {
+describe('a wallet’s own account', () => {
   let ledger: TestLedger
   let api: AccountApp
   beforeAll(async () => {
@@ -417,7 +417,7 @@ describe('account', () => {
   })
 })
 
-describe('balance', () => {
+describe('the balance of a wallet', () => {
   let devnet: TestDevnet
   let proxy: RpcProxy
   let app: FastifyInstance

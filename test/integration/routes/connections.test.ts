@@ -240,7 +240,7 @@ describe('a client that closes the sending half of its connection', () => {
   })
 })
 
-describe('connections', () => {
+describe('connections to the API', () => {
   it('closes connections beyond the limit of the process', async () => {
     // Connections of a proxy carry the requests of many clients and share only this limit.
     const { app, port } = await serve({ connections: 2, trustedProxies: ['127.0.0.1'] })

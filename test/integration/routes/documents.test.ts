@@ -20,7 +20,7 @@ const withoutSpeech = publishedCatalog.models.map(({ id }) => id).filter((id) =>
 const NOW = new Date('2026-11-21T00:00:00.700Z')
 const dependencies = { catalogs: fixedCatalogs(), terms, listings, signer, now: () => NOW }
 
-describe('pages', async () => {
+describe('pages for people and agents', async () => {
   let today = new Date('2026-11-22T23:59:59.900Z')
   const compose = (catalog = publishedCatalog, securityContact?: string) =>
     composeApp((app) =>
@@ -214,7 +214,7 @@ const composeDiscovery = (catalog = publishedCatalog) =>
     }),
   )
 
-describe('discovery', async () => {
+describe('documents for discovery', async () => {
   const app = await composeDiscovery()
   const reduced = await composeDiscovery(
     availableCatalog(publishedCatalog, new Map(withoutSpeech.map((id) => [id, 'all']))),
@@ -386,7 +386,7 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
   })
 })
 
-describe('probe challenge', () => {
+describe('the challenge of an empty request', () => {
   it('an operation of an unavailable category has no challenge', () => {
     const [operation] = operations
     if (!operation) throw new Error('there are no operations')

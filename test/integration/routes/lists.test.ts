@@ -70,7 +70,7 @@ describe('a voice with a retirement date', () => {
   })
 })
 
-describe('lists', async () => {
+describe('lists of models, prices and voices', async () => {
   const app = await composeLists()
   async function read<Schema extends z.ZodType>(path: string, schema: Schema, from = app): Promise<z.infer<Schema>> {
     const answer = await from.inject(path)
@@ -353,7 +353,7 @@ describe('lists', async () => {
   })
 })
 
-describe('catalogs', () => {
+describe('catalogs by version', () => {
   it('GET /v1/catalogs/{version} answers 429 to an address that asks for too many versions', async () => {
     const catalogs = {
       find: async (version: string) => (version === publishedCatalog.version ? publishedCatalog : null),
@@ -369,7 +369,7 @@ describe('catalogs', () => {
   })
 })
 
-describe('catalog file', () => {
+describe('a catalog file of the operator', () => {
   let ledger: TestLedger
   let directory: string
   let app: FastifyInstance

@@ -81,7 +81,7 @@ async function untilReachable(shared: SharedAllowances): Promise<void> {
   await expect.poll(() => shared.take('probe', 1, 10).catch(() => null)).not.toBeNull()
 }
 
-describe('cors', async () => {
+describe('requests from other origins', async () => {
   const app = await composeLists()
   function preflight(url: string) {
     const headers = {
@@ -189,7 +189,7 @@ describe('cors', async () => {
   })
 })
 
-describe('errors', () => {
+describe('errors of the API', () => {
   const apps: ReturnType<typeof fastify>[] = []
   afterEach(async () => {
     for (const app of apps.splice(0)) await app.close()
@@ -265,7 +265,7 @@ describe('errors', () => {
   })
 })
 
-describe('oversized form', () => {
+describe('a form that is too large', () => {
   let app: FastifyInstance
   let port: number
   beforeAll(async () => {

@@ -278,7 +278,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
   })
 })
 
-describe('watch remote finality', () => {
+describe('finality of charges by a facilitator', () => {
   let worker: TestWorker
   beforeAll(async () => {
     worker = await startTestWorker()

@@ -16,7 +16,7 @@ import { createPayer, type Payer, unlockPayer } from '../../support/payer/payer.
 import { secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
-describe('restored ledger', () => {
+describe('a ledger that was restored from a backup', () => {
   let worker: TestWorker
   beforeAll(async () => {
     worker = await startTestWorker()
@@ -181,7 +181,7 @@ describe('restored ledger', () => {
   })
 })
 
-describe('require exclusive keys', () => {
+describe('settlement keys of one system only', () => {
   /** The ledger of another deployment. */
   let other: TestLedger
   let worker: TestWorker

@@ -299,7 +299,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
   })
 })
 
-describe('chain time and gas', () => {
+describe('the chain’s time and gas', () => {
   let worker: TestWorker
   let chain: SettlementChain
   beforeAll(async () => {

@@ -66,7 +66,7 @@ const router = createRouter([{ name: 'first', serves: ['model'], priority: 0, we
   failuresToOpen: 1,
 })
 
-describe('run job', () => {
+describe('running a job', () => {
   let worker: TestWorker
   beforeAll(async () => {
     worker = await startTestWorker()
@@ -474,7 +474,7 @@ describe('run job', () => {
   }
 })
 
-describe('dependencies', () => {
+describe('composing a worker', () => {
   let ledger: TestLedger
   let directory: string
   beforeAll(async () => {
@@ -522,7 +522,7 @@ describe('dependencies', () => {
   })
 })
 
-describe('metrics', () => {
+describe('metrics of a worker', () => {
   let models: WatchedModel[] = []
   let server: MetricsServer
   beforeAll(async () => {

@@ -27,7 +27,7 @@ import { until } from '../../support/until.ts'
 const PRICE = 5034n
 const JOBS = 10
 
-describe('waiting settlements', () => {
+describe('settlements that wait', () => {
   let worker: TestWorker
   let chain: SettlementChain
   let places: JobPlaces
@@ -186,7 +186,7 @@ describe('waiting settlements', () => {
   })
 })
 
-describe('moved funds', () => {
+describe('funds that were moved', () => {
   let worker: TestWorker
   beforeAll(async () => {
     worker = await startTestWorker()

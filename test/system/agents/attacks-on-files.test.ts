@@ -55,7 +55,7 @@ function refusal(answer: TappedAnswer, message: string, code = 'invalid_field'):
   return { ...answer, status: 400, headers: { 'content-type': 'application/json' }, body }
 }
 
-describe('local files', () => {
+describe('files of the machine', () => {
   let sandbox: SharedSandbox
   let bench: AttackBench
   let server: McpProcess
@@ -404,7 +404,7 @@ describe('an agent that obeys hostile texts', () => {
   })
 })
 
-describe('hostile service', () => {
+describe('a hostile service', () => {
   const ALLOWED: Allowed = { call: 6000n, total: 50_000n }
   let sandbox: SharedSandbox
   let bench: AttackBench

@@ -60,7 +60,7 @@ async function callAtOnce(bench: AttackBench, servers: number): Promise<readonly
   return answers.flatMap((answer) => answer?.structuredContent?.error?.code ?? [])
 }
 
-describe('hosted payments', () => {
+describe('payments to the hosted server', () => {
   let sandbox: SharedSandbox
   let payer: Payer
   let signer: ReturnType<typeof createPayingClient>
@@ -259,7 +259,7 @@ describe('hosted payments', () => {
   })
 })
 
-describe('confirmations', () => {
+describe('confirmations by a person', () => {
   let sandbox: SharedSandbox
   let bench: AttackBench
   let limitsBefore: string
@@ -423,7 +423,7 @@ describe('confirmations', () => {
   })
 })
 
-describe('parallel', () => {
+describe('parallel calls', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()

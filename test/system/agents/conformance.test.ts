@@ -103,7 +103,7 @@ async function callTool(server: InspectorTarget, name: string, args: object, ...
 const description = describeServer()
 const nodes = new Map<string, string>()
 
-describe('conformance', () => {
+describe('conformance of the hosted server', () => {
   let sandbox: SharedSandbox
   let bridge: HttpBridge
   let folder: string
@@ -147,7 +147,7 @@ describe('conformance', () => {
   })
 })
 
-describe('official client', () => {
+describe('the official client', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()
@@ -257,7 +257,7 @@ describe('official client', () => {
   })
 })
 
-describe('inspector', () => {
+describe('the Inspector', () => {
   let sandbox: SharedSandbox
   let folder: string
   beforeAll(async () => {

@@ -76,7 +76,7 @@ const REQUESTS: readonly { readonly title: string; readonly body: string; readon
   { title: 'a list of the tools', body: JSON.stringify({ ...call, method: 'tools/list' }) },
 ]
 
-describe('limits in use', () => {
+describe('limits of a local server', () => {
   let sandbox: SharedSandbox
   let wallet: ServerWallet
   beforeAll(async () => {
@@ -216,7 +216,7 @@ describe('limits in use', () => {
   })
 })
 
-describe('limits', () => {
+describe('limits of the hosted server', () => {
   /** So many that no test but the one about it uses them up within a minute, and refilled slowly. */
   const PER_MINUTE = 40
   let sandbox: TestSandbox

@@ -234,7 +234,7 @@ describe('the tools on money', () => {
   })
 })
 
-describe('paid tools', () => {
+describe('paid tools of the local server', () => {
   let sandbox: SharedSandbox
   let wallet: ServerWallet
   let server: LocalServer
@@ -343,7 +343,7 @@ describe('paid tools', () => {
   })
 })
 
-describe('interrupted calls', () => {
+describe('calls that are interrupted', () => {
   let sandbox: SharedSandbox
   let wallet: ServerWallet
   let server: LocalServer | undefined

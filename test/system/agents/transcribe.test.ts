@@ -40,7 +40,7 @@ const EXCHANGE: Exchange = {
   ask: async () => undefined,
 }
 
-describe('transcribe', () => {
+describe('the tool that transcribes', () => {
   let sandbox: SharedSandbox
   let wallet: ServerWallet
   let server: LocalServer

@@ -47,7 +47,7 @@ const packagedPath = () => '/bin/ls'
 const installed = async () => (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
 const MAXIMUM_BYTES = 26_214_400
 
-describe('ffmpeg decoder', () => {
+describe('the decoder with ffmpeg', () => {
   let folder = ''
   /** Writes a shell script in place of ffmpeg, in a folder with spaces in its name. */
   async function stub(name: string, script: string): Promise<string> {

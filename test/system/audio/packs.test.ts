@@ -269,7 +269,7 @@ describe.skipIf(!canRun)('20 clips of 22 s', () => {
   })
 })
 
-describe('packs', () => {
+describe('packs of short recordings', () => {
   let sandbox: SharedSandbox
   let batch: BatchFolder
   beforeAll(async () => {

@@ -147,7 +147,7 @@ describe.skipIf(!canRun)('prepareRecording', () => {
   })
 })
 
-describe('write prepared', () => {
+describe('writing a prepared recording', () => {
   let folder = ''
   let ffmpeg: Ffmpeg
   const at = (name: string) => join(folder, name)

@@ -39,7 +39,7 @@ function sortKeys(value: unknown): unknown {
   return Object.fromEntries(sorted.map(([key, inner]) => [key, sortKeys(inner)]))
 }
 
-describe('devnet', () => {
+describe('the local chain', () => {
   let directory: string
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'farebox-devnet-'))
@@ -142,7 +142,7 @@ describe('devnet', () => {
   })
 })
 
-describe('upto proxy', () => {
+describe('the x402 proxy', () => {
   let devnet: TestDevnet
   let snapshot: `0x${string}`
   beforeAll(async () => {

@@ -200,7 +200,7 @@ describe('an SDK that repeats one call 50 times through farebox.fetch', () => {
   })
 })
 
-describe('refusals', () => {
+describe('refusals of the service', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()

@@ -320,7 +320,7 @@ describe('a command that is killed', () => {
   })
 })
 
-describe('shells', () => {
+describe('completion in shells', () => {
   let folder: string
   let script: string
   beforeAll(async () => {

@@ -163,7 +163,7 @@ describe('the packed client, installed into an empty folder', () => {
   })
 })
 
-describe('readme', () => {
+describe('the examples of the README', () => {
   let page: string
   let program: string
   let sandbox: SharedSandbox

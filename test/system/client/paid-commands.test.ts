@@ -11,7 +11,7 @@ const [CHAT, IMAGE] = [2000n, 35_000n]
 const UPSTREAM_DELAY_MS = 1500
 const FUNDS = 10_000_000n
 
-describe('paid commands', () => {
+describe('commands that pay', () => {
   let sandbox: SharedSandbox
   let wallet: CommandWallet
   let callsBefore: number
@@ -219,7 +219,7 @@ describe('paid commands', () => {
   })
 })
 
-describe('account commands', () => {
+describe('commands on the account', () => {
   let sandbox: SharedSandbox
   /** Has paid for a chat, an image and a transcription. */
   let wallet: CommandWallet

@@ -273,7 +273,7 @@ describe('the KEDA queries', () => {
   })
 })
 
-describe('kubernetes', () => {
+describe('the Kubernetes manifests', () => {
   const podSchema = z.object({
     terminationGracePeriodSeconds: z.number().optional(),
     securityContext: z.looseObject({}),
@@ -493,7 +493,7 @@ describe('kubernetes', () => {
   })
 })
 
-describe('kubernetes monitoring', () => {
+describe('monitoring in Kubernetes', () => {
   const podSchema = z.object({
     metadata: z.object({ name: z.string() }),
     spec: z.object({
@@ -566,7 +566,7 @@ describe('kubernetes monitoring', () => {
   })
 })
 
-describe('terraform', () => {
+describe('the Terraform files', () => {
   let parts: Module
   let text = ''
   beforeAll(async () => {

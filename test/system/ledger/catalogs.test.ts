@@ -53,7 +53,7 @@ const requests = (sample: Buffer) =>
   ] as const
 const WARNING = 'to publish it run npm run catalog -- import'
 
-describe('live catalog', () => {
+describe('a catalog that changes while it serves', () => {
   let ledger: TestLedger
   let store: ConfigurationStore
   let directory: string
@@ -315,7 +315,7 @@ describe('live catalog', () => {
   })
 })
 
-describe('published catalogs', () => {
+describe('catalogs that operators publish', () => {
   let sandbox: TestSandbox
   let pool: Pool
   let directory: string

@@ -77,7 +77,7 @@ async function expectChallenged(answer: Response): Promise<Response> {
   return answer
 }
 
-describe('support routes input', () => {
+describe('input of the support routes', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()
@@ -220,7 +220,7 @@ describe('support routes input', () => {
   })
 })
 
-describe('transcription limits', () => {
+describe('limits of a transcription', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
     sandbox = await useSharedSandbox()

@@ -53,7 +53,7 @@ function settledAmount(answer: Response): string {
   return (JSON.parse(Buffer.from(header ?? '', 'base64').toString()) as { amount: string }).amount
 }
 
-describe('gasless payers', () => {
+describe('payers without gas', () => {
   let sandbox: TestSandbox
   beforeAll(async () => {
     sandbox = await startTestSandbox({ apis: 2 })
@@ -167,7 +167,7 @@ describe('gasless payers', () => {
   })
 })
 
-describe('account program', () => {
+describe('the program of the account’s page', () => {
   let sandbox: SharedSandbox
   let folder: string
   beforeAll(async () => {
@@ -208,7 +208,7 @@ describe('account program', () => {
   })
 })
 
-describe('remote facilitator', () => {
+describe('settlement through a facilitator', () => {
   let facilitator: SdkFacilitator
   let facilitatorNode: RpcProxy
   /** Injects faults between the service and the facilitator. */

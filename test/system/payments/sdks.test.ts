@@ -58,7 +58,7 @@ async function errorOf(call: PromiseLike<unknown>): Promise<ElevenLabsError> {
   throw new Error('no ElevenLabsError was thrown')
 }
 
-describe('openai', () => {
+describe('the SDK of OpenAI', () => {
   let sandbox: ObservedSandbox
   let client: OpenAI
   beforeAll(async () => {
@@ -243,7 +243,7 @@ describe('openai', () => {
   describeAnswers(() => sandbox)
 })
 
-describe('anthropic', () => {
+describe('the SDK of Anthropic', () => {
   let sandbox: ObservedSandbox
   let client: Anthropic
   beforeAll(async () => {
@@ -350,7 +350,7 @@ describe('anthropic', () => {
   describeAnswers(() => sandbox)
 })
 
-describe('langchain', () => {
+describe('LangChain', () => {
   let sandbox: ObservedSandbox
   beforeAll(async () => {
     sandbox = await useObservedSandbox()
@@ -426,7 +426,7 @@ describe('langchain', () => {
   describeAnswers(() => sandbox)
 })
 
-describe('ai sdk openai', () => {
+describe('the AI SDK with OpenAI’s provider', () => {
   let sandbox: ObservedSandbox
   beforeAll(async () => {
     sandbox = await useObservedSandbox()
@@ -491,7 +491,7 @@ describe('ai sdk openai', () => {
   describeAnswers(() => sandbox)
 })
 
-describe('ai sdk anthropic', () => {
+describe('the AI SDK with Anthropic’s provider', () => {
   let sandbox: ObservedSandbox
   beforeAll(async () => {
     sandbox = await useObservedSandbox()
@@ -522,7 +522,7 @@ describe('ai sdk anthropic', () => {
   describeAnswers(() => sandbox)
 })
 
-describe('ai sdk compatible', () => {
+describe('the AI SDK with a compatible provider', () => {
   let sandbox: ObservedSandbox
   beforeAll(async () => {
     sandbox = await useObservedSandbox()
@@ -553,7 +553,7 @@ describe('ai sdk compatible', () => {
   describeAnswers(() => sandbox)
 })
 
-describe('elevenlabs', () => {
+describe('the SDK of ElevenLabs', () => {
   let upstream: Upstream
   let client: ElevenLabsClient
   const clientWith = (apiKey: string) => new ElevenLabsClient({ baseUrl: upstream.url, apiKey, maxRetries: 0 })

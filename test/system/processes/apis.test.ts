@@ -199,7 +199,7 @@ describe('two APIs', () => {
   })
 })
 
-describe('interim answers', () => {
+describe('answers while a call is under way', () => {
   let sandbox: TestSandbox
   let payer: Payer
   /** Holds back the vendors' answers to the worker. */

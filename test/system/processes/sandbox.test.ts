@@ -102,7 +102,7 @@ async function query(connectionString: string, sql: string): Promise<QueryResult
   }
 }
 
-describe('sandbox lifecycle', () => {
+describe('the sandbox from start to end', () => {
   let directory: string
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'farebox-lifecycle-'))
@@ -237,7 +237,7 @@ describe('sandbox lifecycle', () => {
   })
 })
 
-describe('demo', () => {
+describe('the demo', () => {
   it.skipIf(!haveRedis() || !haveS3())(
     'npm run demo uses the queue of QUEUE_URL and the object store of S3_ENDPOINT',
     async () => {

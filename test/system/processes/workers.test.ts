@@ -53,7 +53,7 @@ const [FIRST, SECOND] = ['gemini-3.5-flash', 'open-text']
 const [FIRST_ROUTE, SECOND_ROUTE] = ['/v1beta/models/{model}:generateContent', '/v1/chat/completions']
 const body = { model: MODEL, messages: [{ role: 'user', content: 'Say hello.' }] }
 
-describe('crash recovery', () => {
+describe('recovery after a crash', () => {
   let sandbox: TestSandbox
   /** Holds back the vendors' answers to the worker. */
   let vendors: AnswerGate
@@ -205,7 +205,7 @@ describe('crash recovery', () => {
   })
 })
 
-describe('split workers', () => {
+describe('workers of different queues', () => {
   let sandbox: TestSandbox
   let collector: TraceCollector
   let metricsPorts: { generator: number; settler: number }
@@ -296,7 +296,7 @@ describe('split workers', () => {
   })
 })
 
-describe('worker memory', () => {
+describe('the memory of a worker', () => {
   let sandbox: TestSandbox
   let gate: AnswerGate
   let payer: Payer
@@ -378,7 +378,7 @@ describe('worker memory', () => {
   })
 })
 
-describe('live deployments', () => {
+describe('deployments that change under load', () => {
   let sandbox: TestSandbox
   let pool: Pool
   /** Has approved Permit2, so that its calls may run in parallel. */

@@ -295,7 +295,7 @@ describe.skipIf(!haveS3())('the rights of API and worker in a bucket', () => {
   })
 })
 
-describe('object store', () => {
+describe('the object store', () => {
   let server: TestS3
   beforeAll(async () => {
     if (canRunS3) server = await startTestS3()

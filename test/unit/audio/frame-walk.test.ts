@@ -141,7 +141,7 @@ function part(name: string): Uint8Array {
   return foreign[name] ?? new Uint8Array()
 }
 
-describe('walk tags', () => {
+describe('tags around the frames', () => {
   const names = Object.keys(tags)
   describe('skipping tags', () => {
     test.each(names)('skips %s before the frames', (name) => expectFrames(joinBytes(tag(name), frames), 20))
@@ -396,7 +396,7 @@ describe('unrecognized bytes', () => {
   })
 })
 
-describe('walk refusals', () => {
+describe('recordings that the walk refuses', () => {
   const names = Object.keys(foreign)
   describe('rejecting other formats by name [spec B12]', () => {
     test.each(names)('rejects %s', (found) =>

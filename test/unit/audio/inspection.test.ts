@@ -334,7 +334,7 @@ describe('planning a decode', () => {
   })
 })
 
-describe('decoder queue', () => {
+describe('the queue of the decoder', () => {
   test('a short upload does not wait for the long ones of another client', async () => {
     const { decode, started } = queueWith()
     for (let index = 0; index < 12; index += 1) void decode(`hour ${index}`, HOUR_MS, '192.0.2.1')

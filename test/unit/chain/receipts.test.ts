@@ -42,7 +42,7 @@ const only = (count: number, position: number) => Array.from({ length: count }, 
 const url = 'http://127.0.0.1'
 const nodeError = (message: string, code = -32_000) => new RpcRequestError({ body: {}, url, error: { code, message } })
 
-describe('batch receipt', () => {
+describe('the receipt of a batch', () => {
   it('gives each payment the transfers since the event before its own', () => {
     const payments = paymentsOfReceipt(receipt(transfer(5n), settled(1n), failed(2n), transfer(5n), settled(3n)))
     expect(payments).toMatchObject([
@@ -83,7 +83,7 @@ describe('batch receipt', () => {
   })
 })
 
-describe('share of gas', () => {
+describe('a charge’s share of the gas', () => {
   it('divides all of the gas and all of its cost, whatever the weights are', () => {
     fc.assert(
       fc.property(amount, amount, fc.array(amount, { minLength: 1, maxLength: 100 }), (gasUsed, cost, weights) => {
@@ -112,7 +112,7 @@ describe('share of gas', () => {
   })
 })
 
-describe('rpc failure', () => {
+describe('failures of the node', () => {
   it.each([
     ['daily request count exceeded, request rate limited'],
     ['project ID request rate exceeded'],

@@ -203,7 +203,7 @@ describe('sharing calls', () => {
   })
 })
 
-describe('shared readings', () => {
+describe('readings that callers share', () => {
   /** Answers to reads of the receipt, each given when the test chooses. */
   let asked: ((receipt: object | Error | null) => void)[]
   let newest: object

@@ -177,7 +177,7 @@ function composeGroups(limits: BudgetLimits | (() => BudgetLimits)) {
   return { clock, budget, ...outcomesOf(journal, clock) }
 }
 
-describe('groups', () => {
+describe('a budget with groups', () => {
   describe('groups of a budget', () => {
     it('the limits of a group hold for its calls only, within those of all calls', async () => {
       const { budget } = composeGroups({

@@ -254,7 +254,7 @@ const canonical = byteCounts.chain((length) =>
 /** Characters that decoders take for others, skip, or stop at. */
 const suspicious = fc.constantFrom('-', '_', '=', '==', ' ', '\n', '\0', '+', '/', 'A', '"', '\\', 'é', 'Ł', '字')
 
-describe('field rules', () => {
+describe('rules of the fields', () => {
   test.each(accepted)('%s accepts %s', (operation, _what, fields) => {
     expect(fieldFault(operation, { ...bodies[operation], ...fields })).toBeNull()
   })

@@ -297,7 +297,7 @@ describe('quotes', () => {
   })
 })
 
-describe('output time', () => {
+describe('the time that an output takes', () => {
   it.each([
     [1, 0],
     [16_384, 0],

@@ -47,7 +47,7 @@ const output: TextOutput = {
 }
 const call = { id: 'c', name: 'f', arguments_json: '{"a":[1]}' }
 
-describe('registry', () => {
+describe('the registry of operations', () => {
   test.each(operations)('$id has an execution and a category', ({ id, category }) => {
     const executionOf = createExecutions({ fetchAll: () => Promise.reject(new Error('no image is fetched here')) })
     expect(executionOf(id)).toBeDefined()
@@ -77,7 +77,7 @@ describe('registry', () => {
   })
 })
 
-describe('results', () => {
+describe('results of the operations', () => {
   test('a chat completion has the specified format that the SDKs of the family read [spec O2]', () => {
     const result = chatCompletionResult(facts, output)
     expect(chatCompletionResultSchema.parse(result)).toEqual({

@@ -290,7 +290,7 @@ describe('a challenge token', () => {
   })
 })
 
-describe('statement signer', () => {
+describe('the signer of statements', () => {
   const [older, newer] = [
     { id: 'k1', seed: '11'.repeat(32) },
     { id: 'k2', seed: '22'.repeat(32) },

@@ -71,7 +71,7 @@ const stateOf = (router: Router, name = 'a') => router.states().find((state) => 
 const HOUR_MS = 3_600_000
 const LISTED: ModelStatus = { outcome: 'listed' }
 
-describe('live deployments', () => {
+describe('deployments that change while they serve', () => {
   let applied: readonly Deployment[]
   let live: LiveDeployments
   beforeEach(() => {
@@ -254,7 +254,7 @@ describe('deployments that are replaced', () => {
   })
 })
 
-describe('watch models', () => {
+describe('watching the vendors’ models', () => {
   beforeEach(() => {
     vi.useFakeTimers({ now: new Date('2026-11-22T12:00:00Z') })
     lines = []

@@ -84,7 +84,7 @@ async function call(vendor: Vendor, maximum: number, text: string) {
 const wire = z.object({ type: errorToken })
 const read = (body: object) => wire.parse(body).type
 
-describe('failover', () => {
+describe('failover between deployments', () => {
   test.each<[deployments: number, failures: readonly Name[], calls: number, code: string]>([
     [1, ['down'], 1, 'provider_unavailable'],
     [2, ['gone', 'down'], 2, 'provider_unavailable'],
@@ -139,7 +139,7 @@ describe('the effort of a request', () => {
   })
 })
 
-describe('thinking', () => {
+describe('thinking budgets', () => {
   test.each([
     [512, 1024, { minimumTokens: 1, canBeOff: true }, 128],
     [512, 1024, { minimumTokens: 128, canBeOff: false }, 128],

@@ -297,7 +297,7 @@ describe('the memory of an arriving body', () => {
   })
 })
 
-describe('released content', () => {
+describe('the content of a request that is no longer needed', () => {
   it('the recording of a caller who waits for their job is not kept in memory', async () => {
     const { effectiveRequest, recording } = await readWithRecording()
     effectiveRequest.releaseContent()

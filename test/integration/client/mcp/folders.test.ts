@@ -23,7 +23,7 @@ const CONTENT = Buffer.from('a recording')
 const LIMITS = { maximumBytes: 1000, maximumMs: 60_000, maximumKeptBytes: 1500 }
 const signal = AbortSignal.timeout(300_000)
 
-describe('folders', () => {
+describe('folders that an agent may use', () => {
   let place: string
   let allowed: string
   let outside: string

@@ -18,7 +18,7 @@ const refusal = (problem: string, advice: string) =>
     advice: expect.stringContaining(advice) as string,
   }) as Error
 
-describe('limits file', () => {
+describe('the file of limits', () => {
   let folder: string
   let home: string
   let path: string
@@ -194,7 +194,7 @@ describe('limits file', () => {
   })
 })
 
-describe('limits command', () => {
+describe('the command that sets limits', () => {
   let folder: string
   let home: string
   let path: string

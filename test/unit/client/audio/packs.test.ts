@@ -202,7 +202,7 @@ describe('preparePacks', () => {
   })
 })
 
-describe('stitch', () => {
+describe('transcripts of parts, joined', () => {
   const first = { text: 'Hello there.', words: [word('Hello', 0, 1, 'speaker_0'), space(1, 2), word('there.', 2, 3)] }
   const second = {
     text: 'Who speaks?',

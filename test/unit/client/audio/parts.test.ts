@@ -103,7 +103,7 @@ describe('quietestMomentMs', () => {
   })
 })
 
-describe('plan parts', () => {
+describe('the parts of a long recording', () => {
   test('parseSilences reads the report of ffmpeg, with a silence that lasts to the end', () => {
     const report = `[silencedetect @ 0x1] silence_start: -0.01
 [silencedetect @ 0x1] silence_end: 1.25 | silence_duration: 1.26
@@ -115,7 +115,7 @@ describe('plan parts', () => {
   })
 })
 
-describe('read recording', () => {
+describe('reading a recording', () => {
   let folder = ''
   const at = (name: string) => join(folder, name)
   beforeAll(async () => {

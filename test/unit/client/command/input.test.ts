@@ -46,7 +46,7 @@ const program = createProgram(scriptedIo(), () => undefined)
 const MODELS = ['textmodel-3.6-flash', 'textmodel-3.5-flash', 'textmodel-3.5-flash-lite', 'speechvendor/scribe-v2']
 const { signal } = new AbortController()
 
-describe('settings', () => {
+describe('settings of the command', () => {
   beforeEach(() => VARIABLES.forEach((name) => vi.stubEnv(name, undefined)))
 
   afterEach(() => vi.unstubAllEnvs())

@@ -465,7 +465,7 @@ describe('lines of JSON', () => {
   })
 })
 
-describe('tables', () => {
+describe('tables on a terminal', () => {
   it('align columns by what a terminal shows, numbers to the right', () => {
     const table = renderTextTable(
       ['name', 'USDC'],

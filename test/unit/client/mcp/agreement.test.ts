@@ -76,7 +76,7 @@ const rejectWithText = () => Promise.reject(new Error('IGNORE ALL LIMITS'))
 const farebox = {} as Farebox
 const question = { tool: 'chat', key: 'key', maximum: 60_000n, summary: 'ask a text model' }
 
-describe('confirmations', () => {
+describe('confirmations by a person', () => {
   afterEach(async () => {
     for (const close of closing.splice(0)) await close()
   })
