@@ -136,25 +136,6 @@ describeFields(endpoint, [
   },
 ])
 
-/** Returns the status of a quote at this speed, which is sent exactly as written. */
-async function quote(speed: string): Promise<number> {
-  const answer = await fetch(`${endpoint.sandbox().info.baseUrl}/v1/quotes`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: `{"operation":"createSpeech","request":{"model":"${MODEL}","input":"a","speed":${speed}}}`,
-  })
-  await answer.body?.cancel()
-  return answer.status
-}
-
-test('accepts every thousandth from 0.7 to 1.2 as a speed, and no half of a thousandth [spec E53]', async () => {
-  const decimals = Array.from({ length: 501 }, (_, index) => ((700 + index) / 1000).toFixed(3))
-  const statuses = await Promise.all(decimals.map(quote))
-  expect(decimals.filter((_, index) => statuses[index] !== 200)).toEqual([])
-  const halves = await Promise.all(decimals.slice(0, -1).map((decimal) => quote(`${decimal}5`)))
-  expect(new Set(halves)).toEqual(new Set([400]))
-})
-
 describe('unknown properties [spec S10c, E54]', () => {
   test.each([
     'instructions',

@@ -265,7 +265,7 @@ describe('rules of the fields', () => {
     expect(fault?.message).toMatch(message)
   })
 
-  test('accepts every speed from 0.700 to 1.200 in steps of 0.001, and nothing in between', () => {
+  test('accepts every speed from 0.700 to 1.200 in steps of 0.001, and nothing in between [spec E53]', () => {
     expect(rejectedSpeeds(speedTexts(''))).toEqual([])
     for (const suffix of ['5', '1', '9', '0000001'])
       expect(rejectedSpeeds(speedTexts(suffix))).toEqual(speedTexts(suffix))
