@@ -64,7 +64,7 @@ const TEXTS: readonly TextRequest[] = [
   })),
 ]
 const IMAGE: ImageInput = { prompt: 'A tram', size: '1024x1024' }
-const SPEECH: SpeechInput = { text: 'Mind the step.', voice: 'a-voice', speed: 1.1 }
+const SPEECH: readonly SpeechInput[] = [{ text: 'Mind the step.', voice: 'a-voice', speed: 1.1 }]
 const audio = new Uint8Array([0xff, 0xfb])
 const TRANSCRIPTIONS: readonly TranscriptionInput[] = [
   { audio, diarize: false, timestamps: 'none', tagAudioEvents: false, needsWords: false },
@@ -121,7 +121,7 @@ function formField(name: string, value: string): readonly [string, unknown] {
 const options = { timeoutMs: 1000 }
 const texts = (deployment: Deployment) => TEXTS.map((request) => deployment.text?.generateText(request, options))
 const images = (deployment: Deployment) => [deployment.image?.generateImage(IMAGE, options)]
-const speech = (deployment: Deployment) => [deployment.speech?.synthesize(SPEECH, options)]
+const speech = (deployment: Deployment) => SPEECH.map((input) => deployment.speech?.synthesize(input, options))
 const transcriptions = (deployment: Deployment) =>
   TRANSCRIPTIONS.map((input) => deployment.transcription?.transcribe(input, options))
 
