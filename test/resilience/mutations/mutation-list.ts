@@ -243,6 +243,12 @@ export const mutations: readonly Mutation[] = [
         within: 'createFailover',
         change: removeIf('failure', 'certainty', 'definite'),
       },
+      // Its code alone would end the job.
+      {
+        file: 'workers/job/failover.ts',
+        within: 'createFailover',
+        change: removeIf('failure', 'rejectedBy', 'deployment'),
+      },
     ],
   },
   {

@@ -78,7 +78,11 @@ export const scenarios = {
     points.arm('worker.sealResult.after', 'pass')
     resume(paused)
     await untilHit('worker.sealResult.after')
+    points.arm('worker.sealResult.after', 'pass')
     resume(other)
+    await untilHit('worker.sealResult.after')
+    // If the first worker's write was not fenced off, neither of the two goes on: the sweeper finds the job.
+    await loseLease()
     await done
   },
 
