@@ -7,7 +7,7 @@
 #   docker run farebox operator/main.ts                 operators' console (port 8403)
 #   docker run farebox infra/commands/migrate.ts        or bucket-init.ts, ledger.ts, preflight.ts, verify-receipt.ts
 #
-# test/contract/deployment/dockerfile.long.test.ts runs these steps in a plain folder and makes a paid call with the
+# test/system/deployment/dockerfile.test.ts runs these steps in a plain folder and makes a paid call with the
 # result.
 
 FROM node:24.21.0-bookworm-slim AS packages
@@ -48,8 +48,15 @@ COPY infra/commands ./infra/commands
 ENV MALLOC_ARENA_MAX=1
 # The container's loopback interface cannot be reached from outside.
 ENV NODE_ENV=production FFMPEG_PATH=/usr/bin/ffmpeg HOST=0.0.0.0 METRICS_HOST=0.0.0.0 OPERATOR_HOST=0.0.0.0
+# Start-up is part of recovery, and containers with a read-only root cannot write a cache: the image brings the compiled
+# code of its long-running programs. The cache belongs to the user who wrote it.
+ENV NODE_COMPILE_CACHE=/app/.compiled
+RUN install --directory --owner=1000 --group=1000 .compiled
 # The image's user "node", by number: Kubernetes cannot verify from a name that it is not root.
 USER 1000:1000
+RUN node --import ./api/dependencies.ts --import ./api/start-api.ts \
+  --import ./workers/dependencies.ts --import ./workers/start-worker.ts \
+  --import ./operator/dependencies.ts --import ./operator/start-console.ts --eval 0
 EXPOSE 8402 8403 9402
 STOPSIGNAL SIGTERM
 # For the API. For a worker, override it with the worker's METRICS_PORT, for the console with /operator/healthz.

@@ -24,7 +24,7 @@ export async function parseDockerfile(path: string): Promise<Dockerfile> {
 }
 
 /**
- * Executes a Dockerfile of COPY, `RUN npm …` and settings, with a folder for each stage below `target`. Supports only
+ * Executes a Dockerfile of COPY, `RUN npm …`, `RUN node …` and settings, with a folder for each stage below `target`. Supports only
  * what this repository's Dockerfile uses and throws otherwise. Files that .dockerignore excludes cannot be copied.
  */
 export async function executeDockerfile(dockerfile: Dockerfile, context: string, target: string): Promise<PlainImage> {
@@ -52,15 +52,19 @@ export async function executeDockerfile(dockerfile: Dockerfile, context: string,
         break
       case 'RUN': {
         const script = (instruction.getArgumentsContent() ?? '').replace(/\\\n/g, ' ')
-        if (script.startsWith('npm '))
-          await promisify(execFile)('sh', ['-c', script], { cwd: stage, env: npmSettings() })
+        const program = script.split(' ')[0]
+        if (program === 'npm') await execute(script, { cwd: stage, env: npmSettings() })
+        else if (program === 'node')
+          await execute(script.replace('node', process.execPath), { cwd: stage, env: last.environment })
         else notRun.push(script)
         break
       }
       case 'ENV':
         Object.assign(
           last.environment,
-          Object.fromEntries(instruction.getArguments().map((pair) => split(pair.getValue()))),
+          Object.fromEntries(
+            instruction.getArguments().map((pair) => split(pair.getValue().replace('=/app/', `=${stage}/`))),
+          ),
         )
         break
       case 'ENTRYPOINT':
@@ -81,6 +85,10 @@ export async function executeDockerfile(dockerfile: Dockerfile, context: string,
     }
   }
   return { ...last, directory: stage, notRun }
+}
+
+function execute(script: string, options: { cwd: string; env: NodeJS.ProcessEnv }): Promise<unknown> {
+  return promisify(execFile)('sh', ['-c', script], options)
 }
 
 interface CopyContext {

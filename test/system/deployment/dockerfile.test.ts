@@ -79,7 +79,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
 
   test('the image contains only the required files', async () => {
     expect((await readdir(image.directory)).sort()).toEqual(
-      ['api', 'infra', 'node_modules', 'operator', 'package.json', 'shared', 'workers'].sort(),
+      ['.compiled', 'api', 'infra', 'node_modules', 'operator', 'package.json', 'shared', 'workers'].sort(),
     )
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
       'archive',
@@ -103,10 +103,21 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     )
   })
 
-  test('the instruction that the test skips installs only the distribution’s ffmpeg', () => {
-    expect(image.notRun).toHaveLength(1)
+  test('the instructions that the test skips install the distribution’s ffmpeg and make one folder', () => {
+    expect(image.notRun).toHaveLength(2)
     expect(image.notRun[0]).toMatch(/apt-get install --yes --no-install-recommends ffmpeg\s/)
+    expect(image.notRun[1]).toBe('install --directory --owner=1000 --group=1000 .compiled')
     expect(image.environment['FFMPEG_PATH']).toBe('/usr/bin/ffmpeg')
+  })
+
+  test('the image brings the compiled code that its programs start with', async () => {
+    const compiled = async () => (await readdir(join(image.directory, '.compiled'), { recursive: true })).length
+    expect(image.environment['NODE_COMPILE_CACHE']).toBe(join(image.directory, '.compiled'))
+    const brought = await compiled()
+    expect(brought).toBeGreaterThan(1000)
+    const start = ['--import', './api/dependencies.ts', '--import', './api/start-api.ts', '--eval', '0']
+    await runInImage(start, { NODE_COMPILE_CACHE: join(image.directory, '.compiled') })
+    expect(await compiled()).toBe(brought)
   })
 
   test('API and worker of the image serve a paid transcription', async () => {
