@@ -103,6 +103,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     deployments,
     configuration,
     pausedQueues: configuration.pausedQueues,
+    recallRemoved: (job) => configuration.recallRemoved(job),
     processReports: createProcessReportStore(pool),
     keys: identifyKeys(config),
     concurrency,
@@ -140,7 +141,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
 }
 
 const NO_PROVIDERS = {
-  deployments: { apply: () => undefined, current: () => [], unusable: () => ({}) },
+  deployments: { apply: () => undefined, recall: () => false, current: () => [], unusable: () => ({}) },
   requireUsable: () => undefined,
 }
 

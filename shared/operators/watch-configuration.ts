@@ -6,7 +6,7 @@ import type { Configuration, ConfigurationReader } from './configuration.ts'
 const POLL_MS = 1000
 
 export interface WatchOptions {
-  readonly reader: ConfigurationReader
+  readonly reader: Pick<ConfigurationReader, 'readRevision' | 'readConfiguration'>
   /** Called before the first reading, and again until it succeeds: imports the files of the first process. */
   readonly prepare?: () => Promise<void>
   /** Takes over a changed configuration. When it throws, the process keeps the last one and tries again. */

@@ -4,6 +4,7 @@ import { importFirstFiles } from '#shared/adapters/postgres/configuration/import
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
+import type { Job } from '#shared/jobs/job.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
 import { controlledDeployments } from '#shared/operators/controlled-deployments.ts'
@@ -31,9 +32,20 @@ export function readDeploymentsFile({
 export interface LiveConfiguration {
   readonly pausedQueues: ReadonlySet<QueueName>
   appliedRevision(): bigint | null
+  /**
+   * Lets the deployments take a job's call that were published when it was accepted, and removed since. Returns whether
+   * there are any.
+   */
+  recallRemoved(job: Pick<Job, 'publicModel' | 'acceptedAt'>): Promise<boolean>
   /** Calls back after each change. */
   onChange(listener: () => void): void
 }
+
+/**
+ * How long after its quote a job may be accepted: a deployment that served the quoted model may be gone by then. Longer
+ * than challenges live (CHALLENGE_LIFETIME_SECONDS of the API, 10 minutes by default).
+ */
+const LONGEST_QUOTE_MS = 3_600_000
 
 interface FollowingDependencies {
   readonly pool: Pool
@@ -85,6 +97,10 @@ export async function followConfiguration(
   return {
     pausedQueues,
     appliedRevision: () => watch.appliedRevision(),
+    recallRemoved: async ({ publicModel, acceptedAt }) => {
+      const since = new Date(acceptedAt.getTime() - LONGEST_QUOTE_MS)
+      return deployments.recall(publicModel, await reader.readRemovedDeployments(publicModel, since))
+    },
     onChange: (listener) => void listeners.push(listener),
   }
 }

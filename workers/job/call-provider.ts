@@ -30,6 +30,11 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
   readonly uploads: Pick<ObjectStore, 'open'>
   readonly screener: Screener
   readonly router: Router
+  /**
+   * Lets the deployments take a job's call that were published when it was accepted, and removed since. Returns whether
+   * there are any.
+   */
+  readonly recallRemoved: (job: Pick<ClaimedJob, 'publicModel' | 'acceptedAt'>) => Promise<boolean>
   readonly logger: Logger
   readonly tracer: Tracer
 }
@@ -119,7 +124,7 @@ async function tryDeployments(
   prepared: PreparedExecution,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
-  const { executionStore, router, logger, tracer } = dependencies
+  const { executionStore, router, recallRemoved, logger, tracer } = dependencies
   await awaitDeployment(router, job.publicModel, signal)
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
   let wasWithdrawn = false
@@ -152,6 +157,9 @@ async function tryDeployments(
     failed = { attemptId, failure: outcome }
     if (!failover.mayContinueAfter(outcome)) break
   }
+  // Nothing is awaited since the candidates ran out, or another job may have recalled them in the meantime.
+  if (!failed && router.countDeployments(job.publicModel) === 0 && (await recallRemoved(job)))
+    return later(WITHDRAWN_RETRY_MS, 'the deployments of the model were removed after it was accepted')
   if (!failed && router.isDrained(job.publicModel))
     return later(WITHDRAWN_RETRY_MS, 'every deployment of the model is drained')
   // The others may only be busy: the next attempt waits for them.

@@ -1,3 +1,4 @@
+import type { DeploymentEntry } from '#shared/catalog/deployments-file.ts'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ControlledDeployment } from '#shared/operators/controlled-deployments.ts'
 import { type DeploymentDependencies, tryCreateDeployment } from './create-deployments.ts'
@@ -8,6 +9,11 @@ import type { ReloadableRouter } from './route.ts'
 export interface LiveDeployments {
   /** Replaces the deployments. Those whose upstream is the same keep their ports, and so their health. */
   apply(published: readonly ControlledDeployment[]): void
+  /**
+   * Lets removed deployments take the calls of a model while no published one does, until the next `apply`. Returns whether
+   * this process can use any of them.
+   */
+  recall(publicModel: string, removed: readonly DeploymentEntry[]): boolean
   current(): readonly Deployment[]
   /** Returns the published deployments that this process cannot use, with the reason: they are left out. */
   unusable(): Readonly<Record<string, string>>
@@ -15,7 +21,7 @@ export interface LiveDeployments {
 
 /** Creates the deployments of a process, none at first, and keeps its router up to date. */
 export function createLiveDeployments(
-  router: Pick<ReloadableRouter, 'apply'>,
+  router: Pick<ReloadableRouter, 'apply' | 'recall'>,
   dependencies: DeploymentDependencies,
 ): LiveDeployments {
   let known = new Map<string, { readonly upstream: string; readonly deployment: Deployment }>()
@@ -39,6 +45,14 @@ export function createLiveDeployments(
       known = next
       unusable = problems
       router.apply([...known.values()].map(({ deployment }) => deployment))
+    },
+    recall(publicModel, removed) {
+      const usable = removed.flatMap((entry) => {
+        const created = tryCreateDeployment(entry, dependencies)
+        return 'deployment' in created ? [created.deployment] : []
+      })
+      if (usable.length > 0) router.recall(publicModel, usable)
+      return usable.length > 0
     },
     current: () => [...known.values()].map(({ deployment }) => deployment),
     unusable: () => unusable,

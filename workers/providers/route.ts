@@ -43,6 +43,11 @@ export interface ReloadableRouter extends Router {
    * circuit and pauses too while its ports are the same. Calls to a removed one end as usual.
    */
   apply(deployments: readonly Deployment[]): void
+  /**
+   * Lets removed deployments take the calls of a model while no other one does, until the deployments are replaced again.
+   * Changes nothing when that was done already.
+   */
+  recall(publicModel: string, removed: readonly Deployment[]): void
 }
 
 export interface RouterDependencies extends LaneDependencies {
@@ -58,12 +63,16 @@ export interface RouterDependencies extends LaneDependencies {
 export function createRouter(deployments: readonly Deployment[], dependencies: RouterDependencies): ReloadableRouter {
   let lanes = deployments.map((deployment) => createLane(deployment, dependencies))
   let removed: readonly Lane[] = []
+  let recalled: ReadonlyMap<string, readonly Lane[]> = new Map()
   const allOf = (publicModel: string) => lanes.filter((lane) => lane.deployment().serves.includes(publicModel))
-  const lanesOf = (publicModel: string) => allOf(publicModel).filter((lane) => lane.deployment().isDrained !== true)
+  const lanesOf = (publicModel: string) => {
+    const working = allOf(publicModel).filter((lane) => lane.deployment().isDrained !== true)
+    return working.length > 0 ? working : (recalled.get(publicModel) ?? [])
+  }
   const isOffered = (lane: Lane, publicModel: string) => lanesOf(publicModel).includes(lane)
   return {
     apply(changed) {
-      const known = [...lanes, ...removed]
+      const known = [...new Set([...[...recalled.values()].flat(), ...removed, ...lanes])]
       const kept = new Map(known.map((lane) => [lane.deployment().name, lane]))
       lanes = changed.map((deployment) => {
         const lane = kept.get(deployment.name)
@@ -71,8 +80,21 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
         return lane ?? createLane(deployment, dependencies)
       })
       removed = known.filter((lane) => !lanes.includes(lane))
+      recalled = new Map()
       // What they wait for may not come any more, or be possible already.
       for (const lane of known) lane.wakeAll()
+    },
+    recall(publicModel, deployments) {
+      if (recalled.has(publicModel)) return
+      // A lane that was recalled for another model of its deployment is shared, and so are its limits.
+      const known = [...[...recalled.values()].flat(), ...removed]
+      const found = deployments.map((deployment) => {
+        const isSame = (lane: Lane) =>
+          lane.deployment().name === deployment.name && lane.deployment().serves.includes(publicModel)
+        return known.find(isSame) ?? createLane(deployment, dependencies)
+      })
+      removed = removed.filter((lane) => !found.includes(lane))
+      recalled = new Map([...recalled, [publicModel, found]])
     },
     *candidates(publicModel) {
       for (const lane of inOrder(lanesOf(publicModel), dependencies.random)) {
@@ -117,7 +139,8 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
     isDrained: (publicModel) => allOf(publicModel).length > 0 && lanesOf(publicModel).length === 0,
     states: () => {
       removed = removed.filter((lane) => lane.state().activeCalls > 0)
-      return [...lanes, ...removed].map((lane) => lane.state())
+      const taking = [...new Set([...recalled.values()].flat())].filter((lane) => lane.state().activeCalls > 0)
+      return [...taking, ...removed, ...lanes].map((lane) => lane.state())
     },
   }
 }

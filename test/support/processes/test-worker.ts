@@ -165,6 +165,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     executionOf: createExecutions(createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, places: 8 })),
     screener: noScreening,
     ...routedTo([deployment], PATIENCE_MS),
+    recallRemoved: () => Promise.resolve(false),
     outputTokensPerSecond: 128,
     settlementMarginMs: 1000,
     leaseMs: PATIENCE_MS,

@@ -80,6 +80,7 @@ describe('deployments that change while they serve', () => {
         apply: (deployments) => {
           applied = deployments
         },
+        recall: () => undefined,
       },
       {
         environment: { [KEY]: 'secret-key' },

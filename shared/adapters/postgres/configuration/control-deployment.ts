@@ -11,8 +11,8 @@ import { readConfiguration } from './read-configuration.ts'
 const UNCONTROLLED: DeploymentControl = { isDrained: false, weight: null }
 
 /**
- * Drains, enables or weights a deployment. One that was removed by a publication can still be changed, since its control
- * is in force again once it is published again.
+ * Drains, enables or weights a deployment. One that was removed by a publication can still be changed: it may have
+ * accepted jobs, and its control is in force again once it is published again.
  */
 export async function controlDeployment(
   pool: Pool,
@@ -24,7 +24,7 @@ export async function controlDeployment(
     const configuration = await readConfiguration(sql)
     const known = configuration?.deployments.file.deployments.map(({ name }) => name) ?? []
     const current = configuration?.controls.get(change.deployment)
-    if (configuration === null || (current === undefined && !known.includes(change.deployment)))
+    if (configuration === null || (current === undefined && !(await wasPublished(sql, change.deployment))))
       return { outcome: 'unknown_deployment', known }
     const { isDrained, weight } = { ...UNCONTROLLED, ...current }
     const next = {
@@ -43,6 +43,15 @@ export async function controlDeployment(
     })
     return { outcome: 'changed', revision, drainedModels: drainedModels(changed(configuration, change, next)) }
   })
+}
+
+async function wasPublished(sql: Sql, deployment: string): Promise<boolean> {
+  const { rowCount } = await sql.query({
+    name: 'was_deployment_published',
+    text: `SELECT FROM publications WHERE kind = 'deployments' AND content -> 'deployments' @> $1 LIMIT 1`,
+    values: [JSON.stringify([{ name: deployment }])],
+  })
+  return rowCount === 1
 }
 
 function actionOf(current: DeploymentControl, next: DeploymentControl): string {
