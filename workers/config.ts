@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { parseProviderKeys } from '#shared/catalog/provider-keys.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
@@ -50,6 +51,21 @@ export const settingsSchema = z.object({
   PUBLIC_BASE_URL: z.url(),
   /** Private file that maps public models to upstream deployments. */
   DEPLOYMENTS_FILE: z.string().min(1),
+  /**
+   * Where keys may be sent, whatever is published: `NAME=https://host`, comma-separated, and `none=http://host` for what
+   * is called without a key and without TLS. Default: what DEPLOYMENTS_FILE names.
+   */
+  PROVIDER_KEYS: z
+    .string()
+    .transform((text, { issues }) => {
+      try {
+        return parseProviderKeys(text)
+      } catch (error) {
+        issues.push({ code: 'custom', message: error instanceof Error ? error.message : 'not valid', input: undefined })
+        return z.NEVER
+      }
+    })
+    .optional(),
   /** An OpenAI-style moderation API for the texts of requests; nothing is screened without it, and images never are. */
   SCREENING_BASE_URL: z.url().optional(),
   SCREENING_API_KEY: z.string().min(1).optional(),

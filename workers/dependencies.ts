@@ -46,6 +46,8 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly processReports: ProcessReportStore
   /** Identifies the keys of this process. */
   readonly keys: ProcessReport['keys']
+  /** Where it sends provider keys; `undefined` where it calls no provider. */
+  readonly providerKeys: ProcessReport['providerKeys']
   /** How many jobs of each served queue run concurrently. */
   readonly concurrency: ReadonlyMap<QueueName, number>
   readonly uploads: ObjectStore
@@ -81,7 +83,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   )
   const callsProviders = [...concurrency.keys()].some((name) => name !== 'settlement')
   const textJobs = concurrency.get('text') ?? 0
-  const generation = composeGeneration(config, { textJobs, metrics, now })
+  const generation = composeGeneration(config, { textJobs, file: deploymentsFile.file, metrics, now })
   // A process that only settles calls no provider, so it needs none of their keys.
   const { deployments, requireUsable } = callsProviders ? generation : NO_PROVIDERS
   const configuration = await followConfiguration(deploymentsFile, resources, {
@@ -106,6 +108,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     recallRemoved: (job) => configuration.recallRemoved(job),
     processReports: createProcessReportStore(pool),
     keys: identifyKeys(config),
+    providerKeys: callsProviders ? generation.providerKeys : undefined,
     concurrency,
     executionStore,
     allowanceStore: settles ? measuredAllowanceStore(metrics, storedAllowances) : storedAllowances,

@@ -16,6 +16,8 @@ export interface ConfigurationOptions {
   readonly reason: string | undefined
   readonly author: Author
   readonly replaces: boolean
+  /** Whether keys may go where they did not go before. */
+  readonly confirmsDestinations: boolean
   readonly asJson: boolean
   readonly databaseUrl: string
 }
@@ -24,6 +26,7 @@ const OPTIONS = {
   reason: { type: 'string' },
   as: { type: 'string' },
   replace: { type: 'boolean' },
+  'new-hosts': { type: 'boolean' },
   json: { type: 'boolean' },
   help: { type: 'boolean' },
 } as const
@@ -50,6 +53,7 @@ Shows and publishes the ${subject}. All processes apply a publication within two
   --as <name>          who; by default the user of this machine
   --replace            draft: replace the draft of somebody else; publish: publish a draft that was begun before the
                        newest publication
+  --new-hosts          publish, import: lets keys go to hosts that they did not go to before, which are listed
   --json               print one JSON object
   --help               show this text
 
@@ -82,6 +86,7 @@ export function readOptions(
     reason: values.reason?.trim(),
     author: { operator: readAuthor(values.as), source: 'command' },
     replaces: values.replace ?? false,
+    confirmsDestinations: values['new-hosts'] ?? false,
     asJson: values.json ?? false,
     databaseUrl,
   }

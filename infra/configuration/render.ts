@@ -1,7 +1,7 @@
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { Change } from '#shared/operators/compare-configurations.ts'
 import type { Draft, Publication, PublicationSummary } from '#shared/operators/configuration-store.ts'
-import type { Review } from '#shared/operators/review-configuration.ts'
+import { lineOfDestination, type Review } from '#shared/operators/review-configuration.ts'
 import type { ComparedCall, Comparison } from '#shared/operators/what-if.ts'
 
 /** What a command prints, in both forms. */
@@ -48,17 +48,24 @@ function summaryOf({ number, kind, publishedAt, operator, reason, fileSha256 }: 
   }
 }
 
-export function renderReview({ difference, whatIf }: Extract<Review, { outcome: 'valid' }>): Rendered {
+export function renderReview({
+  difference,
+  whatIf,
+  destinations,
+  waiting,
+}: Extract<Review, { outcome: 'valid' }>): Rendered {
   const lines = [
     ...section('Changes', difference.changes.map(lineOf)),
     ...section('What callers are offered', difference.offers.map(lineOf)),
+    ...(destinations.length === 0 ? [] : section('Where keys go', destinations.map(lineOfDestination))),
+    ...waiting.map(({ model, calls }) => `${calls} accepted calls of ${model} depend on removed deployments`),
     `The last ${whatIf.total.calls} calls${whatIf.since === null ? '' : `, since ${whatIf.since.toISOString()}`}`,
     ...[{ model: 'all', ...whatIf.total }, ...whatIf.byModel].map(
       (row) => `  ${row.model.padEnd(32)} ${comparisonOf(row)}`,
     ),
     ...whatIf.examples.map((example) => `  ${exampleOf(example)}`),
   ]
-  return { text: lines.join('\n'), json: plainReview({ difference, whatIf }) }
+  return { text: lines.join('\n'), json: plainReview({ difference, whatIf, destinations, waiting }) }
 }
 
 function section(title: string, lines: readonly string[]): readonly string[] {

@@ -6,7 +6,11 @@ import type { PublicationKind } from '#shared/operators/configuration.ts'
 import type { ConfigurationStore, Draft } from '#shared/operators/configuration-store.ts'
 import {
   contentsOf,
+  type InForce,
+  lineOfDestination,
+  newDestinations,
   publishContent,
+  type ReviewedDestination,
   readInForce,
   reviewContent,
   whyNotPublished,
@@ -138,33 +142,51 @@ async function publish(store: ConfigurationStore, kind: PublicationKind, options
     throw new Refusal(
       `${newest.operator} published ${kind} ${newest.number} after this draft was begun, and publishing it undoes what that changed. Look at it with "diff", and publish it with --replace.`,
     )
+  const { reason = '', confirmsDestinations } = options
   const published = await publishContent(store, options.author, {
     kind,
     content,
-    reason: options.reason ?? '',
+    reason,
     inForce,
+    confirmsDestinations,
     ...(draft === undefined ? {} : { draft }),
   })
+  if (published.outcome === 'unconfirmed') throw new Refusal(unconfirmed(published.destinations))
   if (published.outcome !== 'published') throw new Refusal(whyNotPublished(published))
   const { number, revision } = published
   print(options, {
-    text: `Published as ${kind} ${number}, revision ${revision} of the configuration. All processes apply it within two seconds.`,
+    text: `${newHosts(inForce, kind, content)}Published as ${kind} ${number}, revision ${revision} of the configuration. All processes apply it within two seconds.`,
     json: { outcome: 'published', number: number.toString(), revision: revision.toString() },
   })
 }
 
 async function importFile(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions) {
   const content = await readContent(options.given ?? '')
-  const problem = problemOf(kind, contentsOf(await readInForce(store), { [kind]: content }))
+  const inForce = await readInForce(store)
+  const problem = problemOf(kind, contentsOf(inForce, { [kind]: content }))
   if (problem !== null) throw new Refusal(problem)
+  // The first file is what a process would import by itself.
+  const destinations = inForce.deployments === null ? [] : newDestinations(inForce, kind, content)
+  if (destinations.length > 0 && !options.confirmsDestinations) throw new Refusal(unconfirmed(destinations))
   const imported = await store.importFile(options.author, { kind, content, reason: options.reason ?? '' })
   print(options, {
     text:
       imported.outcome === 'unchanged'
         ? `Nothing to do: ${kind} ${imported.number} is this file.`
-        : `Imported as ${kind} ${imported.number}. All processes apply it within two seconds.`,
+        : `${newHosts(inForce, kind, content)}Imported as ${kind} ${imported.number}. All processes apply it within two seconds.`,
     json: { outcome: imported.outcome, number: imported.number.toString() },
   })
+}
+
+function unconfirmed(destinations: readonly ReviewedDestination[]): string {
+  return `${whyNotPublished({ outcome: 'unconfirmed', destinations })} Add --new-hosts if that is meant.`
+}
+
+/** Returns a line for each key that goes to a new host. */
+function newHosts(inForce: InForce, kind: PublicationKind, content: JsonValue): string {
+  return newDestinations(inForce, kind, content)
+    .map((destination) => `${lineOfDestination(destination)}\n`)
+    .join('')
 }
 
 async function readGiven(

@@ -2,6 +2,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from './author.ts'
 import type { PublicationKind } from './configuration.ts'
 import type { PastCall } from './price-again.ts'
+import type { WorkerKeys } from './validate-configuration.ts'
 
 /** The content of a configuration file, as a process or a command read it. */
 export interface ConfigurationFile {
@@ -89,6 +90,10 @@ export interface ConfigurationStore {
   publish(author: Author, publication: NewPublication): Promise<PublishOutcome>
   /** Returns the last calls, newest first, to price them under a draft. */
   readLastCalls(limit: number): Promise<readonly PastCall[]>
+  /** Returns where the running workers that call providers send keys. */
+  readWorkerKeys(): Promise<readonly WorkerKeys[]>
+  /** Counts the accepted calls that no provider has been called for yet, by public model. */
+  countWaitingCalls(): Promise<ReadonlyMap<string, number>>
   /** Publishes the content of a file, whatever was published before. */
   importFile(author: Author, file: ImportedFile): Promise<ImportOutcome>
 }

@@ -1,3 +1,4 @@
+import type { ProviderKeys } from '#shared/catalog/provider-keys.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 
 /** What a running process says of itself every two seconds. Never contains a key, only what identifies one. */
@@ -16,6 +17,8 @@ export interface ProcessReport {
   >
   /** Of a worker that calls providers: its deployments by name. */
   readonly deployments?: Readonly<Record<string, DeploymentReport>>
+  /** Of the same: the origins that it sends each provider key to, by the name of the key's variable. */
+  readonly providerKeys?: ProviderKeys
   /** Published deployments that this worker cannot use, with the reason, such as a key that it was started without. */
   readonly unusable?: Readonly<Record<string, string>>
 }

@@ -1,10 +1,12 @@
+import { parseDeployments, servedModels } from '#shared/catalog/deployments-file.ts'
+import { type Destination, describeDestination, destinationsOf } from '#shared/catalog/provider-keys.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from './author.ts'
 import { catalogsOfContents } from './catalogs-of-configuration.ts'
 import { type ConfigurationDifference, compareConfigurations } from './compare-configurations.ts'
 import type { PublicationKind } from './configuration.ts'
 import type { ConfigurationStore, Draft, Publication, PublishOutcome } from './configuration-store.ts'
-import { type ConfigurationContents, problemOf } from './validate-configuration.ts'
+import { type ConfigurationContents, problemOf, type WorkerKeys } from './validate-configuration.ts'
 import { type WhatIf, whatIf } from './what-if.ts'
 
 /** As many calls as an operator looks at: seconds of traffic on a busy service, days on a quiet one. */
@@ -15,23 +17,43 @@ export interface InForce {
   /** `null` before the first one: the built-in catalog without overrides, or no deployments. */
   readonly catalog: Publication | null
   readonly deployments: Publication | null
+  /** The running workers, each of which decides where it sends keys. */
+  readonly workers: readonly WorkerKeys[]
+}
+
+/** Where a key goes under a content; `isNew` when nothing that is in force sends it there. */
+export interface ReviewedDestination extends Destination {
+  readonly isNew: boolean
 }
 
 /** A content as it would be in force. */
 export type Review =
   | { readonly outcome: 'invalid'; readonly problem: string }
-  | { readonly outcome: 'valid'; readonly difference: ConfigurationDifference; readonly whatIf: WhatIf }
+  | {
+      readonly outcome: 'valid'
+      readonly difference: ConfigurationDifference
+      readonly whatIf: WhatIf
+      /** Of deployments: where they send which key. */
+      readonly destinations: readonly ReviewedDestination[]
+      /** Of deployments: accepted calls of models that none of them serves, which removed ones still have to serve. */
+      readonly waiting: readonly { readonly model: string; readonly calls: number }[]
+    }
 
 export async function readInForce(store: ConfigurationStore): Promise<InForce> {
-  const [catalog, deployments] = await Promise.all([store.findNewest('catalog'), store.findNewest('deployments')])
-  return { catalog, deployments }
+  const [catalog, deployments, workers] = await Promise.all([
+    store.findNewest('catalog'),
+    store.findNewest('deployments'),
+    store.readWorkerKeys(),
+  ])
+  return { catalog, deployments, workers }
 }
 
 /** Returns the contents in force, with one of them replaced. */
-export function contentsOf({ catalog, deployments }: InForce, replaced: Partial<ConfigurationContents> = {}) {
+export function contentsOf({ catalog, deployments, workers }: InForce, replaced: Partial<ConfigurationContents> = {}) {
   return {
     catalog: catalog?.content ?? { models: {} },
     deployments: deployments?.content ?? { deployments: [] },
+    workers,
     ...replaced,
   }
 }
@@ -50,7 +72,42 @@ export async function reviewContent(
     outcome: 'valid',
     difference: compareConfigurations(kind, contentsOf(inForce), after),
     whatIf: whatIf(await store.readLastCalls(CALLS), catalogsOfContents(after).offered),
+    destinations: kind === 'deployments' ? reviewDestinations(inForce, content) : [],
+    waiting: kind === 'deployments' ? await readWaiting(store, content) : [],
   }
+}
+
+/** Returns where valid deployments send keys, what is new first. */
+function reviewDestinations(inForce: InForce, content: JsonValue): readonly ReviewedDestination[] {
+  const known = new Set(
+    destinationsOf(parseDeployments(contentsOf(inForce).deployments)).map((one) => describeDestination(one)),
+  )
+  const reviewed = destinationsOf(parseDeployments(content)).map((one) => ({
+    ...one,
+    isNew: !known.has(describeDestination(one)),
+  }))
+  return [...reviewed.filter(({ isNew }) => isNew), ...reviewed.filter(({ isNew }) => !isNew)]
+}
+
+/** Returns the destinations of a content that nothing in force has: publishing them is confirmed by itself. */
+export function newDestinations(
+  inForce: InForce,
+  kind: PublicationKind,
+  content: JsonValue,
+): readonly ReviewedDestination[] {
+  return kind === 'deployments' ? reviewDestinations(inForce, content).filter(({ isNew }) => isNew) : []
+}
+
+async function readWaiting(store: ConfigurationStore, content: JsonValue) {
+  const served = servedModels(parseDeployments(content))
+  return [...(await store.countWaitingCalls())]
+    .filter(([model]) => !served.has(model))
+    .map(([model, calls]) => ({ model, calls }))
+}
+
+/** Says where keys would go, as a line of the review: `key GEMINI_API_KEY goes to https://… (new)`. */
+export function lineOfDestination({ isNew, ...destination }: ReviewedDestination): string {
+  return `${describeDestination(destination)}${isNew ? ' (new)' : ''}`
 }
 
 export interface ReviewedPublication {
@@ -60,16 +117,24 @@ export interface ReviewedPublication {
   /** What was in force when the content was reviewed. */
   readonly inForce: InForce
   readonly draft?: Draft
+  /** Whether the author has confirmed the destinations of keys that are new. */
+  readonly confirmsDestinations?: boolean
 }
 
 /** Publishes a content, unless it is not valid or somebody else published or edited in the meantime. */
 export async function publishContent(
   store: ConfigurationStore,
   author: Author,
-  { kind, content, reason, inForce, draft }: ReviewedPublication,
-): Promise<PublishOutcome | { readonly outcome: 'invalid'; readonly problem: string }> {
+  { kind, content, reason, inForce, draft, confirmsDestinations = false }: ReviewedPublication,
+): Promise<
+  | PublishOutcome
+  | { readonly outcome: 'invalid'; readonly problem: string }
+  | { readonly outcome: 'unconfirmed'; readonly destinations: readonly ReviewedDestination[] }
+> {
   const problem = problemOf(kind, contentsOf(inForce, { [kind]: content }))
   if (problem !== null) return { outcome: 'invalid', problem }
+  const destinations = newDestinations(inForce, kind, content)
+  if (destinations.length > 0 && !confirmsDestinations) return { outcome: 'unconfirmed', destinations }
   const other = kind === 'catalog' ? inForce.deployments : inForce.catalog
   return await store.publish(author, {
     kind,
@@ -88,6 +153,8 @@ export function whyNotPublished(
   switch (outcome.outcome) {
     case 'invalid':
       return outcome.problem
+    case 'unconfirmed':
+      return `Nothing was published: ${outcome.destinations.map(lineOfDestination).join(', ')}.`
     case 'newer_publication': {
       const { kind, number, operator, publishedAt } = outcome.newest
       return `${operator} published ${kind} ${number} at ${publishedAt.toISOString()}, after you looked. Review your change again.`

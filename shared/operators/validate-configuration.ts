@@ -1,5 +1,6 @@
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import { type DeploymentsFile, parseDeployments, parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { type ProviderKeys, refuseOwnSettings, whyNotAllowed } from '#shared/catalog/provider-keys.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { catalogsOf } from './catalogs-of-configuration.ts'
@@ -15,6 +16,7 @@ export function readCatalogContent(text: string): JsonValue {
 /** Parses and checks the text of a deployments file by itself. Throws an `Error` that quotes no value. */
 export function readDeploymentsContent(text: string): { readonly content: JsonValue; readonly file: DeploymentsFile } {
   const file = parseDeploymentsFile(text)
+  refuseOwnSettings(file)
   return { content: JSON.parse(text) as JsonValue, file }
 }
 
@@ -22,6 +24,14 @@ export function readDeploymentsContent(text: string): { readonly content: JsonVa
 export interface ConfigurationContents {
   readonly catalog: JsonValue
   readonly deployments: JsonValue
+  /** The running workers that call providers, which may refuse a deployment; none when they are not known. */
+  readonly workers?: readonly WorkerKeys[]
+}
+
+/** Where a running worker sends provider keys. */
+export interface WorkerKeys {
+  readonly instance: string
+  readonly providerKeys: ProviderKeys
 }
 
 /** Returns why a content cannot be published, together with the other one that is in force; `null` when it can. */
@@ -29,12 +39,24 @@ export function problemOf(kind: PublicationKind, contents: ConfigurationContents
   try {
     const storable = JSON.stringify(contents[kind])
     if (storable.includes('\\u0000')) return 'The text contains a NUL character, which cannot be stored.'
-    catalogsOf({ overrides: contents.catalog, file: parseDeployments(contents.deployments) }, 'refuse')
+    const file = parseDeployments(contents.deployments)
+    catalogsOf({ overrides: contents.catalog, file }, 'refuse')
+    if (kind === 'deployments') refuseDestinations(file, contents.workers ?? [])
     if (kind === 'catalog') refuseFreePrices(contents.catalog)
     return null
   } catch (error) {
     return error instanceof Error ? error.message : 'The content is not valid.'
   }
+}
+
+/** Throws for deployments that send a key where it does not belong, naming the worker that would not send it. */
+function refuseDestinations(file: DeploymentsFile, workers: readonly WorkerKeys[]): void {
+  refuseOwnSettings(file)
+  for (const entry of file.deployments)
+    for (const { instance, providerKeys } of workers) {
+      const problem = whyNotAllowed(entry, providerKeys)
+      if (problem !== null) throw new Error(`deployment ${entry.name}, worker ${instance}: ${problem}`)
+    }
 }
 
 /** Throws for a price of 0 in a valid catalog file: it is a slip more likely than a gift. */

@@ -8,6 +8,7 @@ import { buildOpenApiDocument } from '../../api/openapi/document.ts'
 import { describeServer, generatedFiles } from '../../client/mcp/description/generate/generated-files.ts'
 import { PUBLIC_BASE_URL, terms } from '../integration/routes/compose-app.ts'
 import { type JsonSchema, renderTypes } from '../support/client/render-types.ts'
+import { renderSettingNames } from '../support/deployment/deployed-settings.ts'
 import { RULES_FILES, readRuleGroups } from '../support/deployment/operator-files.ts'
 import { renderRequestBodies } from '../support/vendors/request-bodies.ts'
 import { readMarkedTitles, TABLE, withTests } from './specification-table.ts'
@@ -38,6 +39,10 @@ describe('every generated file is current (`npm run generate` writes them)', () 
 
   test('the requests to vendors, which the compiler holds against the types of their SDKs', async () => {
     await expect(await renderRequestBodies()).toMatchFileSnapshot('fixtures/request-bodies.snap.ts')
+  })
+
+  test('the names of settings, none of which may be the key of a deployment', async () => {
+    await expect(renderSettingNames()).toMatchFileSnapshot(`${ROOT}shared/catalog/setting-names.ts`)
   })
 
   test('the PrometheusRule, with the rules of infra/prometheus and no others', async () => {

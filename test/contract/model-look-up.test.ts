@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import { sandboxDeployments } from '../../infra/sandbox/deployments.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { createDeployments } from '../../workers/providers/create-deployments.ts'
@@ -51,7 +52,7 @@ async function lookUp(adapter: Adapter, model: string, changes: Changes = {}): P
     ...(voices === undefined ? {} : { voices }),
   }
   const file = parseDeploymentsFile(JSON.stringify({ deployments: [entry] }))
-  const [deployment] = createDeployments(file, { environment: { KEY: key }, http })
+  const [deployment] = createDeployments(file, { environment: { KEY: key }, providerKeys: providerKeysOf(file), http })
   const options = { timeoutMs: PATIENCE_MS }
   return (
     (await deployment?.lookUpModel?.(Object.values(voices ?? {}), options)) ?? { outcome: 'unknown', reason: 'none' }
@@ -112,7 +113,7 @@ describe('a vendor’s model', () => {
     ] as const
     const options = { upstreamUrl: upstream.url, apiKeyEnv: 'KEY', models, voices: ['darian'] }
     const file = parseDeploymentsFile(JSON.stringify(sandboxDeployments(options)))
-    const deployments = createDeployments(file, { environment: { KEY }, http })
+    const deployments = createDeployments(file, { environment: { KEY }, providerKeys: providerKeysOf(file), http })
     for (const { lookUpModel, voices = {} } of deployments) {
       const status = await lookUpModel?.(Object.values(voices), { timeoutMs: PATIENCE_MS })
       expect(status).toMatchObject({ outcome: 'listed' })
@@ -154,5 +155,7 @@ test('a deployment with look_up_model: false is not looked up', () => {
   const entry = { name: 'a', adapter: 'openai-compatible', base_url: 'http://127.0.0.1:1', upstream_model: 'm' }
   const deployments = [{ ...entry, serves: ['model'], look_up_model: false }]
   const file = parseDeploymentsFile(JSON.stringify({ deployments }))
-  expect(createDeployments(file, { environment: {}, http })[0]).not.toHaveProperty('lookUpModel')
+  expect(createDeployments(file, { environment: {}, providerKeys: providerKeysOf(file), http })[0]).not.toHaveProperty(
+    'lookUpModel',
+  )
 })

@@ -1,5 +1,6 @@
 import type { Registry } from 'prom-client'
 import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { type ProviderKeys, providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from '../config.ts'
 import { createImageFetcher } from '../executions/fetch-remote-image.ts'
@@ -20,6 +21,8 @@ import { readDeploymentsFile } from './configuration.ts'
 export interface GenerationOptions {
   /** Text jobs that this process runs concurrently. */
   readonly textJobs: number
+  /** The file of this process. */
+  readonly file: DeploymentsFile
   readonly metrics: Registry
   readonly now: () => Date
 }
@@ -31,25 +34,29 @@ interface GenerationParts
   > {
   /** None until the configuration is applied. */
   readonly deployments: LiveDeployments
+  readonly providerKeys: ProviderKeys
   readonly requireUsable: (file: DeploymentsFile) => void
 }
 
 /** Composes what screens requests and calls providers. */
 export function composeGeneration(
   config: WorkerConfig,
-  { textJobs, metrics, now }: GenerationOptions,
+  { textJobs, file, metrics, now }: GenerationOptions,
 ): GenerationParts {
   const http = openVendorHttp(config)
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
   const router = createRouter([], { now, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
+  const providerKeys = allowedKeys(config, file)
   const creation = {
     environment: config.environment,
+    providerKeys,
     http,
     longestTimeoutSeconds: config.PROVIDER_TIMEOUT_SECONDS,
   }
   return {
     deployments: createLiveDeployments(router, creation),
-    requireUsable: (file) => void createDeployments(file, creation),
+    providerKeys,
+    requireUsable: (own) => void createDeployments(own, creation),
     router: measuredRouter(metrics, router),
     screener: composeScreener(config, http),
     executionOf: createExecutions(
@@ -60,6 +67,11 @@ export function composeGeneration(
   }
 }
 
+/** Returns where keys may be sent: by PROVIDER_KEYS, else where this process's own file sends them. */
+function allowedKeys({ PROVIDER_KEYS: given }: Pick<WorkerConfig, 'PROVIDER_KEYS'>, file: DeploymentsFile) {
+  return given ?? providerKeysOf(file)
+}
+
 export function openVendorHttp(config: Pick<WorkerConfig, 'PROVIDER_STALL_SECONDS'>): SendHttp {
   return createHttp({ fetch: createProviderFetch(), stallMs: config.PROVIDER_STALL_SECONDS * 1000 })
 }
@@ -68,7 +80,8 @@ export function openVendorHttp(config: Pick<WorkerConfig, 'PROVIDER_STALL_SECOND
 export async function readDeployments(config: WorkerConfig, http: SendHttp): Promise<readonly Deployment[]> {
   const { file } = await readDeploymentsFile(config)
   const { environment, PROVIDER_TIMEOUT_SECONDS: longestTimeoutSeconds } = config
-  return namingSetting('DEPLOYMENTS_FILE', () => createDeployments(file, { environment, http, longestTimeoutSeconds }))
+  const dependencies = { environment, providerKeys: allowedKeys(config, file), http, longestTimeoutSeconds }
+  return namingSetting('DEPLOYMENTS_FILE', () => createDeployments(file, dependencies))
 }
 
 function composeScreener(config: WorkerConfig, http: SendHttp): Screener {

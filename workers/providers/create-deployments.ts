@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { DeploymentEntry, DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { type ProviderKeys, whyNotAllowed } from '#shared/catalog/provider-keys.ts'
 import { isPublishedSample } from '#shared/runtime/parse-settings.ts'
 import type { Deployment, ProviderPorts } from './deployment.ts'
 import type { SendHttp } from './http.ts'
@@ -9,15 +10,17 @@ import { adapters } from './registry.ts'
 export interface DeploymentDependencies {
   /** The process environment, which contains the keys that the file names. */
   readonly environment: Readonly<Record<string, string | undefined>>
+  /** Where each key may be sent, which no publication decides. */
+  readonly providerKeys: ProviderKeys
   readonly http: SendHttp
   /** PROVIDER_TIMEOUT_SECONDS, which no deployment may exceed. */
   readonly longestTimeoutSeconds?: number
 }
 
 /**
- * Creates the deployments of the file. Throws one error that names every unusable deployment: its key variable is
- * missing or empty, its adapter needs a key and none is named, its adapter does not support its options, or its time
- * limit exceeds that of all calls. Never quotes a key.
+ * Creates the deployments of the file. Throws one error that names every unusable deployment: its key may not be sent to
+ * its origin, its key variable is missing or empty, its adapter needs a key and none is named, its adapter does not
+ * support its options, or its time limit exceeds that of all calls. Never quotes a key.
  */
 export function createDeployments(file: DeploymentsFile, dependencies: DeploymentDependencies): readonly Deployment[] {
   const problems: string[] = []
@@ -73,7 +76,12 @@ function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDepend
   }
 }
 
-function createPorts(entry: DeploymentEntry, { environment, http }: DeploymentDependencies): ProviderPorts {
+function createPorts(
+  entry: DeploymentEntry,
+  { environment, providerKeys, http }: DeploymentDependencies,
+): ProviderPorts {
+  const problem = whyNotAllowed(entry, providerKeys)
+  if (problem !== null) throw new Error(problem)
   const apiKey = entry.api_key_env === undefined ? undefined : environment[entry.api_key_env]
   if (entry.api_key_env !== undefined && !apiKey) {
     throw new Error(`the environment variable ${entry.api_key_env} is not set`)

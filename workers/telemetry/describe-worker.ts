@@ -10,11 +10,12 @@ export interface DescribedWorker {
   readonly router: Pick<Router, 'states'>
   readonly concurrency: ReadonlyMap<QueueName, number>
   readonly keys: ProcessReport['keys']
+  readonly providerKeys: ProcessReport['providerKeys']
 }
 
 /** Describes what a worker is doing, for the operators. */
 export function describeWorker(
-  { configuration, deployments, router, concurrency, keys }: DescribedWorker,
+  { configuration, deployments, router, concurrency, keys, providerKeys }: DescribedWorker,
   consumer: Pick<JobConsumer, 'activeJobs'>,
 ): ProcessReport {
   const active = consumer.activeJobs()
@@ -22,6 +23,7 @@ export function describeWorker(
     version: PROGRAM_VERSION,
     configurationRevision: configuration.appliedRevision()?.toString() ?? null,
     keys,
+    ...(providerKeys === undefined ? {} : { providerKeys }),
     queues: Object.fromEntries(
       [...concurrency].map(([name, limit]) => [
         name,

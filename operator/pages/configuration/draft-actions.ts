@@ -1,11 +1,21 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import type { ConfigurationStore, DraftOutcome } from '#shared/operators/configuration-store.ts'
+import type { ConfigurationStore, Draft, DraftOutcome } from '#shared/operators/configuration-store.ts'
+import { LONGEST_PASSWORD } from '#shared/operators/operator-account.ts'
+import type { OperatorAccounts, OperatorSessions } from '#shared/operators/operator-store.ts'
+import { isPassword } from '#shared/operators/password.ts'
 import { contentsOf, publishContent, readInForce, whyNotPublished } from '#shared/operators/review-configuration.ts'
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
 import { addAction, done, notFound, refused } from '../../rendering/page.ts'
+
+export interface PublishingDependencies {
+  readonly configuration: ConfigurationStore
+  readonly accounts: OperatorAccounts
+  readonly sessions: OperatorSessions
+}
 
 /** A number that the form carries; empty where there was nothing. */
 const seen = z
@@ -18,7 +28,12 @@ const OTHER_EDIT =
   'Somebody else edited the draft after you opened it. It is shown below; your own text is in the form.'
 
 /** Adds what operators do with a draft: save, discard, publish, and begin one from an earlier publication. */
-export function addDraftActions(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
+export function addDraftActions(
+  app: FastifyInstance,
+  dependencies: PublishingDependencies,
+  kind: PublicationKind,
+): void {
+  const { configuration: store } = dependencies
   const page = `/operator/${kind}`
   addAction(app, {
     path: `/operator/${kind}/draft`,
@@ -43,7 +58,7 @@ export function addDraftActions(app: FastifyInstance, store: ConfigurationStore,
         ? done('The draft is discarded.', page)
         : refused(OTHER_EDIT),
   })
-  addPublish(app, store, kind)
+  addPublish(app, dependencies, kind)
   addAction(app, {
     path: `/operator/${kind}/publications/:number/draft`,
     page: `/operator/${kind}/publications/:number`,
@@ -60,13 +75,15 @@ export function addDraftActions(app: FastifyInstance, store: ConfigurationStore,
   })
 }
 
-function addPublish(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
+function addPublish(app: FastifyInstance, dependencies: PublishingDependencies, kind: PublicationKind): void {
+  const { configuration: store } = dependencies
   const page = `/operator/${kind}`
   addAction(app, {
     path: `/operator/${kind}/publish`,
     page,
     fields: z.object({
       reason: z.string().trim().min(1, 'Say why: the history shows it.').max(1000),
+      password: z.string().max(LONGEST_PASSWORD).default(''),
       draft: seen,
       catalog: seen,
       deployments: seen,
@@ -80,12 +97,36 @@ function addPublish(app: FastifyInstance, store: ConfigurationStore, kind: Publi
         draft.revision === fields.draft
       if (!isAsSeen) return refused('Somebody else edited or published after you opened this page. Review it again.')
       const { content } = draft
-      const published = await publishContent(store, author, { kind, content, reason: fields.reason, inForce, draft })
+      const { reason, password } = fields
+      const reviewed = { kind, content, reason, inForce, draft }
+      let published = await publishContent(store, author, reviewed)
+      if (published.outcome === 'unconfirmed') {
+        const refusal = await whyNotConfirmed(dependencies, author, draft, password)
+        if (refusal !== null) return refusal
+        published = await publishContent(store, author, { ...reviewed, confirmsDestinations: true })
+      }
       return published.outcome === 'published'
         ? done(`Published as number ${published.number}. All processes apply it within two seconds.`, page)
         : refused(whyNotPublished(published))
     },
   })
+}
+
+/**
+ * Returns why an operator may not let a key go where it did not go before; `null` when they may. A session that
+ * somebody else has taken over is not enough: it takes the password, and a second person where there is one.
+ */
+async function whyNotConfirmed(
+  { accounts, sessions }: PublishingDependencies,
+  { operator }: Author,
+  draft: Draft,
+  password: string,
+) {
+  const actors = (await accounts.listAccounts()).filter(({ role, disabledAt }) => role === 'act' && disabledAt === null)
+  if (actors.length > 1 && draft.operator === operator)
+    return refused('You edited this draft, and it sends a key to a new host: another operator has to publish it.')
+  if (await isPassword(password, await sessions.readPasswordHash(operator))) return null
+  return refused('Nothing was published.', { password: 'This is not your password.' })
 }
 
 function isSaved({ outcome }: DraftOutcome): boolean {

@@ -3,14 +3,12 @@ import { z } from 'zod'
 import { catalogsOfContents } from '#shared/operators/catalogs-of-configuration.ts'
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
 import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
-import { contentsOf, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'
+import { contentsOf, lineOfDestination, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
-import { addDraftActions } from './draft-actions.ts'
+import { addDraftActions, type PublishingDependencies } from './draft-actions.ts'
 import { listPrices } from './list-prices.ts'
 
-export interface ConfigurationPageDependencies {
-  readonly configuration: ConfigurationStore
-}
+export type ConfigurationPageDependencies = PublishingDependencies
 
 const TITLES: Readonly<Record<PublicationKind, string>> = { catalog: 'Catalog', deployments: 'Deployments' }
 const HISTORY = 20
@@ -20,11 +18,12 @@ const number = z
   .transform(BigInt)
 
 /** Adds the pages of the catalog and of the deployments: what is in force, the draft, and every publication. */
-export function addConfigurationPages(app: FastifyInstance, { configuration }: ConfigurationPageDependencies): void {
+export function addConfigurationPages(app: FastifyInstance, dependencies: ConfigurationPageDependencies): void {
+  const { configuration } = dependencies
   for (const kind of PUBLICATION_KINDS) {
     addOverview(app, configuration, kind)
     addPublication(app, configuration, kind)
-    addDraftActions(app, configuration, kind)
+    addDraftActions(app, dependencies, kind)
   }
 }
 
@@ -39,6 +38,7 @@ function addOverview(app: FastifyInstance, store: ConfigurationStore, kind: Publ
         store.listPublications(kind, { limit: HISTORY, ...(before === undefined ? {} : { before }) }),
       ])
       const contents = contentsOf(inForce)
+      const review = draft && (await reviewContent(store, inForce, kind, draft.content))
       const oldest = history.length === HISTORY ? history.at(-1) : undefined
       return {
         title: TITLES[kind],
@@ -49,7 +49,9 @@ function addOverview(app: FastifyInstance, store: ConfigurationStore, kind: Publ
           seen: { catalog: textOf(inForce.catalog?.number), deployments: textOf(inForce.deployments?.number) },
           content: pretty(draft?.content ?? contents[kind]),
           draft,
-          review: draft && (await reviewContent(store, inForce, kind, draft.content)),
+          review,
+          destinations: review?.outcome === 'valid' ? review.destinations.map(lineOfDestination) : [],
+          hasNewDestination: review?.outcome === 'valid' && review.destinations.some(({ isNew }) => isNew),
           prices: kind === 'catalog' ? listPrices(catalogsOfContents(contents).offered) : [],
           history,
           next: oldest ? `/operator/${kind}?before=${oldest.number}` : null,

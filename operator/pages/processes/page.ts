@@ -32,6 +32,7 @@ async function readPage({ processes, configurationReader, now }: ProcessesPageDe
       isRunning: running.includes(process),
       isCurrent: process.kind === 'operator' || process.report.configurationRevision === revision,
       keys: Object.entries(process.report.keys),
+      providerKeys: Object.entries(process.report.providerKeys ?? {}),
     })),
   }
 }

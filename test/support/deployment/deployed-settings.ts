@@ -42,6 +42,18 @@ export const KNOWN_SETTINGS = {
   operator: new Set(Object.keys(operatorSettings.shape)),
 } as const
 
+/** Renders their names: no deployment may name one of them as its key. */
+export function renderSettingNames(): string {
+  const names = [...new Set(Object.values(KNOWN_SETTINGS).flatMap((known) => [...known]))].sort()
+  return `// Generated from the settings of API, workers and console: npm run generate
+
+/** What these processes read from their environment. None of it is a key of a vendor. */
+export const SETTING_NAMES: readonly string[] = [
+${names.map((name) => `  '${name}',`).join('\n')}
+]
+`
+}
+
 export const readConfigOf = { api: readApiConfig, worker: readWorkerConfig, operator: readOperatorConfig } as const
 
 /** Set by the image. */

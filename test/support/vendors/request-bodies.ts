@@ -1,5 +1,6 @@
 import type { DeploymentEntry } from '#shared/catalog/deployments-file.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { createDeployments } from '../../../workers/providers/create-deployments.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
@@ -89,8 +90,10 @@ async function bodiesOf(
 ): Promise<readonly Body[]> {
   const sent: HttpRequest[] = []
   const deployments = [{ ...entry, name: 'a', base_url: 'http://vendor', api_key_env: 'KEY', serves: ['model'] }]
-  const [deployment] = createDeployments(parseDeploymentsFile(JSON.stringify({ deployments })), {
+  const file = parseDeploymentsFile(JSON.stringify({ deployments }))
+  const [deployment] = createDeployments(file, {
     environment: { KEY: 'a-key' },
+    providerKeys: providerKeysOf(file),
     http: (request) => {
       sent.push(request)
       return Promise.resolve({ outcome: 'not_sent', reason: 'recorded' })

@@ -10,6 +10,7 @@ import { parse } from 'yaml'
 import { z } from 'zod'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
+import { providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { extraOutputSeconds, LONGEST_OUTPUT_TOKENS } from '#shared/operations/text/output-time.ts'
@@ -174,7 +175,9 @@ describe('the copies that a README asks for', () => {
         expect(() => readConfigOf[kind]({ ...IMAGE_SETTINGS, ...Object.fromEntries(environment) })).not.toThrow()
       }
       const file = parseDeploymentsFile(voices)
-      expect(createDeployments(file, { environment: keys, http: notCalled })).toHaveLength(file.deployments.length)
+      expect(
+        createDeployments(file, { environment: keys, providerKeys: providerKeysOf(file), http: notCalled }),
+      ).toHaveLength(file.deployments.length)
       expect([...servedModels(file).keys()].toSorted()).toEqual(publishedCatalog.models.map(({ id }) => id).toSorted())
       expect(availableCatalog(publishedCatalog, servedModels(file)).voices).toEqual(publishedCatalog.voices)
     },

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { type DeploymentEntry, parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
+import { providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import { createDeployments } from '../../../workers/providers/create-deployments.ts'
 import { upstreamVoice } from '../../../workers/providers/deployment.ts'
@@ -19,10 +20,15 @@ const parse = (...entries: object[]) => parseDeploymentsFile(JSON.stringify({ de
 
 const http: SendHttp = () => Promise.reject(new Error('not called'))
 const create = (entries: object[], environment: Record<string, string> = {}) =>
-  createDeployments(parse(...entries), { environment, http })
+  createDeployments(parse(...entries), { environment, providerKeys: providerKeysOf(parse(...entries)), http })
 
 const createWithin270 = (timeout_seconds: number) =>
-  createDeployments(parse({ ...entry, timeout_seconds }), { environment: {}, http, longestTimeoutSeconds: 270 })
+  createDeployments(parse({ ...entry, timeout_seconds }), {
+    environment: {},
+    providerKeys: providerKeysOf(parse(entry)),
+    http,
+    longestTimeoutSeconds: 270,
+  })
 
 describe('the file', () => {
   test('omitted fields get their defaults', () => {
@@ -210,7 +216,9 @@ describe('the included files', () => {
     const file = parseDeploymentsFile(example('deployments.full.example.json'))
     const variables = file.deployments.flatMap(({ api_key_env }) => api_key_env ?? [])
     const environment = Object.fromEntries(variables.map((name) => [name, 'sk-1']))
-    expect(createDeployments(file, { environment, http })).toHaveLength(file.deployments.length)
+    expect(createDeployments(file, { environment, providerKeys: providerKeysOf(file), http })).toHaveLength(
+      file.deployments.length,
+    )
     const short = parseDeploymentsFile(example('deployments.example.json')).deployments
     expect(file.deployments.slice(0, short.length)).toEqual(short)
   })
@@ -265,8 +273,8 @@ describe('the included files', () => {
       ['elevenlabs', 'openai-compatible'],
       ['elevenlabs', 'openai-compatible'],
     ])
-    expect(createDeployments(file, { environment: { UPSTREAM_API_KEY: 'k' }, http })).toHaveLength(
-      file.deployments.length,
-    )
+    expect(
+      createDeployments(file, { environment: { UPSTREAM_API_KEY: 'k' }, providerKeys: providerKeysOf(file), http }),
+    ).toHaveLength(file.deployments.length)
   })
 })

@@ -84,6 +84,7 @@ describe('deployments that change while they serve', () => {
       },
       {
         environment: { [KEY]: 'secret-key' },
+        providerKeys: { [KEY]: ['http://vendor.test', 'http://other.test'], MISSING_KEY: ['http://vendor.test'] },
         http: () => Promise.reject(new Error('not called')),
         longestTimeoutSeconds: 60,
       },
