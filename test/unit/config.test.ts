@@ -146,6 +146,34 @@ describe('settings from the environment', () => {
     })
   })
 
+  describe('the origins of provider keys', () => {
+    const read = (text: string) => readWorkerConfig({ ...WORKER_SETTINGS, PROVIDER_KEYS: text }).PROVIDER_KEYS
+
+    it('are those that the worker’s settings name, several of one key too', () => {
+      expect(
+        read('A_KEY=https://a.test,A_KEY=https://eu.a.test/, B_KEY=https://b.test:8443,none=http://vllm:8000'),
+      ).toEqual({
+        A_KEY: ['https://a.test', 'https://eu.a.test'],
+        B_KEY: ['https://b.test:8443'],
+        none: ['http://vllm:8000'],
+      })
+      expect(readWorkerConfig(WORKER_SETTINGS).PROVIDER_KEYS).toBeUndefined()
+    })
+
+    it.each([
+      ['nothing', '', /entry 1 must be NAME=https/],
+      ['a key in place of its name', 'sk-CANARY', /entry 1 must be NAME=https/],
+      ['a key in place of its origin', 'A_KEY=https://a.test,B_KEY=sk-CANARY', /entry 2: B_KEY needs an origin/],
+      ['a path', 'A_KEY=https://a.test/CANARY', /A_KEY needs an origin/],
+      ['another scheme', 'A_KEY=ftp://CANARY', /A_KEY needs an origin/],
+      ['a password', 'A_KEY=https://CANARY@a.test', /A_KEY needs an origin/],
+      ['a setting of farebox', 'DATABASE_URL=https://a.test', /DATABASE_URL is a setting of farebox/],
+    ])('with %s a worker does not start, and quotes no value', (_, text, message) => {
+      expect(() => read(text)).toThrow(message)
+      expect(() => read(text)).toThrow(/^(?![^]*CANARY)[^]*PROVIDER_KEYS/)
+    })
+  })
+
   describe('time settings', () => {
     it('a long answer fits into an authorization with the defaults', () => {
       expect(readApiConfig(API_SETTINGS)).toMatchObject({ OUTPUT_TOKENS_PER_SECOND: 128 })

@@ -9,8 +9,9 @@ import { operationById } from '#shared/operations/registry.ts'
 import { catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
 import { compareConfigurations } from '#shared/operators/compare-configurations.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
+import { removedDeployments } from '#shared/operators/controlled-deployments.ts'
 import { type PastCall, priceAgain } from '#shared/operators/price-again.ts'
-import { problemOf } from '#shared/operators/validate-configuration.ts'
+import { problemOf, readDeploymentsContent, type WorkerKeys } from '#shared/operators/validate-configuration.ts'
 import { watchConfiguration } from '#shared/operators/watch-configuration.ts'
 import { whatIf } from '#shared/operators/what-if.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -251,6 +252,52 @@ describe('a draft', () => {
     const sentence = problemOf('deployments', { catalog: catalogOf({}), deployments })
     expect(sentence).toMatch(message)
     expect(sentence).not.toContain('sk-secret')
+  })
+})
+
+describe('a key in a draft of deployments', () => {
+  const GEMINI = 'https://generativelanguage.googleapis.com'
+  const worker = (instance: string, origin: string) => ({ instance, providerKeys: { GEMINI_API_KEY: [origin] } })
+  const keyed = (api_key_env: string, base_url: string) => fileOf({ ...all, api_key_env, base_url: `${base_url}/v1` })
+  const refusal = (deployments: DeploymentsFile, workers: readonly WorkerKeys[]) =>
+    problemOf('deployments', { catalog: catalogOf({}), deployments, workers })
+
+  it.each(['SETTLEMENT_PRIVATE_KEYS', 'DATABASE_URL', 'S3_SECRET_ACCESS_KEY', 'CHALLENGE_SECRET', 'PROVIDER_KEYS'])(
+    'is not %s, whether or not a worker runs, nor in a file',
+    (name) => {
+      const file = keyed(name, GEMINI)
+      expect(refusal(file, [])).toBe(`deployment all: ${name} is a setting of farebox, which no vendor may get`)
+      expect(() => readDeploymentsContent(JSON.stringify(file))).toThrow(`deployment all: ${name} is a setting`)
+    },
+  )
+
+  it('goes only where every running worker sends it; the one that does not is named', () => {
+    const file = keyed('GEMINI_API_KEY', GEMINI)
+    expect(refusal(file, [worker('w-1', GEMINI)])).toBeNull()
+    expect(refusal(file, [worker('w-1', GEMINI), worker('w-2', 'https://other.test')])).toMatch(
+      /^deployment all, worker w-2: GEMINI_API_KEY may not be sent to https:\/\/generativelanguage.googleapis.com:/,
+    )
+    expect(refusal(keyed('GEMINI_API_KEY', 'https://evil.test'), [worker('w-1', GEMINI)])).toMatch(/worker w-1/)
+  })
+})
+
+describe('a deployment that publications removed', () => {
+  const old = fileOf(deployment('one', [TEXT]), deployment('two', [TEXT, IMAGE]), deployment('three', [IMAGE]))
+  const newer = fileOf(deployment('one', [TEXT], { weight: 4 }), deployment('two', [IMAGE]))
+  const removed = (model: string, file: DeploymentsFile, controls: Configuration['controls'] = new Map()) =>
+    removedDeployments({ deployments: { number: 3n, file }, controls }, [newer, old], model)
+      .map(({ name, weight }) => `${name} ${weight}`)
+      .sort()
+
+  it('of a model is known as it was published last, also when it serves another model still', () => {
+    expect(removed(TEXT, fileOf(all))).toEqual(['one 4', 'two 1'])
+    expect(removed(TEXT, fileOf(deployment('two', [IMAGE])))).toEqual(['one 4', 'two 1'])
+    expect(removed(TEXT, fileOf(deployment('two', [TEXT])))).toEqual(['one 4'])
+    expect(removed(SPEECH, fileOf())).toEqual([])
+  })
+
+  it('is not called any more once it is drained', () => {
+    expect(removed(IMAGE, fileOf(), drained('two'))).toEqual(['three 1'])
   })
 })
 

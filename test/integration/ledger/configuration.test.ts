@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,6 +7,7 @@ import { findCatalog, recordCatalog } from '#shared/adapters/postgres/configurat
 import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
 import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { importChangedFile, importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
+import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { ConfigurationReader } from '#shared/operators/configuration.ts'
@@ -354,6 +356,82 @@ describe('the commands that publish a configuration', () => {
     })
     expect((await catalog('show')).output).toContain('"0.11"')
     expect((await catalog('publish', '--reason', 'mine', '--replace')).exitCode).toBe(0)
+  })
+})
+
+describe('npm run deployments', () => {
+  const EVIL = 'https://evil.test'
+  let ledger: TestLedger
+  let directory: string
+  beforeAll(async () => {
+    ledger = await createTestLedger()
+    directory = await mkdtemp(join(tmpdir(), 'farebox-deployments-'))
+  })
+
+  afterAll(async () => {
+    await ledger.close()
+    await rm(directory, { recursive: true, force: true })
+  })
+
+  const file = async (api_key_env: string, base_url: string) => {
+    const path = join(directory, `${randomUUID()}.json`)
+    await writeFile(path, JSON.stringify({ deployments: [{ ...DEPLOYMENTS.deployments[0], api_key_env, base_url }] }))
+    return path
+  }
+  const run = (...words: readonly string[]) =>
+    callCommand(() => runConfigurationCommand('deployments', [...words, '--as', 'ada'], { DATABASE_URL: ledger.url }))
+  const published = () =>
+    ledger.sql<{ sent: string }>(
+      `SELECT content #>> '{deployments,0,api_key_env}' || ' ' || (content #>> '{deployments,0,base_url}') AS sent
+       FROM publications ORDER BY number`,
+    )
+
+  it('sends a key to a new host only with --new-hosts, and says which', async () => {
+    expect(await run('import', await file('A_KEY', 'https://a.test'), '--reason', 'first')).toMatchObject({
+      exitCode: 0,
+    })
+    const moved = await file('A_KEY', 'https://b.test')
+    for (const command of ['publish', 'import'])
+      expect(await run(command, moved, '--reason', 'moved')).toMatchObject({
+        exitCode: 1,
+        errors: expect.stringMatching(/key A_KEY goes to https:\/\/b\.test \(new\)\. Add --new-hosts/),
+      })
+    expect((await run('diff', moved)).output).toContain('Where keys go\n  key A_KEY goes to https://b.test (new)')
+    const done = await run('publish', moved, '--reason', 'moved', '--new-hosts')
+    expect(done).toMatchObject({
+      exitCode: 0,
+      output: expect.stringMatching(/^key A_KEY goes to https:\/\/b.test \(new\)/),
+    })
+    // What is in force already is no longer new.
+    expect((await run('import', moved, '--reason', 'again')).exitCode).toBe(0)
+    expect((await published()).map(({ sent }) => sent)).toEqual([
+      'A_KEY https://a.test',
+      'A_KEY https://b.test',
+      'A_KEY https://b.test',
+    ])
+  })
+
+  it('refuses settings as keys, and keys at hosts that a running worker does not send them to, which is named', async () => {
+    await createProcessReportStore(ledger.pool).writeReport(
+      { instance: 'worker-7', kind: 'worker', startedAt: new Date() },
+      { version: '1', configurationRevision: '1', keys: {}, providerKeys: { A_KEY: ['https://b.test'] } },
+    )
+    const before = (await published()).length
+    for (const [content, message] of [
+      [await file('SETTLEMENT_PRIVATE_KEYS', 'https://b.test'), /SETTLEMENT_PRIVATE_KEYS is a setting of farebox/],
+      [await file('A_KEY', EVIL), /deployment one, worker worker-7: A_KEY may not be sent to https:\/\/evil.test/],
+    ] as const) {
+      for (const words of [['validate'], ['diff'], ['publish'], ['import']]) {
+        const reason = words[0] === 'publish' || words[0] === 'import' ? ['--reason', 'x', '--new-hosts'] : []
+        expect(await run(...words, content, ...reason)).toMatchObject({
+          exitCode: 1,
+          errors: expect.stringMatching(message),
+        })
+      }
+      expect((await run('draft', content)).output).toMatch(message)
+      expect(await run('publish', '--reason', 'x', '--new-hosts')).toMatchObject({ exitCode: 1 })
+    }
+    expect(await published()).toHaveLength(before)
   })
 })
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
@@ -122,6 +123,32 @@ describe('controls of the operators', () => {
       })
       expect((await configuration()).revision).toBe(revision)
       expect(await actionsSince(actions)).toEqual([])
+    })
+
+    it('drains a deployment that a publication removed, which takes the calls that were accepted before', async () => {
+      const reader = createConfigurationReader(ledger.pool)
+      const store = createConfigurationStore(ledger.pool)
+      const import_ = (...deployments: readonly ReturnType<typeof deployment>[]) =>
+        store.importFile(ADA, { kind: 'deployments', content: { deployments }, reason: WHY })
+      const removed = async (model: string, since: Date) =>
+        (await reader.readRemovedDeployments(model, since)).map(({ name }) => name).sort()
+      const [before] = await ledger.sql<{ now: Date }>('SELECT now()')
+      await import_(deployment('one', 'a', 'b'))
+      // Dates have milliseconds, PostgreSQL's times microseconds.
+      const [between] = await ledger.sql<{ now: Date }>(
+        "SELECT now() + interval '1 millisecond' AS now, pg_sleep(0.003)",
+      )
+      await import_()
+      if (!before || !between) throw new Error('no time')
+      expect(await removed('b', before.now)).toEqual(['one', 'two'])
+      // Removed before the call was accepted.
+      expect(await removed('b', between.now)).toEqual(['one'])
+      expect(await controls.controlDeployment(ADA, { deployment: 'two', isDrained: true, reason: WHY })).toMatchObject({
+        outcome: 'changed',
+      })
+      expect(await removed('b', before.now)).toEqual(['one'])
+      await import_(deployment('one', 'a', 'b'), deployment('two', 'b'))
+      expect(await removed('b', before.now)).toEqual([])
     })
 
     it('is made once by two operators at the same time', async () => {

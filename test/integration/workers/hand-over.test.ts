@@ -161,6 +161,27 @@ describe('a model of which operators have drained every deployment', () => {
   })
 })
 
+describe('a model of which a publication removed every deployment', () => {
+  it('has its accepted jobs called by those that were removed, and fails a job that none served', async () => {
+    const [served, unserved] = [await worker.accept(), await worker.accept()]
+    const router = createRouter([], { now: () => new Date(), random: Math.random, maximumTimeoutMs: PATIENCE_MS })
+    const asked: string[] = []
+    const recallRemoved: TestWorkerDependencies['recallRemoved'] = ({ publicModel, acceptedAt }) => {
+      asked.push(`${publicModel} ${acceptedAt.getTime() > 0}`)
+      router.recall(publicModel, [worker.deployment])
+      return Promise.resolve(true)
+    }
+    await worker.run(served.jobId, { router, recallRemoved })
+    expect(await worker.view(served.jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
+    await worker.runNow(served.jobId, { router, recallRemoved })
+    expect(await worker.view(served.jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+    expect(asked).toEqual([`${worker.deployment.serves[0]} true`])
+    router.apply([])
+    await worker.run(unserved.jobId, { router })
+    expect(await worker.view(unserved.jobId)).toMatchObject({ state: 'failed', failure_code: 'provider_unavailable' })
+  })
+})
+
 describe('a deployment that is withdrawn while the payment is checked again', () => {
   it('waits for a deployment that is at its limit, instead of failing', async () => {
     const { jobId } = await worker.accept()

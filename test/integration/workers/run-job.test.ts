@@ -514,6 +514,26 @@ describe('composing a worker', () => {
     await expect.poll(connections).toBe(0)
   })
 
+  test.each([
+    [
+      'a setting as its key',
+      { api_key_env: 'DATABASE_URL' },
+      /DEPLOYMENTS_FILE: deployment own: DATABASE_URL is a setting/,
+    ],
+    [
+      'a key that PROVIDER_KEYS sends elsewhere',
+      { api_key_env: 'A_KEY' },
+      /DEPLOYMENTS_FILE: [^]*own: A_KEY may not be sent/,
+    ],
+  ])('a worker does not start with a file of its own that names %s', async (_, named, message) => {
+    const entry = { name: 'own', adapter: 'gemini', base_url: 'https://a.test', upstream_model: 'm', serves: ['m'] }
+    await writeFile(join(directory, 'own.json'), JSON.stringify({ deployments: [{ ...entry, ...named }] }))
+    await ledger.sql('TRUNCATE publications CASCADE')
+    const config = { ...configOf('own.json'), PROVIDER_KEYS: { A_KEY: ['https://b.test'] } }
+    await expect(createDependencies(config)).rejects.toThrow(message)
+    await expect.poll(connections).toBe(0)
+  })
+
   test('a failed start names the setting and closes what was opened', async () => {
     const start = createDependencies(configOf('missing.json'))
     await expect(start).rejects.toThrow(StartFailure)

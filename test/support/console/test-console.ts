@@ -20,6 +20,8 @@ export interface TestConsole {
   readonly devnet: TestDevnet
   /** Returns a browser in which the account `reader` or `actor` is signed in. */
   signIn(role: Role): Promise<ConsoleVisitor>
+  /** Adds another account that may act, and returns a browser in which it is signed in. */
+  addActor(name: string): Promise<ConsoleVisitor>
   close(): Promise<void>
 }
 
@@ -56,6 +58,12 @@ export async function startTestConsole(
     signIn: async (role) => {
       const visitor = visitConsole(app)
       await visitor.signIn(NAMES[role], TEST_PASSWORD)
+      return visitor
+    },
+    addActor: async (name) => {
+      await operators.addAccount({ name, role: 'act', passwordHash: quickHash(TEST_PASSWORD) }, author)
+      const visitor = visitConsole(app)
+      await visitor.signIn(name, TEST_PASSWORD)
       return visitor
     },
     close: async () => {

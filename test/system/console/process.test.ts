@@ -1,7 +1,16 @@
-import { readFile } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { readFile, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { UPSTREAM_KEY } from '../../../infra/sandbox/deployments.ts'
 import { readCsrfToken } from '../../support/console/read-markup.ts'
+import { runCommand } from '../../support/processes/run-program.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { until } from '../../support/until.ts'
 
@@ -51,6 +60,120 @@ describe('the console as a process', () => {
     expect(text.toLowerCase()).toContain(`title="${sandbox.info.settlementAddresses[0]?.toLowerCase()}"`)
     expect(text).toContain('Nothing needs a person.')
     expect(text).not.toContain(key)
+  })
+
+  describe('a publication that sends the workers’ keys elsewhere', () => {
+    const CHAT = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] }
+    const ADA = { operator: 'ada', source: 'command' } as const
+    /** What a listener of a stranger, and one that may be called, received. */
+    let [stolen, expected]: [string[], string[]] = [[], []]
+    let [stranger, witness]: Server[] = []
+
+    const listen = async (received: string[]) => {
+      const server = createServer((request, response) => {
+        received.push(`${request.method} ${request.url} ${request.headers.authorization ?? ''}`)
+        response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[]}')
+      }).listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      return server
+    }
+    const urlOf = (server: Server | undefined) => `http://127.0.0.1:${(server?.address() as AddressInfo).port}/v1`
+    beforeEach(async () => {
+      ;[stolen, expected] = [[], []]
+      ;[stranger, witness] = await Promise.all([listen(stolen), listen(expected)])
+    })
+    afterEach(() => {
+      stranger?.close()
+      witness?.close()
+    })
+
+    const entry = (name: string, base_url: string, api_key_env?: string) => ({
+      name,
+      adapter: 'openai-compatible',
+      base_url,
+      ...(api_key_env === undefined ? {} : { api_key_env }),
+      upstream_model: name,
+      serves: [CHAT.model],
+      priority: 9,
+    })
+    const thefts = () => [
+      entry('steals-settlement-keys', urlOf(stranger), 'SETTLEMENT_PRIVATE_KEYS'),
+      entry('steals-database', urlOf(stranger), 'DATABASE_URL'),
+      entry('steals-vendor-key', urlOf(stranger), UPSTREAM_KEY),
+    ]
+    const inForce = async () => {
+      const [row] = await sandbox.sql<{ content: { deployments: object[] } }>(
+        `SELECT content FROM publications WHERE kind = 'deployments' ORDER BY number DESC LIMIT 1`,
+      )
+      return row?.content.deployments ?? []
+    }
+
+    it('is refused by the console and by the command, which name what is wrong', async () => {
+      await until(async () => (await sandbox.sql("SELECT FROM process_reports WHERE kind = 'worker'")).length === 1)
+      const before = await inForce()
+      for (const [index, theft] of thefts().entries()) {
+        const content = JSON.stringify({ deployments: [...before, theft] })
+        const why = [
+          'SETTLEMENT_PRIVATE_KEYS is a setting',
+          'DATABASE_URL is a setting',
+          `${UPSTREAM_KEY} may not be sent`,
+        ]
+        const form = readCsrfToken((await page('/operator/deployments')).text)
+        const answer = await fetch(`${origin}/operator/deployments/draft`, {
+          method: 'POST',
+          headers: { cookie, origin },
+          body: new URLSearchParams({ content, draft: '', _csrf: form }),
+          redirect: 'manual',
+        })
+        expect([answer.status, await answer.text()]).toEqual([422, expect.stringContaining(why[index] ?? '')])
+        const file = join(sandbox.directory, 'theft.json')
+        await writeFile(file, content)
+        const commandLine = ['publish', file, '--reason', 'x', '--new-hosts']
+        const environment = { DATABASE_URL: sandbox.info.databaseUrl }
+        expect(await runCommand('infra/commands/deployments.ts', commandLine, environment)).toMatchObject({
+          exitCode: 1,
+          errors: expect.stringContaining(why[index] ?? ''),
+        })
+      }
+      expect(await inForce()).toEqual(before)
+      expect(stolen).toEqual([])
+    })
+
+    it('is not obeyed by a worker, whoever wrote it into the database: no key leaves, and the others serve', async () => {
+      const before = await inForce()
+      const pool = createPool({
+        connectionString: sandbox.info.databaseUrl,
+        maximumConnections: 1,
+        applicationName: 'farebox test',
+        onError: () => undefined,
+      })
+      const store = createConfigurationStore(pool)
+      const lookedUp = async (name: string, added: readonly object[]) => {
+        const known = expected.length
+        const deployments = [...before, ...added, entry(name, urlOf(witness))] as unknown as JsonValue
+        await store.importFile(ADA, { kind: 'deployments', content: { deployments }, reason: 'a test' })
+        await until(() => expected.length > known)
+      }
+      // A round of look-ups ends before the next one begins: with the second answer the thefts had theirs.
+      await lookedUp('witness', thefts())
+      await lookedUp('second-witness', thefts())
+      expect(stolen).toEqual([])
+      expect(new Set(expected)).toEqual(new Set(['GET /v1/models ']))
+      await until(async () => {
+        const [row] = await sandbox.sql<{ unusable: Record<string, string> }>(
+          `SELECT report -> 'unusable' AS unusable FROM process_reports WHERE kind = 'worker'`,
+        )
+        return thefts().every(({ name }) => /is a setting of farebox|may not be sent/.test(row?.unusable[name] ?? ''))
+      })
+      expect((await page('/operator/providers')).text).toContain('unusable on 1')
+      const idempotencyKey = randomUUID()
+      const headers = await sandbox.payer.sign(await sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey }))
+      expect((await sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey, headers })).status).toBe(200)
+      expect(stolen).toEqual([])
+      const content = { deployments: before } as unknown as JsonValue
+      await store.importFile(ADA, { kind: 'deployments', content, reason: 'as before' })
+      await pool.end()
+    })
   })
 
   it('answers its liveness check without a session, and nothing else on the public API', async () => {

@@ -1,11 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentRequiredHeader } from '@x402/core/http'
 import { request } from 'undici'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { createPayingClient, type PayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
@@ -51,6 +55,8 @@ const MODEL = 'textmodel-3.5-flash'
 /** The first deployment of the model, the vendor's route that it calls, and that of the second one. */
 const [FIRST, SECOND] = ['gemini-3.5-flash', 'open-text']
 const [FIRST_ROUTE, SECOND_ROUTE] = ['/v1beta/models/{model}:generateContent', '/v1/chat/completions']
+/** A model with one deployment. */
+const [IMAGE, ONLY] = ['textmodel-3.1-flash-lite-image', 'gemini-3.1-flash-lite-image']
 const body = { model: MODEL, messages: [{ role: 'user', content: 'Say hello.' }] }
 
 describe('recovery after a crash', () => {
@@ -426,16 +432,16 @@ describe('deployments that change under load', () => {
       )
     })
   }
-  async function pay(): Promise<Response> {
+  async function pay(path = '/v1/chat/completions', request: Record<string, unknown> = body): Promise<Response> {
     const idempotencyKey = randomUUID()
-    const priced = await sandbox.post('/v1/chat/completions', body, { idempotencyKey })
+    const priced = await sandbox.post(path, request, { idempotencyKey })
     const headers = await payer.sign(priced)
-    return await sandbox.post('/v1/chat/completions', body, { idempotencyKey, headers })
+    return await sandbox.post(path, request, { idempotencyKey, headers })
   }
   /** Pays for several calls at a time, so that both workers take some. Returns the vendors' routes that were called. */
   async function payForSix(): Promise<readonly string[]> {
     const before = (await sandbox.upstreamCalls()).length
-    const answers = await Promise.all(Array.from({ length: 6 }, pay))
+    const answers = await Promise.all(Array.from({ length: 6 }, () => pay()))
     expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 6 }, () => 200))
     return (await sandbox.upstreamCalls()).slice(before).map(({ route }) => route)
   }
@@ -497,6 +503,42 @@ describe('deployments that change under load', () => {
     expect((await sandbox.upstreamCalls()).slice(before).filter(({ route }) => route === FIRST_ROUTE)).toEqual([])
     await controls.controlQueue(author, { queue: 'text', isPaused: false, reason: 'mended' })
     expect((await answers).map(({ status }) => status)).toEqual([200, 200, 200, 200])
+  })
+
+  test('40 accepted calls of a model whose only deployment is removed are all served, also by a worker that starts later', async () => {
+    const [controls, store] = [createControlStore(pool), createConfigurationStore(pool)]
+    const author = { operator: 'ada', source: 'console' } as const
+    await controls.controlQueue(author, { queue: 'images', isPaused: true, reason: 'to gather calls' })
+    await untilApplied((worker) => worker.queues?.images?.isPaused === true)
+    const image = { model: IMAGE, prompt: 'The last tram' }
+    const answers = Promise.all(Array.from({ length: 40 }, () => pay('/v1/images/generations', image)))
+    await until(async () => {
+      const jobs = await sandbox.sql("SELECT 1 FROM jobs WHERE state = 'accepted' AND public_model = $1", [IMAGE])
+      return jobs.length === 40
+    })
+    const before = await store.findNewest('deployments')
+    const { deployments: all } = before?.content as unknown as DeploymentsFile
+    const remaining = { deployments: all.filter(({ serves }) => !serves.includes(IMAGE)) }
+    expect(remaining.deployments).toHaveLength(all.length - 1)
+    const file = join(sandbox.directory, 'without-images.json')
+    await writeFile(file, JSON.stringify(remaining))
+    expect((await deployments('diff', file, '--json')).json).toMatchObject({ waiting: [{ model: IMAGE, calls: 40 }] })
+    expect((await deployments('publish', file, '--reason', 'not ours any more', '--json')).exitCode).toBe(0)
+    const isRemoved = ({ deployments: reported = {} }: ProcessReport) =>
+      !Object.keys(reported).some((name) => name === ONLY)
+    await untilApplied(isRemoved)
+    process.kill(sandbox.pidOf('worker'), 'SIGTERM')
+    await sandbox.restart('worker')
+    await untilApplied(isRemoved)
+    expect((await sandbox.post('/v1/images/generations', image)).status).toBe(503)
+    await controls.controlQueue(author, { queue: 'images', isPaused: false, reason: 'gathered' })
+    expect((await answers).map(({ status }) => status)).toEqual(Array.from({ length: 40 }, () => 200))
+    const attempts = await sandbox.sql(
+      `SELECT deployment, upstream_attempts.state, count(*)::int FROM upstream_attempts
+       JOIN jobs ON jobs.id = job_id WHERE public_model = $1 GROUP BY 1, 2`,
+      [IMAGE],
+    )
+    expect(attempts).toEqual([{ deployment: ONLY, state: 'succeeded', count: 40 }])
   })
 
   test.each([

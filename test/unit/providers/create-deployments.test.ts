@@ -1,9 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { type DeploymentEntry, parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
-import { providerKeysOf } from '#shared/catalog/provider-keys.ts'
+import {
+  type DeploymentEntry,
+  parseDeployments,
+  parseDeploymentsFile,
+  servedModels,
+} from '#shared/catalog/deployments-file.ts'
+import { type ProviderKeys, parseProviderKeys, providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
-import { createDeployments } from '../../../workers/providers/create-deployments.ts'
+import { createDeployments, tryCreateDeployment } from '../../../workers/providers/create-deployments.ts'
 import { upstreamVoice } from '../../../workers/providers/deployment.ts'
 import type { SendHttp } from '../../../workers/providers/http.ts'
 import { knownRetirement, RETIREMENTS_READ_ON } from '../../../workers/providers/known-retirements.ts'
@@ -112,6 +117,45 @@ describe('deployments', () => {
   test('a time limit that exceeds that of all calls is an error that names the setting, since it would have no effect', () => {
     expect(() => createWithin270(270.5)).toThrow(/timeout_seconds is 270.5, but PROVIDER_TIMEOUT_SECONDS .* 270/)
     expect(createWithin270(270)).toMatchObject([{ timeoutMs: 270_000 }])
+  })
+
+  test.each([
+    [
+      'another vendor’s address',
+      { base_url: 'https://evil.test' },
+      /ELEVEN_KEY may not be sent to https:\/\/evil\.test/,
+    ],
+    ['its host over http', { base_url: 'http://api.elevenlabs.test' }, /may not be sent to http:/],
+    ['another port', { base_url: 'https://api.elevenlabs.test:8443' }, /may not be sent to .*:8443/],
+    ['a listener on this machine', { base_url: 'http://127.0.0.1:9' }, /may not be sent to http:\/\/127/],
+    ['the same address as another key', { api_key_env: 'OTHER_KEY' }, /OTHER_KEY may not be sent to/],
+    [
+      'a setting of farebox',
+      { api_key_env: 'SETTLEMENT_PRIVATE_KEYS' },
+      /SETTLEMENT_PRIVATE_KEYS is a setting of farebox/,
+    ],
+  ])('a key that a publication sends to %s is not sent', (_, changes, message) => {
+    const [published] = parseDeployments({
+      deployments: [{ ...keyed, base_url: 'https://api.elevenlabs.test/v1', ...changes }],
+    }).deployments
+    if (!published) throw new Error('no entry')
+    const environment = { ELEVEN_KEY: 'sk-CANARY', OTHER_KEY: 'sk-CANARY', SETTLEMENT_PRIVATE_KEYS: '0xCANARY' }
+    const providerKeys = { ELEVEN_KEY: ['https://api.elevenlabs.test'], OTHER_KEY: ['https://other.test'] }
+    const created = tryCreateDeployment(published, { environment, providerKeys, http })
+    expect(created).toEqual({ problem: expect.stringMatching(message) })
+    expect(JSON.stringify(created)).not.toContain('CANARY')
+  })
+
+  test('without a key a deployment is called over TLS, on this machine, or over http where the worker’s settings say so', () => {
+    const isUsable = (base_url: string, providerKeys: ProviderKeys = {}) =>
+      parse({ ...entry, base_url }).deployments.every(
+        (one) => 'deployment' in tryCreateDeployment(one, { environment: {}, providerKeys, http }),
+      )
+    expect(isUsable('https://vllm.test/v1')).toBe(true)
+    for (const host of ['localhost', '127.0.0.2', '[::1]']) expect(isUsable(`http://${host}:8000/v1`)).toBe(true)
+    for (const host of ['10.0.0.11:8000', '169.254.169.254', 'localhost.evil.test', '127.0.0.1.evil.test'])
+      expect(isUsable(`http://${host}/v1`)).toBe(false)
+    expect(isUsable('http://10.0.0.11:8000/v1', parseProviderKeys('none=http://10.0.0.11:8000'))).toBe(true)
   })
 
   test('a deployment knows when its model retires', () => {

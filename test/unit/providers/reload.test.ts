@@ -243,6 +243,37 @@ describe('deployments that are replaced', () => {
     expect(router.states()).toEqual([])
   })
 
+  test('a removed deployment that is recalled takes calls within its limits, until others are published', async () => {
+    const limited = deployment('a', { maximumConcurrency: 1, serves: ['model', 'other'] })
+    const router = routerOf([limited])
+    const call = startCall(router)
+    router.apply([])
+    router.recall('model', [limited])
+    router.recall('other', [limited])
+    expect([names(router), router.countDeployments('model'), router.isDrained('model')]).toEqual([[], 1, false])
+    await call.end()
+    expect(names(router)).toEqual(['a'])
+    // Not what a second job recalls at the same time: the first one's calls would not count any more.
+    const second = startCall(router)
+    router.recall('model', [limited])
+    expect([names(router), stateOf(router)]).toMatchObject([[], { activeCalls: 1 }])
+    router.apply([deployment('b')])
+    expect(names(router)).toEqual(['b'])
+    expect(second.slot.isWithdrawn()).toBe(true)
+    await second.end()
+    expect(router.states().map(({ name }) => name)).toEqual(['b'])
+  })
+
+  test('a removed deployment that is recalled takes no call while a published one does, and none of other models', () => {
+    const router = routerOf([deployment('a')])
+    router.recall('model', [deployment('old')])
+    expect(names(router)).toEqual(['a'])
+    router.apply([deployment('a', { isDrained: true })])
+    router.recall('model', [deployment('old')])
+    expect([names(router), router.isDrained('model')]).toEqual([['old'], false])
+    expect(router.countDeployments('other')).toBe(0)
+  })
+
   test('jobs that wait for the end of a call look again', async () => {
     const full = deployment('a', { maximumConcurrency: 1 })
     const router = routerOf([full])
