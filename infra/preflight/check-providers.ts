@@ -15,7 +15,8 @@ export async function checkProviders(config: WorkerConfig): Promise<readonly Che
     return [failed('deployments', error instanceof Error ? error.message : String(error))]
   }
   const models = await Promise.all(deployments.map(checkModel))
-  return [passed('deployments', `${deployments.length} deployments, with their keys`), ...models]
+  const origins = config.PROVIDER_KEYS ? 'PROVIDER_KEYS' : 'this file alone, since PROVIDER_KEYS is not set'
+  return [passed('deployments', `${deployments.length} deployments, with keys to the hosts of ${origins}`), ...models]
 }
 
 async function checkModel({ name, lookUpModel, voices = {}, knownRetirement }: Deployment): Promise<Check> {

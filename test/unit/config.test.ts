@@ -146,9 +146,8 @@ describe('settings from the environment', () => {
     })
   })
 
+  const read = (text: string) => readWorkerConfig({ ...WORKER_SETTINGS, PROVIDER_KEYS: text }).PROVIDER_KEYS
   describe('the origins of provider keys', () => {
-    const read = (text: string) => readWorkerConfig({ ...WORKER_SETTINGS, PROVIDER_KEYS: text }).PROVIDER_KEYS
-
     it('are those that the worker’s settings name, several of one key too', () => {
       expect(
         read('A_KEY=https://a.test,A_KEY=https://eu.a.test/, B_KEY=https://b.test:8443,none=http://vllm:8000'),

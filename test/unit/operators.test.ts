@@ -255,13 +255,12 @@ describe('a draft', () => {
   })
 })
 
+const GEMINI = 'https://generativelanguage.googleapis.com'
+const worker = (instance: string, origin: string) => ({ instance, providerKeys: { GEMINI_API_KEY: [origin] } })
+const keyed = (api_key_env: string, base_url: string) => fileOf({ ...all, api_key_env, base_url: `${base_url}/v1` })
+const refusal = (deployments: DeploymentsFile, workers: readonly WorkerKeys[]) =>
+  problemOf('deployments', { catalog: catalogOf({}), deployments, workers })
 describe('a key in a draft of deployments', () => {
-  const GEMINI = 'https://generativelanguage.googleapis.com'
-  const worker = (instance: string, origin: string) => ({ instance, providerKeys: { GEMINI_API_KEY: [origin] } })
-  const keyed = (api_key_env: string, base_url: string) => fileOf({ ...all, api_key_env, base_url: `${base_url}/v1` })
-  const refusal = (deployments: DeploymentsFile, workers: readonly WorkerKeys[]) =>
-    problemOf('deployments', { catalog: catalogOf({}), deployments, workers })
-
   it.each(['SETTLEMENT_PRIVATE_KEYS', 'DATABASE_URL', 'S3_SECRET_ACCESS_KEY', 'CHALLENGE_SECRET', 'PROVIDER_KEYS'])(
     'is not %s, whether or not a worker runs, nor in a file',
     (name) => {

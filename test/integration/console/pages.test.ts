@@ -63,6 +63,23 @@ async function saveDraft(visitor: ConsoleVisitor, content: unknown) {
   })
 }
 
+const keyed = (api_key_env: string, base_url: string) => ({
+  deployments: [{ ...deployment('keyed', 'textmodel-2.5-pro'), adapter: 'gemini', api_key_env, base_url }],
+})
+const saveDeployments = async (visitor: ConsoleVisitor, content: object) => {
+  const fields = hiddenFields((await visitor.get('/operator/deployments')).body, '/operator/deployments/draft')
+  return await visitor.submit('/operator/deployments/draft', { ...fields, content: JSON.stringify(content) })
+}
+const publishDeployments = async (visitor: ConsoleVisitor, password?: string) => {
+  const { body } = await visitor.get('/operator/deployments')
+  const fields = hiddenFields(body, '/operator/deployments/publish')
+  const answer = await visitor.submit('/operator/deployments/publish', {
+    ...fields,
+    reason: 'a new vendor',
+    ...(password === undefined ? {} : { password }),
+  })
+  return { page: body, ...answer }
+}
 describe('the pages on money', () => {
   let running: TestConsole
   let actor: ConsoleVisitor
@@ -530,6 +547,11 @@ describe('the pages on catalog and deployments', () => {
     )
   })
 
+  const reportKeys = (instance: string, providerKeys: ProviderKeys) =>
+    createProcessReportStore(console.ledger.pool).writeReport(
+      { instance, kind: 'worker', startedAt: new Date() },
+      { version: '1', configurationRevision: '1', keys: {}, providerKeys },
+    )
   describe('the page of the catalog', () => {
     it('a draft is edited, reviewed against the last calls, published with a reason, and listed', async () => {
       expect((await reader.get('/operator/catalog')).body).toContain('There is no draft')
@@ -622,42 +644,19 @@ describe('the pages on catalog and deployments', () => {
       expect(body).toContain('is not offered')
     })
 
-    const keyed = (api_key_env: string, base_url: string) => ({
-      deployments: [{ ...deployment('keyed', 'textmodel-2.5-pro'), adapter: 'gemini', api_key_env, base_url }],
-    })
-    const save = async (visitor: ConsoleVisitor, content: object) => {
-      const fields = hiddenFields((await visitor.get('/operator/deployments')).body, '/operator/deployments/draft')
-      return await visitor.submit('/operator/deployments/draft', { ...fields, content: JSON.stringify(content) })
-    }
-    const publish = async (visitor: ConsoleVisitor, password?: string) => {
-      const { body } = await visitor.get('/operator/deployments')
-      const fields = hiddenFields(body, '/operator/deployments/publish')
-      const answer = await visitor.submit('/operator/deployments/publish', {
-        ...fields,
-        reason: 'a new vendor',
-        ...(password === undefined ? {} : { password }),
-      })
-      return { page: body, ...answer }
-    }
-    const report = (instance: string, providerKeys: ProviderKeys) =>
-      createProcessReportStore(console.ledger.pool).writeReport(
-        { instance, kind: 'worker', startedAt: new Date() },
-        { version: '1', configurationRevision: '1', keys: {}, providerKeys },
-      )
-
     it('a key that goes to a new host is shown, and is published with the operator’s password only', async () => {
-      await save(actor, keyed('A_KEY', 'https://a.test'))
-      const first = await publish(actor)
+      await saveDeployments(actor, keyed('A_KEY', 'https://a.test'))
+      const first = await publishDeployments(actor)
       expect(first.page).toContain('<li>key A_KEY goes to https://a.test (new)</li>')
       expect([first.status, first.body]).toEqual([422, expect.stringContaining('This is not your password.')])
-      expect((await publish(actor, 'another password entirely')).status).toBe(422)
+      expect((await publishDeployments(actor, 'another password entirely')).status).toBe(422)
       expect((await store.findNewest('deployments'))?.content).toEqual(deployments)
-      expect((await publish(actor, TEST_PASSWORD)).status).toBe(303)
+      expect((await publishDeployments(actor, TEST_PASSWORD)).status).toBe(303)
       expect((await store.findNewest('deployments'))?.content).toEqual(keyed('A_KEY', 'https://a.test'))
       // The same host again, as any other change: with a reason alone.
       const weightier = { deployments: [{ ...keyed('A_KEY', 'https://a.test').deployments[0], weight: 9 }] }
-      await save(actor, weightier)
-      const second = await publish(actor)
+      await saveDeployments(actor, weightier)
+      const second = await publishDeployments(actor)
       expect(second.page).toContain('<li>key A_KEY goes to https://a.test</li>')
       expect(second.page).not.toContain('Your password')
       expect(second.status).toBe(303)
@@ -665,26 +664,26 @@ describe('the pages on catalog and deployments', () => {
 
     it('where two operators may act, the one who did not edit the draft lets a key go to a new host', async () => {
       const second = await console.addActor('second')
-      await save(actor, keyed('A_KEY', 'https://b.test'))
-      const own = await publish(actor, TEST_PASSWORD)
+      await saveDeployments(actor, keyed('A_KEY', 'https://b.test'))
+      const own = await publishDeployments(actor, TEST_PASSWORD)
       expect([own.status, own.body]).toEqual([422, expect.stringContaining('another operator has to publish it')])
-      expect((await publish(second)).status).toBe(422)
-      expect((await publish(second, TEST_PASSWORD)).status).toBe(303)
+      expect((await publishDeployments(second)).status).toBe(422)
+      expect((await publishDeployments(second, TEST_PASSWORD)).status).toBe(303)
       expect(await store.findNewest('deployments')).toMatchObject({ operator: 'second' })
       const accounts = createOperatorStore(console.ledger.pool)
       await accounts.disableAccount('second', { operator: 'test', source: 'command' })
-      await save(actor, keyed('A_KEY', 'https://c.test'))
-      expect((await publish(actor, TEST_PASSWORD)).status).toBe(303)
+      await saveDeployments(actor, keyed('A_KEY', 'https://c.test'))
+      expect((await publishDeployments(actor, TEST_PASSWORD)).status).toBe(303)
     })
 
     it('a key that a worker does not send there, or that is a setting, is neither saved nor published', async () => {
-      await report('worker-1', { A_KEY: ['https://a.test'] })
-      await report('worker-2', { A_KEY: ['https://a.test', 'https://evil.test'] })
+      await reportKeys('worker-1', { A_KEY: ['https://a.test'] })
+      await reportKeys('worker-2', { A_KEY: ['https://a.test', 'https://evil.test'] })
       for (const [content, sentence] of [
         [keyed('SETTLEMENT_PRIVATE_KEYS', 'https://a.test'), 'SETTLEMENT_PRIVATE_KEYS is a setting of farebox'],
         [keyed('A_KEY', 'https://evil.test'), 'worker worker-1: A_KEY may not be sent to https://evil.test'],
       ] as const) {
-        const { status, body } = await save(actor, content)
+        const { status, body } = await saveDeployments(actor, content)
         expect({ status, says: body.includes(sentence) }).toEqual({ status: 422, says: true })
         // A draft that a command saved, or that was saved while no worker ran.
         const draft = await store.findDraft('deployments')
@@ -712,11 +711,11 @@ describe('the pages on catalog and deployments', () => {
       const model = TRANSCRIPTION
       const waiting = [await jobInState(console.ledger, 'accepted'), await jobInState(console.ledger, 'accepted')]
       expect(waiting).toHaveLength(2)
-      await save(actor, keyed('KEY', 'http://127.0.0.1:9'))
+      await saveDeployments(actor, keyed('KEY', 'http://127.0.0.1:9'))
       expect((await actor.get('/operator/deployments')).body).toContain(
         `2 accepted calls of ${model} depend on removed deployments`,
       )
-      await save(actor, {
+      await saveDeployments(actor, {
         deployments: [{ ...deployment('kept', model), api_key_env: 'KEY', base_url: 'http://127.0.0.1:9' }],
       })
       expect((await actor.get('/operator/deployments')).body).not.toContain('depend on removed deployments')

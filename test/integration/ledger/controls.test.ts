@@ -128,17 +128,17 @@ describe('controls of the operators', () => {
     it('drains a deployment that a publication removed, which takes the calls that were accepted before', async () => {
       const reader = createConfigurationReader(ledger.pool)
       const store = createConfigurationStore(ledger.pool)
-      const import_ = (...deployments: readonly ReturnType<typeof deployment>[]) =>
+      const publish = (...deployments: readonly ReturnType<typeof deployment>[]) =>
         store.importFile(ADA, { kind: 'deployments', content: { deployments }, reason: WHY })
       const removed = async (model: string, since: Date) =>
         (await reader.readRemovedDeployments(model, since)).map(({ name }) => name).sort()
       const [before] = await ledger.sql<{ now: Date }>('SELECT now()')
-      await import_(deployment('one', 'a', 'b'))
+      await publish(deployment('one', 'a', 'b'))
       // Dates have milliseconds, PostgreSQL's times microseconds.
       const [between] = await ledger.sql<{ now: Date }>(
         "SELECT now() + interval '1 millisecond' AS now, pg_sleep(0.003)",
       )
-      await import_()
+      await publish()
       if (!before || !between) throw new Error('no time')
       expect(await removed('b', before.now)).toEqual(['one', 'two'])
       // Removed before the call was accepted.
@@ -147,7 +147,7 @@ describe('controls of the operators', () => {
         outcome: 'changed',
       })
       expect(await removed('b', before.now)).toEqual(['one'])
-      await import_(deployment('one', 'a', 'b'), deployment('two', 'b'))
+      await publish(deployment('one', 'a', 'b'), deployment('two', 'b'))
       expect(await removed('b', before.now)).toEqual([])
     })
 

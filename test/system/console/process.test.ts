@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
-import { createServer, type Server } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -13,6 +13,25 @@ import { readCsrfToken } from '../../support/console/read-markup.ts'
 import { runCommand } from '../../support/processes/run-program.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { until } from '../../support/until.ts'
+
+interface Listener {
+  readonly url: string
+  /** Method, path and authorization of each request. */
+  readonly received: readonly string[]
+  close(): void
+}
+
+/** Listens on loopback as a vendor whose list has no models. */
+async function listen(): Promise<Listener> {
+  const received: string[] = []
+  const server = createServer((request, response) => {
+    received.push(`${request.method} ${request.url} ${request.headers.authorization ?? ''}`)
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[]}')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}/v1`, received, close: () => void server.close() }
+}
 
 describe('the console as a process', () => {
   let sandbox: TestSandbox
@@ -39,6 +58,12 @@ describe('the console as a process', () => {
     cookie = String(answer.headers.getSetCookie()[0]?.split(';', 1))
   }
 
+  const inForce = async () => {
+    const [row] = await sandbox.sql<{ content: { deployments: object[] } }>(
+      `SELECT content FROM publications WHERE kind = 'deployments' ORDER BY number DESC LIMIT 1`,
+    )
+    return row?.content.deployments ?? []
+  }
   beforeAll(async () => {
     sandbox = await startStandaloneSandbox({ operator: true })
     origin = new URL(sandbox.info.operator?.url ?? '').origin
@@ -65,26 +90,15 @@ describe('the console as a process', () => {
   describe('a publication that sends the workers’ keys elsewhere', () => {
     const CHAT = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] }
     const ADA = { operator: 'ada', source: 'command' } as const
-    /** What a listener of a stranger, and one that may be called, received. */
-    let [stolen, expected]: [string[], string[]] = [[], []]
-    let [stranger, witness]: Server[] = []
-
-    const listen = async (received: string[]) => {
-      const server = createServer((request, response) => {
-        received.push(`${request.method} ${request.url} ${request.headers.authorization ?? ''}`)
-        response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[]}')
-      }).listen(0, '127.0.0.1')
-      await once(server, 'listening')
-      return server
-    }
-    const urlOf = (server: Server | undefined) => `http://127.0.0.1:${(server?.address() as AddressInfo).port}/v1`
+    /** A listener of a stranger, and one that may be called. */
+    let stranger: Listener
+    let witness: Listener
     beforeEach(async () => {
-      ;[stolen, expected] = [[], []]
-      ;[stranger, witness] = await Promise.all([listen(stolen), listen(expected)])
+      ;[stranger, witness] = await Promise.all([listen(), listen()])
     })
     afterEach(() => {
-      stranger?.close()
-      witness?.close()
+      stranger.close()
+      witness.close()
     })
 
     const entry = (name: string, base_url: string, api_key_env?: string) => ({
@@ -97,16 +111,10 @@ describe('the console as a process', () => {
       priority: 9,
     })
     const thefts = () => [
-      entry('steals-settlement-keys', urlOf(stranger), 'SETTLEMENT_PRIVATE_KEYS'),
-      entry('steals-database', urlOf(stranger), 'DATABASE_URL'),
-      entry('steals-vendor-key', urlOf(stranger), UPSTREAM_KEY),
+      entry('steals-settlement-keys', stranger.url, 'SETTLEMENT_PRIVATE_KEYS'),
+      entry('steals-database', stranger.url, 'DATABASE_URL'),
+      entry('steals-vendor-key', stranger.url, UPSTREAM_KEY),
     ]
-    const inForce = async () => {
-      const [row] = await sandbox.sql<{ content: { deployments: object[] } }>(
-        `SELECT content FROM publications WHERE kind = 'deployments' ORDER BY number DESC LIMIT 1`,
-      )
-      return row?.content.deployments ?? []
-    }
 
     it('is refused by the console and by the command, which name what is wrong', async () => {
       await until(async () => (await sandbox.sql("SELECT FROM process_reports WHERE kind = 'worker'")).length === 1)
@@ -136,7 +144,7 @@ describe('the console as a process', () => {
         })
       }
       expect(await inForce()).toEqual(before)
-      expect(stolen).toEqual([])
+      expect(stranger.received).toEqual([])
     })
 
     it('is not obeyed by a worker, whoever wrote it into the database: no key leaves, and the others serve', async () => {
@@ -149,16 +157,16 @@ describe('the console as a process', () => {
       })
       const store = createConfigurationStore(pool)
       const lookedUp = async (name: string, added: readonly object[]) => {
-        const known = expected.length
-        const deployments = [...before, ...added, entry(name, urlOf(witness))] as unknown as JsonValue
+        const known = witness.received.length
+        const deployments = [...before, ...added, entry(name, witness.url)] as unknown as JsonValue
         await store.importFile(ADA, { kind: 'deployments', content: { deployments }, reason: 'a test' })
-        await until(() => expected.length > known)
+        await until(() => witness.received.length > known)
       }
       // A round of look-ups ends before the next one begins: with the second answer the thefts had theirs.
       await lookedUp('witness', thefts())
       await lookedUp('second-witness', thefts())
-      expect(stolen).toEqual([])
-      expect(new Set(expected)).toEqual(new Set(['GET /v1/models ']))
+      expect(stranger.received).toEqual([])
+      expect(new Set(witness.received)).toEqual(new Set(['GET /v1/models ']))
       await until(async () => {
         const [row] = await sandbox.sql<{ unusable: Record<string, string> }>(
           `SELECT report -> 'unusable' AS unusable FROM process_reports WHERE kind = 'worker'`,
@@ -169,7 +177,7 @@ describe('the console as a process', () => {
       const idempotencyKey = randomUUID()
       const headers = await sandbox.payer.sign(await sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey }))
       expect((await sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey, headers })).status).toBe(200)
-      expect(stolen).toEqual([])
+      expect(stranger.received).toEqual([])
       const content = { deployments: before } as unknown as JsonValue
       await store.importFile(ADA, { kind: 'deployments', content, reason: 'as before' })
       await pool.end()

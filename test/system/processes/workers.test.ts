@@ -517,7 +517,8 @@ describe('deployments that change under load', () => {
       return jobs.length === 40
     })
     const before = await store.findNewest('deployments')
-    const { deployments: all } = before?.content as unknown as DeploymentsFile
+    if (!before) throw new Error('nothing is published')
+    const { deployments: all } = before.content as unknown as DeploymentsFile
     const remaining = { deployments: all.filter(({ serves }) => !serves.includes(IMAGE)) }
     expect(remaining.deployments).toHaveLength(all.length - 1)
     const file = join(sandbox.directory, 'without-images.json')

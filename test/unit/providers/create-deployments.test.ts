@@ -35,6 +35,10 @@ const createWithin270 = (timeout_seconds: number) =>
     longestTimeoutSeconds: 270,
   })
 
+const isUsable = (base_url: string, providerKeys: ProviderKeys = {}) =>
+  parse({ ...entry, base_url }).deployments.every(
+    (one) => 'deployment' in tryCreateDeployment(one, { environment: {}, providerKeys, http }),
+  )
 describe('the file', () => {
   test('omitted fields get their defaults', () => {
     expect(parse(entry).deployments).toEqual([{ ...entry, priority: 0, weight: 1 }])
@@ -147,10 +151,6 @@ describe('deployments', () => {
   })
 
   test('without a key a deployment is called over TLS, on this machine, or over http where the worker’s settings say so', () => {
-    const isUsable = (base_url: string, providerKeys: ProviderKeys = {}) =>
-      parse({ ...entry, base_url }).deployments.every(
-        (one) => 'deployment' in tryCreateDeployment(one, { environment: {}, providerKeys, http }),
-      )
     expect(isUsable('https://vllm.test/v1')).toBe(true)
     for (const host of ['localhost', '127.0.0.2', '[::1]']) expect(isUsable(`http://${host}:8000/v1`)).toBe(true)
     for (const host of ['10.0.0.11:8000', '169.254.169.254', 'localhost.evil.test', '127.0.0.1.evil.test'])
