@@ -37,6 +37,8 @@ export interface ExecutionStore {
    * `isPaymentBlocked`: only the payment itself prevents its settlement. Default false.
    */
   deferJob(job: ClaimedJob, delayMs: number, isPaymentBlocked?: boolean): Promise<Written>
+  /** Makes a job that was deferred under this claim due, for the worker that it is enqueued for next. */
+  wakeJob(job: ClaimedJob): Promise<Written>
   /**
    * Ends the lease and raises the fence, for the worker that the job is enqueued for next; `null` when that is not
    * possible.

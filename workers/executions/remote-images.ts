@@ -9,8 +9,11 @@ const MAXIMUM_IMAGES = 16
 /** Images of one call that are fetched concurrently; each is in memory several times on its way upstream. */
 const CONCURRENT_IMAGES = 4
 
-/** Delay before a job that found no place tries again; about as long as a fetch takes. */
+/** Delay before a job that found no place tries again, unless it is woken; about as long as a fetch takes. */
 const RETRY_MS = 500
+
+/** More deferred jobs than this are not woken: they try again after their delays. */
+const MOST_WAITING = 1000
 
 export interface RemoteImageLimits {
   /** Jobs of this process that fetch images at the same time. */
@@ -47,8 +50,8 @@ export interface InlinedImage {
 export interface RemoteImages {
   /**
    * Fetches the images of one call, each URL once, on behalf of its payer. Throws `image_unavailable`, or
-   * `WorkDeferred` while the process, the payer or the new payers have no place left. An image counts as often as its
-   * URL is listed. `onBytes` is called with the total as it arrives; an error that it throws ends the fetching.
+   * `WorkDeferred` while the process, the payer or the new payers have no place left, and wakes the job when there is
+   * one. An image counts as often as its URL is listed. `onBytes` is called with the total as it arrives; an error that it throws ends the fetching.
    */
   fetchAll(
     urls: readonly string[],
@@ -71,19 +74,37 @@ export function createRemoteImages(fetcher: ImageFetcher, limits: RemoteImageLim
     if (count === 0) taken.delete(payer)
     else taken.set(payer, count)
   }
+  const hasPlace = ({ payer, isNewPayer }: ImageCaller) => {
+    const total = [...taken.values()].reduce((sum, count) => sum + count, 0)
+    const isFull = total >= limits.places || (isNewPayer && takenByNew >= Math.ceil(limits.places / 2))
+    return !isFull && takenBy(payer) < limits.placesPerPayer
+  }
+  /** Deferred jobs, in the order of their deferrals. */
+  const waiting = new Set<{ readonly caller: ImageCaller; readonly wake: () => Promise<boolean> }>()
+  /** Wakes the first job that has a place now. One that does not wait any more has run at another worker. */
+  const wakeNext = async () => {
+    for (const waiter of waiting) {
+      if (!hasPlace(waiter.caller)) continue
+      waiting.delete(waiter)
+      if (await waiter.wake()) return
+    }
+  }
   return {
     async fetchAll(urls, caller, onBytes) {
       const uses = countUses(urls)
       requireFew(uses)
-      const total = [...taken.values()].reduce((sum, count) => sum + count, 0)
-      const isFull = total >= limits.places || (caller.isNewPayer && takenByNew >= Math.ceil(limits.places / 2))
-      if (isFull || takenBy(caller.payer) >= limits.placesPerPayer)
-        throw new WorkDeferred('no place to fetch images', RETRY_MS)
+      if (!hasPlace(caller))
+        throw new WorkDeferred('no place to fetch images', RETRY_MS, (wake) => {
+          // A place may have become free while the deferral was written.
+          if (hasPlace(caller)) void wake()
+          else if (waiting.size < MOST_WAITING) waiting.add({ caller, wake })
+        })
       add(caller, 1)
       try {
         return await fetchWithin(fetcher, uses, limits.timeoutMs, onBytes)
       } finally {
         add(caller, -1)
+        void wakeNext()
       }
     },
   }

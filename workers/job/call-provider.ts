@@ -7,7 +7,7 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
 import type { ExecutionInput, ExecutionOutcome, PreparedExecution, Product } from '../executions/execution.ts'
 import { MemoryShort } from '../executions/memory-short.ts'
-import { WorkDeferred } from '../executions/work-deferred.ts'
+import { type WhenReady, WorkDeferred } from '../executions/work-deferred.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router, Slot } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
@@ -75,20 +75,20 @@ async function callWithin(
     return failWith(executionStore, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
   const ready = await prepareExecution(dependencies, { job, audio: staged.audio }, memory)
   if (ready.outcome === 'short') return { next: 'short', neededBytes: ready.neededBytes }
-  if (ready.outcome === 'deferred') return later(ready.delayMs, ready.reason)
+  if (ready.outcome === 'deferred') return { ...later(ready.delayMs, ready.reason), whenReady: ready.whenReady }
   if (ready.outcome === 'refused') return failWith(executionStore, job, { ...ready.failure, attempt: 'none' })
   return tryDeployments(dependencies, job, ready.prepared, signal)
 }
 
 /** Defers a job before its first provider call. */
-function later(delayMs: number, reason: string): StepOutcome {
+function later(delayMs: number, reason: string): Extract<StepOutcome, { next: 'later' }> {
   return { next: 'later', delayMs, reason, ending: 'fail' }
 }
 
 type Readiness =
   | { readonly outcome: 'ready'; readonly prepared: PreparedExecution }
   | { readonly outcome: 'refused'; readonly failure: Failure }
-  | { readonly outcome: 'deferred'; readonly delayMs: number; readonly reason: string }
+  | { readonly outcome: 'deferred'; readonly delayMs: number; readonly reason: string; readonly whenReady: WhenReady }
   | { readonly outcome: 'short'; readonly neededBytes: number }
 
 /**
@@ -106,7 +106,10 @@ async function prepareExecution(
     if (rejection) return { outcome: 'refused', failure: rejection }
     return { outcome: 'ready', prepared: await execution.prepare(input, memory) }
   } catch (error) {
-    if (error instanceof WorkDeferred) return { outcome: 'deferred', delayMs: error.delayMs, reason: error.message }
+    if (error instanceof WorkDeferred) {
+      const { delayMs, message: reason, whenReady } = error
+      return { outcome: 'deferred', delayMs, reason, whenReady }
+    }
     if (error instanceof MemoryShort) return { outcome: 'short', neededBytes: error.neededBytes }
     const code = error instanceof AppError ? error.code : 'provider_outcome_unknown'
     logger.error('the request could not be prepared', { jobId: input.job.id, code, error })

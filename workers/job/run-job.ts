@@ -54,7 +54,10 @@ async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob
     if (claimed.state !== 'generating' && !isTaken(dependencies, queueOf(claimed)))
       return handOver(dependencies, claimed)
     const outcome: StepOutcome = await runStep(dependencies, claimed, context)
-    if (outcome.next === 'later') return deferJob(dependencies, claimed, outcome)
+    if (outcome.next === 'later') {
+      await deferJob(dependencies, claimed, outcome)
+      return outcome.whenReady?.(() => wakeJob(dependencies, claimed))
+    }
     job = outcome.next === 'moved' ? movedFrom(claimed, outcome.job) : null
   }
 }
@@ -83,6 +86,18 @@ async function handOver({ executionStore, queue, logger }: HandingOver, job: Cla
   } catch (error) {
     logger.warn('job not enqueued; the sweeper will enqueue it', { jobId: job.id, state: handedOver.state, error })
     await executionStore.releaseJob(handedOver)
+  }
+}
+
+/** Enqueues a job that this worker deferred, unless it has been claimed since. Returns whether it did. */
+async function wakeJob({ executionStore, queue, logger }: HandingOver, job: ClaimedJob): Promise<boolean> {
+  try {
+    if ((await executionStore.wakeJob(job)) === 'stale') return false
+    await queue.enqueue(job.id, queueOf(job))
+    return true
+  } catch (error) {
+    logger.warn('deferred job not woken; the sweeper will enqueue it', { jobId: job.id, error })
+    return false
   }
 }
 

@@ -1,4 +1,5 @@
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { WhenReady } from '../executions/work-deferred.ts'
 
 /**
  * The result of a step. `moved`: the job is in another state and looks like `job`. `finished`: nothing more to do.
@@ -24,6 +25,8 @@ export interface Deferral {
   readonly reason: string
   /** How the job ends if the wait takes too long. */
   readonly ending: Ending
+  /** Asks for a call of `wake`, which ends the wait, when what the deferred job waits for is there; at most one. */
+  readonly whenReady?: WhenReady
 }
 
 /** How a job ends that was deferred for too long. Each has its own limit. */

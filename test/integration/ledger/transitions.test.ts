@@ -121,6 +121,18 @@ describe('transitions between the states of a job', () => {
     })
   })
 
+  it('makes a deferred job due for the worker that deferred it, unless it is claimed', async () => {
+    const jobId = await acceptTestJob(ledger)
+    const job = await claimTestJob(ledger, jobId)
+    expect(await ledger.execution.wakeJob(job)).toBe('stale')
+    await ledger.execution.deferJob(job, 60_000)
+    expect(await ledger.execution.wakeJob(job)).toBe('written')
+    const claimed = await claimTestJob(ledger, jobId)
+    await ledger.execution.deferJob(claimed, 60_000)
+    expect(await ledger.execution.wakeJob(job)).toBe('stale')
+    expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
+  })
+
   describe('a worker whose lease was taken over', () => {
     const unfinished = JOB_STATES.filter(isUnfinished)
 
@@ -133,6 +145,7 @@ describe('transitions between the states of a job', () => {
       expect(await ledger.execution.renewLeases([late], 60_000)).toEqual(new Set([late.id]))
       expect(await ledger.execution.releaseJob(late)).toBe('stale')
       expect(await ledger.execution.deferJob(late, 0)).toBe('stale')
+      expect(await ledger.execution.wakeJob(late)).toBe('stale')
       expect(await ledger.fingerprint()).toBe(before)
       expect(await ledger.execution.renewLeases([late, present], 60_000)).toEqual(new Set([late.id]))
     })

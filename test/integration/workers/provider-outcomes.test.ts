@@ -603,6 +603,54 @@ describe('remote images', () => {
     expect(await worker.view(second)).toMatchObject({ state: 'completed' })
   })
 
+  it('wakes the deferred jobs of a payer one by one, as places for their remote images become free', async () => {
+    const fetching = fetchingImages({ placesPerPayer: 1 })
+    const woken: string[] = []
+    const queue = { enqueue: async (jobId: string) => void woken.push(jobId) }
+    const run = (jobId: string) => worker.run(jobId, { ...routes(), ...fetching, queue })
+    const release = Promise.withResolvers<void>()
+    images.answerWith((_, response) => void release.promise.then(() => response.end(pngHead(64, 64))))
+    const payer = await approvedPayer()
+    const slow = await acceptChat(withImages(1), { payer })
+    const running = run(slow)
+    await until(() => images.requests.length === 1)
+    const waiting = [await acceptChat(withImages(1), { payer }), await acceptChat(withImages(1), { payer })]
+    for (const jobId of waiting) await run(jobId)
+    // Deferred for more than a minute by this worker; nobody makes them due but a free place.
+    for (const jobId of waiting) expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', deferred: true })
+    expect(woken).toEqual([])
+    release.resolve()
+    await running
+    for (const [index, jobId] of waiting.entries()) {
+      await until(() => woken.length === index + 1)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', leased: false, deferred: false })
+      await run(jobId)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+    }
+    expect(woken).toEqual(waiting)
+  })
+
+  it('passes a free place on when the deferred job that it is for has run at another worker', async () => {
+    const fetching = fetchingImages({ placesPerPayer: 1 })
+    const woken: string[] = []
+    const queue = { enqueue: async (jobId: string) => void woken.push(jobId) }
+    const run = (jobId: string) => worker.run(jobId, { ...routes(), ...fetching, queue })
+    const release = Promise.withResolvers<void>()
+    images.answerWith((_, response) => void release.promise.then(() => response.end(pngHead(64, 64))))
+    const payer = await approvedPayer()
+    const running = run(await acceptChat(withImages(1), { payer }))
+    await until(() => images.requests.length === 1)
+    const [elsewhere, next] = [await acceptChat(withImages(1), { payer }), await acceptChat(withImages(1), { payer })]
+    await run(elsewhere)
+    await run(next)
+    images.answerWith((_, response) => response.end(pngHead(64, 64)))
+    await worker.runNow(elsewhere, { ...routes(), ...fetchingImages() })
+    release.resolve()
+    await running
+    await until(() => woken.length > 0)
+    expect(woken).toEqual([next])
+  })
+
   it('limits the places for remote images of all payers together', async () => {
     const fetching = fetchingImages({ places: 1 })
     const release = Promise.withResolvers<void>()

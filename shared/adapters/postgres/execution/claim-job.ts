@@ -121,3 +121,14 @@ export async function deferJob(
   })
   return rowCount === 1 ? 'written' : 'stale'
 }
+
+/** Makes a job due that this worker deferred, and marks it as enqueued: the caller enqueues it next. */
+export async function wakeJob(sql: Sql, job: ClaimedJob): Promise<Written> {
+  const { rowCount } = await sql.query({
+    name: 'wake_job',
+    text: `UPDATE jobs SET enqueued_at = now(), run_after = LEAST(run_after, now())
+     WHERE id = $1 AND fence = $2 AND lease_expires_at IS NULL AND state IN ('accepted', 'generated', 'settling')`,
+    values: [job.id, job.fence.toString()],
+  })
+  return rowCount === 1 ? 'written' : 'stale'
+}

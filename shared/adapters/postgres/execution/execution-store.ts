@@ -2,7 +2,7 @@ import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { openStagedUpload } from '../retention/staged-uploads.ts'
-import { createJobClaimer, deferJob, releaseJob } from './claim-job.ts'
+import { createJobClaimer, deferJob, releaseJob, wakeJob } from './claim-job.ts'
 import { failJob } from './fail-job.ts'
 import { handOverJob } from './hand-over-job.ts'
 import { readEffectiveRequest } from './read-effective-request.ts'
@@ -19,6 +19,7 @@ export function createExecutionStore(pool: Pool, budget: UnchargedBudget): Execu
     renewLeases: (jobs, leaseMs) => renewLeases(pool, jobs, leaseMs),
     deferJob: (job, delayMs, isPaymentBlocked = false) => deferJob(pool, job, delayMs, isPaymentBlocked),
     releaseJob: (job) => releaseJob(pool, job),
+    wakeJob: (job) => wakeJob(pool, job),
     handOverJob: (job) => handOverJob(pool, job),
     takeDueJobs: (states, limit, pausedQueues) => takeDueJobs(pool, states, limit, pausedQueues),
     readEffectiveRequest: (jobId) => readEffectiveRequest(pool, jobId),
