@@ -96,8 +96,9 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
     // Handed back: another worker follows what was sent.
     await allowances?.stop()
     const drainUntil = performance.now() + drainMs
-    // Jobs that wait for memory have started nothing: other workers take them.
+    // Jobs that wait for memory or for a deployment have started nothing: other workers take them.
     dependencies.memory.stopWaiting()
+    dependencies.router.stopWaiting()
     await consumer.close(drainMs)
     await places.drain(drainUntil - performance.now())
     await handBackJobs(dependencies)

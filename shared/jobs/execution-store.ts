@@ -62,13 +62,15 @@ export interface ExecutionStore {
   /**
    * Returns the payer's other work that has a prior claim on their funds (accepted before this job, or already being
    * worked on), with the charges that settled since `funds` were read or, without a reading, within the last
-   * `verifiedMsAgo` milliseconds. `owes`: a result is withheld until they pay for it. `exhausted`: their uncharged
-   * work, once it has reached the budget.
+   * `verifiedMsAgo` milliseconds. `owes`: a result is withheld until they pay for it. `hasPaid`: a charge of theirs was
+   * settled, at any time. `exhausted`: their uncharged work, once it has reached the budget.
    */
   readExposureAhead(
     job: ClaimedJob,
     since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>,
-  ): Promise<Exposure & { readonly owes: boolean; readonly exhausted: ExhaustedBudget | null }>
+  ): Promise<
+    Exposure & { readonly owes: boolean; readonly hasPaid: boolean; readonly exhausted: ExhaustedBudget | null }
+  >
   /**
    * Moves accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt
    * while generating. `failed` ends the previous attempt.

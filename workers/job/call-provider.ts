@@ -8,10 +8,10 @@ import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
 import type { ExecutionInput, ExecutionOutcome, PreparedExecution, Product } from '../executions/execution.ts'
 import { MemoryShort } from '../executions/memory-short.ts'
 import { type WhenReady, WorkDeferred } from '../executions/work-deferred.ts'
+import type { Caller } from '../providers/circuit.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router, Slot } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
-import { awaitDeployment } from './await-deployment.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
 import { createFailover } from './failover.ts'
@@ -45,6 +45,8 @@ const LONGEST_OUTAGE_MS = 300_000
 const STORAGE_RETRY_MS = 2000
 /** Delay before the next attempt while the chain cannot be reached. */
 const CHAIN_RETRY_MS = 2000
+/** Delay before the next attempt of a job that has waited for a deployment under its lease in vain. */
+const BUSY_RETRY_MS = 1000
 /** Delay before the next attempt after operators have drained or removed the deployments that could be called. */
 const WITHDRAWN_RETRY_MS = 2000
 
@@ -127,12 +129,11 @@ async function tryDeployments(
   prepared: PreparedExecution,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
-  const { executionStore, router, recallRemoved, logger, tracer } = dependencies
-  await awaitDeployment(router, job.publicModel, signal)
+  const { executionStore, router, logger, tracer } = dependencies
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
   let wasWithdrawn = false
   const failover = createFailover(router.countDeployments(job.publicModel))
-  for (const slot of router.candidates(job.publicModel)) {
+  for await (const slot of router.candidates(job.publicModel, { acceptedAt: job.acceptedAt, signal })) {
     // Directly before each call, to leave the payer no time to move funds between the check and the spending.
     const check = await tracer.stage('check', () => checkPaymentAgain(dependencies, job))
     if (check.outcome === 'unreachable' && !failed)
@@ -140,6 +141,7 @@ async function tryDeployments(
     if (check.outcome === 'no_gas' && !failed) return later(CHAIN_RETRY_MS, 'no settlement key with gas can settle it')
     if (check.outcome === 'refused' && !failed) return failWith(executionStore, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
+    const caller = { payer: job.authorization.payer, hasPaid: check.hasPaid }
     // Operators may have drained or removed it during the check.
     if (slot.isWithdrawn()) {
       wasWithdrawn = true
@@ -151,7 +153,7 @@ async function tryDeployments(
       failed && { attemptId: failed.attemptId, reason: failed.failure.reason },
     )
     if (written === 'stale') return { next: 'stale' }
-    const call = () => callInTime(dependencies, job, prepared, slot, signal)
+    const call = () => callInTime(dependencies, job, prepared, slot, caller, signal)
     const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
     if (outcome.outcome === 'produced')
       return tracer.stage('seal', () => sealOutput(dependencies, job, attemptId, outcome.product))
@@ -160,20 +162,33 @@ async function tryDeployments(
     failed = { attemptId, failure: outcome }
     if (!failover.mayContinueAfter(outcome)) break
   }
-  // Nothing is awaited since the candidates ran out, or another job may have recalled them in the meantime.
-  if (!failed && router.countDeployments(job.publicModel) === 0 && (await recallRemoved(job)))
+  if (!failed) return withoutCall(dependencies, job, wasWithdrawn)
+  return failWith(executionStore, job, {
+    code: failover.codeAfter(failed.failure),
+    reason: failed.failure.reason,
+    attempt: `failed_${failed.failure.certainty}`,
+  })
+}
+
+/** Decides about a job for which no deployment was called: only an outage of all of them ends it. */
+async function withoutCall(
+  dependencies: GenerationDependencies,
+  job: ClaimedJob,
+  wasWithdrawn: boolean,
+): Promise<StepOutcome> {
+  const { executionStore, router, recallRemoved } = dependencies
+  if (router.isStopping()) return { next: 'elsewhere' }
+  if (router.countDeployments(job.publicModel) === 0 && (await recallRemoved(job)))
     return later(WITHDRAWN_RETRY_MS, 'the deployments of the model were removed after it was accepted')
-  if (!failed && router.isDrained(job.publicModel))
-    return later(WITHDRAWN_RETRY_MS, 'every deployment of the model is drained')
+  if (router.isDrained(job.publicModel)) return later(WITHDRAWN_RETRY_MS, 'every deployment of the model is drained')
   // The others may only be busy: the next attempt waits for them.
-  if (!failed && wasWithdrawn) return later(WITHDRAWN_RETRY_MS, 'the deployment was withdrawn before it was called')
-  return failed
-    ? failWith(executionStore, job, {
-        code: failover.codeAfter(failed.failure),
-        reason: failed.failure.reason,
-        attempt: `failed_${failed.failure.certainty}`,
-      })
-    : failWith(executionStore, job, { ...router.unavailability(job.publicModel), attempt: 'none' })
+  if (wasWithdrawn) return later(WITHDRAWN_RETRY_MS, 'the deployment was withdrawn before it was called')
+  const outage = router.unavailability(job.publicModel)
+  if (outage) return failWith(executionStore, job, { ...outage, attempt: 'none' })
+  // The authorization may have become too short for another wait.
+  const check = await checkPaymentAgain(dependencies, job)
+  if (check.outcome === 'refused') return failWith(executionStore, job, { ...check, attempt: 'none' })
+  return later(BUSY_RETRY_MS, 'every deployment of the model is at its limits')
 }
 
 /**
@@ -182,18 +197,19 @@ async function tryDeployments(
  */
 function callInTime(
   { outputTokensPerSecond }: Pick<GenerationDependencies, 'outputTokensPerSecond'>,
-  job: ClaimedJob,
+  { terms }: ClaimedJob,
   prepared: PreparedExecution,
   slot: Slot,
+  caller: Caller,
   signal: AbortSignal,
 ): Promise<ExecutionOutcome> {
-  const extraMs = Math.ceil(extraOutputSeconds(job.terms, outputTokensPerSecond) * 1000)
+  const extraMs = Math.ceil(extraOutputSeconds(terms, outputTokensPerSecond) * 1000)
   const call = async (timeoutMs: number): Promise<ExecutionOutcome> => {
     const outcome = await prepared.call(slot.deployment, { signal, timeoutMs: timeoutMs + extraMs })
     if (outcome.outcome === 'produced' || outcome.timedOut !== true || extraMs === 0) return outcome
     return { ...outcome, concerns: 'request' }
   }
-  return slot.run(call, job.authorization.payer)
+  return slot.run(call, caller)
 }
 
 /**

@@ -21,7 +21,8 @@ export interface PaymentCheckDependencies {
 }
 
 export type PaymentCheck =
-  | { readonly outcome: 'payable' }
+  /** `hasPaid`: a charge of the payer was settled before. */
+  | { readonly outcome: 'payable'; readonly hasPaid: boolean }
   | { readonly outcome: 'refused'; readonly code: ErrorCode; readonly reason: string }
   | { readonly outcome: 'unreachable' }
   /** No settlement key with gas could settle a result: the payer's has none, or the contract lists none that has. */
@@ -88,7 +89,7 @@ async function checkFunds(
       }
     if (mixesPermits(needsPermit, exposure))
       return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier jobs depend on the allowance' }
-    if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return { outcome: 'payable' }
+    if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return { outcome: 'payable', hasPaid: exposure.hasPaid }
     if (readings === MAXIMUM_READINGS)
       return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier jobs need the funds of the payer' }
     const reading = await payerFunds.read(payer, settlingNonces(exposure))

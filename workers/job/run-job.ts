@@ -54,6 +54,7 @@ async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob
     if (claimed.state !== 'generating' && !isTaken(dependencies, queueOf(claimed)))
       return handOver(dependencies, claimed)
     const outcome: StepOutcome = await runStep(dependencies, claimed, context)
+    if (outcome.next === 'elsewhere') return handOver(dependencies, claimed)
     if (outcome.next === 'later') {
       await deferJob(dependencies, claimed, outcome)
       return outcome.whenReady?.(() => wakeJob(dependencies, claimed))

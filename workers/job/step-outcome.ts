@@ -3,11 +3,12 @@ import type { WhenReady } from '../executions/work-deferred.ts'
 
 /**
  * The result of a step. `moved`: the job is in another state and looks like `job`. `finished`: nothing more to do.
- * `later`: the job must wait; defer it and try again. `stale`: another worker has the job; write nothing more.
+ * `later`: the job must wait; defer it and try again. `elsewhere`: this process is stopping; another one takes the job.
+ * `stale`: another worker has the job; write nothing more.
  */
 export type StepOutcome =
   | { next: 'moved'; job: ClaimedJob }
-  | { next: 'finished' | 'stale' }
+  | { next: 'finished' | 'elsewhere' | 'stale' }
   | ({ next: 'later' } & Deferral)
 
 /** What a running step knows about its job's lease and place. */

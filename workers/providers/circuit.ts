@@ -1,4 +1,4 @@
-import { CircuitState, circuitBreaker, handleWhenResult } from 'cockatiel'
+import { CircuitState, circuitBreaker, handleWhenResult, isBrokenCircuitError } from 'cockatiel'
 import type { ProviderFailure } from './provider.ts'
 
 export interface CircuitDependencies {
@@ -6,17 +6,24 @@ export interface CircuitDependencies {
   readonly now: () => Date
   /** Definite failures that open a circuit, when they are at least half of the latest calls. */
   readonly failuresToOpen?: number
-  /** Payers with an ambiguous failure that open a circuit, when they are at least half of the latest payers. */
+  /** Votes of payers for an ambiguous failure that open a circuit, when they are at least half of the latest votes. */
   readonly payersToOpen?: number
   /** How long a circuit stays open before one call may probe the deployment. */
   readonly pauseMs?: number
 }
 
+/** On whose behalf a call is made. */
+export interface Caller {
+  readonly payer: string
+  /** Whether a charge of theirs was ever settled. */
+  readonly hasPaid: boolean
+}
+
 export interface Circuit {
-  /** Makes the call on behalf of a payer. Returns `provider_unavailable` without calling while the circuit is open. */
+  /** Makes the call. Returns `provider_unavailable` without calling while the circuit is open. */
   run<Outcome extends { readonly outcome: string }>(
     call: () => Promise<Outcome>,
-    payer: string,
+    caller: Caller,
   ): Promise<Outcome | ProviderFailure>
   /** Returns the rest of the pause; 0 when a call may start or probe. */
   waitMs(): number
@@ -39,14 +46,18 @@ export function createCircuit(dependencies: CircuitDependencies): Circuit {
   const waitMs = () => (breaker.state === CircuitState.Open ? Math.max(0, probesFromMs - now().getTime()) : 0)
   return {
     waitMs,
-    run: (call, payer) => {
-      // For a call that was permitted before the circuit opened, the breaker would throw.
-      if (waitMs() > 0) return Promise.resolve(CIRCUIT_OPENED)
-      return breaker.execute(async () => {
-        const outcome = await call()
-        health.record(outcome, payer)
-        return outcome
-      })
+    run: async (call, caller) => {
+      try {
+        return await breaker.execute(async () => {
+          const outcome = await call()
+          health.record(outcome, caller)
+          return outcome
+        })
+      } catch (error) {
+        // The call was permitted before the circuit opened, or before another one became its probe and failed.
+        if (isBrokenCircuitError(error)) return CIRCUIT_OPENED
+        throw error
+      }
     },
     state: () => {
       if (breaker.state === CircuitState.Closed) return 'closed'
@@ -76,8 +87,11 @@ interface Sample {
   readonly atMs: number
 }
 
+/** The vote that all payers share who have never paid: a wallet costs nothing. */
+const NEVER_PAID = 'never paid'
+
 interface Health {
-  record(outcome: unknown, payer: string): void
+  record(outcome: unknown, caller: Caller): void
   isFailing(): boolean
   forget(): void
 }
@@ -86,8 +100,8 @@ interface Health {
  * Keeps two tallies of the latest outcomes of a deployment, because callers can provoke one kind of failure and not the
  * other. A definite failure (a refused connection, a rejected key) comes from the deployment and counts by calls. An
  * ambiguous one (a timeout, a server error) may be provoked by a request, so each payer has one vote, the outcome of
- * their latest call: however many calls one payer makes, they are never more than one of several. A model that was shut
- * down needs no second call to be believed.
+ * their latest call: however many calls one payer makes, they are never more than one of several. Those who have never
+ * paid share one vote. A model that was shut down needs no second call to be believed.
  */
 function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDependencies): Health {
   let calls: Sample[] = []
@@ -105,7 +119,7 @@ function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDepe
     }
   }
   return {
-    record(outcome, payer) {
+    record(outcome, { payer, hasPaid }) {
       if (isFailure(outcome) && outcome.concerns === 'request') return
       forgetOld()
       const failed = isFailureOfDeployment(outcome)
@@ -114,8 +128,9 @@ function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDepe
       const sample = { failed, atMs: now().getTime() }
       if (!ambiguous) calls = [...calls, sample].slice(-RECENT_CALLS)
       if (failed && !ambiguous) return
-      votes.delete(payer)
-      votes.set(payer, sample)
+      const voter = hasPaid ? payer : NEVER_PAID
+      votes.delete(voter)
+      votes.set(voter, sample)
     },
     isFailing: () =>
       isGone || isFailingShare(calls, failuresToOpen) || isFailingShare([...votes.values()], payersToOpen),

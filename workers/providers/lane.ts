@@ -1,4 +1,4 @@
-import { type Circuit, type CircuitDependencies, createCircuit, isFailure } from './circuit.ts'
+import { type Caller, type Circuit, type CircuitDependencies, createCircuit, isFailure } from './circuit.ts'
 import type { Deployment } from './deployment.ts'
 import type { ProviderFailure } from './provider.ts'
 
@@ -9,7 +9,7 @@ import type { ProviderFailure } from './provider.ts'
  */
 export type Run = <Outcome extends { readonly outcome: string }>(
   call: (timeoutMs: number) => Promise<Outcome>,
-  payer: string,
+  caller: Caller,
 ) => Promise<Outcome | ProviderFailure>
 
 export interface DeploymentState {
@@ -45,11 +45,11 @@ export interface Reservation {
   release(): void
 }
 
-/** Something that waits for the end of a call, perhaps at several deployments. */
-export interface Waiter {
-  isWaiting: boolean
-  readonly wake: () => void
-}
+/**
+ * What keeps a call from starting now. `outage`: the vendor asked for a pause, or the circuit is open. `probe`: the call
+ * that shows whether the vendor works again is in progress. `limit`: a limit of the operator's.
+ */
+export type Obstacle = 'none' | 'limit' | 'probe' | 'outage'
 
 /** One deployment with its limits, its circuit and its calls in flight. */
 export interface Lane {
@@ -58,23 +58,21 @@ export interface Lane {
   replace(deployment: Deployment): void
   /** Reserves a call, or returns `undefined` when none may start now. */
   reserve(): Reservation | undefined
+  obstacle(): Obstacle
   /** Returns the time until a call may start, as far as it is known; 0 for now. */
   waitMs(): number
-  /** Returns whether a call could start now but for the concurrency limit. */
-  isOnlyFull(): boolean
-  /** Wakes the waiter at the end of a call, after those that came before it; all, when calls are not possible. */
-  enqueue(waiter: Waiter): void
-  wakeAll(): void
+  /** Returns the time after which the rate limit or an outage is over; 0 when neither keeps a call from starting. */
+  changesInMs(): number
   state(): DeploymentState
 }
 
-export function createLane(first: Deployment, dependencies: LaneDependencies): Lane {
+/** Creates a lane. `onFreed` is called after the end of each call, and of each reservation that was not used. */
+export function createLane(first: Deployment, dependencies: LaneDependencies, onFreed: () => void): Lane {
   const nowMs = () => dependencies.now().getTime()
   let deployment = first
   let health = newHealth(dependencies)
   let activeCalls = 0
   const startTimes: number[] = []
-  let waiters: Waiter[] = []
 
   const recent = () => {
     const since = nowMs() - MINUTE_MS
@@ -84,27 +82,22 @@ export function createLane(first: Deployment, dependencies: LaneDependencies): L
     return startTimes
   }
   const isFull = () => activeCalls >= (deployment.maximumConcurrency ?? Number.POSITIVE_INFINITY)
-  const otherWaitMs = () => {
+  const rateLimitMs = () => {
     const { requestsPerMinute = Number.POSITIVE_INFINITY } = deployment
     // With a limit that was lowered, calls beyond it have to pass first.
     const blocking = recent().at(-requestsPerMinute)
-    const { circuit, activeProbes, pausedUntilMs } = health
-    return Math.max(
-      0,
-      pausedUntilMs - nowMs(),
-      // A half-open circuit allows one call, its probe, until the outcome is known.
-      circuit.waitMs() || (circuit.state() === 'half_open' && activeProbes > 0 ? FULL_RETRY_MS : 0),
-      blocking !== undefined && startTimes.length >= requestsPerMinute ? blocking + MINUTE_MS - nowMs() : 0,
-    )
+    return blocking !== undefined && startTimes.length >= requestsPerMinute ? blocking + MINUTE_MS - nowMs() : 0
   }
-  const waitMs = () => Math.max(otherWaitMs(), isFull() ? FULL_RETRY_MS : 0)
-  const wake = (count: number) => {
-    const present = waiters.filter(({ isWaiting }) => isWaiting)
-    const woken = present.splice(0, count)
-    waiters = present
-    for (const waiter of woken) waiter.wake()
+  const outageMs = () => Math.max(0, health.pausedUntilMs - nowMs(), health.circuit.waitMs())
+  // A half-open circuit allows one call, its probe, until the outcome is known.
+  const isProbed = () => health.activeProbes > 0 && health.circuit.state() === 'half_open'
+  const changesInMs = () => Math.max(outageMs(), rateLimitMs())
+  const waitMs = () => Math.max(changesInMs(), isProbed() || isFull() ? FULL_RETRY_MS : 0)
+  const obstacle = (): Obstacle => {
+    if (outageMs() > 0) return 'outage'
+    if (isProbed()) return 'probe'
+    return isFull() || rateLimitMs() > 0 ? 'limit' : 'none'
   }
-  const wakeAll = () => wake(waiters.length)
 
   const reserve = (): Reservation => {
     const startedMs = nowMs()
@@ -119,19 +112,19 @@ export function createLane(first: Deployment, dependencies: LaneDependencies): L
       state = 'ended'
       activeCalls -= 1
       ofUpstream.activeProbes -= probes
-      wake(otherWaitMs() === 0 ? 1 : waiters.length)
     }
     return {
-      async run(call, payer) {
+      async run(call, caller) {
         if (state !== 'reserved') throw new Error('a slot can be run once, within its iteration')
         state = 'running'
         try {
-          const outcome = await ofUpstream.circuit.run(() => call(timeoutMs), payer)
+          const outcome = await ofUpstream.circuit.run(() => call(timeoutMs), caller)
           const pauseMs = requestedPauseMs(outcome)
           if (pauseMs > 0) ofUpstream.pausedUntilMs = Math.max(ofUpstream.pausedUntilMs, nowMs() + pauseMs)
           return outcome
         } finally {
           end()
+          onFreed()
         }
       },
       release() {
@@ -139,6 +132,7 @@ export function createLane(first: Deployment, dependencies: LaneDependencies): L
         end()
         const index = startTimes.indexOf(startedMs)
         if (index >= 0) startTimes.splice(index, 1)
+        onFreed()
       },
     }
   }
@@ -150,10 +144,9 @@ export function createLane(first: Deployment, dependencies: LaneDependencies): L
       deployment = changed
     },
     reserve: () => (waitMs() === 0 ? reserve() : undefined),
+    obstacle,
     waitMs,
-    isOnlyFull: () => isFull() && otherWaitMs() === 0,
-    enqueue: (waiter) => void waiters.push(waiter),
-    wakeAll,
+    changesInMs,
     state: () => ({
       name: deployment.name,
       circuit: health.circuit.state(),

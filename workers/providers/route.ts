@@ -1,6 +1,14 @@
 import type { Deployment } from './deployment.ts'
-import { createLane, type DeploymentState, type Lane, type LaneDependencies, type Run, type Waiter } from './lane.ts'
+import {
+  createLane,
+  type DeploymentState,
+  type Lane,
+  type LaneDependencies,
+  type Reservation,
+  type Run,
+} from './lane.ts'
 import type { ProviderFailure } from './provider.ts'
+import { createWaitingLine } from './waiting-line.ts'
 
 /** Permission to call one deployment once. */
 export interface Slot {
@@ -12,26 +20,26 @@ export interface Slot {
 
 export interface Router {
   /**
-   * Yields the deployments that may be called now, in the order to try them. Each is checked only when it is requested
-   * and stays reserved until the next is requested or the loop ends: use `for … of` and run each slot within its
-   * iteration.
+   * Yields the deployments of a model, in the order to try them, each once. One is reserved when it is requested, in the
+   * step in which it becomes free, and stays reserved until the next is requested or the loop ends: use `for await … of`
+   * and run each slot within its iteration.
+   *
+   * While only limits of the operator's keep all of them from being called, or a probe does, waits in the order of
+   * acceptance, at most a minute. Ends when waiting is no help, was in vain, or `signal` aborts.
    */
-  candidates(publicModel: string): Iterable<Slot>
+  candidates(publicModel: string, job: { readonly acceptedAt: Date; readonly signal: AbortSignal }): AsyncIterable<Slot>
   /**
    * Returns the failure for when `candidates` yielded none: `provider_unavailable`, with the seconds until one may be
-   * free.
+   * free. `null` when deployments work, and only their limits kept them from being called.
    */
-  unavailability(publicModel: string): ProviderFailure
-  /**
-   * Resolves when a call in flight ends, if concurrency limits are all that keeps the model's deployments from being
-   * called now, or when `signal` aborts; `null` when waiting for a call would not help, or is not needed. Those that
-   * wait are woken one by one, in order: the next call must follow immediately. Check again afterwards.
-   */
-  whenFree(publicModel: string, signal: AbortSignal): Promise<void> | null
+  unavailability(publicModel: string): ProviderFailure | null
   /** Returns how many deployments serve the model and are not drained, whether or not they may be called now. */
   countDeployments(publicModel: string): number
   /** Returns whether deployments serve the model, and all of them are drained. */
   isDrained(publicModel: string): boolean
+  /** Ends all waiting, now and in the future: the process is stopping. */
+  stopWaiting(): void
+  isStopping(): boolean
   /** Returns the health of every deployment, and of removed ones until their last call has ended. */
   states(): readonly DeploymentState[]
 }
@@ -53,7 +61,12 @@ export interface ReloadableRouter extends Router {
 export interface RouterDependencies extends LaneDependencies {
   /** Uniform in [0, 1). */
   readonly random: () => number
+  /** How long a job waits under its lease before it is deferred. */
+  readonly longestWaitMs?: number
 }
+
+/** As long as accepted work may wait before the API rejects new work of its kind, which deferred jobs do not count as. */
+const LONGEST_WAIT_MS = 60_000
 
 /**
  * Creates the router that decides which deployment serves a public model: by priority, and by weight at random within
@@ -61,15 +74,30 @@ export interface RouterDependencies extends LaneDependencies {
  * circuit is open. Limits and circuits are per process.
  */
 export function createRouter(deployments: readonly Deployment[], dependencies: RouterDependencies): ReloadableRouter {
-  let lanes = deployments.map((deployment) => createLane(deployment, dependencies))
+  const { random, longestWaitMs = LONGEST_WAIT_MS } = dependencies
+  const newLane = (deployment: Deployment) => createLane(deployment, dependencies, () => line.serve())
+  let lanes = deployments.map(newLane)
   let removed: readonly Lane[] = []
   let recalled: ReadonlyMap<string, readonly Lane[]> = new Map()
+  let isStopping = false
   const allOf = (publicModel: string) => lanes.filter((lane) => lane.deployment().serves.includes(publicModel))
   const lanesOf = (publicModel: string) => {
     const working = allOf(publicModel).filter((lane) => lane.deployment().isDrained !== true)
     return working.length > 0 ? working : (recalled.get(publicModel) ?? [])
   }
-  const isOffered = (lane: Lane, publicModel: string) => lanesOf(publicModel).includes(lane)
+  const line = createWaitingLine({
+    take: ({ publicModel, tried }) =>
+      take(
+        lanesOf(publicModel).filter((lane) => !tried.has(lane)),
+        random,
+      ),
+    changesInMs: () => {
+      const taking = [...lanes, ...[...recalled.values()].flat()]
+      const changes = taking.map((lane) => lane.changesInMs()).filter((inMs) => inMs > 0)
+      return changes.length === 0 ? null : Math.min(...changes)
+    },
+    longestWaitMs,
+  })
   return {
     apply(changed) {
       const known = [...new Set([...[...recalled.values()].flat(), ...removed, ...lanes])]
@@ -77,12 +105,12 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
       lanes = changed.map((deployment) => {
         const lane = kept.get(deployment.name)
         lane?.replace(deployment)
-        return lane ?? createLane(deployment, dependencies)
+        return lane ?? newLane(deployment)
       })
       removed = known.filter((lane) => !lanes.includes(lane))
       recalled = new Map()
-      // What they wait for may not come any more, or be possible already.
-      for (const lane of known) lane.wakeAll()
+      // What jobs wait for may not come any more, or be possible already.
+      line.serve()
     },
     recall(publicModel, deployments) {
       if (recalled.has(publicModel)) return
@@ -91,16 +119,19 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
       const found = deployments.map((deployment) => {
         const isSame = (lane: Lane) =>
           lane.deployment().name === deployment.name && lane.deployment().serves.includes(publicModel)
-        return known.find(isSame) ?? createLane(deployment, dependencies)
+        return known.find(isSame) ?? newLane(deployment)
       })
       removed = removed.filter((lane) => !found.includes(lane))
       recalled = new Map([...recalled, [publicModel, found]])
     },
-    *candidates(publicModel) {
-      for (const lane of inOrder(lanesOf(publicModel), dependencies.random)) {
-        const reservation = isOffered(lane, publicModel) ? lane.reserve() : undefined
-        if (reservation === undefined) continue
-        const isWithdrawn = () => !isOffered(lane, publicModel)
+    async *candidates(publicModel, job) {
+      const tried = new Set<Lane>()
+      for (;;) {
+        const taken = await line.enter({ ...job, publicModel, tried })
+        if (!taken) return
+        const { lane, reservation } = taken
+        tried.add(lane)
+        const isWithdrawn = () => !lanesOf(publicModel).includes(lane)
         try {
           yield { deployment: lane.deployment(), run: reservation.run, isWithdrawn }
         } finally {
@@ -109,7 +140,9 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
       }
     },
     unavailability(publicModel) {
-      const waits = lanesOf(publicModel).map((lane) => lane.waitMs())
+      const offered = lanesOf(publicModel)
+      if (offered.some((lane) => ['none', 'limit'].includes(lane.obstacle()))) return null
+      const waits = offered.map((lane) => lane.waitMs())
       return {
         outcome: 'failed',
         certainty: 'definite',
@@ -118,31 +151,33 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
         ...(waits.length === 0 ? {} : { retryAfterSeconds: Math.max(1, Math.ceil(Math.min(...waits) / 1000)) }),
       }
     },
-    whenFree(publicModel, signal) {
-      const all = lanesOf(publicModel)
-      const full = all.filter((lane) => lane.isOnlyFull())
-      if (full.length === 0 || all.some((lane) => lane.waitMs() === 0)) return null
-      const { promise, resolve } = Promise.withResolvers<void>()
-      const waiter: Waiter = {
-        isWaiting: true,
-        wake: () => {
-          waiter.isWaiting = false
-          signal.removeEventListener('abort', waiter.wake)
-          resolve()
-        },
-      }
-      signal.addEventListener('abort', waiter.wake, { once: true })
-      for (const lane of full) lane.enqueue(waiter)
-      return promise
-    },
     countDeployments: (publicModel) => lanesOf(publicModel).length,
     isDrained: (publicModel) => allOf(publicModel).length > 0 && lanesOf(publicModel).length === 0,
+    stopWaiting: () => {
+      isStopping = true
+      line.stop()
+    },
+    isStopping: () => isStopping,
     states: () => {
       removed = removed.filter((lane) => lane.state().activeCalls > 0)
       const taking = [...new Set([...recalled.values()].flat())].filter((lane) => lane.state().activeCalls > 0)
       return [...taking, ...removed, ...lanes].map((lane) => lane.state())
     },
   }
+}
+
+interface Taken {
+  readonly lane: Lane
+  readonly reservation: Reservation
+}
+
+/** Reserves the first deployment that may be called now. An outage ends with the vendor, which nobody waits for. */
+function take(lanes: readonly Lane[], random: () => number): Taken | 'wait' | 'none' {
+  for (const lane of inOrder(lanes, random)) {
+    const reservation = lane.reserve()
+    if (reservation) return { lane, reservation }
+  }
+  return lanes.some((lane) => lane.obstacle() !== 'outage') ? 'wait' : 'none'
 }
 
 /**

@@ -56,11 +56,11 @@ export function measuredRouter(registry: Registry, router: Router): Router {
   const measured = (slot: Slot): Slot => ({
     deployment: slot.deployment,
     isWithdrawn: () => slot.isWithdrawn(),
-    run: async (call, payer) => {
+    run: async (call, caller) => {
       const startedAt = performance.now()
       let ended = 'thrown'
       try {
-        const outcome = await slot.run(call, payer)
+        const outcome = await slot.run(call, caller)
         ended = 'code' in outcome ? outcome.code : outcome.outcome
         return outcome
       } finally {
@@ -70,8 +70,8 @@ export function measuredRouter(registry: Registry, router: Router): Router {
   })
   return {
     ...router,
-    *candidates(publicModel) {
-      for (const slot of router.candidates(publicModel)) yield measured(slot)
+    async *candidates(publicModel, job) {
+      for await (const slot of router.candidates(publicModel, job)) yield measured(slot)
     },
   }
 }

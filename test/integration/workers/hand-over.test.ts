@@ -10,6 +10,7 @@ import {
   type TestWorker,
   type TestWorkerDependencies,
 } from '../../support/processes/test-worker.ts'
+import { until } from '../../support/until.ts'
 
 let worker: TestWorker
 /** Jobs that were enqueued, as `queue id`. */
@@ -182,31 +183,118 @@ describe('a model of which a publication removed every deployment', () => {
   })
 })
 
+/** Creates a router with one place at a deployment, which is taken until `release`. */
+async function busyRouter({ longestWaitMs = PATIENCE_MS } = {}) {
+  const busy = { ...worker.deployment, name: 'busy', maximumConcurrency: 1 }
+  const router = createRouter([busy], {
+    now: () => new Date(),
+    random: Math.random,
+    maximumTimeoutMs: PATIENCE_MS,
+    longestWaitMs,
+  })
+  const job = { acceptedAt: new Date(), signal: AbortSignal.abort() }
+  const held = router.candidates(worker.deployment.serves[0] ?? '', job)[Symbol.asyncIterator]()
+  await held.next()
+  return { busy, router, release: () => held.return?.() }
+}
+
 describe('a deployment that is withdrawn while the payment is checked again', () => {
-  it('waits for a deployment that is at its limit, instead of failing', async () => {
+  it('lets its job wait for one that is at its limit, instead of failing', async () => {
     const { jobId } = await worker.accept()
     const before = calls()
-    const busy = { ...worker.deployment, name: 'busy', maximumConcurrency: 1 }
-    const router = createRouter([busy], { now: () => new Date(), random: Math.random, maximumTimeoutMs: PATIENCE_MS })
-    const model = worker.deployment.serves[0] ?? ''
-    const held = router.candidates(model)[Symbol.iterator]()
-    held.next()
+    const { busy, router, release } = await busyRouter()
     router.apply([busy, worker.deployment])
     const { verifier } = worker.dependencies
-    await worker.run(jobId, {
+    const withdrawn = Promise.withResolvers<void>()
+    const running = worker.run(jobId, {
       router,
       verifier: {
         ...verifier,
         verify: async (...input) => {
           router.apply([busy, { ...worker.deployment, isDrained: true }])
+          withdrawn.resolve()
           return await verifier.verify(...input)
         },
       },
     })
-    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
+    await withdrawn.promise
     expect(calls()).toBe(before)
-    held.return?.()
-    await worker.runNow(jobId)
+    await release()
+    await running
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+  })
+})
+
+describe('a model whose deployments are at their limits', () => {
+  it('serves every one of many jobs that are ready in the same moment, and fails none', async () => {
+    const { router } = routedTo([{ ...worker.deployment, maximumConcurrency: 2 }], PATIENCE_MS)
+    const jobs = await Promise.all(Array.from({ length: 6 }, () => worker.accept()))
+    const before = calls()
+    const ready = Promise.withResolvers<void>()
+    let screened = 0
+    const screener = {
+      screen: async () => {
+        screened += 1
+        await ready.promise
+        return { outcome: 'passed' } as const
+      },
+    }
+    const running = Promise.all(jobs.map(({ jobId }) => worker.run(jobId, { router, screener })))
+    await until(() => screened === jobs.length)
+    ready.resolve()
+    await running
+    const views = await Promise.all(jobs.map(({ jobId }) => worker.view(jobId)))
+    expect(views.map(({ state, attempts }) => [state, attempts])).toEqual(jobs.map(() => ['completed', ['succeeded']]))
+    expect(calls()).toBe(before + jobs.length)
+  })
+
+  it('defers a job that has waited in vain, without a failure, and completes it later', async () => {
+    const { jobId } = await worker.accept()
+    const { router, release } = await busyRouter({ longestWaitMs: 1 })
+    await worker.run(jobId, { router })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', leased: false, deferred: true, attempts: [] })
+    await release()
+    await worker.runNow(jobId, { router })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+  })
+
+  it('fails a job uncharged that has waited for longer than a job may wait for its start', async () => {
+    const { jobId } = await worker.accept()
+    const { router } = await busyRouter({ longestWaitMs: 1 })
+    await worker.run(jobId, { router })
+    await worker.runDeferredFor(jobId, 301, { router })
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'failed',
+      failure_code: 'work_not_started',
+      failure_reason: 'deferred for too long: every deployment of the model is at its limits',
+      charge_amount: null,
+      attempts: [],
+      settlements: [],
+    })
+  })
+
+  it('fails a job uncharged whose authorization has become too short during the wait', async () => {
+    const { jobId } = await worker.accept({ signed: { deadline: BigInt(Math.floor(Date.now() / 1000) + 30) } })
+    const { router } = await busyRouter({ longestWaitMs: 1 })
+    await worker.run(jobId, { router, providerTimeoutMs: 20_000, settlementMarginMs: 11_000 })
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'failed',
+      failure_code: 'authorization_too_short',
+      attempts: [],
+      settlements: [],
+    })
+  })
+
+  it('hands its waiting jobs over to other workers when its worker stops, as if they had not been delivered', async () => {
+    const { jobId } = await worker.accept()
+    const { router } = await busyRouter()
+    const running = worker.run(jobId, { ...serving('transcriptions', 'settlement'), router })
+    await until(async () => (await worker.view(jobId)).leased)
+    router.stopWaiting()
+    await running
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', leased: false, deferred: false, attempts: [] })
+    expect(enqueued).toEqual([`transcriptions ${jobId}`])
+    await worker.run(jobId)
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
   })
 })

@@ -441,6 +441,26 @@ async function limitOf(jobId: string): Promise<number> {
   return limits[0] ?? Number.NaN
 }
 
+/** Fails all calls as one does that has timed out. */
+const timingOut = () => {
+  const hanging: Deployment['text'] = {
+    generateText: async () => ({
+      outcome: 'failed',
+      certainty: 'ambiguous',
+      code: 'provider_outcome_unknown',
+      reason: 'no complete response within 1 ms',
+      timedOut: true,
+    }),
+  }
+  return routedTo([{ ...gemini(), text: hanging }], PATIENCE_MS)
+}
+/** Creates three payers, each with a call that they have paid for. */
+async function paidPayers(): Promise<Payer[]> {
+  const payers = await Promise.all([approvedPayer(), approvedPayer(), approvedPayer()])
+  for (const payer of payers) await worker.run(await acceptChat({}, { payer }), routes())
+  return payers
+}
+
 /** Long enough for a call of ordinary length and its settlement, by two minutes. */
 const deadline = () => secondsFromNow(PATIENCE_MS / 1000 + 120)
 
@@ -459,19 +479,20 @@ describe('the time of a call', () => {
   })
 
   it('opens no circuit for time limits that are too short for long answers, whichever payers ask', async () => {
-    const hanging: Deployment['text'] = {
-      generateText: async () => ({
-        outcome: 'failed',
-        certainty: 'ambiguous',
-        code: 'provider_outcome_unknown',
-        reason: 'no complete response within 1 ms',
-        timedOut: true,
-      }),
-    }
-    const routed = routedTo([{ ...gemini(), text: hanging }], PATIENCE_MS)
-    for (let count = 0; count < 3; count += 1) await worker.run(await acceptChat({ max_tokens: 65_536 }), routed)
+    const routed = timingOut()
+    const payers = await paidPayers()
+    for (const payer of payers) await worker.run(await acceptChat({ max_tokens: 65_536 }, { payer }), routed)
     expect(routed.router.states()).toMatchObject([{ circuit: 'closed' }])
-    for (let count = 0; count < 3; count += 1) await worker.run(await acceptChat({}), routed)
+    for (const payer of payers) await worker.run(await acceptChat({}, { payer }), routed)
+    expect(routed.router.states()).toMatchObject([{ circuit: 'open' }])
+  })
+
+  it('opens no circuit for wallets that have never paid, however many there are', async () => {
+    const routed = timingOut()
+    for (let count = 0; count < 4; count += 1) await worker.run(await acceptChat({}), routed)
+    expect(routed.router.states()).toMatchObject([{ circuit: 'closed' }])
+    const [first, second] = await paidPayers()
+    for (const payer of [first, second]) if (payer) await worker.run(await acceptChat({}, { payer }), routed)
     expect(routed.router.states()).toMatchObject([{ circuit: 'open' }])
   })
 })

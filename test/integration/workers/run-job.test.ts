@@ -560,10 +560,11 @@ describe('metrics of a worker', () => {
   })
 
   test('a failing deployment has an open circuit and a count of its calls', async () => {
-    for (const slot of router.candidates('model'))
+    const job = { acceptedAt: new Date(), signal: AbortSignal.abort() }
+    for await (const slot of router.candidates('model', job))
       await slot.run(
         async () => ({ outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason: 'test' }),
-        'payer',
+        { payer: 'payer', hasPaid: true },
       )
     const text = await scrape()
     expect(text).toContain('farebox_deployment_circuit{deployment="first",state="open"} 1')

@@ -18,6 +18,7 @@ import { MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multip
 import { samplesOf, scrape } from '../../support/http/scrape.ts'
 import { startTraceCollector, type TraceCollector, traceOf } from '../../support/http/trace-collector.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { payChat, signChat } from '../../support/payer/chat-call.ts'
 import { paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { isRunning } from '../../support/processes/is-running.ts'
@@ -381,6 +382,57 @@ describe('the memory of a worker', () => {
     expect(await sandbox.upstreamCalls()).toHaveLength(UPLOADS)
     await until(async () => (await sample('farebox_job_memory_bytes', '{of="reserved"}')) === 0)
     expect(peakMegabytes()).toBeLessThanOrEqual(400 + 1.5 * JOB_MEGABYTES)
+  })
+})
+
+describe('a model whose only deployment takes two calls at a time', () => {
+  const [LIMITED, CALLERS] = ['textmodel-2.5-flash', 40]
+  let sandbox: TestSandbox
+  let vendors: AnswerGate
+  let payer: Payer
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({
+      connections: async (real) => {
+        vendors = await startAnswerGate(real.upstreamUrl)
+        return { ...real, upstreamUrl: vendors.url }
+      },
+      deployments: ({ deployments }) => ({
+        deployments: deployments.map((deployment) => {
+          const others = deployment.serves.filter((id) => id !== LIMITED)
+          return others.length === 0 ? { ...deployment, max_concurrency: 2 } : { ...deployment, serves: others }
+        }),
+      }),
+    })
+    payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 50_000_000n, approved: true })
+  })
+
+  afterAll(async () => {
+    await sandbox.stop()
+    await vendors.stop()
+  })
+
+  it('serves forty calls that are released together, two at a time, and fails none', async () => {
+    const { baseUrl } = sandbox.info
+    const chats = await Promise.all(Array.from({ length: CALLERS }, () => signChat(baseUrl, payer)))
+    const before = (await sandbox.upstreamCalls()).length
+    const keys = chats.map(({ idempotencyKey }) => idempotencyKey)
+    const countJobs = async (state: string) =>
+      (await sandbox.sql('SELECT FROM jobs WHERE idempotency_key = ANY($1) AND state = $2', [keys, state])).length
+    vendors.hold()
+    const worker = sandbox.pidOf('worker')
+    process.kill(worker, 'SIGSTOP')
+    const answers = Promise.all(chats.map((chat) => payChat(baseUrl, chat)))
+    await until(async () => (await countJobs('accepted')) === CALLERS)
+    process.kill(worker, 'SIGCONT')
+    await until(async () => (await sandbox.upstreamCalls()).length === before + 2)
+    // The worker has taken all others, which wait.
+    const taken = `SELECT FROM jobs WHERE idempotency_key = ANY($1) AND (lease_expires_at > now() OR state = 'failed')`
+    await until(async () => (await sandbox.sql(taken, [keys])).length === CALLERS)
+    expect([await countJobs('accepted'), await countJobs('failed')]).toEqual([CALLERS - 2, 0])
+    vendors.release()
+    const codes = (await answers).map(({ status, code }) => `${status} ${code}`)
+    expect(codes).toEqual(chats.map(() => '200 '))
+    expect((await sandbox.upstreamCalls()).length).toBe(before + CALLERS)
   })
 })
 

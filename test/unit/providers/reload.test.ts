@@ -7,7 +7,7 @@ import { unavailable } from '../../../workers/providers/failures.ts'
 import { createLiveDeployments, type LiveDeployments } from '../../../workers/providers/live-deployments.ts'
 import type { ModelStatus } from '../../../workers/providers/model-look-up.ts'
 import type { TextProvider } from '../../../workers/providers/provider.ts'
-import { createRouter, type Router } from '../../../workers/providers/route.ts'
+import { createRouter, type Router, type Slot } from '../../../workers/providers/route.ts'
 import { type ModelWatch, type ModelWatchDependencies, watchModels } from '../../../workers/providers/watch-models.ts'
 
 const KEY = 'VENDOR_KEY'
@@ -50,22 +50,26 @@ const routerOf = (deployments: readonly Deployment[]) =>
     pauseMs: 10_000,
   })
 const success = { outcome: 'produced' } as const
-const PAYER = '0xpayer'
-const names = (router: Router) => [...router.candidates('model')].map(({ deployment: { name } }) => name)
+const PAYER = { payer: '0xpayer', hasPaid: true }
+/** A job that waits for nothing. */
+const HURRIED = { acceptedAt: new Date(0), signal: AbortSignal.abort() }
+async function names(router: Router): Promise<string[]> {
+  const found: string[] = []
+  for await (const slot of router.candidates('model', HURRIED)) found.push(slot.deployment.name)
+  return found
+}
 /** Starts a call on the first candidate and leaves it pending. */
-function startCall(router: Router) {
+async function startCall(router: Router) {
   const { promise, resolve } = Promise.withResolvers<typeof success | ReturnType<typeof unavailable>>()
-  for (const slot of router.candidates('model')) {
-    const ended = slot.run(() => promise, PAYER)
-    return {
-      slot,
-      end: async (outcome: typeof success | ReturnType<typeof unavailable> = success) => {
-        resolve(outcome)
-        await ended
-      },
-    }
+  const { value: slot } = await router.candidates('model', HURRIED)[Symbol.asyncIterator]().next()
+  if (!slot) throw new Error('no candidate')
+  const ended = (slot as Slot).run(() => promise, PAYER)
+  return {
+    end: async (outcome: typeof success | ReturnType<typeof unavailable> = success) => {
+      resolve(outcome)
+      await ended
+    },
   }
-  throw new Error('no candidate')
 }
 const stateOf = (router: Router, name = 'a') => router.states().find((state) => state.name === name)
 const HOUR_MS = 3_600_000
@@ -158,19 +162,19 @@ describe('deployments that are replaced', () => {
 
   test('a drained deployment gets no new call, and its calls in flight end as usual', async () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
-    const call = startCall(router)
+    const call = await startCall(router)
     router.apply([deployment('a', { isDrained: true }), deployment('b', { priority: 1 })])
-    expect(names(router)).toEqual(['b'])
+    expect(await names(router)).toEqual(['b'])
     expect(stateOf(router)).toMatchObject({ isDrained: true, isAvailable: false, activeCalls: 1 })
     await call.end()
     expect(stateOf(router)).toMatchObject({ activeCalls: 0 })
     router.apply([deployment('a'), deployment('b', { priority: 1 })])
-    expect(names(router)).toEqual(['a', 'b'])
+    expect(await names(router)).toEqual(['a', 'b'])
   })
 
-  test('a slot that was reserved before its deployment was drained is withdrawn', () => {
+  test('a slot that was reserved before its deployment was drained is withdrawn', async () => {
     const router = routerOf([deployment('a')])
-    for (const slot of router.candidates('model')) {
+    for await (const slot of router.candidates('model', HURRIED)) {
       expect(slot.isWithdrawn()).toBe(false)
       router.apply([deployment('a', { isDrained: true })])
       expect(slot.isWithdrawn()).toBe(true)
@@ -182,10 +186,10 @@ describe('deployments that are replaced', () => {
     ['is drained', [deployment('a'), deployment('b', { isDrained: true })]],
     ['is removed', [deployment('a')]],
     ['no longer serves the model', [deployment('a'), deployment('b', { serves: ['other'] })]],
-  ])('a deployment that %s after the first candidate was yielded is not the next one', (_, changed) => {
+  ])('a deployment that %s after the first candidate was yielded is not the next one', async (_, changed) => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     const yielded: string[] = []
-    for (const slot of router.candidates('model')) {
+    for await (const slot of router.candidates('model', HURRIED)) {
       yielded.push(slot.deployment.name)
       router.apply(changed)
     }
@@ -204,7 +208,7 @@ describe('deployments that are replaced', () => {
   test('the circuit of an unchanged upstream stays open, that of another one begins closed', async () => {
     const text = portOf()
     const router = routerOf([deployment('a', { text })])
-    await startCall(router).end(unavailable('test'))
+    await (await startCall(router)).end(unavailable('test'))
     router.apply([deployment('a', { text, weight: 7, priority: 3 })])
     expect(stateOf(router)).toMatchObject({ circuit: 'open', weight: 7 })
     router.apply([deployment('a', { text: portOf() })])
@@ -213,7 +217,7 @@ describe('deployments that are replaced', () => {
 
   test('a call to a replaced upstream says nothing about the health of the new one', async () => {
     const router = routerOf([deployment('a', { text: portOf() })])
-    const call = startCall(router)
+    const call = await startCall(router)
     router.apply([deployment('a', { text: portOf() })])
     await call.end({ ...unavailable('test'), retryAfterSeconds: 60 })
     expect(stateOf(router)).toMatchObject({ circuit: 'closed', isAvailable: true, activeCalls: 0 })
@@ -221,23 +225,23 @@ describe('deployments that are replaced', () => {
 
   test('calls in flight count against the limits of the replacement', async () => {
     const router = routerOf([deployment('a', { text: portOf() })])
-    const calls = [startCall(router), startCall(router)]
+    const calls = [await startCall(router), await startCall(router)]
     router.apply([deployment('a', { text: portOf(), maximumConcurrency: 2 })])
-    expect(names(router)).toEqual([])
+    expect(await names(router)).toEqual([])
     await calls[0]?.end()
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
     router.apply([deployment('a', { requestsPerMinute: 1 })])
-    expect(names(router)).toEqual([])
+    expect(await names(router)).toEqual([])
   })
 
   test('a removed deployment is reported until its last call has ended, and counts them when it is published again', async () => {
     const router = routerOf([deployment('a')])
-    const [first, second] = [startCall(router), startCall(router)]
+    const [first, second] = [await startCall(router), await startCall(router)]
     router.apply([])
     expect(stateOf(router)).toMatchObject({ activeCalls: 2 })
     await first.end()
     router.apply([deployment('a', { maximumConcurrency: 1 })])
-    expect(names(router)).toEqual([])
+    expect(await names(router)).toEqual([])
     router.apply([])
     await second.end()
     expect(router.states()).toEqual([])
@@ -277,12 +281,11 @@ describe('deployments that are replaced', () => {
   test('jobs that wait for the end of a call look again', async () => {
     const full = deployment('a', { maximumConcurrency: 1 })
     const router = routerOf([full])
-    const call = startCall(router)
-    const waiting = router.whenFree('model', new AbortController().signal)
-    expect(waiting).not.toBeNull()
+    const call = await startCall(router)
+    const { signal } = new AbortController()
+    const waiting = router.candidates('model', { acceptedAt: new Date(), signal })[Symbol.asyncIterator]().next()
     router.apply([full, deployment('b')])
-    await waiting
-    expect(names(router)).toEqual(['b'])
+    expect((await waiting).value).toMatchObject({ deployment: { name: 'b' } })
     await call.end()
   })
 })

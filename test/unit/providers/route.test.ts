@@ -32,8 +32,15 @@ const routerOf = (deployments: readonly Deployment[], random: () => number = () 
     pauseMs: 10_000,
   })
 
-const names = (router: Router, model = 'model') =>
-  [...router.candidates(model)].map(({ deployment }) => deployment.name)
+/** A job that waits for nothing. */
+const HURRIED = { acceptedAt: new Date(0), signal: AbortSignal.abort() }
+
+/** Returns the deployments that may be called now. */
+async function names(router: Router, model = 'model'): Promise<string[]> {
+  const found: string[] = []
+  for await (const slot of router.candidates(model, HURRIED)) found.push(slot.deployment.name)
+  return found
+}
 
 const failure = (code: ProviderFailure['code'], changes: Partial<ProviderFailure> = {}): ProviderFailure => ({
   outcome: 'failed',
@@ -44,55 +51,78 @@ const failure = (code: ProviderFailure['code'], changes: Partial<ProviderFailure
 })
 const success = { outcome: 'produced' } as const
 
-const PAYER = '0xpayer'
+const PAYER = { payer: '0xpayer', hasPaid: true }
 
 /** Runs the first candidate; `undefined` when there is none. */
 async function callOnce<Outcome extends { readonly outcome: string }>(
   router: Router,
   outcome: Outcome,
-  payer: string = PAYER,
+  payer: string = PAYER.payer,
+  hasPaid = true,
 ) {
-  for (const slot of router.candidates('model')) return slot.run(async () => outcome, payer)
+  for await (const slot of router.candidates('model', HURRIED))
+    return await slot.run(async () => outcome, { payer, hasPaid })
   return undefined
 }
 
 const circuitOf = (router: Router) => router.states()[0]?.circuit
 
 /** Returns the first candidate's name and leaves the loop without running it. */
-function peekFirst(router: Router): string | undefined {
-  for (const slot of router.candidates('model')) return slot.deployment.name
+async function peekFirst(router: Router): Promise<string | undefined> {
+  for await (const slot of router.candidates('model', HURRIED)) return slot.deployment.name
   return undefined
 }
 
-/** Starts a call on the first candidate and leaves it pending. */
-function startCall(router: Router, outcome: typeof success | ProviderFailure = success) {
-  const { promise, resolve } = Promise.withResolvers<typeof outcome>()
-  for (const slot of router.candidates('model')) {
-    const ended = slot.run(() => promise, PAYER)
-    return {
-      end: async () => {
+interface StartedCall {
+  readonly deployment: string
+  end(): Promise<void>
+}
+
+/** Starts a call on the first candidate, waiting for it like a job unless it is hurried, and leaves it pending. */
+function startCall(
+  router: Router,
+  outcome: typeof success | ProviderFailure = success,
+  job: Parameters<Router['candidates']>[1] = HURRIED,
+): Promise<StartedCall | undefined> {
+  const started = Promise.withResolvers<StartedCall | undefined>()
+  const hold = async () => {
+    for await (const slot of router.candidates('model', job)) {
+      const { promise, resolve } = Promise.withResolvers<typeof outcome>()
+      const ended = slot.run(() => promise, PAYER)
+      const end = async () => {
         resolve(outcome)
         await ended
-      },
+      }
+      started.resolve({ deployment: slot.deployment.name, end })
+      await ended
+      break
     }
+    started.resolve(undefined)
   }
-  return undefined
+  void hold()
+  return started.promise
 }
 
+/** A job that waits for its turn, accepted at this second. */
+const patient = (acceptedAtSeconds = 0, { signal } = new AbortController()) => ({
+  acceptedAt: new Date(acceptedAtSeconds * 1000),
+  signal,
+})
+
 describe('order', () => {
-  test('yields only deployments that serve the model, lowest priority first', () => {
+  test('yields only deployments that serve the model, lowest priority first', async () => {
     const router = routerOf([
       deployment('third', { priority: 7 }),
       deployment('first'),
       deployment('elsewhere', { serves: ['other'] }),
       deployment('second', { priority: 1 }),
     ])
-    expect(names(router)).toEqual(['first', 'second', 'third'])
-    expect(names(router, 'other')).toEqual(['elsewhere'])
-    expect(names(router, 'nobody’s')).toEqual([])
+    expect(await names(router)).toEqual(['first', 'second', 'third'])
+    expect(await names(router, 'other')).toEqual(['elsewhere'])
+    expect(await names(router, 'nobody’s')).toEqual([])
   })
 
-  test('within one priority the weights determine how often each deployment is first', () => {
+  test('within one priority the weights determine how often each deployment is first', async () => {
     let seed = 1
     const random = () => {
       seed = (seed * 48_271) % 2_147_483_647
@@ -102,7 +132,7 @@ describe('order', () => {
       [deployment('a', { weight: 3 }), deployment('b'), deployment('spare', { priority: 1 })],
       random,
     )
-    const firsts = Array.from({ length: 4000 }, () => names(router))
+    const firsts = await Promise.all(Array.from({ length: 4000 }, () => names(router)))
     const share = firsts.filter(([first]) => first === 'a').length / firsts.length
     expect(share).toBeGreaterThan(0.72)
     expect(share).toBeLessThan(0.78)
@@ -112,7 +142,7 @@ describe('order', () => {
   test('checks and reserves a deployment only when it is requested', async () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     const seen: unknown[] = []
-    for (const slot of router.candidates('model')) {
+    for await (const slot of router.candidates('model', HURRIED)) {
       seen.push([slot.deployment.name, ...router.states().map(({ activeCalls }) => activeCalls)])
       await slot.run(async () => failure('provider_unavailable'), PAYER)
     }
@@ -131,7 +161,7 @@ describe('time limit', () => {
   ])('a deployment with a timeout of %s ms gets %d ms', async (timeoutMs, expected) => {
     const router = routerOf([deployment('a', timeoutMs === undefined ? {} : { timeoutMs })])
     const given: number[] = []
-    for (const slot of router.candidates('model')) {
+    for await (const slot of router.candidates('model', HURRIED)) {
       await slot.run(async (limitMs) => {
         given.push(limitMs)
         return success
@@ -144,64 +174,140 @@ describe('time limit', () => {
 describe('concurrency', () => {
   test('skips a deployment at its concurrency limit until a call ends', async () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 2 }), deployment('b', { priority: 1 })])
-    const first = startCall(router)
-    startCall(router)
-    expect(names(router)).toEqual(['b'])
+    const first = await startCall(router)
+    await startCall(router)
+    expect(await names(router)).toEqual(['b'])
     await first?.end()
-    expect(names(router)).toEqual(['a', 'b'])
+    expect(await names(router)).toEqual(['a', 'b'])
   })
 
-  test('wakes those that wait for a full deployment in order, one for each call that ends', async () => {
-    const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
-    const { signal } = new AbortController()
-    expect(router.whenFree('model', signal)).toBeNull()
-    let current = startCall(router)
-    const served: string[] = []
-    const waiting = ['first', 'second'].map(async (name) => {
-      await router.whenFree('model', signal)
-      served.push(name)
-      current = startCall(router)
+  test('of forty jobs that ask together each gets one of two places, in the order of acceptance', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 2 })])
+    const served: number[] = []
+    let most = 0
+    const jobs = Array.from({ length: 40 }, async (_, index) => {
+      for await (const slot of router.candidates('model', patient(index))) {
+        most = Math.max(most, router.states()[0]?.activeCalls ?? 0)
+        // The payment is checked between the reservation and the call.
+        await Promise.resolve()
+        await slot.run(async () => success, PAYER)
+        served.push(index)
+        break
+      }
     })
-    await current?.end()
-    await expect.poll(() => served).toEqual(['first'])
-    await current?.end()
+    await Promise.all(jobs)
+    expect(served).toEqual(Array.from({ length: 40 }, (_, index) => index))
+    expect(most).toBe(2)
+  })
+
+  test('a place goes to the job that was accepted first, whenever it came and whichever model it asks for', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 1, serves: ['model', 'other'] })])
+    const call = await startCall(router)
+    const served: string[] = []
+    const waiting = (
+      [
+        ['late', 3],
+        ['model', 2],
+        ['other', 1],
+        ['deferred', 0],
+      ] as const
+    ).map(async ([name, acceptedAtSeconds]) => {
+      const model = name === 'other' ? 'other' : 'model'
+      for await (const slot of router.candidates(model, patient(acceptedAtSeconds))) {
+        served.push(name)
+        await slot.run(async () => success, PAYER)
+        break
+      }
+    })
+    expect(await names(router)).toEqual([])
+    await call?.end()
     await Promise.all(waiting)
-    expect(served).toEqual(['first', 'second'])
+    expect(served).toEqual(['deferred', 'other', 'model', 'late'])
   })
 
-  test('lets nobody wait for a deployment that would not be called anyway', async () => {
+  test('a reservation that is not used passes to the next job', async () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
-    const { signal } = new AbortController()
-    const call = startCall(router, failure('provider_unavailable', { retryAfterSeconds: 30 }))
-    const [one, other] = [router.whenFree('model', signal), router.whenFree('model', signal)]
-    await call?.end()
-    await one
-    await other
-    expect(router.whenFree('model', signal)).toBeNull()
+    const held = router.candidates('model', patient())[Symbol.asyncIterator]()
+    await held.next()
+    const next = startCall(router, success, patient())
+    await held.return?.()
+    expect(await next).toMatchObject({ deployment: 'a' })
+    expect(router.states()).toMatchObject([{ activeCalls: 1 }])
   })
 
-  test('lets nobody wait while another deployment could be called, and ends a wait when its signal aborts', async () => {
-    const router = routerOf([deployment('a', { maximumConcurrency: 1 }), deployment('b', { priority: 1 })])
+  test('a job waits for the next deployment after a definite failure, and is never offered the same one again', async () => {
+    const router = routerOf([deployment('a'), deployment('b', { priority: 1, maximumConcurrency: 1 })])
+    const busy = router.candidates('model', HURRIED)[Symbol.asyncIterator]()
+    await busy.next()
+    await busy.next()
+    const tried: string[] = []
+    const job = (async () => {
+      for await (const slot of router.candidates('model', patient())) {
+        tried.push(slot.deployment.name)
+        await slot.run(async () => failure('provider_unavailable'), PAYER)
+      }
+    })()
+    await expect.poll(() => tried).toEqual(['a'])
+    await busy.return?.()
+    await job
+    expect(tried).toEqual(['a', 'b'])
+  })
+
+  test('nobody waits for a vendor that asked for a pause', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
+    const call = await startCall(router, failure('provider_unavailable', { retryAfterSeconds: 30 }))
+    const waiting = [startCall(router, success, patient()), startCall(router, success, patient())]
+    await call?.end()
+    expect(await Promise.all(waiting)).toEqual([undefined, undefined])
+    expect(await startCall(router, success, patient())).toBeUndefined()
+    expect(router.unavailability('model')).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 30 })
+  })
+
+  test('a job waits for a full deployment while the circuit of another is open', async () => {
+    const router = routerOf([deployment('a'), deployment('b', { priority: 1, maximumConcurrency: 1 })])
+    for (let count = 0; count < 3; count += 1) await callOnce(router, failure('provider_unavailable'))
+    const call = await startCall(router)
+    const waiting = startCall(router, success, patient())
+    await call?.end()
+    expect(await waiting).toMatchObject({ deployment: 'b' })
+  })
+
+  test('a wait ends with its signal, with the process and after the longest wait, which is no outage', async () => {
+    const full = deployment('a', { maximumConcurrency: 1 })
+    const router = routerOf([full])
+    const call = await startCall(router)
     const aborted = new AbortController()
-    startCall(router)
-    expect(router.whenFree('model', aborted.signal)).toBeNull()
-    const single = routerOf([deployment('a', { maximumConcurrency: 1 })])
-    const call = startCall(single)
-    const abandoned = single.whenFree('model', aborted.signal)
-    const next = single.whenFree('model', new AbortController().signal)
+    const abandoned = startCall(router, success, patient(0, aborted))
+    const next = startCall(router, success, patient(1))
     aborted.abort()
-    await abandoned
+    expect(await abandoned).toBeUndefined()
+    const last = startCall(router, success, patient(2))
     await call?.end()
-    await next
+    expect(await next).toMatchObject({ deployment: 'a' })
+    router.stopWaiting()
+    expect([await last, await startCall(router, success, patient())]).toEqual([undefined, undefined])
+    expect(router.isStopping()).toBe(true)
+
+    const impatient = createRouter([full], {
+      now: () => new Date(),
+      random: () => 0.5,
+      maximumTimeoutMs: 1,
+      longestWaitMs: 1,
+    })
+    await startCall(impatient)
+    expect(await startCall(impatient, success, patient())).toBeUndefined()
+    expect([impatient.unavailability('model'), impatient.isStopping()]).toEqual([null, false])
   })
 
-  test('releases an unused reservation, however the loop ends', () => {
+  test('releases an unused reservation, however the loop ends', async () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 1, requestsPerMinute: 1 })])
-    peekFirst(router)
-    expect(() => {
-      for (const { deployment } of router.candidates('model')) throw new Error(`stale at ${deployment.name}`)
-    }).toThrow('stale at a')
-    expect(names(router)).toEqual(['a'])
+    await peekFirst(router)
+    const stale = async () => {
+      for await (const { deployment } of router.candidates('model', HURRIED))
+        throw new Error(`stale at ${deployment.name}`)
+    }
+    await expect(stale()).rejects.toThrow('stale at a')
+    expect(await names(router)).toEqual(['a'])
     expect(router.states()).toEqual([
       {
         name: 'a',
@@ -217,21 +323,21 @@ describe('concurrency', () => {
 
   test('a call that throws releases its reservation', async () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
-    for (const slot of router.candidates('model')) {
+    for await (const slot of router.candidates('model', HURRIED)) {
       await expect(slot.run(() => Promise.reject(new Error('defect')), PAYER)).rejects.toThrow('defect')
     }
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
   })
 
   test('a slot runs only once, and not after its iteration', async () => {
     const router = routerOf([deployment('a')])
     const slots = []
-    for (const slot of router.candidates('model')) {
+    for await (const slot of router.candidates('model', HURRIED)) {
       slots.push(slot)
       await slot.run(async () => success, PAYER)
       await expect(slot.run(async () => success, PAYER)).rejects.toThrow('once')
     }
-    for (const slot of router.candidates('model')) slots.push(slot)
+    for await (const slot of router.candidates('model', HURRIED)) slots.push(slot)
     await expect(slots[1]?.run(async () => success, PAYER)).rejects.toThrow('within its iteration')
   })
 })
@@ -242,26 +348,38 @@ describe('requests per minute', () => {
     await callOnce(router, success)
     passes(40_000)
     await callOnce(router, failure('provider_rejected'))
-    expect(names(router)).toEqual([])
-    expect(router.unavailability('model')).toMatchObject({ retryAfterSeconds: 20 })
+    expect(await names(router)).toEqual([])
+    expect(router.unavailability('model')).toBeNull()
     passes(19_999)
-    expect(names(router)).toEqual([])
+    expect(await names(router)).toEqual([])
     passes(1)
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
+  })
+
+  test('a job waits until the rate limit allows its call', async () => {
+    vi.useFakeTimers()
+    const router = routerOf([deployment('a', { requestsPerMinute: 1 })])
+    await callOnce(router, success)
+    let started: StartedCall | undefined
+    const waiting = startCall(router, success, patient()).then((call) => (started = call))
+    await vi.advanceTimersByTimeAsync(59_000)
+    expect(started).toBeUndefined()
+    await vi.advanceTimersByTimeAsync(1000)
+    expect(await waiting).toMatchObject({ deployment: 'a' })
   })
 
   test('pauses a deployment for as long as retry-after asks', async () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     await callOnce(router, failure('provider_unavailable', { retryAfterSeconds: 7 }))
-    expect(names(router)).toEqual(['b'])
+    expect(await names(router)).toEqual(['b'])
     passes(7000)
-    expect(names(router)).toEqual(['a', 'b'])
+    expect(await names(router)).toEqual(['a', 'b'])
   })
 
   test('does not pause a deployment because of what one request asked for', async () => {
     const router = routerOf([deployment('a')])
     await callOnce(router, failure('provider_unavailable', { concerns: 'request', retryAfterSeconds: 300 }))
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
   })
 
   test('limits a pause to five minutes', async () => {
@@ -281,12 +399,12 @@ describe('circuit', () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     await open(router)
     expect(router.states()[0]).toMatchObject({ circuit: 'open', isAvailable: false })
-    expect(names(router)).toEqual(['b'])
+    expect(await names(router)).toEqual(['b'])
     passes(9999)
-    expect(names(router)).toEqual(['b'])
+    expect(await names(router)).toEqual(['b'])
     passes(1)
     expect(router.states()[0]).toMatchObject({ circuit: 'half_open', isAvailable: true })
-    expect(names(router)).toEqual(['a', 'b'])
+    expect(await names(router)).toEqual(['a', 'b'])
   })
 
   test.each([
@@ -308,7 +426,7 @@ describe('circuit', () => {
     for (let probe = 0; probe < 2; probe += 1) {
       await callOnce(router, failure('provider_unavailable', { isGone: true }))
       expect(circuitOf(router)).toBe('open')
-      expect(names(router)).toEqual(['spare'])
+      expect(await names(router)).toEqual(['spare'])
       passes(10_000)
     }
     await callOnce(router, success)
@@ -338,6 +456,17 @@ describe('circuit', () => {
     await callOnce(router, failure('provider_outcome_unknown'), 'second')
     expect(circuitOf(router)).toBe('closed')
     await callOnce(router, timeout, 'third')
+    expect(circuitOf(router)).toBe('open')
+  })
+
+  test('payers who have never paid have one vote together: four of them beside an honest one open nothing', async () => {
+    const router = routerOf([deployment('a')])
+    await callOnce(router, success, 'honest')
+    for (let round = 0; round < 3; round += 1) {
+      for (let count = 0; count < 4; count += 1) await callOnce(router, timeout, `stranger ${count}`, false)
+    }
+    expect(circuitOf(router)).toBe('closed')
+    for (const payer of ['second', 'third']) await callOnce(router, timeout, payer)
     expect(circuitOf(router)).toBe('open')
   })
 
@@ -377,19 +506,47 @@ describe('circuit', () => {
     const router = routerOf([deployment('a')])
     await open(router)
     passes(10_000)
-    const probe = startCall(router)
-    expect(names(router)).toEqual([])
+    const probe = await startCall(router)
+    expect(await names(router)).toEqual([])
     await probe?.end()
     expect(router.states()[0]).toMatchObject({ circuit: 'closed', activeCalls: 0 })
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
+  })
+
+  test.each([
+    ['succeeds', success, 'a'],
+    ['fails', failure('provider_outcome_unknown'), undefined],
+  ])('jobs wait for a probe in progress, and are called when it succeeds: it %s', async (_, outcome, served) => {
+    const router = routerOf([deployment('a')])
+    await open(router)
+    expect(await startCall(router, success, patient())).toBeUndefined()
+    passes(10_000)
+    const probe = await startCall(router, outcome)
+    const waiting = [startCall(router, success, patient()), startCall(router, success, patient())]
+    await probe?.end()
+    expect((await Promise.all(waiting)).map((call) => call?.deployment)).toEqual([served, served])
+  })
+
+  test('a slot reserved before the circuit opened makes no call after another one’s probe has failed', async () => {
+    const router = routerOf([deployment('a')])
+    const called = vi.fn<() => Promise<typeof success>>(async () => success)
+    for await (const slot of router.candidates('model', HURRIED)) {
+      await open(router)
+      passes(10_000)
+      const probe = await startCall(router, failure('provider_unavailable'))
+      const late = slot.run(called, PAYER)
+      await probe?.end()
+      expect(await late).toMatchObject({ code: 'provider_unavailable', certainty: 'definite' })
+    }
+    expect(called).not.toHaveBeenCalled()
   })
 
   test('a half-open circuit allows its probe while a call from before it opened is still running', async () => {
     const router = routerOf([deployment('a')])
-    const long = startCall(router)
+    const long = await startCall(router)
     await open(router)
     passes(10_000)
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
     await long?.end()
   })
 
@@ -398,25 +555,25 @@ describe('circuit', () => {
     await open(router)
     passes(10_000)
     await callOnce(router, failure('provider_outcome_unknown'))
-    expect(names(router)).toEqual([])
+    expect(await names(router)).toEqual([])
     passes(9999)
-    expect(names(router)).toEqual([])
+    expect(await names(router)).toEqual([])
     passes(1)
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
   })
 
   test('an unused probe leaves the circuit half-open for the next call', async () => {
     const router = routerOf([deployment('a')])
     await open(router)
     passes(10_000)
-    peekFirst(router)
-    expect(names(router)).toEqual(['a'])
+    await peekFirst(router)
+    expect(await names(router)).toEqual(['a'])
   })
 
   test('a slot reserved before the circuit opened makes no call afterwards', async () => {
     const router = routerOf([deployment('a')])
     const called = vi.fn<() => Promise<typeof success>>(async () => success)
-    for (const slot of router.candidates('model')) {
+    for await (const slot of router.candidates('model', HURRIED)) {
       await open(router)
       expect(await slot.run(called, PAYER)).toMatchObject({ code: 'provider_unavailable', certainty: 'definite' })
     }
@@ -426,16 +583,27 @@ describe('circuit', () => {
 
 describe('when all are skipped', () => {
   test('reports in how many seconds the first deployment may be free', async () => {
-    const router = routerOf([deployment('a'), deployment('b', { maximumConcurrency: 1, priority: 1 })])
+    const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     for (let count = 0; count < 3; count += 1) await callOnce(router, failure('provider_unavailable'))
+    await callOnce(router, failure('provider_unavailable', { retryAfterSeconds: 4 }))
     expect(router.states()[0]).toMatchObject({ circuit: 'open' })
-    startCall(router)
-    expect(names(router)).toEqual([])
+    expect(await names(router)).toEqual([])
     expect(router.unavailability('model')).toEqual({
       ...failure('provider_unavailable'),
       reason: 'no deployment may be called now',
-      retryAfterSeconds: 1,
+      retryAfterSeconds: 4,
     })
+  })
+
+  test.each([
+    ['a full deployment', { maximumConcurrency: 1 }],
+    ['one at its rate limit', { requestsPerMinute: 1 }],
+    ['one that has just become free', {}],
+  ])('reports no outage while %s works', async (_, limits) => {
+    const router = routerOf([deployment('a'), deployment('b', { ...limits, priority: 1 })])
+    for (let count = 0; count < 3; count += 1) await callOnce(router, failure('provider_unavailable'))
+    await startCall(router)
+    expect(router.unavailability('model')).toBeNull()
   })
 
   test('reports no waiting time for a model without deployments', () => {

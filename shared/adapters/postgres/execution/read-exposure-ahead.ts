@@ -1,4 +1,5 @@
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { findExhaustedBudget } from '../admission/find-exhausted-budget.ts'
 import {
@@ -16,6 +17,8 @@ interface Asked {
   readonly question: ExposureQuestion
   readonly askedAtMs: number
 }
+
+const ANY_CHARGE = atomicAmount(1n)
 
 /**
  * Creates a function that reads the work with a prior claim on a payer's funds. Readings of jobs that are checked at the
@@ -35,10 +38,14 @@ export function createExposureAheadReader(sql: Sql, budget: UnchargedBudget): Ex
   const { windowSeconds } = budget
   return async (job, since) => {
     const { payer } = job.authorization
-    const question = { ...since, payer, aheadOf: job, windowSeconds, establishedFrom: null }
+    const question = { ...since, payer, aheadOf: job, windowSeconds, establishedFrom: ANY_CHARGE }
     const read = readers[fundsAgeOf(question)]
-    const { uncharged, isEstablished: _, ...exposure } = await read({ question, askedAtMs: performance.now() })
-    return { ...exposure, exhausted: await findExhaustedBudget(sql, payer, uncharged, budget) }
+    const { uncharged, isEstablished, ...exposure } = await read({ question, askedAtMs: performance.now() })
+    return {
+      ...exposure,
+      hasPaid: isEstablished === true,
+      exhausted: await findExhaustedBudget(sql, payer, uncharged, budget),
+    }
   }
 }
 
