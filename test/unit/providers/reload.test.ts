@@ -65,6 +65,7 @@ async function startCall(router: Router) {
   if (!slot) throw new Error('no candidate')
   const ended = (slot as Slot).run(() => promise, PAYER)
   return {
+    slot: slot as Slot,
     end: async (outcome: typeof success | ReturnType<typeof unavailable> = success) => {
       resolve(outcome)
       await ended
@@ -250,31 +251,31 @@ describe('deployments that are replaced', () => {
   test('a removed deployment that is recalled takes calls within its limits, until others are published', async () => {
     const limited = deployment('a', { maximumConcurrency: 1, serves: ['model', 'other'] })
     const router = routerOf([limited])
-    const call = startCall(router)
+    const call = await startCall(router)
     router.apply([])
     router.recall('model', [limited])
     router.recall('other', [limited])
-    expect([names(router), router.countDeployments('model'), router.isDrained('model')]).toEqual([[], 1, false])
+    expect([await names(router), router.countDeployments('model'), router.isDrained('model')]).toEqual([[], 1, false])
     await call.end()
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
     // Not what a second job recalls at the same time: the first one's calls would not count any more.
-    const second = startCall(router)
+    const second = await startCall(router)
     router.recall('model', [limited])
-    expect([names(router), stateOf(router)]).toMatchObject([[], { activeCalls: 1 }])
+    expect([await names(router), stateOf(router)]).toMatchObject([[], { activeCalls: 1 }])
     router.apply([deployment('b')])
-    expect(names(router)).toEqual(['b'])
+    expect(await names(router)).toEqual(['b'])
     expect(second.slot.isWithdrawn()).toBe(true)
     await second.end()
     expect(router.states().map(({ name }) => name)).toEqual(['b'])
   })
 
-  test('a removed deployment that is recalled takes no call while a published one does, and none of other models', () => {
+  test('a removed deployment that is recalled takes no call while a published one does, and none of other models', async () => {
     const router = routerOf([deployment('a')])
     router.recall('model', [deployment('old')])
-    expect(names(router)).toEqual(['a'])
+    expect(await names(router)).toEqual(['a'])
     router.apply([deployment('a', { isDrained: true })])
     router.recall('model', [deployment('old')])
-    expect([names(router), router.isDrained('model')]).toEqual([['old'], false])
+    expect([await names(router), router.isDrained('model')]).toEqual([['old'], false])
     expect(router.countDeployments('other')).toBe(0)
   })
 
