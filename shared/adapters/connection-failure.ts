@@ -10,9 +10,9 @@ const UNAVAILABLE_SYSTEM_CODES = new Set([
   'EHOSTUNREACH',
   'ENETUNREACH',
 ])
-/** node-postgres throws these errors without a code. */
+/** node-postgres throws these errors without a code; `timeout expired` for a server that accepts connections and hangs. */
 const UNAVAILABLE_MESSAGES =
-  /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered a connection error|Client was closed)/
+  /^(Connection terminated|timeout exceeded when trying to connect|timeout expired$|Query read timeout|Client has encountered a connection error|Client was closed)/
 
 /** Returns whether an error means that PostgreSQL is unreachable, so the caller gets a 503. */
 export function isConnectionFailure(error: unknown): boolean {

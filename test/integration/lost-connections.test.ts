@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { CONSUMER_RETRY_MS } from '#shared/adapters/bullmq/queue-engine.ts'
+import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
@@ -64,6 +65,24 @@ test('a connection lost between two statements fails its transaction only', asyn
   await proxy.setFault(null)
   expect(await inTransaction(pool, async (sql) => (await sql.query('SELECT 3 AS three')).rows)).toEqual([{ three: 3 }])
   await pool.end()
+})
+test('a server that accepts connections and never answers is an outage, and the next connection works', async () => {
+  const pool = createPool({
+    connectionString: url,
+    maximumConnections: 1,
+    applicationName: 'lost connections',
+    onError: () => undefined,
+    connectTimeoutMs: 500,
+  })
+  await proxy.setFault({ kind: 'blackhole' })
+  const thrown: unknown = await pool.query('SELECT 1').catch((error: unknown) => error)
+  expect(thrown).toBeInstanceOf(Error)
+  expect(isConnectionFailure(thrown), String(thrown)).toBe(true)
+  await pool.end()
+  await proxy.setFault(null)
+  const { pool: healed } = openPool()
+  expect((await healed.query('SELECT 2 AS two')).rows).toEqual([{ two: 2 }])
+  await healed.end()
 })
 async function openQueue(run: (jobId: string) => Promise<void> = () => Promise.resolve()) {
   const delivered: string[] = []

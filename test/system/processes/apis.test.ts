@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vite
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type AnswerGate, startAnswerGate } from '../../support/http/answer-gate.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import {
   payChat,
@@ -36,9 +37,12 @@ describe('two APIs', () => {
   let payer: Payer
   /** Injects faults between the second API and the node. */
   let rpc: RpcProxy
+  /** Injects faults between the second API and PostgreSQL. */
+  let ledger: TcpFaultProxy
   /** Holds back the vendors' answers to the worker. */
   let vendors: AnswerGate
   let metricsPort: number
+  let ledgerUrl = ''
   let [first, second] = ['', '']
   beforeAll(async () => {
     metricsPort = await findFreePort()
@@ -46,12 +50,21 @@ describe('two APIs', () => {
       apis: 2,
       connections: async (real) => {
         rpc = await startRpcProxy(real.rpcUrl)
+        const url = new URL(real.databaseUrl)
+        ledger = await startTcpFaultProxy({ host: url.hostname, port: Number(url.port) })
+        url.port = String(ledger.port)
+        ledgerUrl = url.href
         vendors = await startAnswerGate(real.upstreamUrl)
         return { ...real, upstreamUrl: vendors.url }
       },
       environmentOf: (name): Record<string, string> =>
         name === 'api-2'
-          ? { RPC_URL: rpc.url, RPC_TIMEOUT_MS: String(PATIENCE_MS), METRICS_PORT: String(metricsPort) }
+          ? {
+              RPC_URL: rpc.url,
+              RPC_TIMEOUT_MS: String(PATIENCE_MS),
+              METRICS_PORT: String(metricsPort),
+              DATABASE_URL: ledgerUrl,
+            }
           : {},
     })
     ;[first = '', second = ''] = sandbox.info.baseUrls
@@ -63,6 +76,7 @@ describe('two APIs', () => {
   afterAll(async () => {
     await sandbox.stop()
     await rpc.stop()
+    await ledger.stop()
     await vendors.stop()
   })
 
@@ -124,6 +138,20 @@ describe('two APIs', () => {
     expect(await late).toEqual(paid)
     rpc.setFault(null)
     await expectOneCharge(chat, paid.transaction)
+  })
+
+  test('a caller gets 503 database_unavailable while PostgreSQL accepts connections and never answers', async () => {
+    const chat = await signChat(first, payer)
+    // The open connections break, as after their idle time, and the new ones get no answer.
+    await ledger.setFault({ kind: 'refuse' })
+    await ledger.setFault({ kind: 'blackhole' })
+    const [unpaid, paid] = await Promise.all([sendChat(second, randomUUID()), payChat(second, chat)])
+    const expected = { status: 503, code: 'database_unavailable', retry: 'same_request', payment: 'unknown' }
+    expect([unpaid, paid]).toMatchObject([expected, expected])
+    await ledger.setFault(null)
+    const [last] = (await payChatPatiently([second], chat)).toReversed()
+    expect(last?.status).toBe(200)
+    await expectOneCharge(chat, last?.transaction ?? '')
   })
 
   test('an unpaid request does not reveal at either API whether its key has a job', async () => {
