@@ -3,7 +3,7 @@ import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
 import { accountAddresses } from '#shared/payment/account-settings.ts'
-import { chainSettings } from '#shared/payment/chain-settings.ts'
+import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
@@ -48,6 +48,7 @@ export const settingsSchema = z.object({
   /** Serves media through this process, or by redirecting to a link of the object store that is valid for a minute. */
   MEDIA_DELIVERY: z.enum(['proxy', 'redirect']).default('proxy'),
   ...chainSettings,
+  ...chainHeadSettings,
   /**
    * The recipient of payments. While it is being replaced, a second address: challenges name the first one, and payments
    * that were signed for either are accepted.

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Registry } from 'prom-client'
+import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createInspectionStore } from '#shared/adapters/postgres/admission/inspection-store.ts'
@@ -59,6 +60,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const limits = { budget: unchargedBudget(config), newPayers: config.NEW_PAYER_EXPOSURE_USDC }
   const store = createAdmissionStore(pool, limits, archive)
   addNodeMetrics(metrics, () => payment.nodes.readStates())
+  resources.defer(payment.nodes.watch(CHAIN_ID))
   const { mp3Inspector, ...audio } = await composeAudioInspection(config, {
     metrics,
     logger,

@@ -1,4 +1,5 @@
 import type { Registry } from 'prom-client'
+import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
@@ -34,6 +35,7 @@ export async function createDependencies(config: OperatorConfig): Promise<Opened
     now,
   })
   addNodeMetrics(metrics, () => nodes.readStates())
+  resources.defer(nodes.watch(CHAIN_ID))
   const upkeep = startUpkeep({
     store: createOperatorStore(pool),
     initialPassword: config.OPERATOR_INITIAL_PASSWORD,

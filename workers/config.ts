@@ -4,7 +4,7 @@ import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
 import { accountAddresses, privateKey } from '#shared/payment/account-settings.ts'
-import { chainSettings } from '#shared/payment/chain-settings.ts'
+import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
@@ -23,6 +23,7 @@ export const settingsSchema = z.object({
   DATABASE_CONNECTIONS: z.coerce.number().int().min(2).default(10),
   ...exposureSettings,
   ...chainSettings,
+  ...chainHeadSettings,
   ...payerCodeSettings,
   /** Required, unless FACILITATOR_URL is set, for a worker that serves the settlement queue. */
   SETTLEMENT_PRIVATE_KEYS: z

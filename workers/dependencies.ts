@@ -1,4 +1,5 @@
 import type { Registry } from 'prom-client'
+import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { createAllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
@@ -95,6 +96,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   })
   const payment = await composePayment(config, { settles, settlementStore, logger, tracer, now })
   addNodeMetrics(metrics, () => payment.nodes.readStates())
+  resources.defer(payment.nodes.watch(CHAIN_ID))
   const storedExecutions = createExecutionStore(pool, unchargedBudget(config))
   const executionStore = guardExecutionStore(storedExecutions, { ...payment, logger })
   const leaseMs = config.LEASE_SECONDS * 1000

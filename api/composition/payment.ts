@@ -7,6 +7,7 @@ import {
 } from '#shared/adapters/chain/network/contracts.ts'
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import type { RpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
+import type { NodeState } from '#shared/adapters/chain/network/watched-node.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
@@ -21,6 +22,7 @@ import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitat
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
+import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
@@ -64,7 +66,8 @@ export interface PaymentParts {
 /** Composes what challenges, verifies and looks up payments. No key here can move money. */
 export async function composePayment(config: ApiConfig, now: () => Date): Promise<PaymentParts> {
   const { chain, nodes } = await openChain(config)
-  const chainClock = createChainClock(chain, now)
+  const oldestHeadMs = maximumHeadAgeMs(config)
+  const chainClock = createChainClock(chain, now, oldestHeadMs)
   const estimateFees = createFeeEstimator(chain)
   const gas = createGasReader(chain, estimateFees)
   const remote = remoteFacilitator(config)
@@ -107,7 +110,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
       balances: createBalanceReader(chain),
     },
     readinessChecks: {
-      chain: () => nodes.requireChain(CHAIN_ID),
+      chain: async () => requireHead(nodes, oldestHeadMs),
       ...(remote && { facilitator: async () => void (await readSupportedFacilitators(remote, NETWORK)) }),
     },
     readinessWarnings: {
@@ -117,9 +120,20 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
         const read = await Promise.all(ours.map((facilitator) => gas.readGas(facilitator)))
         return read.some(({ settlementsLeft }) => settlementsLeft < config.GAS_WARNING_SETTLEMENTS)
       },
+      chain_head_old: async () => nodes.readStates().some((state) => isLate(state, oldestHeadMs)),
       clock_skew: async () => Math.abs((await chainClock.skewMs()) ?? 0) > LARGEST_SKEW_MS,
     },
   }
+}
+
+/** Throws unless a node of the right chain answered when it was last asked, with a recent block. */
+function requireHead(nodes: RpcNodes, oldestHeadMs: number): void {
+  const isServing = ({ isAnswering, headAgeMs }: NodeState) => isAnswering && (headAgeMs ?? 0) <= oldestHeadMs
+  if (!nodes.readStates().some(isServing)) throw new Error('no node of RPC_URL answers with a recent block')
+}
+
+function isLate({ isAnswering, isBehind, headAgeMs }: NodeState, oldestHeadMs: number): boolean {
+  return isAnswering && (isBehind || (headAgeMs ?? 0) > oldestHeadMs)
 }
 
 function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }: ApiConfig) {

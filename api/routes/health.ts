@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 /** Dependencies by name; each check throws when its dependency is down. */
@@ -19,13 +20,16 @@ const CHECK_TIMEOUT_MS = 2000
 /** How long a report is reused: the checks cost RPC calls and statements, and strangers can reach `/readyz`. */
 const REPORT_MS = 1000
 
+/** How long a report waits for the warnings, which may ask a node; then it repeats their last results. */
+const WARNINGS_WAIT_MS = 50
+
 /** Conditions by name that an operator should fix before they affect the service; each returns whether it applies. */
 export type ReadinessWarnings = Readonly<Record<string, () => Promise<boolean>>>
 
 /**
  * Adds `GET /healthz`, which checks only that the process responds, and `GET /readyz`, which checks every dependency and
  * names those that are down, without details: 503 when a required one is, otherwise 200. Warnings do not change the
- * status. The checks run at most once per second and once at a time, however many requests arrive. Once `draining` has
+ * status, and slow ones do not delay it. The checks run at most once per second and once at a time, however many requests arrive. Once `draining` has
  * aborted, `/readyz` is 503 immediately, since the process is about to stop. `now` is monotonic, in milliseconds.
  */
 export function addHealthRoutes(
@@ -35,7 +39,8 @@ export function addHealthRoutes(
   draining: AbortSignal,
   now: () => number = () => performance.now(),
 ): void {
-  const readReport = createReportReader(() => runChecks(checks, warnings), now)
+  const readWarnings = Object.entries(warnings).map(([name, isRaised]) => ({ name, read: repeatWhileSlow(isRaised) }))
+  const readReport = createReportReader(() => runChecks(checks, readWarnings), now)
   app.get('/healthz', async (_request, reply) => reply.header('cache-control', 'no-store').send({ status: 'ok' }))
   app.get('/readyz', async (_request, reply) => {
     if (draining.aborted)
@@ -69,11 +74,16 @@ function createReportReader(read: () => Promise<Report>, now: () => number): () 
   }
 }
 
-async function runChecks(checks: ReadinessChecks, warnings: ReadinessWarnings): Promise<Report> {
+interface WarningReader {
+  readonly name: string
+  readonly read: () => Promise<boolean>
+}
+
+async function runChecks(checks: ReadinessChecks, warnings: readonly WarningReader[]): Promise<Report> {
   const [required, shared, raised] = await Promise.all([
     runAll(checks.required),
     runAll(checks.shared),
-    Promise.all(Object.entries(warnings).map(async ([name, isRaised]) => ((await runWarning(isRaised)) ? [name] : []))),
+    Promise.all(warnings.map(async ({ name, read }) => ((await read()) ? [name] : []))),
   ])
   return {
     status: hasFailed(required) ? 'unavailable' : hasFailed(shared) ? 'degraded' : 'ok',
@@ -101,6 +111,21 @@ async function runWarning(isRaised: () => Promise<boolean>): Promise<boolean> {
     raised = await isRaised()
   })
   return raised
+}
+
+/** Returns a reader that waits a moment for a warning in progress, and then returns its last result. */
+function repeatWhileSlow(isRaised: () => Promise<boolean>): () => Promise<boolean> {
+  let last = false
+  let running: Promise<boolean> | null = null
+  const start = async () => {
+    last = await runWarning(isRaised)
+    running = null
+    return last
+  }
+  return async () => {
+    running ??= start()
+    return await Promise.race([running, delay(WARNINGS_WAIT_MS).then(() => last)])
+  }
 }
 
 async function run(check: () => Promise<void>): Promise<'ok' | 'down'> {

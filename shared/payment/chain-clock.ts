@@ -2,7 +2,8 @@
 export interface ChainClock {
   /**
    * Returns the later of the machine's time and the chain's: an authorization that has expired by either must not start
-   * work. Throws `payment_network_unavailable` when the network does not answer. At most one RPC call per second.
+   * work. Throws `payment_network_unavailable` when the network does not answer, or only with old blocks. At most one RPC
+   * call per second.
    */
   chainNow(): Promise<Date>
   /**

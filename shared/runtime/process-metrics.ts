@@ -22,22 +22,40 @@ export function createProcessMetrics(): Registry {
   return registry
 }
 
-/** Adds what each node of `RPC_URL` did when this process last asked it. */
-export function addNodeMetrics(
-  registry: Registry,
-  readStates: () => readonly { readonly host: string; readonly isAnswering: boolean }[],
-): void {
+/** What is known of a node of the payment network. */
+interface NodeState {
+  readonly host: string
+  readonly isAnswering: boolean
+  readonly headAgeMs: number | null
+}
+
+/**
+ * Adds what each node of `RPC_URL` did when this process last asked it. Two URLs of one host, with keys of their own,
+ * share the values of the worse one.
+ */
+export function addNodeMetrics(registry: Registry, readStates: () => readonly NodeState[]): void {
   const answering = new Gauge({
     name: 'farebox_rpc_node_answering',
     help: '1 while a node of RPC_URL answers this process, 0 since it last failed',
     labelNames: ['node'],
     registers: [registry],
     collect: () => {
-      // Failures last, because two URLs of one host, with keys of their own, share a value.
       for (const { host, isAnswering } of readStates().toSorted(
         (one, other) => Number(other.isAnswering) - Number(one.isAnswering),
       ))
         answering.set({ node: host }, isAnswering ? 1 : 0)
+    },
+  })
+  const headAge = new Gauge({
+    name: 'farebox_rpc_node_head_age_seconds',
+    help: 'Age of the newest block of a node of RPC_URL, as this process last saw it',
+    labelNames: ['node'],
+    registers: [registry],
+    collect: () => {
+      for (const { host, headAgeMs } of readStates().toSorted(
+        (one, other) => (one.headAgeMs ?? 0) - (other.headAgeMs ?? 0),
+      ))
+        if (headAgeMs !== null) headAge.set({ node: host }, headAgeMs / 1000)
     },
   })
 }

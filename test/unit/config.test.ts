@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import { readConfig as readApiConfig } from '../../api/config.ts'
 import { readConfig as readWorkerConfig } from '../../workers/config.ts'
 import { concurrencyOf } from '../../workers/queue-settings.ts'
@@ -263,6 +264,16 @@ describe('settings from the environment', () => {
         expect(read({ ALLOWED_DELEGATES: `${one},${other}` }).ALLOWED_DELEGATES).toEqual([one.toLowerCase(), other])
         for (const list of ['0x12', `${one},`, `${one};${other}`, 'all'])
           expect(() => read({ ALLOWED_DELEGATES: list })).toThrow('ALLOWED_DELEGATES')
+      }
+    })
+
+    it('paid work starts on blocks of at most twenty seconds by default, and of any age with 0', () => {
+      for (const read of [readApiConfig, readWorkerConfig]) {
+        const settings = read === readApiConfig ? API_SETTINGS : WORKER_SETTINGS
+        expect(maximumHeadAgeMs(read(settings))).toBe(20_000)
+        expect(maximumHeadAgeMs(read({ ...settings, MAXIMUM_HEAD_AGE_SECONDS: '7.5' }))).toBe(7500)
+        expect(maximumHeadAgeMs(read({ ...settings, MAXIMUM_HEAD_AGE_SECONDS: '0' }))).toBe(Number.POSITIVE_INFINITY)
+        expect(() => read({ ...settings, MAXIMUM_HEAD_AGE_SECONDS: '-1' })).toThrow('MAXIMUM_HEAD_AGE_SECONDS')
       }
     })
 

@@ -10,8 +10,8 @@ import { createTracer } from '#shared/adapters/opentelemetry/tracer.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
 
-const up = { host: 'one.example', isAnswering: true }
-const down = { host: 'one.example', isAnswering: false }
+const up = { host: 'one.example', isAnswering: true, headAgeMs: 2500 }
+const down = { host: 'one.example', isAnswering: false, headAgeMs: 40_000 }
 /** Collects exported spans. `paths` names each span as `parent > name`, in the order in which they ended. */
 function createExporter() {
   const exporter = new InMemorySpanExporter()
@@ -72,6 +72,15 @@ describe('metrics of the process', () => {
     const registry = new Registry()
     addNodeMetrics(registry, () => states)
     expect(await registry.metrics()).toContain(`farebox_rpc_node_answering{node="one.example"} ${value}\n`)
+  })
+
+  it('reports the age of the newest block of each node, of two URLs of one host the older one', async () => {
+    const registry = new Registry()
+    const unknown = { host: 'two.example', isAnswering: false, headAgeMs: null }
+    addNodeMetrics(registry, () => [down, unknown, up])
+    const metrics = await registry.metrics()
+    expect(metrics).toContain('farebox_rpc_node_head_age_seconds{node="one.example"} 40\n')
+    expect(metrics).not.toContain('head_age_seconds{node="two.example"}')
   })
 })
 

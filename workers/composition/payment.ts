@@ -27,6 +27,7 @@ import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifi
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
+import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
@@ -123,7 +124,7 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
     nodes,
     blockWatch,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
-    chainClock: createChainClock(chain, options.now),
+    chainClock: createChainClock(chain, options.now, maximumHeadAgeMs(config)),
     blocks: createBlockReader(chain),
     settler,
     settlementStore,

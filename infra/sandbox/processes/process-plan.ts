@@ -103,7 +103,7 @@ function nameOf(kind: 'api' | 'worker', index: number): ServiceName {
 }
 
 function commonEnvironment(
-  { directory, outerServices }: SandboxOptions,
+  { directory, outerServices, blockTimeSeconds }: SandboxOptions,
   { connections, deploymentsFile }: PlanContext,
   publicBaseUrl: string,
 ): Record<string, string> {
@@ -115,6 +115,8 @@ function commonEnvironment(
     // Last, because a proxy may replace the caller's queue.
     ...(queueUrl === databaseUrl ? {} : { QUEUE_URL: queueUrl }),
     RPC_URL: rpcUrl,
+    // Without an interval a block comes only with a transaction, and may be of any age.
+    MAXIMUM_HEAD_AGE_SECONDS: String(blockTimeSeconds === undefined ? 0 : Math.max(20, 10 * blockTimeSeconds)),
     PUBLIC_BASE_URL: publicBaseUrl,
     DEPLOYMENTS_FILE: deploymentsFile,
   }

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { HttpRequestError, ResourceNotFoundRpcError, TimeoutError, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import { isRevert } from '#shared/adapters/chain/network/rpc-failure.ts'
@@ -53,6 +53,7 @@ describe('several nodes', () => {
     for (const proxy of nodes()) {
       proxy.setFault(null)
       proxy.chooseFault(() => null)
+      proxy.thaw()
     }
   })
 
@@ -84,7 +85,7 @@ describe('several nodes', () => {
       const [preferred] = nodes()
       preferred.setFault(fault)
       expect(await callsDuring(() => opened.call(head))).toEqual([1, 1])
-      expect(opened.readStates()).toEqual([
+      expect(opened.readStates()).toMatchObject([
         { host: new URL(preferred.url).host, isAnswering: false },
         { host: expect.any(String), isAnswering: true },
       ])
@@ -103,33 +104,85 @@ describe('several nodes', () => {
     expect(await callsDuring(() => opened.call(head))).toEqual([1, 0])
   })
 
-  it('tries a node that has rested without making a caller wait, and prefers it again once it has answered', async () => {
+  it('checks a node that has rested without making a caller wait, and prefers it again once it has answered', async () => {
     const opened = open(...nodes())
     const [preferred] = nodes()
     preferred.setFault({ kind: 'reset' })
     await opened.call(head)
     preferred.setFault({ kind: 'hang' })
+    expect(await callsDuring(() => opened.check())).toEqual([0, 1])
     advanceBy(10_000)
     const trialed = preferred.calls.length
-    await opened.call(head)
-    await opened.call(head)
+    void opened.check()
     await expect.poll(() => preferred.calls.length - trialed).toBe(1)
+    expect(await callsDuring(() => opened.call(head))).toEqual([0, 1])
     preferred.setFault(null)
-    advanceBy(20_000)
-    await opened.call(head)
+    await opened.check()
+    expect(opened.readStates()[0]?.isAnswering).toBe(true)
+    expect(await callsDuring(() => opened.call(head))).toEqual([1, 0])
+  })
+
+  it('watches every node in the background, also one that no call needs', async () => {
+    const opened = open(...nodes())
+    const [, other] = nodes()
+    other.setFault({ kind: 'reset' })
+    const stop = opened.watch(8453)
+    await expect.poll(() => opened.readStates()[1]?.isAnswering).toBe(false)
+    await expect.poll(() => opened.readStates()[0]?.headAgeMs).toEqual(expect.any(Number))
+    stop()
+    other.setFault(null)
+    advanceBy(10_000)
+    onTestFinished(opened.watch(8453))
+    await expect.poll(() => opened.readStates()[1]).toMatchObject({ isAnswering: true, headAgeMs: expect.any(Number) })
+  })
+
+  it('reads from no node that the watch found on another chain, until it serves the right one', async () => {
+    const opened = open(...nodes())
+    const [preferred] = nodes()
+    preferred.setFault({ kind: 'forge', answer: { result: '0x1' } }, 'eth_chainId')
+    const stop = opened.watch(8453)
+    await expect.poll(() => opened.readStates()[0]?.isAnswering).toBe(false)
+    stop()
+    advanceBy(3_600_000)
+    await opened.check()
+    expect(await callsDuring(() => opened.call(head))).toEqual([0, 1])
+    preferred.setFault(null)
+    onTestFinished(opened.watch(8453))
     await expect.poll(() => opened.readStates()[0]?.isAnswering).toBe(true)
     expect(await callsDuring(() => opened.call(head))).toEqual([1, 0])
   })
 
-  it('reports a node as answering again although no call needs it', async () => {
+  it('reads from the next node while one answers at an old block, and prefers it again once it has caught up', async () => {
     const opened = open(...nodes())
-    const [, other] = nodes()
+    const [preferred, other] = nodes()
+    await opened.check()
+    await preferred.freeze()
+    await callRpc(devnet.rpcUrl, 'anvil_mine', [toHex(4), toHex(2)])
+    advanceBy(8000)
+    // The first one may receive the second one's blocks until it is read after them.
+    await opened.check()
+    await opened.check()
+    expect(opened.readStates()).toMatchObject([{ isAnswering: true, isBehind: true }, { isBehind: false }])
+    expect(await callsDuring(() => opened.call(head))).toEqual([0, 1])
     other.setFault({ kind: 'reset' })
-    await opened.refuseOtherChains(8453)
+    expect(await callsDuring(() => opened.call(head))).toEqual([1, 1])
     other.setFault(null)
-    expect(opened.readStates()[1]?.isAnswering).toBe(false)
-    advanceBy(10_000)
-    await expect.poll(() => opened.readStates()[1]?.isAnswering).toBe(true)
+    preferred.thaw()
+    await opened.check()
+    expect(opened.readStates()[0]?.isBehind).toBe(false)
+    expect(await callsDuring(() => opened.call(head))).toEqual([1, 0])
+  })
+
+  it('keeps reading from a node with recent blocks, whatever another one claims', async () => {
+    const opened = open(...nodes())
+    const [preferred, other] = nodes()
+    const now = Math.floor(Date.now() / 1000)
+    other.setFault({ kind: 'forge', answer: { result: { number: '0xffffff', timestamp: toHex(now + 3600) } } })
+    preferred.setFault({ kind: 'forge', answer: { result: { number: '0x5', timestamp: toHex(now) } } })
+    await opened.check()
+    await opened.check()
+    expect(opened.readStates()).toMatchObject([{ isBehind: false }, { isBehind: false }])
+    expect(await callsDuring(() => opened.call(head))).toEqual([1, 0])
   })
 
   it('lets a node rest although its gateway still knows the chain and forwards transactions', async () => {
@@ -139,7 +192,7 @@ describe('several nodes', () => {
       method === head.method ? { kind: 'reset' } : method === 'eth_chainId' ? null : { kind: 'forge', answer: SENT },
     )
     await opened.call(head)
-    await opened.requireChain(8453)
+    await opened.refuseOtherChains(8453)
     expect(await opened.call({ method: 'eth_sendRawTransaction', params: ['0x00'] })).toBe(SENT.result)
     expect(await callsDuring(() => opened.call(head))).toEqual([0, 1])
   })
@@ -221,9 +274,8 @@ describe('several nodes', () => {
     )
     other.setFault({ kind: 'reset' })
     const { nodes: opened } = await openChain(settingsOf(preferred, other))
-    await opened.requireChain(8453)
+    expect(opened.readStates()).toMatchObject([{ isAnswering: true }, { isAnswering: false }])
     preferred.setFault({ kind: 'reset' })
-    await expect(opened.requireChain(8453)).rejects.toThrow('All promises were rejected')
     await openChain(settingsOf(preferred, other))
   })
 })

@@ -376,6 +376,22 @@ describe('health routes', () => {
     expect((await ask('/readyz', { database: up }, warnings)).json()).toMatchObject({ status: 'ok', warnings: [] })
   })
 
+  it('/readyz repeats the last result of a warning that hangs, and does not wait for it', async () => {
+    let [time, asked] = [0, 0]
+    const warnings = {
+      settlement_gas_low: () => ((asked += 1) === 1 ? Promise.resolve(true) : hangs().then(() => true)),
+    }
+    const { signal } = new AbortController()
+    const app = await composeApp((composed) =>
+      addHealthRoutes(composed, { required: { database: up }, shared: {} }, warnings, signal, () => time),
+    )
+    const warned = async () => (await app.inject('/readyz')).json<{ warnings: string[] }>().warnings
+    expect(await warned()).toEqual(['settlement_gas_low'])
+    time = 1000
+    expect(await warned()).toEqual(['settlement_gas_low'])
+    expect(asked).toBe(2)
+  })
+
   it('/readyz runs one set of checks for a thousand requests at the same time', async () => {
     let [checks, warnings] = [0, 0]
     const app = await composeApp((composed) =>

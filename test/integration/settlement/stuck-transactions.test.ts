@@ -326,8 +326,9 @@ describe('the chain’s time and gas', () => {
     await chain.rpc('evm_revert', snapshot)
   }
   /** Creates a clock on a machine that is `offsetMs` ahead. */
-  function clockAt(offsetMs: number) {
-    return createChainClock(createChainClient(worker.proxy.url, PATIENCE_MS), () => new Date(Date.now() + offsetMs))
+  function clockAt(offsetMs: number, maximumHeadAgeMs?: number) {
+    const client = createChainClient(worker.proxy.url, PATIENCE_MS)
+    return createChainClock(client, () => new Date(Date.now() + offsetMs), maximumHeadAgeMs)
   }
   describe('the chain clock', () => {
     it('the chain clock returns the machine’s time while the latest block is older', async () => {
@@ -362,6 +363,23 @@ describe('the chain’s time and gas', () => {
       worker.proxy.setFault({ kind: 'status', status: 500 })
       await expect(clock.chainNow()).rejects.toMatchObject({ code: 'payment_network_unavailable' })
       worker.proxy.setFault(null)
+      await expect(clock.chainNow()).resolves.toBeInstanceOf(Date)
+    })
+
+    it('the chain clock throws payment_network_unavailable while the newest block is older than the maximum', async () => {
+      await chain.rpc('anvil_mine')
+      await expect(clockAt(HOUR_MS, HOUR_MS / 2).chainNow()).rejects.toMatchObject({
+        code: 'payment_network_unavailable',
+        entry: { payment: 'none', retry: 'same_request' },
+      })
+      await expect(clockAt(HOUR_MS).skewMs()).resolves.toBeNull()
+      // A machine whose clock is behind finds by the time that passes that no new block comes.
+      const clock = clockAt(-HOUR_MS, HOUR_MS / 2)
+      await expect(clock.chainNow()).resolves.toBeInstanceOf(Date)
+      advanceTime(HOUR_MS)
+      await expect(clock.chainNow()).rejects.toThrow('no new blocks')
+      await chain.rpc('anvil_mine')
+      advanceTime(1000)
       await expect(clock.chainNow()).resolves.toBeInstanceOf(Date)
     })
 

@@ -1,9 +1,12 @@
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { PERMIT2_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { stopChainWatch } from '../../support/chain/settlement-chain.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { type Payer } from '../../support/payer/payer.ts'
 import type { AuthorizationChanges } from '../../support/payer/sign-authorization.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
@@ -11,6 +14,8 @@ import { until } from '../../support/until.ts'
 
 /** The simulated duration of each failed poll of the chain; one run polls for 20 seconds. */
 const POLL_MS = 4000
+
+const inAnHour = () => new Date(Date.now() + 3_600_000)
 
 let worker: TestWorker
 const advanceTime = stopChainWatch()
@@ -54,6 +59,17 @@ describe('a job during an outage of the payment network is deferred, and paid ex
       await worker.run(jobId, chain)
       expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true, leased: false })
       proxy.setFault(null)
+      await worker.runNow(jobId, chain)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+      expect(await transfersFrom(payer)).toBe(1)
+    })
+  })
+
+  it('a node without new blocks before the provider call defers the job in accepted, without a call', async () => {
+    await withProxy(async (proxy, { jobId, payer, chain }) => {
+      const chainClock = createChainClock(createChainClient(proxy.url, PATIENCE_MS), inAnHour, 1_800_000)
+      await worker.run(jobId, { ...chain, chainClock })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true, leased: false })
       await worker.runNow(jobId, chain)
       expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
       expect(await transfersFrom(payer)).toBe(1)

@@ -36,6 +36,12 @@ export interface RpcProxy {
   setFaultFor(passing: number, times: number, fault: RpcFault): void
   /** Lets `choose` pick the fault of each call, before any other setting; `null` lets the call pass. */
   chooseFault(choose: (call: RpcCall) => RpcFault | null): void
+  /**
+   * Answers, until `thaw`, as a node that has stopped importing blocks: it knows this block as the latest one and no
+   * transaction of a later one, and still forwards transactions.
+   */
+  freeze(): Promise<void>
+  thaw(): void
   stop(): Promise<void>
 }
 
@@ -49,6 +55,7 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
   let faultyMethods: ReadonlySet<string> = new Set()
   let [passing, times] = [0, Number.POSITIVE_INFINITY]
   let choose: ((call: RpcCall) => RpcFault | null) | null = null
+  let frozenAt: string | null = null
   const takeFault = (call: RpcCall): RpcFault | null => {
     const { method } = call
     const chosen = choose?.(call)
@@ -69,8 +76,11 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
     if (met && !DELIVERED.has(met.kind)) return answerFaulty(met, id, request, response)
     if (met?.kind === 'slow') await delay(met.delayMs)
     if (met?.kind === 'held') await met.until
-    const upstream = await fetch(targetUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-    const text = await upstream.text()
+    const asked =
+      frozenAt === null ? body : JSON.stringify({ jsonrpc: '2.0', id, method, params: upTo(frozenAt, params) })
+    const upstream = await postJson(targetUrl, asked)
+    const answered = await upstream.text()
+    const text = frozenAt === null ? answered : hideAfter(frozenAt, method, answered)
     if (met?.kind === 'lost_answer') request.socket.destroy()
     else if (met?.kind === 'lie')
       response
@@ -94,6 +104,13 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
     chooseFault: (next) => {
       choose = next
     },
+    freeze: async () => {
+      const latest = await postJson(targetUrl, JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_blockNumber' }))
+      frozenAt = ((await latest.json()) as { result: string }).result
+    },
+    thaw: () => {
+      frozenAt = null
+    },
     setFaultFor: (nextPassing, nextTimes, next) => {
       fault = next
       faultyMethods = new Set()
@@ -106,6 +123,23 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
         server.closeAllConnections()
       }),
   }
+}
+
+function postJson(url: string, body: string): Promise<Response> {
+  return fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+}
+
+/** Replaces the tags of the newest block by the number of an older one. */
+function upTo(block: string, params: readonly unknown[]): readonly unknown[] {
+  return params.map((param) => (param === 'latest' || param === 'pending' ? block : param))
+}
+
+/** Returns an answer without what later blocks contain. */
+function hideAfter(block: string, method: string, text: string): string {
+  const answer = JSON.parse(text) as { result?: { number?: string; blockNumber?: string } | null }
+  if (method === 'eth_blockNumber') return JSON.stringify({ ...answer, result: block })
+  const found = answer.result?.number ?? answer.result?.blockNumber
+  return found !== undefined && BigInt(found) > BigInt(block) ? JSON.stringify({ ...answer, result: null }) : text
 }
 
 function answerFaulty(fault: RpcFault, id: number, request: IncomingMessage, response: ServerResponse): void {

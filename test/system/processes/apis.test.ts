@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { request as requestByNode } from 'node:http'
 import { connect } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { Agent, request as requestByUndici } from 'undici'
@@ -31,6 +32,14 @@ const UPSTREAM_MS = 800
 const UNDICI_TIMEOUT_MS = 3000
 const body = JSON.stringify({ model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] })
 const statusLines = (answer: string) => answer.match(/^HTTP\/1\.1 \d{3}/gm)
+/** Returns how long a new report of readiness takes. */
+async function reportMs(baseUrl: string): Promise<number> {
+  // A report is reused for a second.
+  await delay(1100)
+  const startedAt = performance.now()
+  expect((await fetch(`${baseUrl}/readyz`)).status).toBe(200)
+  return performance.now() - startedAt
+}
 
 describe('two APIs', () => {
   let sandbox: TestSandbox
@@ -138,6 +147,14 @@ describe('two APIs', () => {
     expect(await late).toEqual(paid)
     rpc.setFault(null)
     await expectOneCharge(chat, paid.transaction)
+  })
+
+  test('/readyz does not wait for a node that accepts calls and never answers', async () => {
+    await reportMs(second)
+    rpc.setFault({ kind: 'hang' })
+    // A check that asked the node would take two seconds each time.
+    expect(Math.min(await reportMs(second), await reportMs(second), await reportMs(second))).toBeLessThan(1500)
+    rpc.setFault(null)
   })
 
   test('a caller gets 503 database_unavailable while PostgreSQL accepts connections and never answers', async () => {

@@ -1,6 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import fc from 'fast-check'
+import { toHex } from 'viem'
 import { describe, expect, it } from 'vitest'
+import { ZodError } from 'zod'
+import { headAgeMs, headOf, isBehind } from '#shared/adapters/chain/network/node-head.ts'
 import { createBlockRhythm } from '#shared/adapters/chain/reading/block-rhythm.ts'
 import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
 import { findFirstBlock } from '#shared/adapters/chain/reading/find-first-block.ts'
@@ -210,6 +213,52 @@ describe('the expected next block', () => {
   ] as const)('is unknown when %s', (_, rhythm, nowMs) => {
     expect(rhythm.nextBlock(nowMs)).toBeNull()
   })
+})
+
+describe('the newest block of a node', () => {
+  const now = new Date()
+  const headAt = (number: number, ageMs: number, seenMsAgo = 0) => ({
+    number: BigInt(number),
+    timestampMs: now.getTime() - ageMs,
+    firstSeenMs: performance.now() - seenMsAgo,
+  })
+
+  it.each([
+    ['4 blocks less and old', headAt(6, 8000), headAt(10, 0), true],
+    ['3 blocks less', headAt(7, 8000), headAt(10, 2000), false],
+    ['more than 10 s older, a block less', headAt(9, 10_001), headAt(10, 0), true],
+    ['10 s older, a block less', headAt(9, 10_000), headAt(10, 0), false],
+    ['4 blocks less and young', headAt(6, 5000), headAt(10, 0), false],
+    [
+      '4 blocks less and young by a clock that is behind, but seen long ago',
+      headAt(6, -9000, 7000),
+      headAt(10, 0),
+      true,
+    ],
+    ['an hour more', headAt(1800, 0), headAt(0, 3_600_000), false],
+  ])('with %s than another’s: %#', (_, head, other, expected) => {
+    expect(isBehind(head, other, now)).toBe(expected)
+  })
+
+  it('ages from its own time or since it was first seen, whichever is longer, while it stays the same', () => {
+    const answer = (number: number, ageMs: number) => ({
+      number: toHex(number),
+      timestamp: toHex(Math.floor((now.getTime() - ageMs) / 1000)),
+    })
+    const first = headOf(answer(7, 5000), null)
+    expect(headAgeMs(first, now)).toBeGreaterThanOrEqual(5000)
+    const longAgo = { ...first, timestampMs: now.getTime() + 60_000, firstSeenMs: first.firstSeenMs - 30_000 }
+    expect(headAgeMs(longAgo, now)).toBeGreaterThanOrEqual(30_000)
+    expect(headOf(answer(7, 0), longAgo).firstSeenMs).toBe(longAgo.firstSeenMs)
+    expect(headOf(answer(8, 0), longAgo).firstSeenMs).toBeGreaterThan(longAgo.firstSeenMs)
+  })
+
+  it.each([null, {}, { number: '0x1' }, { number: null, timestamp: '0x1' }, { number: '1', timestamp: '0x1' }])(
+    'is not read from %j',
+    (answer) => {
+      expect(() => headOf(answer, null)).toThrow(ZodError)
+    },
+  )
 })
 
 describe('the first block at or after a time', () => {

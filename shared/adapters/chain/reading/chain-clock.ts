@@ -1,39 +1,43 @@
 import type { PublicClient } from 'viem'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
+import { headAgeMs, type NodeHead } from '../network/node-head.ts'
 
 const CACHE_MS = 1000
 /** A new block counts as just produced when the previous poll was at most this long ago. */
 const FRESH_MS = 5000
+const STANDS_STILL =
+  'The payment network shows no new blocks, so the payment was neither checked nor used. Nothing was charged.'
 
 /** The latest block, as this process first saw it. */
-interface Observation {
-  readonly blockNumber: bigint
-  readonly blockTimeMs: number
-  /** Monotonic time at which this block was first seen. */
-  readonly seenAt: number
+interface Observation extends NodeHead {
   /** Machine time minus block time at that moment; `null` if the block may have been old by then. */
   readonly skewMs: number | null
 }
 
 /**
  * Creates a clock of chain time: the latest block's time plus the time since that block was first seen, or the
- * machine's time if that is later. Block time alone would stand still on an idle chain.
+ * machine's time if that is later. Block time alone would stand still on an idle chain. While the latest block is older
+ * than `maximumHeadAgeMs` there is no chain time to start work by: balances are as old as the block.
  */
-export function createChainClock(client: PublicClient, now: () => Date): ChainClock {
+export function createChainClock(
+  client: PublicClient,
+  now: () => Date,
+  maximumHeadAgeMs = Number.POSITIVE_INFINITY,
+): ChainClock {
   let latest: Observation | null = null
   let cached: { readonly reading: Promise<Observation>; readonly until: number } | null = null
   let polledAt = Number.NEGATIVE_INFINITY
   const poll = async (): Promise<Observation> => {
     try {
-      const { number: blockNumber, timestamp } = await client.getBlock()
+      const { number, timestamp } = await client.getBlock()
       const seenAt = performance.now()
-      if (latest?.blockNumber !== blockNumber) {
-        const blockTimeMs = Number(timestamp) * 1000
-        const isFresh = latest !== null && blockNumber > latest.blockNumber && seenAt - polledAt < FRESH_MS
-        const aheadMs = now().getTime() - blockTimeMs
+      if (latest?.number !== number) {
+        const timestampMs = Number(timestamp) * 1000
+        const isFresh = latest !== null && number > latest.number && seenAt - polledAt < FRESH_MS
+        const aheadMs = now().getTime() - timestampMs
         // A block from the future shows a skew however old it is.
-        latest = { blockNumber, blockTimeMs, seenAt, skewMs: isFresh || aheadMs < 0 ? aheadMs : null }
+        latest = { number, timestampMs, firstSeenMs: seenAt, skewMs: isFresh || aheadMs < 0 ? aheadMs : null }
       }
       polledAt = seenAt
       return latest
@@ -52,8 +56,13 @@ export function createChainClock(client: PublicClient, now: () => Date): ChainCl
   }
   return {
     chainNow: async () => {
-      const { blockTimeMs, seenAt } = await read()
-      return new Date(Math.max(now().getTime(), blockTimeMs + performance.now() - seenAt))
+      const observed = await read()
+      const ageMs = headAgeMs(observed, now())
+      if (ageMs > maximumHeadAgeMs) {
+        const cause = new Error(`the newest block is ${Math.round(ageMs / 1000)} s old`)
+        throw new AppError('payment_network_unavailable', { message: STANDS_STILL, cause })
+      }
+      return new Date(Math.max(now().getTime(), observed.timestampMs + performance.now() - observed.firstSeenMs))
     },
     skewMs: async () => (await read()).skewMs,
   }
