@@ -48,7 +48,8 @@ export async function checkUntil(
   chainId: number,
 ): Promise<void> {
   for (let checks = 0; !signal.aborted; checks += 1) {
-    if (checks % CHECKS_OF_ONE_CHAIN === 0) await askForChain(node, chainId).catch(() => undefined)
+    const isChainDue = checks % CHECKS_OF_ONE_CHAIN === 0 || node.restsUntil === OF_OTHER_CHAIN
+    if (isChainDue) await askForChain(node, chainId).catch(() => undefined)
     await checkHead(nodes, node).catch(() => undefined)
     await delay(CHECK_MS, undefined, { signal, ref: false }).catch(() => undefined)
   }
