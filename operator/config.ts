@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
-import { accountAddress } from '#shared/payment/account-settings.ts'
+import { accountAddress, refundSettings } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
@@ -25,6 +25,7 @@ export const settingsSchema = z.object({
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(5),
   ...chainSettings,
+  ...refundSettings,
   /** The addresses of the workers' settlement keys, whose gas the console shows; none with a remote facilitator. */
   FACILITATOR_ADDRESSES: z
     .string()

@@ -60,7 +60,9 @@ async function run(store: ResolutionStore, { request, chain }: ResolveOptions): 
       return { text: renderItem(item), json: itemJson(item) }
     }
     case 'resolve': {
-      const refunds = chain ? createRefundReader((await openChain(chain)).chain) : NO_REFUNDS
+      const refunds = chain
+        ? createRefundReader((await openChain(chain)).chain, chain.REFUND_SENDERS ?? [])
+        : NO_REFUNDS
       const resolved = await resolveItem({ store, refunds }, request.item, request.decision, request.author)
       if (resolved.outcome === 'not_found') throw new Refusal('There is no such item.')
       if (resolved.outcome === 'refused') throw new Refusal(resolved.sentence)
@@ -73,6 +75,7 @@ async function run(store: ResolutionStore, { request, chain }: ResolveOptions): 
 const NO_REFUNDS: RefundReader = {
   network: '',
   asset: '',
+  senders: [],
   read: async () => ({ outcome: 'unreachable', cause: new Error('no chain is configured') }),
 }
 

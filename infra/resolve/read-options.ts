@@ -7,6 +7,7 @@ import type { Author } from '#shared/operators/author.ts'
 import { OPERATOR_NAME } from '#shared/operators/operator-account.ts'
 import { type ItemName, parseItemName } from '#shared/operators/resolution-store.ts'
 import type { Decision } from '#shared/operators/resolve-item.ts'
+import { refundSettings } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
 
 /** Thrown for wrong arguments or settings; the message is for the operator. */
@@ -22,7 +23,7 @@ export interface ResolveOptions {
   readonly asJson: boolean
   readonly databaseUrl: string
   /** Only of a refund, which is proven on chain. */
-  readonly chain: { readonly RPC_URL: readonly string[]; readonly RPC_TIMEOUT_MS: number } | null
+  readonly chain: z.infer<typeof chainSchema> | null
 }
 
 export const HELP = `Usage: npm run resolve -- [list] [--kind KIND] [--payer ADDRESS]
@@ -50,7 +51,7 @@ OUTCOME is one of:
   --sandbox            use database and chain of the running sandbox, from SANDBOX_FILE or .farebox/sandbox.json
   --help               show this text
 
-Reads DATABASE_URL, and RPC_URL for refunds. Exit code: 0 when done, 1 when the resolution is refused or there is no such
+Reads DATABASE_URL, and for refunds RPC_URL and REFUND_SENDERS. Exit code: 0 when done, 1 when the resolution is refused or there is no such
 item, 2 for wrong arguments or a database or chain that cannot be reached.`
 
 const text = { type: 'string' } as const
@@ -69,7 +70,7 @@ const OPTIONS = {
 type Values = ReturnType<typeof parse>['values']
 
 const databaseSchema = z.object({ DATABASE_URL: z.url({ error: 'is not set, or not a URL' }) })
-const chainSchema = z.object(chainSettings)
+const chainSchema = z.object({ ...chainSettings, ...refundSettings })
 const sandboxSchema = z.object({ databaseUrl: z.url(), rpcUrl: z.url() })
 
 /** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */

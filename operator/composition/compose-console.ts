@@ -51,7 +51,7 @@ export function composeConsole(
     machinery: createMachineryStore(pool),
     money: createMoneyStore(pool),
     resolutions: createResolutionStore(pool),
-    refunds: createRefundReader(chain),
+    refunds: createRefundReader(chain, config.REFUND_SENDERS ?? []),
     gas: createGasReader(chain, createFeeEstimator(chain)),
     facilitators: config.FACILITATOR_ADDRESSES ?? [],
     gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,

@@ -20,6 +20,8 @@ export interface ItemRecord {
   readonly requestId: string | null
   readonly network: string
   readonly payer: string
+  /** The account that the payment is for, in lower case. */
+  readonly payTo: string
   /** The Permit2 nonce of the payment in question. */
   readonly nonce: bigint
   /** The amount in question in atomic USDC: what was charged, or at most may have been. */

@@ -29,3 +29,9 @@ export const accountAddresses = z
   .string()
   .transform((list) => list.split(','))
   .pipe(z.tuple([accountAddress], accountAddress))
+
+/** The settings of the console and `npm run resolve` for refunds. */
+export const refundSettings = {
+  /** Accounts that may refund a payment besides its recipient. */
+  REFUND_SENDERS: accountAddresses.optional(),
+}

@@ -7,7 +7,8 @@ const TRANSACTION_HASH = /^0x[0-9a-f]{64}$/
 
 /**
  * Proves that a transaction returned a payment: final, successful, not before the payment, with a transfer of exactly
- * the amount to the payer from somebody else. Returns every such transfer, since one transaction may refund several
+ * the amount to the payer from the account that the payment was for, or another one of the operator: a stranger's
+ * transfer of the same amount refunds nothing. Returns every such transfer, since one transaction may refund several
  * items.
  */
 export async function proveRefund(
@@ -45,11 +46,17 @@ export async function proveRefund(
     )
   const fromOthers = toPayer.filter(({ from }) => from !== payment.payer)
   if (fromOthers.length === 0) return refused('from_payer', 'This transfer is from the payer to themselves.')
-  const exact = fromOthers.filter(({ amount }) => amount === payment.amount)
+  const fromOperator = fromOthers.filter(({ from }) => from === payment.payTo || reader.senders.includes(from))
+  if (fromOperator.length === 0)
+    return refused(
+      'from_stranger',
+      `This transfer is from ${fromOthers[0]?.from}, which is neither the recipient of the payment (${payment.payTo}) nor one of REFUND_SENDERS. Add it there if it is yours; what others paid is paid_outside.`,
+    )
+  const exact = fromOperator.filter(({ amount }) => amount === payment.amount)
   if (exact.length === 0)
     return refused(
       'wrong_amount',
-      `This transaction transfers ${fromOthers.map(({ amount }) => usdc(amount)).join(' and ')} USDC to the payer; the refund must be exactly ${usdc(payment.amount)} USDC.`,
+      `This transaction transfers ${fromOperator.map(({ amount }) => usdc(amount)).join(' and ')} USDC to the payer; the refund must be exactly ${usdc(payment.amount)} USDC.`,
     )
   const isTooEarly =
     (payment.paidAfter !== null && found.minedAt.getTime() < payment.paidAfter.getTime() - CLOCK_DIFFERENCE_MS) ||

@@ -33,6 +33,8 @@ export interface RefundReader {
   /** The chain and the asset that refunds are proven on. */
   readonly network: string
   readonly asset: string
+  /** Further accounts of the operator, in lower case, besides the recipient of the payment, that may refund it. */
+  readonly senders: readonly string[]
   /** Never throws. */
   read(transaction: string): Promise<RefundOnChain>
 }
@@ -41,6 +43,8 @@ export interface RefundReader {
 export interface RefundedPayment {
   readonly network: string
   readonly payer: string
+  /** The account that the payment is for, in lower case. */
+  readonly payTo: string
   readonly amount: bigint
   /** The block of the payment, where it is known. */
   readonly blockNumber: bigint | null
@@ -62,6 +66,7 @@ export type RefusedRefund =
   | 'wrong_asset'
   | 'wrong_payer'
   | 'from_payer'
+  | 'from_stranger'
   | 'wrong_amount'
   | 'too_early'
   | 'not_final'

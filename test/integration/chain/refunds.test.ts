@@ -17,6 +17,8 @@ import { NETWORK, randomAddress } from '../../support/ledger/test-authorization.
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const AMOUNT = 5034n
+/** The account that the payments of these tests are for. */
+const RECIPIENT = randomAddress()
 const ANNA: Author = { operator: 'anna', source: 'command' }
 
 let devnet: TestDevnet
@@ -25,8 +27,8 @@ let refunds: RefundReader
 let treasury: Address
 beforeAll(async () => {
   ;[devnet, ledger] = await Promise.all([startTestDevnet(), createTestLedger()])
-  refunds = createRefundReader(devnet.client)
   treasury = randomAddress()
+  refunds = createRefundReader(devnet.client, [treasury])
   await mintUsdc(devnet.rpcUrl, treasury, 10n ** 9n)
   // Every block of a payment in these tests is earlier than this.
   await finalizeBlocks(devnet)
@@ -44,7 +46,15 @@ function send(
 }
 
 function paymentOf(payer: Address, changes: Partial<RefundedPayment> = {}): RefundedPayment {
-  return { network: NETWORK, payer, amount: AMOUNT, blockNumber: 1n, paidAfter: new Date(0), ...changes }
+  return {
+    network: NETWORK,
+    payer,
+    payTo: RECIPIENT,
+    amount: AMOUNT,
+    blockNumber: 1n,
+    paidAfter: new Date(0),
+    ...changes,
+  }
 }
 
 describe('a refund', () => {
@@ -58,6 +68,16 @@ describe('a refund', () => {
     ).toMatchObject({
       outcome: 'proven',
       transfers: [{ transaction, blockNumber, logIndex: expect.any(Number) }],
+    })
+  })
+
+  it('is proven by a transfer from the account that the payment was for', async () => {
+    const payer = randomAddress()
+    await mintUsdc(devnet.rpcUrl, RECIPIENT, AMOUNT)
+    const transaction = await send(payer, AMOUNT, { from: RECIPIENT })
+    await finalizeBlocks(devnet)
+    expect(await proveRefund({ ...refunds, senders: [] }, transaction, paymentOf(payer))).toMatchObject({
+      outcome: 'proven',
     })
   })
 
@@ -98,6 +118,15 @@ describe('a refund', () => {
       /from the payer to themselves/,
     ],
     [
+      'from an account that is not the operator’s',
+      async (payer) => {
+        const stranger = randomAddress()
+        await mintUsdc(devnet.rpcUrl, stranger, AMOUNT)
+        return { transaction: await send(payer, AMOUNT, { from: stranger }) }
+      },
+      /neither the recipient of the payment \(0x[0-9a-f]{40}\) nor one of REFUND_SENDERS/,
+    ],
+    [
       'that reverted',
       async (payer) => ({ transaction: await send(payer, AMOUNT, { from: randomAddress() }) }),
       /reverted/,
@@ -133,7 +162,7 @@ describe('a refund', () => {
     ],
     [
       'while no node answers',
-      async (payer) => ({ transaction: await send(payer), reader: createRefundReader(deadClient()) }),
+      async (payer) => ({ transaction: await send(payer), reader: createRefundReader(deadClient(), []) }),
       /cannot be read/,
     ],
   ]

@@ -104,10 +104,10 @@ describe.skipIf(!havePrograms('prometheus'))('an item that a person ends', () =>
       ],
     })
 
-    const treasury = randomAddress()
-    await mintUsdc(rpcUrl, treasury, first.charge)
+    const { payTo } = sandbox.info
+    await mintUsdc(rpcUrl, payTo, first.charge)
     const chain = { rpcUrl, client: sandbox.chain.client }
-    const transaction = await sendToken(chain, { from: treasury, to: first.payer.address, amount: first.charge })
+    const transaction = await sendToken(chain, { from: payTo, to: first.payer.address, amount: first.charge })
     const refund = () =>
       run('resolve', first.itemId, 'refunded', '--transaction', transaction, '--reason', 'no result', '--as', 'anna')
     const early = await refund()

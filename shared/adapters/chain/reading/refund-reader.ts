@@ -4,11 +4,12 @@ import { CHAIN_ID, USDC_ADDRESS } from '../network/contracts.ts'
 
 const transferAbi = parseAbi(['event Transfer(address indexed from, address indexed to, uint256 value)'])
 
-/** Creates a reader of refunds: up to four RPC calls for each. */
-export function createRefundReader(client: PublicClient): RefundReader {
+/** Creates a reader of refunds: up to four RPC calls for each. `senders`: see the port. */
+export function createRefundReader(client: PublicClient, senders: readonly string[]): RefundReader {
   return {
     network: `eip155:${CHAIN_ID}`,
     asset: USDC_ADDRESS,
+    senders,
     read: async (transaction) => {
       try {
         return await readTransaction(client, transaction as `0x${string}`)

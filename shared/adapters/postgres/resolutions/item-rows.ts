@@ -17,7 +17,7 @@ const RESULT_IS_STORED = `jobs.result_body IS NOT NULL AND jobs.result_expired_a
 export const ITEMS: Readonly<Record<ResolvableItem, string>> = {
   review: `SELECT 'review:' || jobs.id AS id, 'review' AS kind, coalesce(settlements.state, 'review') AS state,
       jobs.id AS job_id, settlements.id AS settlement_id, jobs.request_id, authorizations.network, jobs.payer,
-      authorizations.nonce,
+      authorizations.signed ->> 'payTo' AS pay_to, authorizations.nonce,
       coalesce(unknown.amount, settlements.charge_amount, jobs.charge_amount, authorizations.authorized_maximum) AS amount,
       coalesce(unknown.transaction_hash, settlements.transaction_hash, ${NEWEST_TRANSACTION}) AS transaction,
       coalesce(unknown.block_number, settlements.block_number) AS block_number, authorizations.claimed_at AS paid_after,
@@ -31,7 +31,7 @@ export const ITEMS: Readonly<Record<ResolvableItem, string>> = {
     WHERE jobs.state = 'review'`,
   settlement: `SELECT 'settlement:' || settlements.id AS id, 'settlement' AS kind, settlements.state,
       jobs.id AS job_id, settlements.id AS settlement_id, jobs.request_id, authorizations.network, settlements.payer,
-      authorizations.nonce, settlements.charge_amount AS amount,
+      authorizations.signed ->> 'payTo' AS pay_to, authorizations.nonce, settlements.charge_amount AS amount,
       coalesce(settlements.transaction_hash, ${NEWEST_TRANSACTION}) AS transaction,
       settlements.block_number, authorizations.claimed_at AS paid_after,
       settlements.failure_reason AS reason, coalesce(settlements.finished_at, settlements.signed_at) AS since,
@@ -43,7 +43,7 @@ export const ITEMS: Readonly<Record<ResolvableItem, string>> = {
   unknown_settlement: `SELECT 'unknown_settlement:' || unknown.network || ':' || unknown.payer || ':' || unknown.nonce AS id,
       'unknown_settlement' AS kind, 'unknown' AS state,
       unknown.job_id, NULL::uuid AS settlement_id, unknown.request_id, unknown.network, unknown.payer,
-      unknown.nonce, unknown.amount, unknown.transaction_hash AS transaction,
+      unknown.pay_to, unknown.nonce, unknown.amount, unknown.transaction_hash AS transaction,
       unknown.block_number, NULL::timestamptz AS paid_after,
       unknown.resolution AS reason, unknown.found_at AS since,
       false AS is_result_stored, false AS is_owed, resolution.*
@@ -53,7 +53,7 @@ export const ITEMS: Readonly<Record<ResolvableItem, string>> = {
     WHERE NOT EXISTS (SELECT FROM jobs WHERE jobs.id = unknown.job_id AND jobs.state = 'review')`,
   debt: `SELECT 'debt:' || jobs.id AS id, 'debt' AS kind, 'owed' AS state,
       jobs.id AS job_id, NULL::uuid AS settlement_id, jobs.request_id, authorizations.network, jobs.payer,
-      authorizations.nonce, jobs.charge_amount AS amount, NULL AS transaction,
+      authorizations.signed ->> 'payTo' AS pay_to, authorizations.nonce, jobs.charge_amount AS amount, NULL AS transaction,
       NULL::numeric AS block_number, authorizations.claimed_at AS paid_after,
       jobs.failure_reason AS reason, coalesce(jobs.finished_at, jobs.accepted_at) AS since,
       false AS is_result_stored, jobs.is_owed, resolution.*
@@ -80,6 +80,7 @@ export interface ItemRow extends ResolutionRow {
   readonly request_id: string | null
   readonly network: string
   readonly payer: string
+  readonly pay_to: string
   readonly nonce: string
   readonly amount: string
   readonly transaction: string | null
@@ -92,8 +93,8 @@ export interface ItemRow extends ResolutionRow {
 }
 
 /** The columns of an item, to be listed by a statement over `ITEMS`. */
-export const ITEM = `id, kind, state, job_id, settlement_id, request_id, network, payer, nonce, amount, transaction,
-  block_number, paid_after, reason, since, is_result_stored, is_owed, resolution_id, resolution_item, resolution_job_id,
+export const ITEM = `id, kind, state, job_id, settlement_id, request_id, network, payer, pay_to, nonce, amount,
+  transaction, block_number, paid_after, reason, since, is_result_stored, is_owed, resolution_id, resolution_item, resolution_job_id,
   outcome, resolution_amount, resolution_reason, operator, resolved_at, refund_transaction`
 
 export function itemRecord(row: ItemRow): ItemRecord {
@@ -106,6 +107,7 @@ export function itemRecord(row: ItemRow): ItemRecord {
     requestId: row.request_id,
     network: row.network,
     payer: row.payer.toLowerCase(),
+    payTo: row.pay_to.toLowerCase(),
     nonce: BigInt(row.nonce),
     amount: BigInt(row.amount),
     transaction: row.transaction,
