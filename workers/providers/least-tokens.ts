@@ -15,12 +15,23 @@ export function leastTokens(text: string): number {
   return text.match(WORD)?.length ?? 0
 }
 
+/**
+ * The longest token of a text without spaces, with a wide margin: Base64 and code have 2 to 4 bytes a token, and a single
+ * "word" of them would otherwise count as one.
+ */
+const MOST_BYTES_OF_TOKEN = 16
+
 /** Returns how many tokens the input has at least, without images, tools and schemas. */
 export function leastInputTokens({ system = '', messages }: Pick<TextRequest, 'system' | 'messages'>): number {
   const texts = messages.flatMap(({ parts }) =>
     parts.map((part) => (part.type === 'text' || part.type === 'tool_result' ? part.text : '')),
   )
-  return [system, ...texts].reduce((sum, text) => sum + leastTokens(text), 0)
+  return [system, ...texts].reduce((sum, text) => sum + Math.max(leastTokens(text), leastOfBytes(text)), 0)
+}
+
+function leastOfBytes(text: string): number {
+  // Any number of spaces may be one token.
+  return Math.floor(Buffer.byteLength(text.replaceAll(/\s+/g, '')) / MOST_BYTES_OF_TOKEN)
 }
 
 /** Few tokens are longer. */

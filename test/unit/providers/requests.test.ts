@@ -258,6 +258,15 @@ describe('the tokens that a text has at least', () => {
     expect(leastInputTokens({ messages })).toBe(3)
   })
 
+  it('of an input without spaces are at least one for each 16 bytes', () => {
+    const messages = [{ role: 'user' as const, parts: [{ type: 'text' as const, text: 'QUJD'.repeat(75_000) }] }]
+    expect(leastInputTokens({ messages })).toBe(18_750)
+  })
+
+  it('of an input of spaces are none, since a token may be any number of them', () => {
+    expect(leastInputTokens({ messages: [], system: ' '.repeat(100_000) })).toBe(0)
+  })
+
   it('of an answer are those of its text and of its calls with their arguments', () => {
     const calls = [{ name: 'get_weather', arguments_json: '{"city": "Paris"}' }]
     expect(leastOutputTokens({ text: 'Let me look.', calls })).toBe(6)
