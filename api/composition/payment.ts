@@ -14,7 +14,10 @@ import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-fun
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import { requireSettlementContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
+import {
+  requirePaymentContracts,
+  requireSettlementContract,
+} from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import { createSettlementVerification } from '#shared/adapters/chain/verification/settlement-verification.ts'
@@ -66,6 +69,8 @@ export interface PaymentParts {
 /** Composes what challenges, verifies and looks up payments. No key here can move money. */
 export async function composePayment(config: ApiConfig, now: () => Date): Promise<PaymentParts> {
   const { chain, nodes } = await openChain(config)
+  await requirePaymentContracts(chain)
+  const chainClock = createChainClock(chain, now)
   const oldestHeadMs = maximumHeadAgeMs(config)
   const chainClock = createChainClock(chain, now, oldestHeadMs)
   const estimateFees = createFeeEstimator(chain)

@@ -52,10 +52,11 @@ async function runChecks(
   const { api, worker } = settings
   const common = api ?? worker
   if (!common) return checks
+  // First: without the contracts of the payments all else is in vain.
+  add(await checkChain(common, worker, options.expectedCode))
   add([await checkDatabase(common), await checkQueue(common)])
   if (api) add([await checkObjectStore(api, 'api'), await checkArchive(api)])
   if (worker) add([await checkObjectStore(worker, 'worker')])
-  add(await checkChain(common, worker, options.expectedCode))
   add(await checkSettlementContracts(settings, options.expectedCode))
   if (worker) add(await checkProviders(worker))
   if (api) add(await checkService(api.PUBLIC_BASE_URL))

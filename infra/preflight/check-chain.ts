@@ -4,6 +4,7 @@ import { CHAIN_ID, USDC_ADDRESS } from '#shared/adapters/chain/network/contracts
 import { openRpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { missingContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
 import { readCode } from '#shared/adapters/chain/verification/payer-code.ts'
 import type { ApiConfig } from '../../api/config.ts'
@@ -57,7 +58,9 @@ function checkContract(
   expectedCode: ReadonlyMap<string, string>,
 ): Promise<Check> {
   return attempted('contract', `${name} cannot be read`, async () => {
-    const found = keccak256(await readCode(client, address))
+    const code = await readCode(client, address)
+    if (code === '0x') return failed('contract', missingContract(name, address))
+    const found = keccak256(code)
     const expected = expectedCode.get(address.toLowerCase()) ?? codeHash
     if (found === expected) return passed('contract', `${name} at ${address}`)
     return failed(

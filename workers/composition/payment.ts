@@ -15,7 +15,10 @@ import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { createSettler, type VerifySettlement } from '#shared/adapters/chain/settlement/settler.ts'
 import { gasOfContracts, UNLIMITED_GAS } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
-import { requireSettlementContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
+import {
+  requirePaymentContracts,
+  requireSettlementContract,
+} from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import {
@@ -84,6 +87,7 @@ interface SettlingParty extends Pick<RunJobDependencies, 'verifier' | 'gas' | 's
 /** Composes what checks and settles payments. */
 export async function composePayment(config: WorkerConfig, unguarded: PaymentOptions): Promise<PaymentParts> {
   const { chain, nodes } = await openChain(config)
+  await requirePaymentContracts(chain)
   const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
   // Empty with a remote facilitator and where other processes settle: there is no nonce queue to advance and no gas to

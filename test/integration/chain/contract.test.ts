@@ -6,7 +6,10 @@ import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { gasOfContracts } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
-import { requireSettlementContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
+import {
+  requirePaymentContracts,
+  requireSettlementContract,
+} from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { composePayment } from '../../../api/composition/payment.ts'
 import { readConfig } from '../../../api/config.ts'
@@ -62,6 +65,26 @@ describe('the gas that a contract has left', () => {
     // Known to nobody in this process.
     expect(await leftIn(emptied.address, [])).toBe(Number.POSITIVE_INFINITY)
     expect(await leftIn(low, [rich])).toBe(3)
+  })
+})
+
+describe('the contracts of every payment at the start of a process', () => {
+  it('are there, or the process names the missing one and what to do', async () => {
+    const devnet = await startTestDevnet()
+    const client = createChainClient(devnet.rpcUrl, PATIENCE_MS)
+    try {
+      await expect(requirePaymentContracts(client)).resolves.toBeUndefined()
+      await callRpc(devnet.rpcUrl, 'anvil_setCode', [UPTO_PROXY_ADDRESS, '0x'])
+      await expect(requirePaymentContracts(client)).rejects.toThrow(
+        /^RPC_URL: the x402 upto proxy has no code at 0x4020.* deploy its published code/,
+      )
+    } finally {
+      await devnet.stop()
+    }
+  })
+
+  it('prevent no start while no node answers', async () => {
+    await expect(requirePaymentContracts(createChainClient('http://127.0.0.1:1', PATIENCE_MS))).resolves.toBeUndefined()
   })
 })
 

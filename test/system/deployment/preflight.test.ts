@@ -6,7 +6,7 @@ import type { PaymentRequired } from '@x402/core/types'
 import { keccak256 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { main } from '../../../infra/commands/preflight.ts'
 import { PUBLISHED_CONTRACTS } from '../../../infra/preflight/contract-code.ts'
 import { makePaidCalls } from '../../../infra/preflight/make-paid-calls.ts'
@@ -14,6 +14,7 @@ import { createSandboxAccount } from '../../../infra/sandbox/chain/fund-devnet.t
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { UPSTREAM_KEY } from '../../../infra/sandbox/deployments.ts'
 import { readOrCreateSecrets } from '../../../infra/sandbox/state-directory.ts'
+import { startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { callCommand } from '../../support/processes/call-command.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
@@ -121,6 +122,20 @@ describe('npm run preflight', () => {
       'contract: Permit2',
       'contract: the x402 upto proxy',
     ])
+  })
+
+  it('names a proxy that nobody has deployed first of all, and says what to do', async () => {
+    const proxy = await startRpcProxy(sandbox.info.rpcUrl)
+    proxy.chooseFault(({ method, params: [address] }) =>
+      method === 'eth_getCode' && address === UPTO_PROXY_ADDRESS ? { kind: 'forge', answer: { result: '0x' } } : null,
+    )
+    const { failures } = await preflight(standInCode, {
+      RPC_URL: proxy.url,
+      DATABASE_URL: 'postgres://127.0.0.1:1/none',
+    })
+    await proxy.stop()
+    expect(failures[0]).toMatch(/^contract: the x402 upto proxy has no code at 0x4020.* CREATE2 factory/)
+    expect(failures[1]).toMatch(/^database: /)
   })
 
   it.each([

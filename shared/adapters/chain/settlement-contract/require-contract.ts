@@ -1,10 +1,40 @@
 import { keccak256, type PublicClient } from 'viem'
 import { namingSetting } from '#shared/runtime/start-process.ts'
-import { batchSettlementAbi, SETTLEMENT_CONTRACT_CODE_HASH } from '../network/contracts.ts'
+import {
+  batchSettlementAbi,
+  PERMIT2_ADDRESS,
+  SETTLEMENT_CONTRACT_CODE_HASH,
+  UPTO_PROXY_ADDRESS,
+} from '../network/contracts.ts'
 import { isRevert } from '../network/rpc-failure.ts'
 import { readCode } from '../verification/payer-code.ts'
 
 type Hex = `0x${string}`
+
+/** The contracts without which nothing can be settled. Their code is compared by `npm run preflight`. */
+const PAYMENT_CONTRACTS = [
+  ['Permit2', PERMIT2_ADDRESS],
+  ['the x402 upto proxy', UPTO_PROXY_ADDRESS],
+] as const
+
+/**
+ * Throws a `StartFailure` that names RPC_URL when a contract of every payment has no code on this chain. Anyone may deploy
+ * both at their addresses, so an address in a specification does not say that somebody has. A chain that gives no usable
+ * answer prevents no start.
+ */
+export async function requirePaymentContracts(client: PublicClient): Promise<void> {
+  const codes = await Promise.all(PAYMENT_CONTRACTS.map(([, address]) => readCode(client, address).catch(() => null)))
+  const missing = PAYMENT_CONTRACTS.filter((_, index) => codes[index] === '0x')
+  if (missing.length === 0) return
+  await namingSetting('RPC_URL', () => {
+    throw new Error(missing.map(([name, address]) => missingContract(name, address)).join('; '))
+  })
+}
+
+/** Says that a contract of every payment is missing, and what to do. */
+export function missingContract(name: string, address: Hex): string {
+  return `${name} has no code at ${address} on this chain, so no payment can be settled. Use the chain that has it, or deploy its published code there with its published salt through the CREATE2 factory 0x4e59b44847b379578588920cA78FbF26c0B4956C: anyone may`
+}
 
 /**
  * Throws a `StartFailure` that names SETTLEMENT_CONTRACT for a contract that cannot settle what payers sign for it: without
