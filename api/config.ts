@@ -108,6 +108,8 @@ export const settingsSchema = z.object({
    * Payments of all other payers that are verified on chain, per client: each costs RPC calls, and wallets are free.
    */
   NEW_PAYER_VERIFICATIONS_PER_MINUTE: z.coerce.number().int().positive().default(300),
+  /** Minutes of audio that are decoded for all other callers, per client, with bursts of as much. */
+  UNPAID_AUDIO_MINUTES_PER_MINUTE: z.coerce.number().int().positive().default(240),
   FFMPEG_PATH: z.string().optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),

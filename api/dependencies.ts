@@ -15,7 +15,7 @@ import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
 import type { AppDependencies } from './app.ts'
 import { composeAccount } from './composition/account.ts'
-import { composeAdmission } from './composition/admission.ts'
+import { composeAdmission, openAllowances } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
 import { openCatalogs, readCatalogs } from './composition/catalogs.ts'
 import { identifyKeys } from './composition/identify-keys.ts'
@@ -24,6 +24,7 @@ import { composePayment } from './composition/payment.ts'
 import type { ApiConfig } from './config.ts'
 import { createListings } from './paid-request/challenge/listing.ts'
 import { createPermitTurns } from './paid-request/payment/permit-turns.ts'
+import { createDecodingLimiter } from './plugins/rate-limits.ts'
 import { createRequestPreparer } from './request/worker-threads/request-preparer.ts'
 import { addRequestMetrics, addSponsoringMetrics } from './telemetry/metrics.ts'
 
@@ -61,17 +62,20 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const store = createAdmissionStore(pool, limits, archive)
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   resources.defer(payment.nodes.watch(CHAIN_ID))
+  const allowances = openAllowances(config, resources, logger)
   const { mp3Inspector, ...audio } = await composeAudioInspection(config, {
     metrics,
     logger,
     stopping,
     store: createInspectionStore(pool),
+    limitDecoding: createDecodingLimiter(allowances, config.UNPAID_AUDIO_MINUTES_PER_MINUTE),
   })
   const { catalogs, watch } = await openCatalogs(atStart, resources, { pool, logger })
   const preparer = createRequestPreparer(catalogs.offered, config.PREPARATION_THREADS)
   resources.defer(() => preparer.close())
   const admission = composeAdmission(config, resources, {
     metrics,
+    allowances,
     logger,
     mp3Inspector,
     store,

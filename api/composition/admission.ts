@@ -10,7 +10,7 @@ import { createQueueAgeReader } from '../admission/queue-age.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
 import { createPayerMemory } from '../paid-request/payment/payer-memory.ts'
-import { createAllowances } from '../plugins/allowances.ts'
+import { type Allowances, createAllowances } from '../plugins/allowances.ts'
 import { createRateLimiter, createVerificationLimiter } from '../plugins/rate-limits.ts'
 import { createUnreadLimiter } from '../plugins/unread-limit.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
@@ -26,17 +26,25 @@ const HELD_PER_JOB = 3
 
 export interface AdmissionOptions {
   readonly metrics: Registry
+  readonly allowances: Allowances
   readonly logger: Logger
   readonly mp3Inspector: Mp3Inspector
   readonly store: AdmissionStore
   readonly verifier: Pick<AuthorizationVerifier, 'isSignedByPayer'>
 }
 
+/** Opens the allowances of clients, which the processes share through the queue's Redis. */
+export function openAllowances(config: ApiConfig, resources: AsyncDisposableStack, logger: Logger): Allowances {
+  const shared = openSharedAllowances(config)
+  resources.defer(() => shared?.close())
+  return createAllowances({ shared, logger })
+}
+
 /** Composes load shedding and rate limits. */
 export function composeAdmission(
   config: ApiConfig,
   resources: AsyncDisposableStack,
-  { metrics, logger, mp3Inspector, store, verifier }: AdmissionOptions,
+  { metrics, allowances, logger, mp3Inspector, store, verifier }: AdmissionOptions,
 ): Pick<AppDependencies, 'admission' | 'limitRate' | 'limitUnread' | 'limitVerifications' | 'payers'> {
   const payers = createPayerMemory()
   const payingCallers = createPayingCallers({
@@ -50,9 +58,6 @@ export function composeAdmission(
   const judging = setInterval(() => gate.judgeSpeeds(), SPEED_CHECK_MS)
   resources.defer(() => clearInterval(judging))
   const queueAge = createQueueAgeReader(store, logger, () => performance.now())
-  const shared = openSharedAllowances(config)
-  resources.defer(() => shared?.close())
-  const allowances = createAllowances({ shared, logger })
   return {
     payers,
     admission: createAdmission({ gate, payingCallers, queueAge, mp3Inspector, store }),

@@ -2,6 +2,7 @@ import type { Registry } from 'prom-client'
 import type { InspectionStore } from '#shared/jobs/inspection-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
+import type { DecodingLimiter } from '../plugins/rate-limits.ts'
 import { createFfmpegDecoder } from '../request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../request/audio/find-ffmpeg.ts'
 import { createInspectorIdentity } from '../request/audio/identify-inspector.ts'
@@ -22,12 +23,13 @@ export interface AudioInspectionOptions {
   readonly logger: Logger
   readonly stopping: AbortSignal
   readonly store: InspectionStore
+  readonly limitDecoding: DecodingLimiter
 }
 
 /** Composes the inspection of MP3s. Without ffmpeg the process starts, but is not ready. */
 export async function composeAudioInspection(
   config: ApiConfig,
-  { metrics, logger, stopping, store }: AudioInspectionOptions,
+  { metrics, logger, stopping, store, limitDecoding }: AudioInspectionOptions,
 ): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks['required'] }> {
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const mp3Inspector = createMp3Inspector({
@@ -46,6 +48,7 @@ export async function composeAudioInspection(
             patienceMs: VERDICT_PATIENCE_MS,
             onFailure: (error) => logger.warn('inspections are not shared at the moment', { error }),
           }),
+    limitDecoding,
     concurrency: config.DECODERS,
     maximumWaiting: config.DECODER_WAITING,
     signal: stopping,

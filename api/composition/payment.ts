@@ -70,7 +70,6 @@ export interface PaymentParts {
 export async function composePayment(config: ApiConfig, now: () => Date): Promise<PaymentParts> {
   const { chain, nodes } = await openChain(config)
   await requirePaymentContracts(chain)
-  const chainClock = createChainClock(chain, now)
   const oldestHeadMs = maximumHeadAgeMs(config)
   const chainClock = createChainClock(chain, now, oldestHeadMs)
   const estimateFees = createFeeEstimator(chain)

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { clientGroup, widerClientGroup } from '../request/client-address.ts'
+import { clientGroup, clientGroups, widerClientGroup } from '../request/client-address.ts'
+import type { ClientGroups } from '../request/fair-pool.ts'
 
 const WINDOW_MS = 60_000
 /** Clients in memory; the least recently seen ones start again with a full bucket. */
@@ -46,6 +47,8 @@ export interface Allowances {
    * their /48, which has ten times the allowance, since one customer is often given all of it.
    */
   take(kind: string, address: string, perMinute: number): Taken
+  /** The same for a caller's networks and several tokens, of which one client has at least `perMinute` a minute. */
+  takeSeveral(kind: string, client: ClientGroups, perMinute: number, tokens: number): Taken
   /** Returns a token that was taken for work that turned out not to count. */
   giveBack(kind: string, address: string, perMinute: number): void
   /** Returns whether a token is available, without taking it. */
@@ -78,13 +81,13 @@ export function createAllowances(options: AllowanceOptions): Allowances {
     return bucket
   }
 
-  function takeOne(client: string, perMinute: number): Taken {
+  function takeFrom(client: string, perMinute: number, tokens: number): Taken {
     const bucket = refill(client, perMinute)
     const perSecond = (perMinute / WINDOW_MS) * 1000
-    const missing = 1 - bucket.tokens
+    const missing = tokens - bucket.tokens
     if (missing <= 0) {
-      bucket.tokens -= 1
-      bucket.pendingTokens += 1
+      bucket.tokens -= tokens
+      bucket.pendingTokens += tokens
     }
     syncInBackground(client, bucket, perMinute)
     return {
@@ -100,18 +103,20 @@ export function createAllowances(options: AllowanceOptions): Allowances {
     bucket.pendingTokens -= 1
   }
 
+  function takeSeveral(kind: string, [host, site]: ClientGroups, perMinute: number, tokens: number): Taken {
+    const takeOfSite = () => takeFrom(`${kind}:${site}`, perMinute * SITE_FACTOR, tokens)
+    // An exhausted site creates no buckets for further networks, which would evict those of other clients.
+    if (site !== undefined && refill(`${kind}:${site}`, perMinute * SITE_FACTOR).tokens < tokens) return takeOfSite()
+    const taken = takeFrom(`${kind}:${host}`, perMinute, tokens)
+    // A network beyond its own allowance takes nothing from its neighbors in the site.
+    if (site === undefined || taken.retryAfterSeconds !== null) return taken
+    const ofSite = takeOfSite()
+    return ofSite.remaining < taken.remaining ? ofSite : taken
+  }
+
   return {
-    take: (kind, address, perMinute) => {
-      const site = widerClientGroup(address)
-      const takeOfSite = () => takeOne(`${kind}:${site}`, perMinute * SITE_FACTOR)
-      // An exhausted site creates no buckets for further networks, which would evict those of other clients.
-      if (site !== null && refill(`${kind}:${site}`, perMinute * SITE_FACTOR).tokens < 1) return takeOfSite()
-      const taken = takeOne(`${kind}:${clientGroup(address)}`, perMinute)
-      // A network beyond its own allowance takes nothing from its neighbors in the site.
-      if (site === null || taken.retryAfterSeconds !== null) return taken
-      const ofSite = takeOfSite()
-      return ofSite.remaining < taken.remaining ? ofSite : taken
-    },
+    take: (kind, address, perMinute) => takeSeveral(kind, clientGroups(address), perMinute, 1),
+    takeSeveral: (kind, client, perMinute, tokens) => takeSeveral(kind, client, perMinute, Math.min(tokens, perMinute)),
     giveBack: (kind, address, perMinute) => {
       const site = widerClientGroup(address)
       returnOne(`${kind}:${clientGroup(address)}`, perMinute)

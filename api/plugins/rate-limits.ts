@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
 import type { PayingCheck } from '../admission/paying-callers.ts'
+import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Allowances } from './allowances.ts'
 
 export interface RateLimits {
@@ -50,6 +51,25 @@ export function createVerificationLimiter(
     if (retryAfterSeconds === null) return () => allowances.giveBack('verifications', ip, verificationsPerMinute)
     const message =
       'Too many payments of new payers from this address. Nothing was charged; retry after the delay in Retry-After.'
+    throw new AppError('rate_limited', { message, retryAfterSeconds })
+  }
+}
+
+/** Counts audio that is to be decoded, before it is. Throws `rate_limited`. */
+export type DecodingLimiter = (caller: DecoderCaller, durationMs: number) => void
+
+/**
+ * Creates the limit of audio that is decoded for callers who have not paid: an hour costs over a second of processor
+ * time, as much as hundreds of other quotes. The audio of known payers is not counted, nor is what was decoded before.
+ */
+export function createDecodingLimiter(allowances: Allowances, minutesPerMinute: number): DecodingLimiter {
+  return ({ client, hasPriority }, durationMs) => {
+    if (hasPriority) return
+    const minutes = durationMs / 60_000
+    const { retryAfterSeconds } = allowances.takeSeveral('decoding', client, minutesPerMinute, minutes)
+    if (retryAfterSeconds === null) return
+    const message =
+      'Too much audio from this address was inspected without a payment. Nothing was charged; retry after the delay in Retry-After, or ask for the price of a described recording (POST /v1/quotes with its sha256, bytes and duration_ms), which inspects nothing.'
     throw new AppError('rate_limited', { message, retryAfterSeconds })
   }
 }

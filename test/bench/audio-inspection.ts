@@ -80,6 +80,7 @@ try {
       decode,
       cache: createInspectionCache<InspectionOutcome>({ maximumEntries: 10, timeToLiveMs: 600_000 }),
       verdicts: UNSHARED_VERDICTS,
+      limitDecoding: () => undefined,
       concurrency: 1,
       maximumWaiting: 1,
     })

@@ -30,6 +30,8 @@ export interface Mp3InspectorDependencies extends DecoderLimits {
   readonly cache: InspectionCache<InspectionOutcome>
   /** Asked before an upload is decoded that this process does not know. */
   readonly verdicts: SharedVerdicts
+  /** Called before each decode; throws when the caller has had too much audio decoded. */
+  readonly limitDecoding: (caller: DecoderCaller, durationMs: number) => void
   /** Stops all decodes on shutdown. */
   readonly signal?: AbortSignal
   /** Called with the reason why inspection was unavailable, which the public error does not contain. */
@@ -81,7 +83,7 @@ function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, s
  * fails the walk never waits for a decoder.
  */
 export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3Inspector {
-  const { decode, cache, verdicts, signal, onUnavailable } = dependencies
+  const { decode, cache, verdicts, limitDecoding, signal, onUnavailable } = dependencies
   const decoders = createDecoderQueue(dependencies)
 
   function unavailable(reason: string): AppError {
@@ -91,6 +93,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
 
   async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, caller: DecoderCaller): Promise<Decoded> {
     if (decode === undefined) throw unavailable('no ffmpeg was found')
+    limitDecoding(caller, walk.durationMs)
     const plan = planDecode(audio, walk)
     const decoded = await decoders.run(caller, walk.durationMs, () =>
       decode(audio, plan, signal === undefined ? {} : { signal }),

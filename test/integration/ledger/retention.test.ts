@@ -377,6 +377,7 @@ describe('stored inspections', () => {
         patienceMs: options.patienceMs ?? PATIENCE_MS,
         onFailure: (error) => failures.push(String(error)),
       }),
+      limitDecoding: () => undefined,
       concurrency: 2,
       maximumWaiting: 4,
     })

@@ -29,6 +29,7 @@ const mp3Inspector = createMp3Inspector({
   decode: createFfmpegDecoder({ ffmpegPath, timeLimitMs: PATIENCE_MS }),
   cache: createInspectionCache({ maximumEntries: 10, timeToLiveMs: 60_000 }),
   verdicts: UNSHARED_VERDICTS,
+  limitDecoding: () => undefined,
   concurrency: 1,
   maximumWaiting: 10,
 })

@@ -23,6 +23,7 @@ export async function startInspector(concurrency = 2, maximumWaiting = 100) {
     decode,
     cache,
     verdicts: UNSHARED_VERDICTS,
+    limitDecoding: () => undefined,
     concurrency,
     maximumWaiting,
   })

@@ -46,6 +46,7 @@ export async function startSharedServices(): Promise<SharedServices> {
         ...PATIENT_SETTINGS,
         REQUESTS_PER_MINUTE: '1000000',
         NEW_PAYER_VERIFICATIONS_PER_MINUTE: '1000000',
+        UNPAID_AUDIO_MINUTES_PER_MINUTE: '1000000',
       },
       workerEnvironment: PATIENT_SETTINGS,
     })

@@ -23,6 +23,7 @@ export const WITHOUT_BUDGETS = {
   UNCHARGED_BUDGET_USDC: '1000000',
   NEW_PAYER_EXPOSURE_USDC: '1000000',
   NEW_PAYER_VERIFICATIONS_PER_MINUTE: '1000000',
+  UNPAID_AUDIO_MINUTES_PER_MINUTE: '1000000',
 }
 
 /** A whole farebox of real processes, with what a test observes from outside. */

@@ -1,6 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
 import { walkFrames } from '#shared/audio/walk-frames.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import { createAllowances } from '../../../api/plugins/allowances.ts'
+import { createDecodingLimiter, type DecodingLimiter } from '../../../api/plugins/rate-limits.ts'
 import type { DecodeAudio, Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { createDecoderQueue } from '../../../api/request/audio/decoder-queue.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
@@ -18,12 +21,18 @@ import {
 } from '../../support/media/mp3-generator.ts'
 import { generateId3v1, generateId3v2 } from '../../support/media/tag-generator.ts'
 
+const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
 const clip = { durationMs: 500 }
 const agrees: Decoded = { outcome: 'agrees', decodedSamples: 1 }
 const limits = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
 function inspectorWith(
   decode: DecodeAudio | undefined,
-  options: { concurrency?: number; maximumWaiting?: number } = {},
+  options: {
+    concurrency?: number
+    maximumWaiting?: number
+    limitDecoding?: DecodingLimiter
+    hasPriority?: boolean
+  } = {},
 ) {
   const reasons: string[] = []
   const clock = { ms: 1 }
@@ -36,6 +45,7 @@ function inspectorWith(
     decode,
     cache,
     verdicts: UNSHARED_VERDICTS,
+    limitDecoding: options.limitDecoding ?? (() => undefined),
     concurrency: options.concurrency ?? 2,
     maximumWaiting: options.maximumWaiting ?? 4,
     onUnavailable: (reason) => reasons.push(reason),
@@ -46,7 +56,7 @@ function inspectorWith(
       {
         param,
         client: ['192.0.2.1'],
-        hasPriority: true,
+        hasPriority: options.hasPriority ?? true,
         limits,
       },
     )
@@ -246,6 +256,39 @@ describe('limiting concurrent decodes', () => {
     const fields = ['file', 'audio_base64', 'file']
     const errors = await Promise.all(fields.map((field) => errorOf(inspect(new Uint8Array(9), 'bad', field))))
     expect(errors.map((error) => error.param)).toEqual(fields)
+  })
+})
+
+/** Limits a client to a minute of audio, and never refills. */
+function limiter() {
+  return createDecodingLimiter(createAllowances({ shared: null, logger: silent, now: () => 0 }), 1)
+}
+
+describe('limiting what is decoded without a payment', () => {
+  const third = { durationMs: 20_000 }
+
+  test('counts the decoded time of a client, and refuses more than its allowance before a decode', async () => {
+    const decode = vi.fn<DecodeAudio>(async () => agrees)
+    const { inspect } = inspectorWith(decode, { limitDecoding: limiter(), hasPriority: false })
+    for (const name of ['a', 'b']) await inspect(generateMp3(third), name)
+    // Decoded before, so it costs nothing.
+    await inspect(generateMp3(third), 'a')
+    const error = await errorOf(inspect(generateMp3({ durationMs: 25_000 }), 'c'))
+    expect([error.code, error.retryAfterSeconds]).toEqual(['rate_limited', expect.any(Number)])
+    expect(error.message).toContain('described recording')
+    expect(decode).toHaveBeenCalledTimes(2)
+    // What is left suffices for less.
+    await inspect(generateMp3({ durationMs: 15_000 }), 'd')
+  })
+
+  test('decodes one recording that is longer than the whole allowance', async () => {
+    const { inspect } = inspectorWith(async () => agrees, { limitDecoding: limiter(), hasPriority: false })
+    await expect(inspect(generateMp3({ durationMs: 90_000 }), 'long')).resolves.toMatchObject({ parts: [{}] })
+  })
+
+  test('does not count the audio of known payers', async () => {
+    const { inspect } = inspectorWith(async () => agrees, { limitDecoding: limiter(), hasPriority: true })
+    for (let count = 0; count < 10; count++) await inspect(generateMp3(third), `paid-${count}`)
   })
 })
 
