@@ -119,6 +119,12 @@ export type Acceptance =
   /** The payers without a history have too much open, owed and uncharged together. */
   | { outcome: 'new_payer_limit'; retryAfterSeconds: number }
 
+/** A call that pays with a permit. */
+export interface PermitCall {
+  readonly payer: string
+  readonly idempotencyKey: string
+}
+
 /** The API's access to the ledger: keys, acceptance, and what callers read about their jobs. */
 export interface AdmissionStore {
   bindKey(request: KeyBindingRequest): Promise<KeyBinding>
@@ -134,6 +140,14 @@ export interface AdmissionStore {
   hasJob(idempotencyKey: string): Promise<boolean>
   /** Returns the payer's oldest job that a worker has not finished, or `null`. */
   findOpenJob(payer: string): Promise<string | null>
+  /**
+   * Gives a call the payer's turn to sign a permit, unless another call has it or a job of the payer is open. Returns
+   * whether it has it.
+   */
+  takePermitTurn(call: PermitCall, seconds: number): Promise<boolean>
+  /** Returns the key of the call that has the payer's turn, or `null`. */
+  findPermitTurn(payer: string): Promise<string | null>
+  endPermitTurn(call: PermitCall): Promise<void>
   /** Writes authorization and job in one transaction; the job's row is the outbox. */
   acceptJob(job: NewJob): Promise<Acceptance>
   /** Records a settlement that the ledger does not know, once for each payment, for a person. */

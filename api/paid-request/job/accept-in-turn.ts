@@ -31,13 +31,11 @@ export async function acceptInTurn(
   try {
     if (gasSponsoring !== null && !(await permitTurns.mayTry(call))) throw new AppError('permit_already_used')
     const job = await accept()
-    permitTurns.end(call, true)
+    await permitTurns.end(call)
     return job
   } catch (error) {
-    if (!(error instanceof AppError) || error.code !== 'permit_already_used') {
-      permitTurns.end(call, false)
-      throw error
-    }
+    await permitTurns.end(call)
+    if (!(error instanceof AppError) || error.code !== 'permit_already_used') throw error
     releaseContent()
     const hasTurn = await permitTurns.wait(call, startWaitingForTurn(payer))
     throw new AppError('permit_already_used', { retryAfterSeconds: hasTurn ? TURN_RETRY_SECONDS : RETRY_SECONDS })

@@ -56,20 +56,22 @@ function settledAmount(answer: Response): string {
 describe('payers without gas', () => {
   let sandbox: TestSandbox
   beforeAll(async () => {
-    sandbox = await startTestSandbox({ apis: 2 })
+    sandbox = await startTestSandbox({ apis: 4 })
   })
 
   afterAll(() => sandbox.stop())
 
   const postAllowance = (body: string, baseUrl = sandbox.info.baseUrl) =>
     fetch(`${baseUrl}/v1/allowances`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-  /** Returns the official client of a wallet, and counts its answers by status. */
-  function payingClient({ privateKey }: Payer) {
-    const { rpcUrl, network, baseUrl } = sandbox.info
+  /** Returns the official client of a wallet, and counts its answers by status. Each request goes to the next of `apis`. */
+  function payingClient({ privateKey }: Payer, apis = 1) {
+    const { rpcUrl, network, baseUrl, baseUrls } = sandbox.info
     const statuses: Record<number, number> = {}
+    let sent = 0
     const counting: typeof fetch = async (input, init) => {
       const request = new Request(input, init)
-      const answer = await fetch(request)
+      const balanced = request.url.replace(baseUrl, baseUrls[sent++ % apis] ?? baseUrl)
+      const answer = await fetch(request.url === balanced ? request : new Request(balanced, request))
       if (request.url.startsWith(baseUrl)) statuses[answer.status] = (statuses[answer.status] ?? 0) + 1
       return answer
     }
@@ -128,6 +130,18 @@ describe('payers without gas', () => {
         console.info(`${sdk}: ${SDK_CALLS} calls, ${SDK_CALLS_AT_ONCE} at once, met ${JSON.stringify(client.statuses)}`)
       },
     )
+  })
+
+  it('a wallet without an approval pays for 12 parallel calls over four APIs with the two retries of an official SDK', async () => {
+    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
+    const client = payingClient(payer, 4)
+    const openai = new OpenAI({ apiKey: 'not-used', fetch: client.fetch, baseURL: `${sandbox.info.baseUrl}/v1` })
+    const messages = [{ role: 'user' as const, content: 'Good evening.' }]
+    const call = () =>
+      openai.chat.completions.create({ model: 'textmodel-3.5-flash', messages }, { headers: keyHeader() })
+    const answers = await Promise.allSettled(Array.from({ length: 12 }, call))
+    expect(answers.filter(({ status }) => status === 'rejected')).toEqual([])
+    expect(await chargedAndSponsored(payer)).toEqual({ charged: 12, sponsored: 0 })
   })
 
   describe('a permit that is sent more than once', () => {

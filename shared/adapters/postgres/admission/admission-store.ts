@@ -12,6 +12,7 @@ import { createPriorWorkFinder, findOpenJob, hasJob } from './find-prior-work.ts
 import { findReceipt } from './find-receipt.ts'
 import { createEnqueuedMarker } from './mark-enqueued.ts'
 import { createNewPayersLimit } from './new-payers.ts'
+import { endPermitTurn, findPermitTurn, takePermitTurn } from './permit-turns.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readQueueAges } from './read-queue-ages.ts'
 import { replaceClaim } from './replace-claim.ts'
@@ -44,6 +45,9 @@ export function createAdmissionStore(
     findPriorWork: createPriorWorkFinder(pool),
     hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
     findOpenJob: (payer) => findOpenJob(pool, payer),
+    takePermitTurn: (call, seconds) => takePermitTurn(pool, call, seconds),
+    findPermitTurn: (payer) => findPermitTurn(pool, payer),
+    endPermitTurn: (call) => endPermitTurn(pool, call),
     acceptJob: createJobAcceptor(pool, limits),
     recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),
     findUnknownEnding: (payment) => findUnknownEnding(pool, payment),
