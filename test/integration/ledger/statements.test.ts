@@ -273,6 +273,10 @@ describe('sequential scans', () => {
     await bindTestKey(ledger, next)
     await scansSince()
     expect(await ledger.admission.findOpenJob(request.authorization.payer)).toBe(job.id)
+    const call = { payer: request.authorization.payer, idempotencyKey: request.idempotencyKey }
+    expect(await ledger.admission.takePermitTurn(call, 1)).toBe(false)
+    expect(await ledger.admission.findPermitTurn(call.payer)).toBeNull()
+    await ledger.admission.endPermitTurn(call)
     await ledger.execution.failJob(job, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
     expect(await ledger.admission.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
     const [row] = await ledger.sql('UPDATE uncharged_work SET amount = 1000000 WHERE payer = $1 RETURNING kind', [
