@@ -42,8 +42,8 @@ export interface BatchOptions {
   readonly concurrency: number
   /** Joins short clips, so that the minimum charge is paid once for many. */
   readonly pack: boolean
-  /** Takes files for transcripts only if an earlier run is known to have written them. */
-  readonly recordsOnly?: boolean | undefined
+  /** Overwrites files that have the name of a transcript and are not as an earlier run wrote them. */
+  readonly force?: boolean | undefined
   /** Transcribes, and pays for, what is finished already. */
   readonly again: boolean
   readonly ffmpegPath?: string | undefined
@@ -87,6 +87,13 @@ export type FileState =
   /** Cannot be transcribed; `error` says why. */
   | 'failed'
 
+/** A file that has the name of a transcript and is not as an earlier run wrote it. */
+export interface OccupiedOutput {
+  readonly path: string
+  /** `foreign`: no run is known to have written it; `changed`: one did, and it may have been corrected since. */
+  readonly reason: 'foreign' | 'changed'
+}
+
 export interface PlannedFile {
   /** Place in `BatchPlan.files`. */
   readonly index: number
@@ -117,6 +124,11 @@ export interface PlannedFile {
   /** The transcripts that are, or will be, written. */
   readonly outputs: readonly string[]
   readonly receipt?: string
+  /** Files that stay as they are, so that its transcripts have another name; those that `force` overwrites. */
+  readonly kept?: readonly OccupiedOutput[]
+  readonly overwritten?: readonly OccupiedOutput[]
+  /** The names that its transcripts would have without the kept files. */
+  readonly preferred?: Pick<PlannedFile, 'outputs' | 'receipt'>
   readonly warnings: readonly string[]
   readonly error?: FareboxError
 }
@@ -127,6 +139,9 @@ export interface BatchTotals {
   readonly finished: number
   readonly duplicates: number
   readonly failed: number
+  /** Existing files that are not as an earlier run wrote them: those that stay, and those that are overwritten. */
+  readonly kept: number
+  readonly overwritten: number
   /** Uploads that are paid for, each on its own. */
   readonly uploads: number
   readonly packs: number
@@ -239,6 +254,8 @@ export interface FileFailure {
 }
 
 export interface BatchOutcome extends BatchProgress {
+  /** Files that were not overwritten, next to transcripts that were written under another name. */
+  readonly kept: number
   readonly failures: readonly FileFailure[]
   readonly elapsedMs: number
   readonly interrupted: boolean

@@ -27,20 +27,14 @@ export async function assignPacks(context: AssignPacks): Promise<AssignedPack[]>
   const { contents, terms, preparer } = context
   const begun = assignBegun(context)
   const taken = new Set(begun.flatMap((pack) => pack.contents))
-  const rest = contents.filter((content) => !taken.has(content) && mayBePacked(content))
+  const rest = contents.filter((content) => !taken.has(content) && content.targets.length > 0)
   const byRecording = new Map(rest.map((content) => [content.recording, content]))
   const packs = [...begun]
   for (const group of groupPacks([...byRecording.keys()], terms)) {
     const own = group.flatMap((recording) => byRecording.get(recording) ?? [])
-    if (own.some(({ targets }) => targets.length > 0))
-      packs.push({ contents: own, pack: await preparer.measurePack(group) })
+    packs.push({ contents: own, pack: await preparer.measurePack(group) })
   }
   return packs
-}
-
-/** A finished clip is packed only where no record says what it was packed with. */
-function mayBePacked({ targets, first }: Content): boolean {
-  return targets.length > 0 || first.surveyed.finishedBy === 'files'
 }
 
 function assignBegun({ contents, measured, request, begunPacks }: AssignPacks): AssignedPack[] {

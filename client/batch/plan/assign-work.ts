@@ -64,8 +64,7 @@ function contentsOf({ measured, options, request, finished }: AssignWork): Conte
     if (first?.recording === undefined) return []
     const { recording } = first
     const call = { sha256: recording.sha256, request: request.callDigest }
-    const wasFinished = sources.some(({ surveyed }) => surveyed.finishedBy === 'files')
-    const isAgain = options.again && (wasFinished || finished.isFinished(call.sha256, call.request))
+    const isAgain = options.again && finished.isFinished(call.sha256, call.request)
     const occurrence = finished.occurrenceOf(call) + (isAgain ? 1 : 0)
     return [{ recording, occurrence, first, targets: sources.filter(({ isToDo }) => isToDo) }]
   })

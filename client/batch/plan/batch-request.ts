@@ -1,17 +1,19 @@
 import { createHash } from 'node:crypto'
-import { DEFAULT_TRANSCRIPTION_MODEL, type TranscriptionOptions } from '../../payment/operations.ts'
 import { rulesOf } from '../../subtitles/subtitles.ts'
 import { canonicalJson } from '../../wire/canonical-json.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { BatchOptions } from '../types.ts'
+import { type EffectiveFields, effectiveFields, formerFields, languageCode } from './effective-request.ts'
 
 /** What is asked of each recording, with all fields that decide the answer. */
 export interface ResolvedRequest {
-  readonly fields: TranscriptionOptions & { readonly model: string }
+  readonly fields: EffectiveFields
   /** Digest of the fields: the same call has the same one. */
   readonly callDigest: string
   /** Digest of the fields and of how transcripts are written. */
   readonly renderingDigest: string
+  /** What earlier versions recorded in its place for the same options. */
+  readonly formerRenderings: readonly string[]
 }
 
 const NEED_WORDS = new Set(['srt', 'vtt', 'tsv'])
@@ -28,18 +30,17 @@ export function resolveRequest(options: BatchOptions): ResolvedRequest {
   }
   if (/\{(?!(?:name|ext|folder|date)\})/.test(output.template ?? ''))
     throw invalid('The template of names has a placeholder other than {name}, {ext}, {folder} and {date}.')
-  const fields = { model: DEFAULT_TRANSCRIPTION_MODEL, timestamps: 'word', ...withoutUndefined(request) } as const
+  const fields = effectiveFields(request)
+  const { language } = subtitles
+  const rendering = { ...subtitles, ...(language && { language: languageCode(language) }) }
   if (fields.timestamps === 'none' && (options.pack || formats.some((format) => NEED_WORDS.has(format))))
     throw invalid('Subtitles and packs need the times of words.')
   return {
     fields,
     callDigest: digest(fields),
-    renderingDigest: digest({ fields, subtitles }),
+    renderingDigest: digest({ fields, subtitles: rendering }),
+    formerRenderings: formerFields(request).map((former) => digest({ fields: former, subtitles })),
   }
-}
-
-function withoutUndefined(request: BatchOptions['request']): BatchOptions['request'] {
-  return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== undefined))
 }
 
 function digest(value: unknown): string {

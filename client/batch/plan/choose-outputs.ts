@@ -1,18 +1,35 @@
 import { dirname, extname, join, resolve } from 'node:path'
-import type { BatchOptions, Source } from '../types.ts'
+import type { BatchOptions, OccupiedOutput, Source } from '../types.ts'
 
 /** Where the transcripts of a file are written. */
 export interface ChosenOutputs {
   readonly outputs: readonly string[]
   readonly receipt: string | undefined
+  /** Files that have names which would come before these. */
+  readonly kept: readonly OccupiedOutput[]
+  /** Files that have these names, with `force`. */
+  readonly overwritten: readonly OccupiedOutput[]
+  /** The names that come before these; missing if none do. */
+  readonly preferred?: Names
 }
 
-interface OutputContext {
-  readonly options: Pick<BatchOptions, 'formats' | 'output' | 'receipts'>
+interface Names {
+  readonly outputs: readonly string[]
+  readonly receipt?: string
+}
+
+export interface OutputContext {
+  readonly options: Pick<BatchOptions, 'formats' | 'output' | 'receipts' | 'force' | 'again'>
   /** Returns the other existing source whose transcript an earlier run wrote to this path. */
   readonly ownerOf: (output: string, source: string) => string | undefined
   /** Returns whether the latest transcript that an earlier run wrote to this path is that of the source. */
   readonly isOwn: (output: string, source: string) => boolean
+  /** Returns what is at a path, unless nothing is, or what an earlier run wrote. */
+  readonly occupied: (output: string) => OccupiedOutput | undefined
+  /** Returns whether an earlier run wrote all these for the source as it is, and they exist. */
+  readonly isFinished: (outputs: readonly string[], source: Source) => boolean
+  /** Returns whether the source needs a name; all do by default. */
+  readonly isNamed?: (source: Source) => boolean
   /** Milliseconds of the source's modification. */
   readonly modifiedMsOf: (source: Source) => number
 }
@@ -20,31 +37,57 @@ interface OutputContext {
 const IGNORES_CASE = process.platform === 'darwin' || process.platform === 'win32'
 
 /**
- * Chooses a name for each source's transcripts, so that none overwrites a source or the transcript of another source.
- * The first of several sources with one name gets it; the others keep their ending in it (`a.wav.srt`), also when the
- * first one is removed later: its transcript stays.
+ * Chooses a name for each source's transcripts, so that none overwrites a source, the transcript of another source, or a
+ * file that is not as an earlier run wrote it. The first of several sources with one name gets it; the others keep their
+ * ending in it (`a.wav.srt`), also when the first one is removed later: its transcript stays.
  */
 export function chooseOutputs(sources: readonly Source[], context: OutputContext): ChosenOutputs[] {
-  const { options, ownerOf, isOwn } = context
   const taken = new Set(sources.map(({ path }) => folded(path)))
   return sources.map((source) => {
-    if (options.output.print !== undefined) return { outputs: [], receipt: undefined }
-    const stem = stemOf(source, context)
-    const full = `${stem}${extname(source.name)}`
-    const outputsAt = (chosen: string) => options.formats.map((format) => `${chosen}.${format}`)
-    const receiptAt = (chosen: string) => (options.receipts ? `${chosen}.receipt.json` : undefined)
-    const isFree = (chosen: string) =>
-      [...outputsAt(chosen), `${chosen}.receipt.json`].every(
-        (path) => !taken.has(folded(path)) && ownerOf(path, source.path) === undefined,
-      )
-    const isWritten = (chosen: string) => outputsAt(chosen).some((path) => isOwn(path, source.path))
-    const keepsEnding = !isFree(stem) || (!isWritten(stem) && isWritten(full))
-    let chosen = keepsEnding ? full : stem
-    for (let number = 2; !isFree(chosen); number += 1) chosen = `${full}-${number}`
-    const outputs = outputsAt(chosen)
-    for (const path of [...outputs, `${chosen}.receipt.json`]) taken.add(folded(path))
-    return { outputs, receipt: receiptAt(chosen) }
+    if (context.options.output.print !== undefined || context.isNamed?.(source) === false)
+      return { outputs: [], receipt: undefined, kept: [], overwritten: [] }
+    const chosen = chooseOne(source, context, taken)
+    for (const path of [...chosen.outputs, receiptNextTo(chosen.outputs[0] ?? '', context)]) taken.add(folded(path))
+    return chosen
   })
+}
+
+function chooseOne(source: Source, context: OutputContext, taken: ReadonlySet<string>): ChosenOutputs {
+  const { options, ownerOf, isOwn, occupied, isFinished } = context
+  const stem = stemOf(source, context)
+  const full = `${stem}${extname(source.name)}`
+  const namesAt = (chosen: string): Names => ({
+    outputs: options.formats.map((format) => `${chosen}.${format}`),
+    ...(options.receipts && { receipt: `${chosen}.receipt.json` }),
+  })
+  const isForOthers = (chosen: string) =>
+    [...namesAt(chosen).outputs, `${chosen}.receipt.json`].some(
+      (path) => taken.has(folded(path)) || ownerOf(path, source.path) !== undefined,
+    )
+  const isWritten = (chosen: string) => namesAt(chosen).outputs.some((path) => isOwn(path, source.path))
+  const all = (names: Names) => [...names.outputs, ...(names.receipt === undefined ? [] : [names.receipt])]
+  const beginsFull = !isWritten(stem) && isWritten(full)
+  const kept: OccupiedOutput[] = []
+  let preferred: Names | undefined
+  for (let number = beginsFull ? 1 : 0; ; number += 1) {
+    const chosen = number === 0 ? stem : number === 1 ? full : `${full}-${number}`
+    if (isForOthers(chosen)) continue
+    const names = namesAt(chosen)
+    const isDone = !options.again && isFinished(all(names), source)
+    const found = isDone ? [] : all(names).flatMap((path) => occupied(path) ?? [])
+    if (found.length > 0 && options.force !== true) {
+      kept.push(...found)
+      preferred ??= names
+      continue
+    }
+    const { outputs, receipt } = names
+    return { outputs, receipt, kept, overwritten: found, ...(kept.length > 0 && preferred && { preferred }) }
+  }
+}
+
+function receiptNextTo(output: string, { options }: OutputContext): string {
+  const [format = ''] = options.formats
+  return `${output.slice(0, output.length - format.length)}receipt.json`
 }
 
 function stemOf(source: Source, { options: { output }, modifiedMsOf }: OutputContext): string {

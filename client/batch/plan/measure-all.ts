@@ -1,46 +1,67 @@
 import type { BegunPacks } from '../record/begun-packs.ts'
 import type { FileStamp } from '../record/file-state.ts'
-import type { OnBatchEvent } from '../types.ts'
+import type { FinishedFiles } from '../record/finished-files.ts'
+import type { BatchOptions, OnBatchEvent, PlannedFile } from '../types.ts'
 import { asFareboxError, type MeasuredSource, plannedFile } from './planned-file.ts'
 import type { Preparer } from './preparer.ts'
 import type { TranscriptionTerms } from './pricing.ts'
-import type { SurveyedSource } from './survey.ts'
+import { chooseAgain, type SurveyedSource } from './survey.ts'
 
 interface MeasureAll {
   readonly surveyed: readonly SurveyedSource[]
   readonly isToDo: (surveyed: SurveyedSource) => boolean
   readonly preparer: Preparer
-  readonly pack: boolean
+  readonly options: BatchOptions
+  readonly finished: FinishedFiles
   readonly begunPacks: BegunPacks | undefined
   readonly callDigest: string
   readonly terms: TranscriptionTerms
-  readonly signal: AbortSignal | undefined
   readonly onEvent: OnBatchEvent
 }
 
-/** Measures what is to do, and finished clips that decide how others are packed. A bad file fails alone. */
+/** Measures what is to do, and finished clips of packs that are not. A bad file fails alone. */
 export async function measureAll(context: MeasureAll): Promise<MeasuredSource[]> {
-  const { surveyed, isToDo, pack, signal, onEvent } = context
+  const { surveyed, isToDo, options, onEvent } = context
+  const { pack, signal } = options
   const unfinished = pathsOfUnfinishedPacks(context)
   let done = 0
-  return await Promise.all(
+  const measured = await Promise.all(
     surveyed.map(async (one, index): Promise<MeasuredSource> => {
-      const { source, finishedBy } = one
+      const { source } = one
       const start: MeasuredSource = { index, surveyed: one, isToDo: isToDo(one) }
-      // Without records, all clips are packed as they were the first time.
-      const fillsPack = pack && (finishedBy === 'files' || unfinished.has(source.path))
+      const fillsPack = pack && unfinished.has(source.path)
       const measured = start.isToDo || fillsPack ? await measure(context, start) : start
       signal?.throwIfAborted()
       done += 1
-      const file = plannedFile(measured)
-      const price = measured.isToDo && measured.recording ? priceOf(measured.recording.uploads, context) : 0n
-      onEvent({ event: 'planned', file: { ...file, price }, done, of: surveyed.length })
+      onEvent({ event: 'planned', file: pricedFile(measured, context), done, of: surveyed.length })
       return measured
     }),
   )
+  return withNamesOfFailed(measured, context)
 }
 
-async function measure({ preparer, pack }: MeasureAll, start: MeasuredSource): Promise<MeasuredSource> {
+/** What cannot be transcribed keeps no name from a recording that can. */
+function withNamesOfFailed(measured: readonly MeasuredSource[], context: MeasureAll): MeasuredSource[] {
+  const { surveyed, options, finished, onEvent } = context
+  const failed = new Set(measured.flatMap(({ surveyed: { source }, error }) => (error === undefined ? [] : [source])))
+  if (failed.size === 0) return [...measured]
+  const chosen = chooseAgain(surveyed, failed, options, finished)
+  return measured.map((before, index) => {
+    const again = chosen[index]
+    const isSame = again?.outputs.every((path, place) => path === before.surveyed.chosen.outputs[place]) ?? true
+    if (again === undefined || isSame) return before
+    const renamed = { ...before, surveyed: { ...before.surveyed, chosen: again } }
+    onEvent({ event: 'planned', file: pricedFile(renamed, context), done: measured.length, of: measured.length })
+    return renamed
+  })
+}
+
+function pricedFile(measured: MeasuredSource, context: MeasureAll): PlannedFile {
+  const price = measured.isToDo && measured.recording ? priceOf(measured.recording.uploads, context) : 0n
+  return { ...plannedFile(measured), price }
+}
+
+async function measure({ preparer, options: { pack } }: MeasureAll, start: MeasuredSource): Promise<MeasuredSource> {
   const { source } = start.surveyed
   try {
     return { ...start, recording: await preparer.measure(source.path, pack) }

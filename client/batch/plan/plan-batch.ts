@@ -40,8 +40,8 @@ async function plan(
 ): Promise<BatchPlan> {
   const request = resolveRequest(options)
   const finished = new FinishedFiles(farebox.home)
-  const surveyed = await survey(sources, options, request.renderingDigest, finished)
-  const isToDo = ({ finishedBy }: SurveyedSource) => finishedBy === undefined || options.again
+  const surveyed = await survey(sources, options, request, finished)
+  const isToDo = ({ finished: record }: SurveyedSource) => record === undefined || options.again
   if (!surveyed.some(isToDo)) {
     const files = surveyed.map(finishedFile)
     for (const [index, file] of files.entries()) onEvent({ event: 'planned', file, done: index + 1, of: files.length })
@@ -52,11 +52,10 @@ async function plan(
   const { ffmpegPath, copiesSources, signal: interrupt } = options
   const preparer = new Preparer({ terms, home, ffmpegPath, copiesSources, signal: interrupt })
   try {
-    const { pack, signal } = options
-    const begunPacks = pack && !options.again ? new BegunPacks(home) : undefined
+    const begunPacks = options.pack && !options.again ? new BegunPacks(home) : undefined
     const { callDigest } = request
     const common = { preparer, begunPacks, terms, onEvent }
-    const measured = await measureAll({ ...common, surveyed, isToDo, pack, callDigest, signal })
+    const measured = await measureAll({ ...common, surveyed, isToDo, callDigest, options, finished })
     const assigned = await assignWork({ ...common, farebox, measured, request, finished, options })
     return makePlan(sources, assigned.files, { request, finished, preparer, ...assigned }, onEvent)
   } catch (error) {

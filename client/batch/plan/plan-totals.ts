@@ -14,6 +14,8 @@ export function totalsOf(files: readonly PlannedFile[], jobs: readonly Job[]): B
     finished: count('finished'),
     duplicates: count('duplicate'),
     failed: count('failed'),
+    kept: files.reduce((sum, { kept = [] }) => sum + kept.length, 0),
+    overwritten: files.reduce((sum, { overwritten = [] }) => sum + overwritten.length, 0),
     uploads: new Set(keys).size,
     packs: jobs.filter(({ kind }) => kind === 'pack').length,
     durationMs: toDo.reduce((sum, { durationMs }) => sum + durationMs, 0),

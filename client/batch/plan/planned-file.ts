@@ -1,5 +1,6 @@
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { FileState, PlannedFile } from '../types.ts'
+import type { ChosenOutputs } from './choose-outputs.ts'
 import type { MeasuredRecording } from './plan-cache.ts'
 import type { SurveyedSource } from './survey.ts'
 
@@ -33,6 +34,7 @@ export function plannedFile({ index, surveyed, isToDo, recording, error }: Measu
     ...(recording !== undefined && { treatment: recording.treatment }),
     outputs: chosen.outputs,
     ...(chosen.receipt !== undefined && { receipt: chosen.receipt }),
+    ...(isToDo && error === undefined && occupiedOf(chosen)),
     warnings: recording?.warnings ?? [],
     ...(error !== undefined && { error }),
   }
@@ -40,6 +42,14 @@ export function plannedFile({ index, surveyed, isToDo, recording, error }: Measu
 
 function withKnown(sha256: string | undefined, receiptIds: readonly string[] | undefined) {
   return { ...(sha256 !== undefined && { sha256 }), ...(receiptIds !== undefined && { receiptIds }) }
+}
+
+function occupiedOf({ kept, overwritten, preferred }: ChosenOutputs): Partial<PlannedFile> {
+  return {
+    ...(kept.length > 0 && { kept }),
+    ...(overwritten.length > 0 && { overwritten }),
+    ...(preferred !== undefined && { preferred }),
+  }
 }
 
 export function finishedFile(surveyed: SurveyedSource, index: number): PlannedFile {

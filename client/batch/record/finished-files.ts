@@ -14,6 +14,8 @@ export interface FinishedFile extends FileStamp {
   readonly occurrence: number
   readonly durationMs: number
   readonly outputs: readonly string[]
+  /** SHA-256 of each of the outputs as it was written. Missing in records of earlier versions. */
+  readonly outputDigests?: readonly string[]
   /** Missing in records of earlier versions. */
   readonly receiptIds?: readonly string[]
 }
@@ -23,6 +25,8 @@ interface BegunAgain {
   readonly sha256: string
   readonly request: string
   readonly again: number
+  /** The service no longer has the transcript, so the next one is another. */
+  readonly isExpired?: boolean
 }
 
 /** What earlier runs finished. Without a home it knows this run only. */
@@ -30,6 +34,7 @@ export class FinishedFiles {
   readonly #lines: AppendedLines | null
   readonly #byPath = new Map<string, FinishedFile[]>()
   readonly #owners = new Map<string, string>()
+  readonly #digests = new Map<string, string | undefined>()
   readonly #occurrences = new Map<string, number>()
   readonly #finished = new Set<string>()
 
@@ -37,22 +42,21 @@ export class FinishedFiles {
     this.#lines = home === null ? null : new AppendedLines(join(home, 'batch', 'finished.ndjson'))
     for (const line of this.#lines?.read() ?? []) {
       if (isFinished(line)) this.#remember(line)
-      else if (isBegunAgain(line)) this.#raise(line.sha256, line.request, line.again)
+      else if (isBegunAgain(line)) this.#begin(line)
     }
   }
 
-  /** Returns whether anything is known about the file at this path, whatever it was. */
-  knows(path: string): boolean {
-    return this.#byPath.has(path)
-  }
-
-  /** Returns what is known of the file as it is now, if all these outputs were written for it. */
-  find(stamp: FileStamp, rendering: string, outputs: readonly string[]): FinishedFile | undefined {
-    const own = (this.#byPath.get(stamp.path) ?? []).filter(
-      (file) => file.rendering === rendering && isSameStamp(file, stamp) && file.occurrence >= this.occurrenceOf(file),
-    )
-    const written = new Set(own.flatMap((file) => file.outputs))
-    return outputs.every((output) => written.has(output)) ? own.at(-1) : undefined
+  /** Returns what is known of the file as it is now, if all these outputs were written for it in one of the renderings. */
+  find(stamp: FileStamp, renderings: readonly string[], outputs: readonly string[]): FinishedFile | undefined {
+    for (const rendering of renderings) {
+      const own = (this.#byPath.get(stamp.path) ?? []).filter(
+        (file) =>
+          file.rendering === rendering && isSameStamp(file, stamp) && file.occurrence >= this.occurrenceOf(file),
+      )
+      const written = new Set(own.flatMap((file) => file.outputs))
+      if (own.length > 0 && outputs.every((output) => written.has(output))) return own.at(-1)
+    }
+    return undefined
   }
 
   /** Returns the other source that an output was written for, if that still exists. */
@@ -64,6 +68,11 @@ export class FinishedFiles {
   /** Returns whether an output was written for any source. */
   isWritten(output: string): boolean {
     return this.#owners.has(output)
+  }
+
+  /** Returns the SHA-256 of what was written to an output last. */
+  digestOf(output: string): string | undefined {
+    return this.#digests.get(output)
   }
 
   /** Returns whether an output was written for this source last. */
@@ -83,7 +92,7 @@ export class FinishedFiles {
 
   /** Records that contents are transcribed another time. */
   beginAgain(begun: readonly BegunAgain[]): void {
-    for (const { sha256, request, again } of begun) this.#raise(sha256, request, again)
+    for (const line of begun) this.#begin(line)
     this.#lines?.append(...begun)
   }
 
@@ -96,9 +105,17 @@ export class FinishedFiles {
     const files = this.#byPath.get(file.path)
     if (files === undefined) this.#byPath.set(file.path, [file])
     else files.push(file)
-    for (const output of file.outputs) this.#owners.set(output, file.path)
+    for (const [index, output] of file.outputs.entries()) {
+      this.#owners.set(output, file.path)
+      this.#digests.set(output, file.outputDigests?.[index])
+    }
     this.#finished.add(`${file.sha256} ${file.request} ${file.occurrence}`)
     this.#raise(file.sha256, file.request, file.occurrence)
+  }
+
+  #begin({ sha256, request, again, isExpired = false }: BegunAgain): void {
+    this.#raise(sha256, request, again)
+    if (isExpired) this.#finished.add(`${sha256} ${request} ${again}`)
   }
 
   #raise(sha256: string, request: string, occurrence: number): void {

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+import { lstat, readFile } from 'node:fs/promises'
 import type { Transcript } from '../../audio/audio.ts'
 import type { Payment } from '../../payment/paid-call.ts'
 import { fetchReceipt } from '../../receipts/fetch-receipt.ts'
@@ -26,13 +28,13 @@ export async function finishRecording(context: RunContext, recording: Transcribe
   const { work } = recording
   const rendered = render(context, recording)
   if (rendered === null) return
-  for (const file of work.targets) {
-    const charged = file === work.file ? recording.charged : 0n
+  for (const target of work.targets) {
+    const charged = target === work.file ? recording.charged : 0n
+    let file = target
     try {
-      await writeAll(context, recording, file, rendered.texts)
-      record(context, recording, file)
+      file = await writeAll(context, recording, target, rendered.texts)
     } catch (error) {
-      tally.fail(file, asPaidError(error, file.label), charged)
+      tally.fail(target, asPaidError(error, target.label), charged)
       continue
     }
     context.onEvent({
@@ -62,19 +64,68 @@ function render(
   }
 }
 
+/** Writes and records; returns the file with the names that its transcripts have. */
 async function writeAll(
-  { options, folders }: RunContext,
-  { receipts }: TranscribedRecording,
-  file: PlannedFile,
+  context: RunContext,
+  recording: TranscribedRecording,
+  target: PlannedFile,
   texts: readonly string[],
-): Promise<void> {
+): Promise<PlannedFile> {
+  const { options, folders } = context
   const { print } = options.output
   if (print !== undefined) {
-    for (const text of texts) await print(text, file)
-    return
+    for (const text of texts) await print(text, target)
+    return target
   }
-  await Promise.all(file.outputs.map((path, index) => folders.write(path, texts[index] ?? '')))
-  if (file.receipt !== undefined) await folders.write(file.receipt, renderReceipts(await receipts))
+  const [receipt] = target.receipt === undefined ? [] : await Promise.allSettled([recording.receipts])
+  const contents = receipt?.status === 'fulfilled' ? [...texts, renderReceipts(receipt.value)] : texts
+  const { file, paths } = await asPreferred(target, contents)
+  const written = paths.flatMap(({ path, isPresent }, index) => {
+    const content = contents[index]
+    return content === undefined ? [] : [{ path, isPresent, content, digest: digestOf(content) }]
+  })
+  await Promise.all(
+    written.map(({ path, isPresent, content }) => (isPresent ? undefined : folders.write(path, content))),
+  )
+  if (receipt?.status === 'rejected') throw receipt.reason
+  record(context, recording, file, written)
+  return file
+}
+
+/**
+ * Gives a file the names that it would have without those that were kept, if these are the same transcripts: they were
+ * written by a run that was killed before it recorded them, or by one whose record was deleted.
+ */
+async function asPreferred(target: PlannedFile, contents: readonly string[]) {
+  const { preferred, kept: _, ...rest } = target
+  if (preferred !== undefined) {
+    const present = await Promise.all(
+      pathsOf(preferred).map(async (path) => ({ path, content: await contentAt(path) })),
+    )
+    const isSame = present.every(({ content }, index) => content === undefined || content === contents[index])
+    if (isSame) {
+      const file: PlannedFile = { ...rest, ...preferred }
+      return { file, paths: present.map(({ path, content }) => ({ path, isPresent: content !== undefined })) }
+    }
+  }
+  return { file: target, paths: pathsOf(target).map((path) => ({ path, isPresent: false })) }
+}
+
+function pathsOf({ outputs, receipt }: Pick<PlannedFile, 'outputs' | 'receipt'>): readonly string[] {
+  return receipt === undefined ? outputs : [...outputs, receipt]
+}
+
+/** Returns what a file has, `null` for what is no readable file, `undefined` if nothing is there. */
+async function contentAt(path: string): Promise<string | null | undefined> {
+  try {
+    return (await lstat(path)).isFile() ? await readFile(path, 'utf8') : null
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : null
+  }
+}
+
+function digestOf(content: string): string {
+  return createHash('sha256').update(content).digest('hex')
 }
 
 /** One receipt is written as it is, so that it can be verified as it is. */
@@ -85,11 +136,11 @@ function renderReceipts(receipts: readonly Receipt[]): string {
 
 /** A file without a record is looked at another time, which costs nothing. */
 function record(
-  { work: { finished, request }, options, onEvent }: RunContext,
+  { work: { finished, request }, onEvent }: RunContext,
   { work, payments }: TranscribedRecording,
   file: PlannedFile,
+  written: readonly { readonly path: string; readonly digest: string }[],
 ): void {
-  if (options.output.print !== undefined) return
   const { sha256 } = work.recording
   try {
     finished.add({
@@ -101,7 +152,8 @@ function record(
       rendering: request.renderingDigest,
       occurrence: work.occurrence,
       durationMs: file.durationMs,
-      outputs: file.receipt === undefined ? file.outputs : [...file.outputs, file.receipt],
+      outputs: written.map(({ path }) => path),
+      outputDigests: written.map(({ digest }) => digest),
       receiptIds: payments.flatMap(({ receiptId }) => receiptId ?? []),
     })
   } catch (error) {

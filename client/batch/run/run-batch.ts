@@ -34,6 +34,7 @@ export async function runBatch(
   const interrupted = options.signal?.aborted === true || options.drain?.aborted === true
   return {
     ...tally.progress(),
+    kept: tally.kept,
     failures: tally.failures,
     elapsedMs: Math.round(performance.now() - startedAt),
     interrupted,

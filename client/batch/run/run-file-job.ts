@@ -8,7 +8,8 @@ import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts
 /** Transcribes a recording, its parts at the same time, and writes it. The first part has entered the gate already. */
 export async function runFileJob(context: RunContext, job: FileJob): Promise<void> {
   const startedAt = performance.now()
-  const { gate, preparer, options } = context
+  const { gate, preparer, work } = context
+  const { num_speakers: numSpeakers } = work.request.fields
   const { recording, uploads } = job
   let failure: { readonly error: unknown } | undefined
   const parts = await Promise.all(
@@ -37,7 +38,7 @@ export async function runFileJob(context: RunContext, job: FileJob): Promise<voi
       offsetMs: recording.uploads[index]?.offsetMs ?? 0,
       durationMs: recording.uploads[index]?.durationMs ?? 0,
     })),
-    options.request.num_speakers === undefined ? {} : { speakers: options.request.num_speakers },
+    numSpeakers === undefined ? {} : { speakers: numSpeakers },
   )
   const payments = done.map(({ payment }) => payment)
   const charged = done.reduce((sum, part) => sum + part.charged, 0n)

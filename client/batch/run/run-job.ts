@@ -54,6 +54,7 @@ async function withWritable({ folders, tally }: RunContext, work: RecordingWork)
 function failAll(context: RunContext, job: Job, error: FareboxError): void {
   const { tally, charges } = context
   stopIfHopeless(context, error)
+  if (error.code === 'result_expired') rememberExpired(context, job)
   const reason = stopReasonOf(error)
   for (const file of targetsOf(job)) {
     if (isLeftForLater(reason)) tally.leave()
@@ -61,6 +62,20 @@ function failAll(context: RunContext, job: Job, error: FareboxError): void {
       const charged = charges.get(file.index) ?? 0n
       tally.fail(file, job.kind === 'pack' ? errorOfClip(file, error) : withParts(file, error, charged), charged)
     }
+  }
+}
+
+/** `again` asks for another transcript then, also where no record says that there was one. */
+function rememberExpired({ work: { finished, request } }: RunContext, job: Job): void {
+  const works: readonly RecordingWork[] = job.kind === 'pack' ? job.clips : [job]
+  try {
+    finished.beginAgain(
+      works.map(({ recording: { sha256 }, occurrence }) => {
+        return { sha256, request: request.callDigest, again: occurrence, isExpired: true }
+      }),
+    )
+  } catch {
+    // The next run meets the same answer.
   }
 }
 

@@ -12,6 +12,7 @@ export class Tally {
   #durationMs = 0
   #charged = 0n
   #replayed = 0n
+  #kept = 0
 
   constructor(files: readonly PlannedFile[], onEvent: OnBatchEvent) {
     this.#onEvent = onEvent
@@ -53,7 +54,12 @@ export class Tally {
     this.#report()
   }
 
-  finish({ durationMs }: PlannedFile): void {
+  get kept(): number {
+    return this.#kept
+  }
+
+  finish({ durationMs, kept = [] }: PlannedFile): void {
+    this.#kept += kept.length
     this.#underWay -= 1
     this.#finished += 1
     this.#durationMs += durationMs

@@ -47,7 +47,21 @@ export async function transcribeUpload(
   tally.charge(amount, payment.replayed)
   charges.set(file.index, (charges.get(file.index) ?? 0n) + charged)
   reportPayment(context, file, payment)
-  return { transcript: readTranscript(result), payment, charged }
+  const transcript = readTranscript(result)
+  if (work.request.fields.diarize === true && !namesSpeakers(transcript))
+    context.onEvent({
+      event: 'warning',
+      file,
+      code: 'no_speakers',
+      text: `${file.label}: speakers were asked for, and the model that answered names none.`,
+    })
+  return { transcript, payment, charged }
+}
+
+/** A recording without words has no speakers either. */
+function namesSpeakers({ words = [] }: Transcript): boolean {
+  const spoken = words.filter(({ type }) => type !== 'spacing' && type !== 'audio_event')
+  return spoken.length === 0 || spoken.some(({ speaker }) => speaker !== undefined)
 }
 
 function reportWait({ gate, onEvent }: RunContext, file: PlannedFile, error: FareboxError, waitMs: number): void {

@@ -6,9 +6,10 @@ const MOST_FAILURES = 20
 
 /** Renders the end of a batch: what was done, what it cost, what failed and how to go on. */
 export function describeOutcome(outcome: BatchOutcome, left: bigint | null): string {
-  const { finished, skipped, failed, notBegun, durationMs, elapsedMs, charged, replayed } = outcome
+  const { finished, kept, skipped, failed, notBegun, durationMs, elapsedMs, charged, replayed } = outcome
   const counts = [
     `${counted(finished, 'recording')} transcribed`,
+    ...(kept > 0 ? [`${counted(kept, 'file')} of the same name kept`] : []),
     ...(skipped > 0 ? [`${skipped} finished before`] : []),
     ...(failed > 0 ? [`${failed} failed`] : []),
     ...(notBegun > 0 ? [`${notBegun} not begun`] : []),

@@ -1,4 +1,5 @@
-import type { BatchPlan, BatchTotals, PlannedFile } from '../../batch/types.ts'
+import { basename } from 'node:path'
+import type { BatchPlan, BatchTotals, OccupiedOutput, PlannedFile } from '../../batch/types.ts'
 import { printable } from '../output/printable.ts'
 import { alignedUsdc, count, counted, duration, usdc } from './amounts.ts'
 import { withOutputs } from './file-text.ts'
@@ -16,17 +17,28 @@ export function describeFiles({ files }: BatchPlan): string {
 
 function describeFile(file: PlannedFile): string {
   const label = printable(file.label)
-  const warnings = file.warnings.map((warning) => `; ${warning}`).join('')
+  const warnings = [...file.warnings, ...occupiedTexts(file)].map((warning) => `; ${warning}`).join('')
   switch (file.state) {
     case 'to_do':
       return `${withOutputs(file)}${partsOf(file)}${warnings}`
     case 'finished':
       return `${label}: finished before`
     case 'duplicate':
-      return `${label}: same content as ${printable(file.duplicateOf ?? 'another')}`
+      return `${label}: same content as ${printable(file.duplicateOf ?? 'another')}${warnings}`
     case 'failed':
       return `${label}: cannot be transcribed`
   }
+}
+
+const REASONS = {
+  foreign: 'is no transcript of an earlier run',
+  changed: 'was changed since an earlier run wrote it',
+} as const
+
+function occupiedTexts({ kept = [], overwritten = [] }: PlannedFile): string[] {
+  const texts = (occupied: readonly OccupiedOutput[], what: string) =>
+    occupied.map(({ path, reason }) => `${printable(basename(path))} ${REASONS[reason]} and ${what}`)
+  return [...texts(kept, 'stays'), ...texts(overwritten, 'is overwritten')]
 }
 
 function partsOf({ parts, pack, alreadyPaid }: PlannedFile): string {
@@ -40,9 +52,11 @@ function partsOf({ parts, pack, alreadyPaid }: PlannedFile): string {
 
 /** Renders what should be known of recordings before they are paid for, such as that they are incomplete. */
 export function describeWarnings({ files }: BatchPlan): string[] {
-  const all = files.flatMap(({ state, label, warnings }) =>
-    state === 'to_do' ? warnings.map((warning) => `${printable(label)}: ${printable(warning)}`) : [],
-  )
+  const all = files.flatMap((file) => {
+    const { state, label, warnings } = file
+    const texts = [...warnings.map(printable), ...occupiedTexts(file)]
+    return state === 'to_do' || state === 'duplicate' ? texts.map((text) => `${printable(label)}: ${text}`) : []
+  })
   const more = all.length - MOST_WARNINGS
   return more > 0 ? [...all.slice(0, MOST_WARNINGS), `and ${count(more)} more, which --dry-run lists`] : all
 }
@@ -51,6 +65,8 @@ export function describeWarnings({ files }: BatchPlan): string[] {
 export function describeTotals(totals: BatchTotals): string {
   const others = [
     ...(totals.finished > 0 ? [`${counted(totals.finished, 'recording')} finished before`] : []),
+    ...(totals.kept > 0 ? [`${counted(totals.kept, 'file')} of the same name kept (--force overwrites)`] : []),
+    ...(totals.overwritten > 0 ? [`${counted(totals.overwritten, 'file')} of the same name overwritten`] : []),
     ...(totals.duplicates > 0 ? [`${counted(totals.duplicates, 'duplicate')} at no cost`] : []),
     ...(totals.failed > 0 ? [`${counted(totals.failed, 'recording')} cannot be transcribed`] : []),
   ]

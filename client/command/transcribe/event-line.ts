@@ -8,7 +8,7 @@ export function eventLine(event: BatchEvent): object | undefined {
     case 'totals':
       return { event: 'totals', ...event.totals }
     case 'planned': {
-      const { index: _index, ...file } = event.file
+      const { index: _index, preferred: _preferred, ...file } = event.file
       return { event: 'planned', ...file, done: event.done, of: event.of }
     }
     case 'started':
@@ -16,7 +16,7 @@ export function eventLine(event: BatchEvent): object | undefined {
       return { event: event.event, ...shortForm(event.file) }
     case 'finished': {
       const { file, ...rest } = event
-      return { ...rest, ...shortForm(file), outputs: file.outputs, receipt: file.receipt }
+      return { ...rest, ...shortForm(file), outputs: file.outputs, receipt: file.receipt, kept: file.kept }
     }
     case 'part':
     case 'waiting':

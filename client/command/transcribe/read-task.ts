@@ -21,6 +21,7 @@ export interface TranscribeOptions {
   readonly pack?: boolean
   readonly receipts?: boolean
   readonly again?: boolean
+  readonly force?: boolean
   readonly filesFrom?: string
   readonly watch?: boolean
   readonly patience?: number
@@ -87,18 +88,20 @@ function readBatchOptions(options: TranscribeOptions, formats: readonly OutputFo
     concurrency: options.concurrency,
     pack: options.pack ?? false,
     again: options.again ?? false,
+    force: options.force ?? false,
     ffmpegPath: ffmpeg || undefined,
     patienceMs: patience === undefined ? undefined : patience * MS_PER_MINUTE,
   }
 }
 
-function readRequest({ language, model, numSpeakers, events }: TranscribeOptions): BatchOptions['request'] {
+function readRequest({ language, model, numSpeakers, speakers, events }: TranscribeOptions): BatchOptions['request'] {
   return {
     ...(language && { language }),
     // The service knows which models there are.
     ...(model && { model: model as NonNullable<BatchOptions['request']['model']> }),
     ...(numSpeakers && { num_speakers: numSpeakers }),
-    ...(events ? {} : { tag_audio_events: false }),
+    ...(speakers === 'none' && { diarize: false }),
+    ...(!events && { tag_audio_events: false }),
   }
 }
 

@@ -23,9 +23,13 @@ export const registerTranscribe: RegisterCommand = (program, run) => {
     .option('--name <template>', 'name of a transcript: {name}, {ext}, {folder}, {date} (default: {name})')
     .addOption(new Option('--style <style>', 'rules of the subtitles').choices(['netflix', 'bbc', 'plain']))
     .addOption(
-      new Option('--speakers <marks>', 'how speakers are shown in subtitles').choices(['dash', 'label', 'none']),
+      new Option('--speakers <marks>', 'how subtitles show speakers; with none they are not asked for').choices([
+        'dash',
+        'label',
+        'none',
+      ]),
     )
-    .option('--num-speakers <n>', 'how many people speak (default: found by the model)', wholeNumber(1))
+    .option('--num-speakers <n>', 'how many people speak at most (default: found by the model)', wholeNumber(1))
     .option('--no-events', 'leave out sounds such as [laughter]')
     .option('-l, --language <code>', 'language of the recordings, such as en (default: found by the model)')
     .option('-m, --model <id>', 'model (default: the service’s transcription model)')
@@ -40,6 +44,7 @@ export const registerTranscribe: RegisterCommand = (program, run) => {
     .option('--pack', 'join short clips, so that the minimum charge is paid once for many')
     .option('--receipts', 'write the receipt of each transcript next to it')
     .option('--again', 'transcribe, and pay for, what is finished already')
+    .option('--force', 'overwrite files of the same name that farebox did not write, or that were changed since')
     .option('--files-from <file>', 'read paths from a file, one a line; - is standard input')
     .option('-w, --watch', 'wait for more recordings in the folders until interrupted')
     .option('--patience <minutes>', 'how long to wait for a service that is away or busy (default: 60)', wholeNumber(0))

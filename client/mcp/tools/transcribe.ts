@@ -38,7 +38,8 @@ const inputSchema = z.strictObject({
     .regex(/^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$/, 'must be a language code such as en')
     .optional()
     .describe('The language, such as en; found by the model by default.'),
-  num_speakers: z.int().min(1).max(MOST_SPEAKERS).optional().describe('How many people speak.'),
+  diarize: z.boolean().optional().describe('Whether the words name their speakers; true by default.'),
+  num_speakers: z.int().min(1).max(MOST_SPEAKERS).optional().describe('How many people speak at most.'),
   tag_audio_events: z.boolean().optional().describe('Whether sounds such as [laughter] are written; true by default.'),
   model: given.model,
   request_id: given.requestId,

@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs'
 import { planBatch, runBatch } from '../../batch/batch.ts'
 import { workOf } from '../../batch/plan/work.ts'
 import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat } from '../../batch/types.ts'
@@ -50,7 +49,7 @@ export async function transcribeAll(
     const plan = await planBatch(farebox, recordings.sources, options, (event) => report.onEvent(event))
     try {
       await requireSafe(session, exchange, recordings, plan)
-      await requireSameCall(session, farebox, plan, { requestId: call.requestId, options: keptOptions(call) })
+      await requireSameCall(session, farebox, plan, { requestId: call.requestId, options: keptOptions(call, plan) })
       const beforePayment = await agreeToBatch(session, exchange, farebox, plan)
       return { recordings, plan, texts, ...(await run(farebox, plan, { ...options, beforePayment }, report)) }
     } finally {
@@ -90,7 +89,6 @@ async function batchOptions(
     concurrency: CONCURRENCY,
     pack: false,
     again: false,
-    recordsOnly: true,
     copiesSources: true,
     // A person approves, with `farebox approve`; no tool does.
     approves: false,
@@ -102,8 +100,8 @@ async function batchOptions(
 }
 
 /** What decides about the transcripts, apart from the recordings. */
-function keptOptions({ request, formats, outputFolder }: TranscriptionCall): unknown {
-  return { request, formats, outputFolder: outputFolder ?? null }
+function keptOptions({ formats, outputFolder }: TranscriptionCall, plan: BatchPlan): unknown {
+  return { request: workOf(plan).request.fields, formats, outputFolder: outputFolder ?? null }
 }
 
 /**
@@ -115,18 +113,18 @@ async function requireSafe(
   { kind }: Recordings,
   plan: BatchPlan,
 ): Promise<void> {
-  const { jobs, finished } = workOf(plan)
+  const { jobs } = workOf(plan)
   const works = jobs.flatMap((job) => (job.kind === 'pack' ? job.clips : [job]))
   if (kind !== 'url') {
     const measured = works.map(({ recording: { path, sha256 } }) => ({ path, sha256 }))
     await folders.requireMeasured(measured, signal)
   }
-  const outputs = works.flatMap(({ targets }) => targets.flatMap((target) => target.outputs))
-  const occupied = outputs.find((path) => existsSync(path) && !finished.isWritten(path))
-  if (occupied !== undefined)
+  const kept = works.flatMap(({ targets }) => targets.flatMap((target) => target.kept ?? []))
+  const foreign = kept.find(({ reason }) => reason === 'foreign')
+  if (foreign !== undefined)
     throw new FareboxError({
       code: 'output_exists',
-      problem: `${occupied} exists and is not a transcript of farebox.`,
+      problem: `${foreign.path} exists and is not a transcript of farebox.`,
       money: 'none',
       advice: 'Name another output_folder, or other formats.',
     })

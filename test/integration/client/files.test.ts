@@ -232,7 +232,7 @@ describe('records of a batch', () => {
       const finished = new FinishedFiles(home)
       const find = (changes: Partial<FinishedFile>) => {
         const { rendering, outputs, ...stamp } = { ...FINISHED, ...changes }
-        return finished.find(stamp, rendering, outputs) !== undefined
+        return finished.find(stamp, [rendering], outputs) !== undefined
       }
       expect(find({})).toBe(true)
       for (const change of [
@@ -249,7 +249,7 @@ describe('records of a batch', () => {
       const finished = new FinishedFiles(home)
       finished.add(FINISHED)
       finished.add({ ...FINISHED, outputs: ['/audio/a.vtt'] })
-      expect(finished.find(STAMP, 'style', ['/audio/a.srt', '/audio/a.vtt'])).toBeDefined()
+      expect(finished.find(STAMP, ['style'], ['/audio/a.srt', '/audio/a.vtt'])).toBeDefined()
     })
 
     it('does not count what is begun another time until that is finished', () => {
@@ -258,12 +258,12 @@ describe('records of a batch', () => {
       expect(finished.isFinished('aa', 'call')).toBe(true)
       finished.beginAgain([{ sha256: 'aa', request: 'call', again: 1 }])
       for (const each of [finished, new FinishedFiles(home)]) {
-        expect(each.find(STAMP, 'style', FINISHED.outputs)).toBeUndefined()
+        expect(each.find(STAMP, ['style'], FINISHED.outputs)).toBeUndefined()
         expect(each.isFinished('aa', 'call')).toBe(false)
         expect(each.occurrenceOf({ sha256: 'aa', request: 'call' })).toBe(1)
       }
       finished.add({ ...FINISHED, occurrence: 1 })
-      expect(new FinishedFiles(home).find(STAMP, 'style', FINISHED.outputs)).toBeDefined()
+      expect(new FinishedFiles(home).find(STAMP, ['style'], FINISHED.outputs)).toBeDefined()
     })
 
     it('names the source of a transcript as long as that exists', async () => {

@@ -28,6 +28,8 @@ export function totals(changes: Partial<BatchTotals> = {}): BatchTotals {
     finished: 0,
     duplicates: 0,
     failed: 0,
+    kept: 0,
+    overwritten: 0,
     uploads: 10,
     packs: 0,
     durationMs: 220_000,
@@ -54,5 +56,5 @@ export function progress(changes: Partial<BatchProgress> = {}): BatchProgress {
 }
 
 export function outcome(changes: Partial<BatchOutcome> = {}): BatchOutcome {
-  return { ...progress(), failures: [], elapsedMs: 1000, interrupted: false, ...changes }
+  return { ...progress(), kept: 0, failures: [], elapsedMs: 1000, interrupted: false, ...changes }
 }

@@ -122,6 +122,29 @@ describe('the tool that transcribes', () => {
     expect(await readdir(join(folder, 'one'))).toEqual(['a.mp3'])
   })
 
+  it('asks for speakers and sounds unless they are switched off, and one request however it is written', async () => {
+    const sample = await readFile(new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
+    const path = join(await record('voices', 'other.mp3'), 'two.mp3')
+    const frames = { durationMs: 1000, sampleRate: 22_050, mode: 'mono', bitrate: 32 } as const
+    await writeFile(path, Buffer.concat([sample, generateMp3({ ...frames, seed: place })]))
+    const before = (await sandbox.upstreamCalls()).length
+    const both = await server.call('transcribe', { path, formats: ['json'] })
+    await server.call('transcribe', { path, diarize: true, tag_audio_events: true, formats: ['srt'] })
+    await server.call('transcribe', { path, diarize: false, tag_audio_events: false, num_speakers: 3 })
+    await server.call('transcribe', { path, diarize: false, tag_audio_events: false })
+    await server.call('transcribe', { path, language: 'eng', num_speakers: 3 })
+    await server.call('transcribe', { path, language: 'en', num_speakers: 3 })
+    const [{ text }] = form(both)['transcripts'] as [{ text: string }]
+    expect(text).toContain('"speaker": "speaker_1"')
+    expect(text).toMatch(/\[[^\]]*bell[^\]]*\]/)
+    expect((await sandbox.upstreamCalls()).slice(before).map(({ fields }) => fields)).toMatchObject([
+      { diarize: 'true', tag_audio_events: 'true' },
+      { diarize: 'false', tag_audio_events: 'false' },
+      { diarize: 'true', tag_audio_events: 'true', num_speakers: '3', language_code: 'en' },
+    ])
+    expect(await paid()).toBe(3n * MINIMUM)
+  })
+
   it('writes the transcripts of a folder, reports its progress, and pays for what is missing when it is repeated', async () => {
     const path = await record('many', 'a.mp3', 'b.mp3', 'deeper/c.mp3')
     await writeFile(join(path, 'broken.mp3'), 'no recording')

@@ -7,12 +7,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { planBatch } from '../../../client/batch/batch.ts'
+import type { BatchEvent, BatchOptions } from '../../../client/batch/types.ts'
 import { createFarebox, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { prepareTranscription } from '../../../client/payment/prepare-call.ts'
 import { sendCall } from '../../../client/payment/send-call.ts'
 import { waveOf } from '../../support/client/audio/bursts.ts'
 import { type BatchFolder, makeBatchFolder, OPTIONS } from '../../support/client/batch-bench.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { recordingOf } from '../../support/media/recording.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
@@ -43,6 +45,17 @@ const overloaded = () =>
     { error: { code: 'overloaded', message: 'Busy.', payment: 'none', retry: 'same_request' } },
     { status: 503, headers: { 'retry-after': '1' } },
   )
+/** What the service asks of the vendor for each recording of a batch. */
+const ASKED = { model_id: 'scribe_v2', timestamps_granularity: 'word' }
+/** A `fetch` through which no transcript names a speaker, as where another model answers. */
+const withoutSpeakers: typeof fetch = async (input, init) => {
+  const response = await fetch(input, init)
+  const { pathname } = new URL(input instanceof Request ? input.url : String(input))
+  if (pathname !== '/v1/audio/transcriptions' || !response.ok) return response
+  const headers = new Headers(response.headers)
+  headers.delete('content-length')
+  return new Response((await response.text()).replaceAll(/,"speaker":"[^"]*"/g, ''), { headers })
+}
 const RECORDING_BYTES = 25 * 1024 * 1024
 const UPLOADS = 8
 const PAYMENT = { header: 'signed', maximum: 1n, deadline: Number.POSITIVE_INFINITY }
@@ -103,7 +116,13 @@ describe('a batch against the service', () => {
   it('pays nothing twice with the journal deleted, and with the transcripts deleted as well', async () => {
     await batch.record(['a.mp3', 'b.mp3'])
     await batch.run()
+    const names = await readdir(batch.folder)
     await rm(batch.home, { recursive: true })
+    // Without a record they are not known to be transcripts until the service has repeated them.
+    const { plan, outcome } = await batch.run()
+    expect(plan.totals).toMatchObject({ toDo: 2, kept: 2 })
+    expect(outcome).toMatchObject({ finished: 2, kept: 0 })
+    expect(await readdir(batch.folder)).toEqual(names)
     expect((await batch.run()).outcome).toMatchObject({ skipped: 2 })
     await rm(batch.home, { recursive: true })
     await rm(join(batch.folder, 'a.srt'))
@@ -136,6 +155,137 @@ describe('a batch against the service', () => {
     expect((await batch.run({ again: true })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
     expect((await batch.run()).outcome).toMatchObject({ skipped: 1 })
     expect(await batch.paid()).toBe(2n * MINIMUM)
+  })
+
+  it('is one call however it is asked for, and another where the answer is', async () => {
+    await batch.record(['a.mp3'])
+    const requests: BatchOptions['request'][] = [
+      {},
+      { tag_audio_events: false },
+      { num_speakers: 3 },
+      { language: 'en' },
+      { language: 'eng' },
+      { diarize: false, num_speakers: 3 },
+      { diarize: false },
+    ]
+    const before = (await sandbox.upstreamCalls()).length
+    for (const [index, request] of requests.entries())
+      await batch.run({ request, output: { folder: join(batch.folder, `texts-${index}`) } })
+    const received = (await sandbox.upstreamCalls()).slice(before).map(({ fields }) => fields)
+    expect(received).toEqual([
+      { ...ASKED, diarize: 'true', tag_audio_events: 'true' },
+      { ...ASKED, diarize: 'true', tag_audio_events: 'false' },
+      { ...ASKED, diarize: 'true', tag_audio_events: 'true', num_speakers: '3' },
+      { ...ASKED, diarize: 'true', tag_audio_events: 'true', language_code: 'en' },
+      { ...ASKED, diarize: 'false', tag_audio_events: 'true' },
+    ])
+    expect(await batch.paid()).toBe(5n * MINIMUM)
+  })
+
+  it('what was finished without speakers stays finished, and is asked for with them on request', async () => {
+    const [path = ''] = await batch.record(['a.mp3'])
+    await batch.run()
+    const transcript = join(batch.folder, 'a.srt')
+    await writeFile(transcript, 'as it was')
+    // As commit 8a4bf2e recorded it, which asked for no speakers.
+    const record = join(batch.home, 'batch', 'finished.ndjson')
+    const { outputDigests: _, ...line } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
+    const former = { ...line, request: 'SLxn_aktScZu5VAOCDFEP_', rendering: '4ZCgrczMP4oxTSonIUPbQQ' }
+    await writeFile(record, `${JSON.stringify(former)}\n`)
+    const { outcome, requests } = await batch.run()
+    expect(outcome).toMatchObject({ skipped: 1, finished: 0 })
+    expect(requests).toEqual([])
+    const again = await batch.run({ again: true })
+    expect(again.plan.files).toMatchObject([{ kept: [{ path: transcript, reason: 'changed' }] }])
+    expect(again.outcome).toMatchObject({ finished: 1, kept: 1 })
+    expect(await readFile(transcript, 'utf8')).toBe('as it was')
+    expect(await readFile(`${path}.srt`, 'utf8')).not.toBe('')
+  })
+
+  it('warns where speakers were asked for and the model that answered names none', async () => {
+    await writeFile(join(batch.folder, 'a.mp3'), recordingOf(`Ann: Hello.\nBen: Good evening of ${batch.folder}.`))
+    const warningsOf = (events: readonly BatchEvent[]) =>
+      events.flatMap((event) => (event.event === 'warning' ? [event.code] : []))
+    const named = await batch.run({ output: { folder: join(batch.folder, 'named') }, formats: ['json'] })
+    expect(warningsOf(named.events)).toEqual([])
+    const speakerless = await batch.run(
+      { output: { folder: join(batch.folder, 'unnamed') }, formats: ['json'] },
+      { fetch: withoutSpeakers },
+    )
+    expect(warningsOf(speakerless.events)).toEqual(['no_speakers'])
+    const unasked = { request: { diarize: false }, output: { folder: join(batch.folder, 'none') } }
+    expect(warningsOf((await batch.run(unasked, { fetch: withoutSpeakers })).events)).toEqual([])
+  })
+
+  it('leaves an own file alone, whether it is older or newer than the recording, and counts neither as finished', async () => {
+    const [a = '', b = ''] = await batch.record(['a.mp3', 'b.mp3'])
+    for (const [path, days] of [
+      [a.replace('mp3', 'txt'), -1],
+      [b.replace('mp3', 'txt'), 1],
+    ] as const) {
+      await writeFile(path, 'my notes')
+      const time = Date.now() / 1000 + days * 86_400
+      await utimes(path, time, time)
+    }
+    const { plan, outcome, events } = await batch.run({ formats: ['txt'] })
+    expect(plan.files.map(({ state, outputs, kept }) => [state, outputs, kept])).toEqual(
+      [a, b].map((path) => ['to_do', [`${path}.txt`], [{ path: path.replace('mp3', 'txt'), reason: 'foreign' }]]),
+    )
+    expect(outcome).toMatchObject({ finished: 2, skipped: 0, kept: 2, charged: 2n * MINIMUM })
+    expect(events.flatMap((event) => (event.event === 'finished' ? (event.file.kept ?? []) : []))).toHaveLength(2)
+    expect(await readFile(a.replace('mp3', 'txt'), 'utf8')).toBe('my notes')
+    expect(await readFile(b.replace('mp3', 'txt'), 'utf8')).toBe('my notes')
+    expect((await batch.run({ formats: ['txt'] })).outcome).toMatchObject({ skipped: 2, kept: 0 })
+  })
+
+  it('leaves an own transcript that was corrected by hand, also when it is done again, unless it is forced', async () => {
+    const [path = ''] = await batch.record(['a.mp3'])
+    await batch.run()
+    const transcript = join(batch.folder, 'a.srt')
+    const written = await readFile(transcript, 'utf8')
+    expect((await batch.run({ again: true })).plan.totals).toMatchObject({ kept: 0, overwritten: 0 })
+    await writeFile(transcript, 'corrected')
+    expect((await batch.run()).outcome).toMatchObject({ skipped: 1 })
+    const { outcome } = await batch.run({ again: true })
+    expect(outcome).toMatchObject({ finished: 1, kept: 1 })
+    expect(await readFile(transcript, 'utf8')).toBe('corrected')
+    expect(await readFile(`${path}.srt`, 'utf8')).toBe(written)
+    await rm(`${path}.srt`)
+    expect((await batch.run({ again: true, force: true })).plan.totals).toMatchObject({ kept: 0, overwritten: 1 })
+    expect(await readFile(transcript, 'utf8')).toBe(written)
+  })
+
+  it('a recording that cannot be transcribed leaves its name to one that can', async () => {
+    await batch.record(['a.mp3'])
+    await writeFile(join(batch.folder, 'a.wav'), '')
+    const sources = ['a.wav', 'a.mp3'].map((name) => ({ path: join(batch.folder, name), label: name, name }))
+    const farebox = await createFarebox({
+      wallet: walletFromPrivateKey(sandbox.info.payer.privateKey),
+      baseUrl: sandbox.info.baseUrl,
+      journal: 'memory',
+    })
+    const plan = await planBatch(farebox, sources, OPTIONS)
+    expect(plan.files.map(({ state, outputs }) => [state, outputs])).toEqual([
+      ['failed', [join(batch.folder, 'a.srt')]],
+      ['to_do', [join(batch.folder, 'a.srt')]],
+    ])
+    await plan.discard()
+    await farebox.close()
+  })
+
+  it('asks for another transcript of one that has expired, also where no record of it is left', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run()
+    await rm(batch.home, { recursive: true })
+    await rm(join(batch.folder, 'a.srt'))
+    const expired = () =>
+      Response.json(
+        { error: { code: 'result_expired', message: 'Gone.', payment: 'settled', retry: 'never' } },
+        { status: 410 },
+      )
+    const { outcome } = await batch.run({}, { fetch: withFirstUploads(1, expired) })
+    expect(outcome.failures).toMatchObject([{ error: { code: 'result_expired' } }])
+    expect((await batch.run({ again: true })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
   })
 
   it('pays once for the same content, and writes it for each file', async () => {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
@@ -13,6 +13,7 @@ import { createProgram } from '../../../client/command/program.ts'
 import { parseUsdc } from '../../../client/farebox.ts'
 import { type RunningCommand, useCommandBench } from '../../support/client/command-bench.ts'
 import { scriptedIo } from '../../support/client/scripted-io.ts'
+import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { recordingOf } from '../../support/media/recording.ts'
 import { createPayer } from '../../support/payer/payer.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
@@ -22,6 +23,8 @@ import { until } from '../../support/until.ts'
 const MINIMUM = 5034n
 /** A name that would clear the screen, begin a line and turn the rest around. */
 const HOSTILE = 'b\u001b[2J\n\u202ec.mp3'
+/** A second in the format of the spoken samples. */
+const SAMPLE_FRAMES = { durationMs: 1000, sampleRate: 22_050, mode: 'mono', bitrate: 32 } as const
 const CTRL_C = '\u0003'
 /** Waits until a terminal shows a text. */
 async function shown({ written }: RunningCommand, text: string): Promise<void> {
@@ -98,6 +101,83 @@ describe('farebox transcribe', () => {
     expect(code).toBe(0)
     expect(out).toBe(await readFile(join(bench.folder, 'a.txt'), 'utf8'))
     expect(await bench.paid()).toBe(MINIMUM)
+  })
+})
+
+describe('what farebox transcribe asks for, and what it leaves alone', () => {
+  const bench = useCommandBench()
+  const vendorCalls = async () => (await bench.sandbox.upstreamCalls()).map(({ fields }) => fields)
+  const inFolder = (name: string) => readFile(join(bench.folder, name), 'utf8')
+
+  /** Copies the sample of two voices and a bell, with an end of its own: each test pays for its own recording. */
+  async function recordTwoVoices(): Promise<void> {
+    const sample = await readFile(new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
+    await writeFile(
+      join(bench.folder, 'two.mp3'),
+      Buffer.concat([sample, generateMp3({ ...SAMPLE_FRAMES, seed: bench.folder })]),
+    )
+  }
+
+  it('asks for speakers and sounds, and writes both: subtitles with a dash for each voice and the bell in brackets', async () => {
+    await recordTwoVoices()
+    const before = (await vendorCalls()).length
+    const { code, err } = await bench.run(['transcribe', 'two.mp3', '--yes', '-f', 'srt,json'])
+    expect({ code, err }).toMatchObject({ code: 0, err: expect.not.stringContaining('warning') })
+    expect((await vendorCalls()).slice(before)).toMatchObject([{ diarize: 'true', tag_audio_events: 'true' }])
+    const srt = await inFolder('two.srt')
+    expect(srt).toMatch(/\[[^\]]*bell[^\]]*\]/)
+    const labeled = await bench.run(['transcribe', 'two.mp3', '--yes', '-o', 'labeled', '--speakers', 'label'])
+    expect(labeled.code).toBe(0)
+    expect(await inFolder('labeled/two.srt')).toMatch(/\[Speaker 1\][\s\S]*\[Speaker 2\]/)
+    const { words } = JSON.parse(await inFolder('two.json')) as { words: { type: string; speaker?: string }[] }
+    expect(new Set(words.map(({ speaker }) => speaker))).toEqual(new Set(['speaker_0', 'speaker_1']))
+    expect(words.some(({ type }) => type === 'audio_event')).toBe(true)
+    expect(await bench.paid()).toBe(MINIMUM)
+  })
+
+  it('charges as many calls as there are different requests, however they are written', async () => {
+    await recordTwoVoices()
+    const before = (await vendorCalls()).length
+    const runs = [[], ['--no-events'], ['--num-speakers', '3'], ['-l', 'en'], ['-l', 'eng'], ['--speakers', 'none']]
+    for (const [index, options] of runs.entries()) {
+      const { code } = await bench.run(['transcribe', 'two.mp3', '--yes', '-o', `run-${index}`, ...options])
+      expect(code).toBe(0)
+    }
+    expect((await vendorCalls()).slice(before)).toMatchObject([
+      { diarize: 'true', tag_audio_events: 'true' },
+      { diarize: 'true', tag_audio_events: 'false' },
+      { diarize: 'true', tag_audio_events: 'true', num_speakers: '3' },
+      { diarize: 'true', tag_audio_events: 'true', language_code: 'en' },
+      { diarize: 'false', tag_audio_events: 'true' },
+    ])
+    expect(await inFolder('run-1/two.srt')).not.toContain('bell')
+    expect(await bench.paid()).toBe(5n * MINIMUM)
+  })
+
+  it('leaves files alone that it did not write, older and newer than the recording, and says so before and after', async () => {
+    await bench.record('a.mp3', 'b.mp3')
+    for (const [name, time] of [
+      ['a.txt', new Date('2020-01-01')],
+      ['b.txt', new Date('2100-01-01')],
+    ] as const) {
+      await writeFile(join(bench.folder, name), `my notes in ${name}`)
+      await utimes(join(bench.folder, name), time, time)
+    }
+    const dryRun = await bench.run(['transcribe', '.', '-n', '-f', 'txt'])
+    expect(dryRun.out + dryRun.err).toContain('a.mp3 → a.mp3.txt; a.txt is no transcript of an earlier run and stays')
+    expect(dryRun.out + dryRun.err).toContain('b.mp3 → b.mp3.txt; b.txt is no transcript of an earlier run and stays')
+    const { code, err, events } = await bench.run(['transcribe', '.', '--yes', '--json', '-f', 'txt'])
+    expect(code).toBe(0)
+    expect(err).toContain('2 files of the same name kept')
+    expect(events().find(({ event }) => event === 'summary')).toMatchObject({ finished: 2, skipped: 0, kept: 2 })
+    const finished = events().filter(({ event }) => event === 'finished')
+    expect(finished.map(({ kept }) => kept)).toEqual(
+      expect.arrayContaining([[{ path: join(bench.folder, 'a.txt'), reason: 'foreign' }]]),
+    )
+    expect([await inFolder('a.txt'), await inFolder('b.txt')]).toEqual(['my notes in a.txt', 'my notes in b.txt'])
+    expect(await bench.paid()).toBe(2n * MINIMUM)
+    const forced = await bench.run(['transcribe', '.', '--yes', '--again', '--force', '-f', 'txt'])
+    expect(forced.code).toBe(0)
   })
 })
 

@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { resolveRequest } from '../../../client/batch/plan/batch-request.ts'
-import { chooseOutputs } from '../../../client/batch/plan/choose-outputs.ts'
+import { chooseOutputs, type OutputContext } from '../../../client/batch/plan/choose-outputs.ts'
+import { languageCode } from '../../../client/batch/plan/effective-request.ts'
 import { sharesOf } from '../../../client/batch/plan/group-packs.ts'
 import { termsOf } from '../../../client/batch/plan/pricing.ts'
 import { Gate } from '../../../client/batch/run/gate.ts'
@@ -12,6 +13,7 @@ import type { BatchOptions, Source } from '../../../client/batch/types.ts'
 import { BudgetExceeded } from '../../../client/budget/budget-exceeded.ts'
 import { ChallengeRefused } from '../../../client/payment/check-challenge.ts'
 import { FareboxError } from '../../../client/wire/farebox-error.ts'
+import { languageCode as reportedCode } from '../../../workers/providers/language-code.ts'
 
 const source = (name: string): Source => ({ path: `/audio/${name}`, label: name, name: name })
 function outputsOf(
@@ -20,9 +22,23 @@ function outputsOf(
   ownerOf: (output: string, path: string) => string | undefined = () => undefined,
   isOwn: (output: string, path: string) => boolean = () => false,
 ) {
-  const all = { formats: ['srt'], output: {}, receipts: false, ...options } as const
-  const context = { options: all, ownerOf, isOwn, modifiedMsOf: () => Date.UTC(2026, 10, 22) }
-  return chooseOutputs(names.map(source), context).map(({ outputs }) => outputs)
+  return chosenFor(names, options, { ownerOf, isOwn }).map(({ outputs }) => outputs)
+}
+function chosenFor(
+  names: readonly string[],
+  options: Partial<OutputContext['options']> = {},
+  context: Partial<OutputContext> = {},
+) {
+  const all = { formats: ['srt'], output: {}, receipts: false, again: false, ...options } as const
+  return chooseOutputs(names.map(source), {
+    options: all,
+    ownerOf: () => undefined,
+    isOwn: () => false,
+    occupied: () => undefined,
+    isFinished: () => false,
+    modifiedMsOf: () => Date.UTC(2026, 10, 22),
+    ...context,
+  })
 }
 /** A gate whose clock the test moves. */
 function makeGate(limit: number) {
@@ -100,6 +116,56 @@ describe('where transcripts are written', () => {
     const all = { output: { folder: '/out', template: '{folder}' } }
     expect(outputsOf(['c.wav', 'b/c.wav'], all)).toEqual([['/out/c.srt'], ['/out/b.srt']])
     expect(outputsOf(['b/c.wav'], { output: { folder: '/out', template: '{folder}/' } })).toEqual([['/out/b/c.srt']])
+  })
+
+  it('is never a file that no run wrote, nor one that was changed since: both stay, and are told apart', () => {
+    const found = new Map([
+      ['/audio/a.srt', 'foreign'],
+      ['/audio/b.srt', 'changed'],
+    ] as const)
+    const occupied = (path: string) => {
+      const reason = found.get(path as '/audio/a.srt')
+      return reason === undefined ? undefined : { path, reason }
+    }
+    const names = ['a.mp3', 'b.mp3', 'c.mp3']
+    expect(chosenFor(names, {}, { occupied })).toEqual([
+      {
+        outputs: ['/audio/a.mp3.srt'],
+        receipt: undefined,
+        kept: [{ path: '/audio/a.srt', reason: 'foreign' }],
+        overwritten: [],
+        preferred: { outputs: ['/audio/a.srt'] },
+      },
+      {
+        outputs: ['/audio/b.mp3.srt'],
+        receipt: undefined,
+        kept: [{ path: '/audio/b.srt', reason: 'changed' }],
+        overwritten: [],
+        preferred: { outputs: ['/audio/b.srt'] },
+      },
+      { outputs: ['/audio/c.srt'], receipt: undefined, kept: [], overwritten: [] },
+    ])
+    expect(
+      chosenFor(names, { force: true }, { occupied }).map(({ outputs, overwritten }) => [outputs, overwritten]),
+    ).toEqual([
+      [['/audio/a.srt'], [{ path: '/audio/a.srt', reason: 'foreign' }]],
+      [['/audio/b.srt'], [{ path: '/audio/b.srt', reason: 'changed' }]],
+      [['/audio/c.srt'], []],
+    ])
+  })
+
+  it('is what an earlier run finished, also when it was corrected since, unless it is to be done again', () => {
+    const occupied = (path: string) => (path === '/audio/a.srt' ? ({ path, reason: 'changed' } as const) : undefined)
+    const context = { occupied, isFinished: (outputs: readonly string[]) => outputs[0] === '/audio/a.srt' }
+    expect(chosenFor(['a.mp3'], {}, context)).toMatchObject([{ outputs: ['/audio/a.srt'], kept: [] }])
+    expect(chosenFor(['a.mp3'], { again: true }, context)).toMatchObject([
+      { outputs: ['/audio/a.mp3.srt'], kept: [{ path: '/audio/a.srt' }] },
+    ])
+  })
+
+  it('is nothing for a recording that cannot be transcribed, which leaves its name to another', () => {
+    const isNamed = ({ name }: Source) => name !== 'a.wav'
+    expect(chosenFor(['a.wav', 'a.mp3'], {}, { isNamed }).map(({ outputs }) => outputs)).toEqual([[], ['/audio/a.srt']])
   })
 
   it('is nowhere if transcripts are printed', () => {
@@ -241,12 +307,44 @@ describe('the gate of uploads', () => {
 })
 
 describe('the request of a batch', () => {
-  it('asks for the times of words', () => {
-    expect(resolve({ request: { language: undefined, diarize: true } }).fields).toEqual({
+  it('asks for the times of words, for speakers and for sounds', () => {
+    expect(resolve({ request: { language: undefined } }).fields).toEqual({
       model: 'speechvendor/scribe-v2',
       timestamps: 'word',
       diarize: true,
+      tag_audio_events: true,
     })
+  })
+
+  it.each<[Partial<BatchOptions>, Partial<BatchOptions>]>([
+    [{}, { request: { model: 'speechvendor/scribe-v2', timestamps: 'word', diarize: true, tag_audio_events: true } }],
+    [{ request: { diarize: false } }, { request: { diarize: false, num_speakers: 3 } }],
+    [{ request: { language: 'en' } }, { request: { language: 'eng' } }],
+    [{ request: { language: 'pt-br' } }, { request: { language: ' POR_BR' } }],
+    [{}, { request: { language: '' } }],
+    [{ subtitles: { language: 'de' } }, { subtitles: { language: 'deu' } }],
+  ])('is the same call, written the same way, however it is asked for: %j and %j', (one, other) => {
+    const { formerRenderings: _, ...effective } = resolve(one)
+    expect(resolve(other)).toMatchObject(effective)
+  })
+
+  it('has one spelling for the codes of each language that the vendors know, whichever they report', () => {
+    const letters = [...'abcdefghijklmnopqrstuvwxyz']
+    const shorts = letters.flatMap((first) => letters.map((second) => first + second))
+    const differing = shorts.filter((short) => languageCode(reportedCode(short) ?? '') !== languageCode(short))
+    expect(differing).toEqual([])
+    expect(reportedCode('de')).toBe('deu')
+  })
+
+  it.each<[Partial<BatchOptions>, string]>([
+    [{}, '4ZCgrczMP4oxTSonIUPbQQ'],
+    [{ request: { tag_audio_events: false } }, 'VKMDEloy_uCMusOFH_FEka'],
+    [
+      { request: { num_speakers: 3, language: 'eng' }, subtitles: { language: 'eng', speakers: 'label' } },
+      'APFdW2ZW9mQKUrc8tlHoIW',
+    ],
+  ])('knows what commit 8a4bf2e recorded for %j', (changes, recorded) => {
+    expect(resolve(changes).formerRenderings).toContain(recorded)
   })
 
   it('is another call with other fields, and the same call with other subtitles', () => {

@@ -9,7 +9,15 @@ const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimenta
  * Creates `POST /v1/speech-to-text` as documented by ElevenLabs, for one uploaded file and one channel, with its names,
  * defaults (events tagged, word times, no diarization) and answer shape. The wording of refusals is our own.
  *
- * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert
+ * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert, and the same texts in the vendor's package
+ * `@elevenlabs/elevenlabs-js` 2.73.0 (BodySpeechToTextV1SpeechToTextPost.d.ts, SpeechToTextWordResponseModel.d.ts), read on
+ * 2026-11-24:
+ * - `diarize`: "Whether to annotate which speaker is currently talking in the uploaded file."
+ * - `num_speakers`: "The maximum amount of speakers talking in the uploaded file. […] The maximum amount of speakers that
+ *   can be predicted is 32. Defaults to null, in this case the amount of speakers is set to the maximum value the model
+ *   supports."
+ * - `tag_audio_events`: "Whether to tag audio events like (laughter), (footsteps), etc. in the transcription."
+ * - `speaker_id`, optional: "Unique identifier for the speaker of this word."
  */
 export function createSpeechToTextRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
   return {

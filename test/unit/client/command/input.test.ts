@@ -181,9 +181,15 @@ describe('arguments of transcribe', () => {
       pack: true,
       receipts: true,
       again: true,
+      force: false,
       patienceMs: 120_000,
       ffmpegPath: '/opt/ffmpeg',
     })
+  })
+
+  it('asks for neither speakers nor sounds when neither is wanted', () => {
+    const { batch } = readArguments(['a.mp3'], { speakers: 'none', events: false })
+    expect(batch.request).toEqual({ diarize: false, tag_audio_events: false })
   })
 
   it.each([

@@ -83,6 +83,8 @@ describe('the plan of a batch', () => {
       plannedFile(5, { state: 'duplicate', price: 0n, duplicateOf: 'clip-0.mp3' }),
       plannedFile(6, { state: 'failed', price: 0n, durationMs: 0 }),
       plannedFile(7, { label: 'a\nb.mp3', warnings: ['has no sound at the end'] }),
+      plannedFile(8, { kept: [{ path: '/audio/clip-8.srt', reason: 'foreign' }], outputs: ['/audio/clip-8.mp3.srt'] }),
+      plannedFile(9, { overwritten: [{ path: '/audio/clip-9.srt', reason: 'changed' }] }),
     ]
     expect(describeFiles({ files, totals: totals(), discard: async () => undefined })).toBe(
       [
@@ -94,6 +96,8 @@ describe('the plan of a batch', () => {
         '      22 s  0.000000 USDC  clip-5.mp3: same content as clip-0.mp3',
         '       0 s  0.000000 USDC  clip-6.mp3: cannot be transcribed',
         String.raw`      22 s  0.005034 USDC  a\x0ab.mp3 → clip-7.srt; has no sound at the end`,
+        '      22 s  0.005034 USDC  clip-8.mp3 → clip-8.mp3.srt; clip-8.srt is no transcript of an earlier run and stays',
+        '      22 s  0.005034 USDC  clip-9.mp3 → clip-9.srt; clip-9.srt was changed since an earlier run wrote it and is overwritten',
       ].join('\n'),
     )
   })
