@@ -35,6 +35,8 @@ const DEFAULT_PATIENCE_MS = 5 * 60_000
 /** Another permit of the wallet was used in the meantime, or time has passed: the next nonce and deadline are signed. */
 const CURED_BY_SIGNING: ReadonlySet<string> = new Set(['permit_invalid', 'permit_expired', 'permit_rejected'])
 const MOST_SIGNATURES = 2
+/** The service answers when the permit is on chain. */
+const ANSWER_WITHIN_MS = 60_000
 
 /**
  * Lets Permit2 take USDC of the wallet, by one signature that the service submits at its own cost; does nothing when it
@@ -89,6 +91,7 @@ async function submit(
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(request),
     patienceMs,
+    timeoutMs: ANSWER_WITHIN_MS,
     signal,
     onWait,
   })

@@ -200,6 +200,8 @@ export type BatchEvent =
       readonly code: string
       readonly reason: string
       readonly waitMs: number
+      /** How long there was no answer, if that is the reason. */
+      readonly silentMs?: number
     }
   /** An upload was transcribed. */
   | {

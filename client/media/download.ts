@@ -18,6 +18,8 @@ export interface DownloadOptions {
   readonly advice: string
 }
 
+const LONGEST_DOWNLOAD_MS = 10 * 60_000
+
 /** Downloads the result of a call that is paid for, and compares it with its size and digest as far as they are known. */
 export async function downloadMedia(
   media: HostedMedia,
@@ -27,6 +29,7 @@ export async function downloadMedia(
     requireSafeUrl(media.url)
     const answer = await askService({ fetch: followingFetch, now: Date.now }, media.url, {
       headers: { accept: '*/*' },
+      timeoutMs: LONGEST_DOWNLOAD_MS,
       signal,
       onWait,
     })

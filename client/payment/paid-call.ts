@@ -24,6 +24,8 @@ export interface PaidCall {
   readonly quotedMaximum?: bigint | undefined
   /** Called before a payment is sent, with its maximum in atomic units; what it throws refuses the payment. */
   readonly beforePayment?: ((maximum: bigint) => void) | undefined
+  /** How long a paid call is usually answered in; it is sent again after a longer silence. 45 seconds by default. */
+  readonly answerWithinMs?: number | undefined
   /** How long the call may wait for retries; zero leaves them to the caller. */
   readonly patienceMs: number
   readonly signal?: AbortSignal | undefined

@@ -1,6 +1,7 @@
 import { TooManyRefused } from '../budget/refused-payments.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
+import { NoAnswer } from '../wire/no-answer.ts'
 import { readServiceError, type ServiceError } from '../wire/service-error.ts'
 import { authorize } from './authorize.ts'
 import { conclude } from './conclude.ts'
@@ -25,6 +26,11 @@ const DAMAGED: ReadonlySet<string> = new Set(['not_the_service', 'answer_damaged
 /** A service that refuses as many signatures of one call in turn is not asked again. */
 const MOST_SIGNATURES = 4
 
+const PRICE_WITHIN_MS = 30_000
+const ANSWER_WITHIN_MS = 45_000
+/** Services hold a call for 280 s unless their operator says otherwise, and Node's fetch ends one of 300 s. */
+export const LONGEST_SILENCE_MS = 290_000
+
 /** The state of one call between its exchanges. */
 interface Progress {
   payment: SignedPayment | null
@@ -34,6 +40,8 @@ interface Progress {
   /** The price that the call began with: a later challenge must not exceed it. */
   agreed: bigint | undefined
   readonly schedule: RetrySchedule
+  /** How often the paid call was sent without any answer. */
+  unanswered: number
 }
 
 /**
@@ -56,6 +64,7 @@ async function payOnce(context: PaymentContext, call: PaidCall): Promise<PaidAns
     signatures: 0,
     agreed: call.quotedMaximum ?? payment?.maximum,
     schedule: new RetrySchedule(call.patienceMs, context.now),
+    unanswered: 0,
   }
   try {
     recordIntent(context, call)
@@ -74,7 +83,7 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
   const { payment } = progress
   let answer: HttpAnswer
   try {
-    answer = await sendCall(context, call, payment)
+    answer = await sendCall(context, call, payment, allowedSilence(context, call, progress))
     if (answer.status >= 200 && answer.status < 300) {
       requireResult(answer, payment, call)
       return conclude(context, call, answer, payment)
@@ -86,15 +95,31 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
     if (!wasSent && !progress.isAmbiguous) dropPayment(context, call, progress, { status: 0, code: error.code })
     progress.isAmbiguous ||= wasSent
     if (payment !== null && !wasSent && progress.isAmbiguous) throw afterEarlierRequest(error)
-    const isWorthRepeating = error.code === 'connection_lost' || (payment !== null && DAMAGED.has(error.code))
-    if (!isWorthRepeating) throw error
-    await waitOrThrow(call, progress, error, undefined)
+    const isUnanswered = error instanceof NoAnswer
+    if (isUnanswered && payment !== null) progress.unanswered += 1
+    const isLost = isUnanswered || error.code === 'connection_lost'
+    if (!isLost && !(payment !== null && DAMAGED.has(error.code))) throw error
+    // It was waited for long enough already.
+    await waitOrThrow(call, progress, error, isUnanswered ? 0 : undefined)
     return null
   }
   const error = readServiceError(answer, payment !== null)
   if (isChallenge(answer, error)) await answerChallenge(context, call, progress, answer, error)
   else await handleError(context, call, progress, error)
   return null
+}
+
+/**
+ * Returns how long nothing may move before the call is sent again. The service computes a price within seconds. It
+ * answers a paid call when the work is done, at the latest when it has held the connection for its maximum; the same
+ * payment, sent again earlier, takes part in the same work. So the first silence is short, and each one twice as long.
+ */
+function allowedSilence({ now }: PaymentContext, { answerWithinMs }: PaidCall, progress: Progress): number {
+  const { payment, unanswered } = progress
+  if (payment === null) return PRICE_WITHIN_MS
+  const allowed = (answerWithinMs ?? ANSWER_WITHIN_MS) * 2 ** unanswered
+  const untilDeadline = Math.max(payment.deadline - now(), ANSWER_WITHIN_MS)
+  return Math.min(allowed, untilDeadline, LONGEST_SILENCE_MS)
 }
 
 /** The body can no longer be sent, but an earlier request may have been accepted. */

@@ -7,7 +7,7 @@ import { requestIdentity } from './call-key.ts'
 import { LogicalCalls } from './logical-calls.ts'
 import { OPERATION_PATHS } from './operations.ts'
 import type { PaymentContext } from './paid-call.ts'
-import { payCall } from './pay-call.ts'
+import { LONGEST_SILENCE_MS, payCall } from './pay-call.ts'
 
 /** The endpoints that are paid for. Every other request passes unchanged. */
 const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))
@@ -58,6 +58,8 @@ async function fetchPaid(context: PaymentContext, calls: LogicalCalls, request: 
       headers: withoutDropped(request.headers),
       body: () => body,
       patienceMs: 0,
+      // An SDK has a deadline of its own.
+      answerWithinMs: LONGEST_SILENCE_MS,
       signal,
     })
     logicalCall?.succeed()
@@ -76,7 +78,8 @@ function responseOf(error: unknown, signal: AbortSignal): Response {
   if (error instanceof ServiceError) return toResponse(error.answer)
   if (!(error instanceof FareboxError)) throw error
   // The message of Node's own fetch: the AI SDK recognizes a failed connection by it.
-  if (error.code === 'connection_lost') throw new TypeError('fetch failed', { cause: error })
+  if (error.code === 'connection_lost' || error.code === 'no_answer')
+    throw new TypeError('fetch failed', { cause: error })
   const { code, message, money } = error
   const type = error instanceof BudgetExceeded ? 'budget_error' : 'payment_error'
   const details = { type, code, message, param: null, payment: money, retry: 'never' }

@@ -34,6 +34,9 @@ export interface CallOptions {
 const KEY = /^[\x21-\x7e]{1,255}$/
 
 const DEFAULT_PATIENCE_MS = 10 * 60_000
+const ANSWER_WITHIN_MS = 45_000
+/** Vendors transcribe at more than this multiple of real time. */
+const LEAST_SPEED = 40
 
 /** Prepares a call whose request is JSON. */
 export function prepareJsonCall<Name extends JsonOperation>(
@@ -75,6 +78,7 @@ export async function prepareTranscription(
     model: fields.model,
     headers: { accept: 'application/json', 'content-type': form.contentType },
     body: async () => form.encode(await content.open()),
+    answerWithinMs: audio && ANSWER_WITHIN_MS + audio.duration_ms / LEAST_SPEED,
     priceFirst:
       audio === undefined
         ? undefined

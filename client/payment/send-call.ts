@@ -1,28 +1,36 @@
 import { reasonOf } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
+import { NoAnswer, Silence, watched } from '../wire/no-answer.ts'
 import { AnswerTooLarge, type HttpAnswer, readAnswer } from '../wire/http-answer.ts'
 import type { PaidCall, PaymentContext } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
 /**
- * Sends the call once: with its payment, or for its challenge. Throws `FareboxError` if no whole answer arrives. What the
- * body throws is thrown before anything is sent.
+ * Sends the call once: with its payment, or for its challenge. Throws `FareboxError` if no whole answer arrives, `NoAnswer` if
+ * nothing moves for as long as is allowed. What the body throws is thrown before anything is sent.
  */
 export async function sendCall(
   { fetch }: Pick<PaymentContext, 'fetch'>,
   call: PaidCall,
   payment: SignedPayment | null,
+  allowedMs: number,
 ): Promise<HttpAnswer> {
   const { signal, priceFirst } = call
   const request =
     payment === null && priceFirst !== undefined ? priceRequest(call, priceFirst) : await callRequest(call, payment)
+  const silence = new Silence(allowedMs)
   try {
     signal?.throwIfAborted()
-    return await readAnswer(
-      await fetch(request.url, { ...request.init, ...redirectsOf(request.init), ...(signal ? { signal } : {}) }),
-    )
+    const signals = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal])
+    const init = { ...request.init, ...redirectsOf(request.init), signal: signals }
+    if (init.body instanceof Blob) init.body = watched(init.body, () => silence.broken())
+    return await readAnswer(await fetch(request.url, init), () => silence.broken())
   } catch (cause) {
+    if (silence.signal.aborted && signal?.aborted !== true)
+      throw new NoAnswer(request.url, allowedMs, payment === null ? 'none' : 'unknown')
     throw lost(call, payment, cause)
+  } finally {
+    silence.end()
   }
 }
 

@@ -1,6 +1,7 @@
 import { RetrySchedule, wait } from '../payment/retry-schedule.ts'
 import { FareboxError } from './farebox-error.ts'
 import { type HttpAnswer, readAnswer } from './http-answer.ts'
+import { NoAnswer } from './no-answer.ts'
 import { readServiceError, ServiceError } from './service-error.ts'
 
 export interface ServiceAccess {
@@ -15,7 +16,7 @@ export interface FreeRequest {
   readonly body?: string
   /** How long to wait for retries; 30 seconds by default. */
   readonly patienceMs?: number | undefined
-  /** How long to wait for each answer; as long as the connection lasts by default. */
+  /** How long to wait for each answer; 30 seconds by default. */
   readonly timeoutMs?: number | undefined
   readonly signal?: AbortSignal | undefined
   /** Called before each wait. */
@@ -23,16 +24,20 @@ export interface FreeRequest {
 }
 
 const DEFAULT_PATIENCE_MS = 30_000
+const DEFAULT_TIMEOUT_MS = 30_000
+/** A network that swallows a request may do so for longer than the patience lasts for one that refuses it. */
+const LEAST_UNANSWERED = 3
 
 /** Sends a free request, again as long as the service or the network calls for it. Throws `FareboxError`. */
 export async function askService(access: ServiceAccess, url: string, request: FreeRequest = {}): Promise<HttpAnswer> {
   const { signal, onWait, patienceMs = DEFAULT_PATIENCE_MS } = request
   const schedule = new RetrySchedule(patienceMs, access.now)
-  for (;;) {
+  for (let sent = 1; ; sent += 1) {
     try {
       return await askOnce(access, url, request)
     } catch (error) {
-      const waitMs = isWorthRepeating(error) ? schedule.next(retryAfterOf(error)) : null
+      const isUnanswered = error instanceof NoAnswer && patienceMs === DEFAULT_PATIENCE_MS && sent < LEAST_UNANSWERED
+      const waitMs = isWorthRepeating(error) ? (schedule.next(retryAfterOf(error)) ?? (isUnanswered ? 0 : null)) : null
       if (waitMs === null) throw error
       onWait?.(error as FareboxError, waitMs)
       await wait(waitMs, signal).catch(() => {
@@ -66,19 +71,19 @@ export function jsonOf({ body, status }: HttpAnswer, url: string): unknown {
 async function askOnce(
   { fetch }: ServiceAccess,
   url: string,
-  { method = 'GET', headers = {}, body, signal, timeoutMs }: FreeRequest,
+  { method = 'GET', headers = {}, body, signal, timeoutMs = DEFAULT_TIMEOUT_MS }: FreeRequest,
 ): Promise<HttpAnswer> {
-  const signals = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)]
-  const given = signals.filter((each) => each !== undefined)
+  const timeout = AbortSignal.timeout(timeoutMs)
   const answer = await fetch(url, {
     method,
     headers: { accept: 'application/json', ...headers },
     redirect: 'error',
     ...(body === undefined ? {} : { body }),
-    ...(given.length === 0 ? {} : { signal: AbortSignal.any(given) }),
+    signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
   })
-    .then(readAnswer)
+    .then((response) => readAnswer(response))
     .catch((cause: unknown) => {
+      if (timeout.aborted && signal?.aborted !== true) throw new NoAnswer(url, timeoutMs, 'none')
       throw unreachable(url, signal?.aborted === true, cause)
     })
   if (answer.status >= 200 && answer.status < 300) return answer
@@ -87,7 +92,7 @@ async function askOnce(
 
 function isWorthRepeating(error: unknown): boolean {
   if (error instanceof ServiceError) return error.retry === 'same_request'
-  return error instanceof FareboxError && error.code === 'connection_lost'
+  return error instanceof NoAnswer || (error instanceof FareboxError && error.code === 'connection_lost')
 }
 
 function retryAfterOf(error: unknown): number | undefined {

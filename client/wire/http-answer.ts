@@ -20,18 +20,20 @@ export class AnswerTooLarge extends Error {
 }
 
 /** Reads a response completely; a body that breaks off rejects, and so does a result beyond all bounds. */
-export async function readAnswer(response: Response): Promise<HttpAnswer> {
+export async function readAnswer(response: Response, onPiece?: () => void): Promise<HttpAnswer> {
   const { status, headers } = response
-  return { status, headers, body: await readBody(response) }
+  onPiece?.()
+  return { status, headers, body: await readBody(response, onPiece) }
 }
 
-async function readBody({ body, ok }: Response): Promise<Uint8Array<ArrayBuffer>> {
+async function readBody({ body, ok }: Response, onPiece?: () => void): Promise<Uint8Array<ArrayBuffer>> {
   if (body === null) return new Uint8Array()
   const largest = ok ? LARGEST_RESULT_BYTES : LARGEST_ERROR_BYTES
   const chunks: Uint8Array[] = []
   let bytes = 0
   // Leaving the loop cancels the rest.
   for await (const chunk of body) {
+    onPiece?.()
     chunks.push(chunk)
     bytes += chunk.length
     if (bytes <= largest) continue

@@ -17,7 +17,12 @@ const LOCAL: ReadonlySet<string> = new Set([
   'signing_failed',
   'challenge_expired_locally',
 ])
-const SERVICE: ReadonlySet<string> = new Set(['connection_lost', 'not_the_service', 'challenge_unreadable'])
+const SERVICE: ReadonlySet<string> = new Set([
+  'connection_lost',
+  'no_answer',
+  'not_the_service',
+  'challenge_unreadable',
+])
 
 /** Returns why a batch cannot go on after this error; `undefined` if it concerns one file only. */
 export function stopReasonOf(error: FareboxError): StoppedBy | undefined {

@@ -2,6 +2,7 @@ import { readTranscript, type Transcript } from '../../audio/audio.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Payment } from '../../payment/paid-call.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
+import { NoAnswer } from '../../wire/no-answer.ts'
 import { ServiceError } from '../../wire/service-error.ts'
 import type { UploadWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
@@ -65,8 +66,10 @@ function namesSpeakers({ words = [] }: Transcript): boolean {
 }
 
 function reportWait({ gate, onEvent }: RunContext, file: PlannedFile, error: FareboxError, waitMs: number): void {
-  onEvent({ event: 'waiting', file, code: error.code, reason: error.problem, waitMs })
-  const isBusy = error instanceof ServiceError ? BUSY_STATUSES.has(error.status) : error.code === 'connection_lost'
+  const silentMs = error instanceof NoAnswer ? error.silentMs : undefined
+  onEvent({ event: 'waiting', file, code: error.code, reason: error.problem, waitMs, ...(silentMs && { silentMs }) })
+  const isLost = error.code === 'connection_lost' || error.code === 'no_answer'
+  const isBusy = error instanceof ServiceError ? BUSY_STATUSES.has(error.status) : isLost
   if (isBusy) gate.slowDown(error.code, waitMs)
 }
 

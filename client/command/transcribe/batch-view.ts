@@ -19,7 +19,14 @@ export interface FileUnderWay {
   readonly startedAt: number
   readonly partsDone: number
   readonly parts: number
-  readonly waiting: { readonly reason: string; readonly until: number } | undefined
+  readonly waiting: WaitingFile | undefined
+}
+
+interface WaitingFile {
+  readonly reason: string
+  readonly until: number
+  /** Since when there is no answer, if that is the reason. */
+  readonly silentSince: number | undefined
 }
 
 const NO_PROGRESS: BatchProgress = {
@@ -55,7 +62,9 @@ export function nextView(view: BatchView, event: BatchEvent, now: number): Batch
     case 'part':
       return change(view, event.file, now, (file) => ({ ...file, partsDone: file.partsDone + 1, waiting: undefined }))
     case 'waiting': {
-      const waiting = { reason: event.code, until: now + event.waitMs }
+      const { code, waitMs, silentMs } = event
+      const silentSince = silentMs === undefined ? undefined : now - silentMs
+      const waiting = { reason: code, until: now + waitMs, silentSince }
       return change(view, event.file, now, (file) => ({ ...file, waiting }))
     }
     case 'finished':

@@ -84,6 +84,8 @@ function fileLine(file: FileUnderWay, now: number, width: number, screen: Screen
 function stateOf(file: FileUnderWay, now: number): string {
   const parts = file.parts > 1 ? `part ${file.partsDone}/${file.parts} · ` : ''
   if (file.waiting === undefined) return `${parts}${duration(file.durationMs)} · ${duration(now - file.startedAt)}`
+  const { silentSince } = file.waiting
+  if (silentSince !== undefined) return `${parts}no answer for ${duration(now - silentSince)}`
   return `${parts}${file.waiting.reason}, again in ${duration(Math.max(file.waiting.until - now, 0))}`
 }
 

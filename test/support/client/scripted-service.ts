@@ -18,7 +18,7 @@ export interface SeenRequest {
   readonly body: string
 }
 
-/** One step: an answer, or a connection that breaks. */
+/** One step: an answer, a connection that breaks, or one on which nothing arrives. */
 export type Step = (request: SeenRequest) => Response | Error
 
 export interface OfferedTerms {
@@ -82,6 +82,9 @@ export const charged =
     )
   }
 
+const NOTHING = new Error('nothing arrives')
+export const silent: Step = () => NOTHING
+
 export const broken: Step = () => new TypeError('fetch failed')
 
 /** Composes the payment path over a service that follows a script and refuses everything after it. */
@@ -109,6 +112,10 @@ export function composePayments(script: readonly Step[], limits: BudgetLimits | 
       }
       seen.push(seenRequest)
       const answer = steps.shift()?.(seenRequest) ?? new Error('the script is over')
+      if (answer === NOTHING)
+        return await new Promise((_, reject) =>
+          request.signal.addEventListener('abort', () => reject(new Error('aborted'))),
+        )
       if (answer instanceof Error) throw answer
       return answer
     },

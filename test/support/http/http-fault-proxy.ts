@@ -3,7 +3,14 @@ import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 
 /** What happens to one request, or to its answer. */
-export type HttpFault = 'none' | 'cut request' | 'refuse' | 'lose answer' | 'truncate answer' | 'replace answer'
+export type HttpFault =
+  | 'none'
+  | 'cut request'
+  | 'refuse'
+  | 'lose answer'
+  | 'truncate answer'
+  | 'replace answer'
+  | 'swallow'
 
 /** One request that arrived at the proxy. */
 export interface FaultyExchange {
@@ -23,8 +30,8 @@ export interface HttpFaultProxy {
 const AT_ONCE = { 'retry-after-ms': '1' }
 
 /**
- * Starts a proxy in front of the HTTP server at `targetUrl` that spoils exchanges. A request that is cut or refused never
- * reaches the server; a lost, truncated or replaced answer is one that the server has sent.
+ * Starts a proxy in front of the HTTP server at `targetUrl` that spoils exchanges. A request that is cut, refused or swallowed
+ * (never answered) does not reach the server; a lost, truncated or replaced answer is one that the server has sent.
  */
 export async function startHttpFaultProxy(
   targetUrl: string,
@@ -36,6 +43,7 @@ export async function startHttpFaultProxy(
     const isPaid = 'payment-signature' in incoming.headers
     const fault = faultOf({ isPaid })
     exchanges.push({ idempotencyKey: incoming.headers['x-idempotency-key'] as string | undefined, isPaid, fault })
+    if (fault === 'swallow') return
     if (fault === 'cut request') incoming.socket.resetAndDestroy()
     else if (fault === 'refuse') outgoing.writeHead(503, AT_ONCE).end('upstream connect error')
     else respond(outgoing, fault, await forward(targetUrl, incoming, body))

@@ -14,6 +14,7 @@ import { sendCall } from '../../../client/payment/send-call.ts'
 import { waveOf } from '../../support/client/audio/bursts.ts'
 import { type BatchFolder, makeBatchFolder, OPTIONS } from '../../support/client/batch-bench.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { startHttpFaultProxy } from '../../support/http/http-fault-proxy.ts'
 import { recordingOf } from '../../support/media/recording.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
@@ -58,6 +59,7 @@ const withoutSpeakers: typeof fetch = async (input, init) => {
 }
 const RECORDING_BYTES = 25 * 1024 * 1024
 const UPLOADS = 8
+const MINUTE_MS = 60_000
 const PAYMENT = { header: 'signed', maximum: 1n, deadline: Number.POSITIVE_INFINITY }
 /** Starts a server that reads each upload and then waits until it may answer, as for a transcription. */
 async function startSlowServer() {
@@ -523,6 +525,20 @@ describe('a batch and a service that is busy', () => {
     expect(events.filter(({ event }) => event === 'waiting')).toHaveLength(4)
   })
 
+  it('sends again what nobody answers, with the same payment, and is charged once for each file', async () => {
+    const proxy = await startHttpFaultProxy(sandbox.info.baseUrl, ({ isPaid }) => {
+      const swallowed = proxy.exchanges.filter(({ fault }) => fault === 'swallow').length
+      return isPaid && swallowed < 3 ? 'swallow' : 'none'
+    })
+    const { outcome, events } = await batch.run({ concurrency: 4 }, { baseUrl: proxy.url })
+    await proxy.stop()
+    expect(outcome).toMatchObject({ finished: 8, failed: 0, charged: 8n * MINIMUM })
+    expect(events.flatMap((event) => (event.event === 'waiting' ? [[event.code, event.silentMs]] : []))).toEqual(
+      Array(3).fill(['no_answer', expect.closeTo(45_000, -3)]),
+    )
+    expect(await batch.paid()).toBe(8n * MINIMUM)
+  })
+
   it('ends when the service stays away for longer than its patience, and says so once', async () => {
     const away = withFirstUploads(Number.POSITIVE_INFINITY, () => Promise.reject(new TypeError('fetch failed')))
     const { outcome, events } = await batch.run({ concurrency: 2, patienceMs: 0 }, { fetch: away })
@@ -554,7 +570,7 @@ describe('uploads of large files', () => {
     const { url, waiting, server } = await startSlowServer()
     const call = await prepareUpload(url)
     const before = process.memoryUsage().arrayBuffers
-    const answers = Array.from({ length: UPLOADS }, () => sendCall({ fetch }, call, PAYMENT))
+    const answers = Array.from({ length: UPLOADS }, () => sendCall({ fetch }, call, PAYMENT, MINUTE_MS))
     await expect.poll(() => waiting.length).toBe(UPLOADS)
     const held = () => process.memoryUsage().arrayBuffers - before
     await expect.poll(held).toBeLessThan((UPLOADS * RECORDING_BYTES) / 2)
@@ -573,7 +589,10 @@ describe('uploads of large files', () => {
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     const call = await prepareUpload(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
-    await expect(sendCall({ fetch }, call, PAYMENT)).rejects.toMatchObject({ code: 'redirected', money: 'unknown' })
+    await expect(sendCall({ fetch }, call, PAYMENT, MINUTE_MS)).rejects.toMatchObject({
+      code: 'redirected',
+      money: 'unknown',
+    })
     expect(requests).toEqual(['/v1/audio/transcriptions'])
     server.close()
     server.closeAllConnections()

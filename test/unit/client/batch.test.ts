@@ -420,6 +420,7 @@ describe('what ends a batch', () => {
     [error('unpaid_debt'), 'funds'],
     [error('aborted'), 'interrupt'],
     [error('connection_lost'), 'service'],
+    [error('no_answer'), 'service'],
     [refused('payTo'), 'service'],
     [refused('maximum', 'asset'), 'service'],
     [error('journal_unwritable'), 'local'],

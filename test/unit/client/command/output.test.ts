@@ -286,6 +286,16 @@ describe('the live table', () => {
     )
   })
 
+  it('shows for how long there is no answer', () => {
+    const waiting = { code: 'no_answer', reason: 'No answer.', waitMs: 1, silentMs: 45_000 } as const
+    const view = after([
+      { event: 'started', file: plannedFile(1) },
+      { event: 'waiting', file: plannedFile(1), ...waiting },
+    ])
+    expect(renderTable(view, { now: 1000, left: null }, screen)).toContain('no answer for 45 s')
+    expect(renderTable(view, { now: 13_000, left: null }, screen)).toContain('no answer for 57 s')
+  })
+
   it('shows why a file waits and when it is sent again, until it goes on', () => {
     const waiting = after([
       { event: 'started', file: plannedFile(1) },

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { payCall } from '../../../../client/payment/pay-call.ts'
 import {
   broken,
@@ -7,7 +7,9 @@ import {
   charged,
   composePayments,
   failed,
+  ORIGIN,
   type Step,
+  silent,
 } from '../../../support/client/scripted-service.ts'
 
 const NEW_PAYMENT = { payment: 'none', retry: 'new_payment' }
@@ -46,6 +48,34 @@ describe('a paid call', () => {
     const { context, seen } = composePayments([challenged(), broken, charged('5034')])
     await payCall(context, callOf())
     expect(seen[2]?.payment).toBe(seen[1]?.payment)
+  })
+
+  it('is sent again with the same payment when nothing arrives for 45 s, then for twice as long', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const { context, seen } = composePayments([silent, challenged(), silent, silent, charged('5034')])
+    const waits: [string, string, number][] = []
+    const paid = payCall(
+      context,
+      callOf({ onWait: ({ code, problem, money }, waitMs) => void waits.push([code, `${problem} ${money}`, waitMs]) }),
+    )
+    for (const [sent, allowedMs] of [
+      [1, 30_000],
+      [3, 45_000],
+      [4, 90_000],
+    ] as const) {
+      await vi.waitUntil(() => seen.length === sent, { timeout: 60_000 })
+      vi.advanceTimersByTime(allowedMs - 1)
+      expect(waits).toHaveLength(Math.max(sent - 2, 0))
+      vi.advanceTimersByTime(1)
+    }
+    expect((await paid).payment).toMatchObject({ charged: '0.005034' })
+    expect(new Set(seen.slice(2).map(({ payment }) => payment)).size).toBe(1)
+    expect(waits).toEqual([
+      ['no_answer', `No answer from ${ORIGIN} for 30 s. none`, 1],
+      ['no_answer', `No answer from ${ORIGIN} for 45 s. unknown`, expect.any(Number)],
+      ['no_answer', `No answer from ${ORIGIN} for 90 s. unknown`, expect.any(Number)],
+    ])
   })
 
   it('a payment whose outcome is unknown stays reserved and is sent again by the next call of the key', async () => {
