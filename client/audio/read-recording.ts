@@ -25,6 +25,7 @@ interface ReadOptions {
 
 /** How much of a file is returned that is too large to be held: more than any signature of a format needs. */
 const BEGINNING_BYTES = 65_536
+const PIECE_BYTES = 256 * 1024
 
 /** Reads and hashes a recording. Throws an `AudioError` if it is not a readable, nonempty file, or changes meanwhile. */
 export async function readRecording(path: string, options: ReadOptions): Promise<ReadRecording> {
@@ -65,13 +66,17 @@ async function readOpened(path: string, file: FileHandle, options: ReadOptions):
   const isHeld = before.size <= options.maximumContentBytes
   const content = new Uint8Array(isHeld ? before.size : Math.min(before.size, BEGINNING_BYTES))
   const hash = createHash('sha256')
+  const buffer = new Uint8Array(PIECE_BYTES)
   let bytes = 0
-  const { signal } = options
-  for await (const chunk of file.createReadStream({ autoClose: false, ...(signal && { signal }) })) {
-    const read = chunk as Buffer
+  // No stream: one that a signal aborts after its end has an error that nobody can catch.
+  for (;;) {
+    options.signal?.throwIfAborted()
+    const { bytesRead } = await file.read(buffer, 0, PIECE_BYTES)
+    if (bytesRead === 0) break
+    const read = buffer.subarray(0, bytesRead)
     hash.update(read)
     if (bytes < content.length) content.set(read.subarray(0, content.length - bytes), bytes)
-    bytes += read.length
+    bytes += bytesRead
   }
   requireUnchanged(path, before, await file.stat(), bytes)
   // A file that was replaced has another inode; the one that is still open would look unchanged.

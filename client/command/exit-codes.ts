@@ -37,7 +37,7 @@ export function exitCodeOf(error: unknown): ExitCode {
   if (error instanceof UsageError) return EXIT.usage
   if (!(error instanceof Error)) return EXIT.failed
   const code = 'code' in error ? String(error.code) : ''
-  if (error.name === 'AbortError' || code === 'aborted') return EXIT.interrupted
+  if (error.name === 'AbortError' || code === 'aborted' || code === 'interrupted') return EXIT.interrupted
   if (BUDGET_CODES.has(code)) return EXIT.budget
   if (FUNDS_CODES.has(code)) return EXIT.funds
   return SETTINGS_CODES.has(code) ? EXIT.usage : EXIT.failed

@@ -1,7 +1,7 @@
 import { reasonOf } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
-import { NoAnswer, Silence, watched } from '../wire/no-answer.ts'
 import { AnswerTooLarge, type HttpAnswer, readAnswer } from '../wire/http-answer.ts'
+import { NoAnswer, Silence, watched } from '../wire/no-answer.ts'
 import type { PaidCall, PaymentContext } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 

@@ -25,7 +25,7 @@ export async function measureAll(context: MeasureAll): Promise<MeasuredSource[]>
   const { pack, signal } = options
   const unfinished = pathsOfUnfinishedPacks(context)
   let done = 0
-  const measured = await Promise.all(
+  const settled = await Promise.allSettled(
     surveyed.map(async (one, index): Promise<MeasuredSource> => {
       const { source } = one
       const start: MeasuredSource = { index, surveyed: one, isToDo: isToDo(one) }
@@ -37,6 +37,12 @@ export async function measureAll(context: MeasureAll): Promise<MeasuredSource[]>
       return measured
     }),
   )
+  // Nothing is prepared any more when an interrupted plan is discarded.
+  signal?.throwIfAborted()
+  const measured = settled.map((one) => {
+    if (one.status === 'rejected') throw one.reason
+    return one.value
+  })
   return withNamesOfFailed(measured, context)
 }
 

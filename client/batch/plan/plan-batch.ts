@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Farebox } from '../../farebox.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
 import { FinishedFiles } from '../record/finished-files.ts'
 import type { BatchOptions, BatchPlan, OnBatchEvent, PlannedFile, Source } from '../types.ts'
@@ -16,7 +17,7 @@ import { attachWork, type PlannedWork } from './work.ts'
 
 /**
  * Probes, prepares and prices recordings. Sends no audio and pays nothing; asks the service for its prices if there is
- * anything to do. Throws `FareboxError` for options that cannot be followed, and without prices.
+ * anything to do. Throws `FareboxError` for options that cannot be followed, without prices, and when it is interrupted.
  */
 export async function planBatch(
   farebox: Farebox,
@@ -24,12 +25,26 @@ export async function planBatch(
   options: BatchOptions,
   onEvent: OnBatchEvent = () => undefined,
 ): Promise<BatchPlan> {
+  let measured = 0
   try {
-    return await plan(farebox, sources, options, onEvent)
+    options.signal?.throwIfAborted()
+    return await plan(farebox, sources, options, (event) => {
+      if (event.event === 'planned') measured = event.done
+      onEvent(event)
+    })
   } catch (error) {
     await removeCopies(sources)
-    throw error
+    throw options.signal?.aborted === true ? interrupted(measured, sources.length) : error
   }
+}
+
+function interrupted(measured: number, of: number): FareboxError {
+  return new FareboxError({
+    code: 'interrupted',
+    problem: 'Interrupted.',
+    money: 'none',
+    advice: `${measured} of ${of} recordings are measured already.`,
+  })
 }
 
 async function plan(

@@ -6,6 +6,7 @@ import { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { readRecording } from '../../../client/audio/read-recording.ts'
 import { type FindOptions, findRecordings } from '../../../client/batch/find/find-recordings.ts'
 import { planBatch } from '../../../client/batch/plan/plan-batch.ts'
 import { PlanCache } from '../../../client/batch/plan/plan-cache.ts'
@@ -31,6 +32,28 @@ const FINISHED: FinishedFile = {
 const limits = { maximumBytes: 100, maximumDurationMs: 1000 }
 const clip = (name: string) => ({ path: name, bytes: 1, modifiedMs: 1 })
 const stampsOf = (...names: string[]) => new Map(names.map((name) => [name, clip(name)]))
+
+describe('a reading that is interrupted', () => {
+  it('at any moment, or after its end, leaves no error that nobody catches', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'farebox-reading-'))
+    const path = join(directory, 'recording')
+    await writeFile(path, new Uint8Array(300_000))
+    const uncaught: unknown[] = []
+    const listener = (error: unknown) => void uncaught.push(error)
+    process.on('uncaughtException', listener)
+    for (let moment = 0; moment < 400; moment++) {
+      const interrupt = new AbortController()
+      const timer = setTimeout(() => interrupt.abort(), moment / 100)
+      await readRecording(path, { maximumContentBytes: 300_000, signal: interrupt.signal }).catch(() => undefined)
+      clearTimeout(timer)
+      interrupt.abort()
+      await new Promise(setImmediate)
+    }
+    process.off('uncaughtException', listener)
+    await rm(directory, { recursive: true })
+    expect(uncaught).toEqual([])
+  })
+})
 
 describe('writing over a file', () => {
   let directory: string

@@ -289,6 +289,37 @@ describe('how farebox transcribe ends', () => {
   })
 })
 
+describe('farebox transcribe that is interrupted while it plans', () => {
+  const bench = useCommandBench()
+  const RECORDINGS = 24
+
+  it.each([0, 1, 5, 11, 17])(
+    'after %i recordings pays nothing, says how many are measured, and leaves nothing',
+    async (after) => {
+      for (let index = 0; index < RECORDINGS; index++)
+        await writeFile(join(bench.folder, `${index}.mp3`), recordingOf(`${index} of ${bench.folder}`, 120_000))
+      const { child, written, done } = bench.start(['transcribe', '.', '--yes', '--json', '--pack'], {
+        environment: { TMPDIR: join(bench.folder, '..') },
+      })
+      const planned = () => written.out.split('"event":"planned"').length - 1
+      // Without output yet, the program asks for prices or reads the first recording.
+      await until(() => (after === 0 ? child.pid !== undefined : planned() >= after))
+      if (after === 0) await until(async () => (await readdir(join(bench.folder, '..'))).includes('home'))
+      child.kill('SIGINT')
+      const { code, err, events } = await done
+      expect({ code, err }).toEqual({
+        code: 130,
+        err: expect.stringMatching(
+          /^error: Interrupted\. Nothing was charged\. \d+ of 24 recordings are measured already\.\n$/,
+        ),
+      })
+      expect(events().at(-1)).toMatchObject({ event: 'error', code: 'interrupted', money: 'none' })
+      expect((await readdir(join(bench.folder, '..'))).toSorted()).toEqual(['audio', 'home'])
+      expect(await bench.paid()).toBe(0n)
+    },
+  )
+})
+
 describe('farebox transcribe on a terminal', () => {
   const bench = useCommandBench()
   const onTerminal = (args: readonly string[]) => bench.start(args, { onTerminal: true })
