@@ -258,6 +258,9 @@ export interface FileFailure {
 export interface BatchOutcome extends BatchProgress {
   /** Files that were not overwritten, next to transcripts that were written under another name. */
   readonly kept: number
+  /** Payments that were signed and whose outcome is not known yet, and what they may cost together. */
+  readonly openPayments: number
+  readonly openMaximum: bigint
   readonly failures: readonly FileFailure[]
   readonly elapsedMs: number
   readonly interrupted: boolean

@@ -28,6 +28,7 @@ const SETTINGS_CODES: ReadonlySet<string> = new Set([
   'invalid_url',
   'invalid_options',
   'list_unreadable',
+  'url_not_fetched',
   'unknown_model',
   'limits_unusable',
 ])

@@ -3,6 +3,7 @@ import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { NoAnswer } from '../wire/no-answer.ts'
 import { readServiceError, type ServiceError } from '../wire/service-error.ts'
+import { allowedSilence } from './allowed-silence.ts'
 import { authorize } from './authorize.ts'
 import { conclude } from './conclude.ts'
 import { joinCalls } from './join-calls.ts'
@@ -25,11 +26,6 @@ const CURED_BY_SIGNING: ReadonlySet<string> = new Set([
 const DAMAGED: ReadonlySet<string> = new Set(['not_the_service', 'answer_damaged'])
 /** A service that refuses as many signatures of one call in turn is not asked again. */
 const MOST_SIGNATURES = 4
-
-const PRICE_WITHIN_MS = 30_000
-const ANSWER_WITHIN_MS = 45_000
-/** Services hold a call for 280 s unless their operator says otherwise, and Node's fetch ends one of 300 s. */
-export const LONGEST_SILENCE_MS = 290_000
 
 /** The state of one call between its exchanges. */
 interface Progress {
@@ -107,19 +103,6 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
   if (isChallenge(answer, error)) await answerChallenge(context, call, progress, answer, error)
   else await handleError(context, call, progress, error)
   return null
-}
-
-/**
- * Returns how long nothing may move before the call is sent again. The service computes a price within seconds. It
- * answers a paid call when the work is done, at the latest when it has held the connection for its maximum; the same
- * payment, sent again earlier, takes part in the same work. So the first silence is short, and each one twice as long.
- */
-function allowedSilence({ now }: PaymentContext, { answerWithinMs }: PaidCall, progress: Progress): number {
-  const { payment, unanswered } = progress
-  if (payment === null) return PRICE_WITHIN_MS
-  const allowed = (answerWithinMs ?? ANSWER_WITHIN_MS) * 2 ** unanswered
-  const untilDeadline = Math.max(payment.deadline - now(), ANSWER_WITHIN_MS)
-  return Math.min(allowed, untilDeadline, LONGEST_SILENCE_MS)
 }
 
 /** The body can no longer be sent, but an earlier request may have been accepted. */

@@ -2,12 +2,13 @@ import { BudgetExceeded } from '../budget/budget-exceeded.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { toResponse } from '../wire/http-answer.ts'
 import { ServiceError } from '../wire/service-error.ts'
+import { LONGEST_SILENCE_MS } from './allowed-silence.ts'
 import { bodyDigest } from './body-digest.ts'
 import { requestIdentity } from './call-key.ts'
 import { LogicalCalls } from './logical-calls.ts'
 import { OPERATION_PATHS } from './operations.ts'
 import type { PaymentContext } from './paid-call.ts'
-import { LONGEST_SILENCE_MS, payCall } from './pay-call.ts'
+import { payCall } from './pay-call.ts'
 
 /** The endpoints that are paid for. Every other request passes unchanged. */
 const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))

@@ -11,6 +11,8 @@ import { looksLikeRecording } from './audio-endings.ts'
 import { listFolder } from './list-folder.ts'
 import { readList } from './read-list.ts'
 
+const URL_BEGINNING = /^[a-z][a-z0-9+.-]+:\/\//i
+
 export interface FindOptions {
   /** A file with one path on each line, or a stream of them. */
   readonly filesFrom?: string | Readable | undefined
@@ -38,8 +40,8 @@ export async function findRecordings(paths: readonly string[], options: FindOpti
 
 async function findNamed(path: string, cwd: string, stdin: Readable | undefined): Promise<Source[]> {
   if (path === '-' && stdin !== undefined) return [await copyOfInput(stdin)]
-  // A file may have brackets in its name.
-  const isLiteral = !isDynamicPattern(path) || (await exists(resolve(cwd, path)))
+  // A file may have brackets in its name, and a URL has question marks.
+  const isLiteral = URL_BEGINNING.test(path) || !isDynamicPattern(path) || (await exists(resolve(cwd, path)))
   return isLiteral ? await findExisting(path, cwd) : await findMatching(path, cwd)
 }
 
@@ -50,6 +52,7 @@ async function findExisting(named: string, cwd: string): Promise<Source[]> {
     (entry) => entry.isDirectory(),
     () => false,
   )
+  if (URL_BEGINNING.test(named) && !(await exists(path))) throw isUrl(named)
   if (!isFolder) return [{ path, label: named, name: basename(path) }]
   const names = await listFolder(path)
   return names.map((name) => ({
@@ -57,6 +60,20 @@ async function findExisting(named: string, cwd: string): Promise<Source[]> {
     label: join(named, name),
     name: name === '' ? basename(path) : name,
   }))
+}
+
+function isUrl(named: string): FareboxError {
+  return new FareboxError({
+    code: 'url_not_fetched',
+    problem: `${named} is a URL, and recordings are read from files or standard input.`,
+    money: 'none',
+    advice: `Download it first (curl -LO ${quoted(named)}), or pipe it: curl -L ${quoted(named)} | farebox transcribe - --yes`,
+  })
+}
+
+/** For a shell. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`
 }
 
 /** A pattern that names no ending matches transcripts, too, so only recordings are taken. */

@@ -21,7 +21,13 @@ export class OutputFolders implements OutputFiles {
   }
 
   async write(path: string, text: string): Promise<void> {
-    await writeOutput(path, text)
+    try {
+      await writeOutput(path, text)
+    } catch (error) {
+      // The next one asks the disk again before it pays.
+      this.#checked.delete(dirname(path))
+      throw error
+    }
   }
 
   async #check(folder: string): Promise<void> {

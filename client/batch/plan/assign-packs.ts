@@ -3,8 +3,9 @@ import type { ResolvedRequest } from './batch-request.ts'
 import type { Content } from './content.ts'
 import { groupPacks } from './group-packs.ts'
 import { stampsOf } from './measure-all.ts'
+import type { MeasuredPack } from './plan-cache.ts'
 import type { MeasuredSource } from './planned-file.ts'
-import type { MeasuredPack, Preparer } from './preparer.ts'
+import type { Preparer } from './preparer.ts'
 import type { TranscriptionTerms } from './pricing.ts'
 
 /** Contents that are one upload together. */

@@ -1,5 +1,7 @@
+import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import type { AudioLimits } from '../../audio/audio.ts'
+import type { AudioLimits, Span } from '../../audio/audio.ts'
+import { canonicalJson } from '../../wire/canonical-json.ts'
 import { AppendedLines } from '../record/appended-lines.ts'
 import { type FileStamp, isSameStamp } from '../record/file-state.ts'
 
@@ -30,15 +32,29 @@ interface Line extends MeasuredRecording {
 /** Changes with what is done to recordings: what was measured before does not count then. */
 const PREPARATION = 1
 
-/** Remembers measured recordings, so that a second plan does not read or decode them. */
+/** A pack as it was measured. */
+export interface MeasuredPack {
+  readonly upload: MeasuredUpload
+  readonly spans: readonly Span[]
+}
+
+interface PackLine extends MeasuredPack {
+  /** Digest of the clips in their order, and of the limits. */
+  readonly pack: string
+}
+
+/** Remembers measured recordings and packs, so that a second plan does not read or decode them. */
 export class PlanCache {
   readonly #lines: AppendedLines | null
+  readonly #packLines: AppendedLines | null
+  #packs: Map<string, MeasuredPack> | undefined
   readonly #byPath = new Map<string, Line>()
   readonly #limits: string
   readonly #ffmpegVersion: () => Promise<string | null>
 
   constructor(home: string | null, limits: AudioLimits, ffmpegVersion: () => Promise<string | null>) {
     this.#lines = home === null ? null : new AppendedLines(join(home, 'batch', 'measured.ndjson'))
+    this.#packLines = home === null ? null : new AppendedLines(join(home, 'batch', 'measured-packs.ndjson'))
     this.#limits = `${PREPARATION} ${limits.maximumBytes} ${limits.maximumDurationMs}`
     this.#ffmpegVersion = ffmpegVersion
     for (const line of this.#lines?.read() ?? [])
@@ -51,6 +67,33 @@ export class PlanCache {
     // An MP3 that is sent as it is depends on no program.
     if (line.treatment !== 'send' && line.ffmpeg !== (await this.#ffmpegVersion())) return undefined
     return line
+  }
+
+  findPack(clips: readonly MeasuredRecording[]): MeasuredPack | undefined {
+    this.#packs ??= new Map(
+      ((this.#packLines?.read() ?? []) as Partial<PackLine>[]).flatMap(({ pack, upload, spans }) =>
+        pack !== undefined && upload !== undefined && spans !== undefined ? [[pack, { upload, spans }] as const] : [],
+      ),
+    )
+    return this.#packs.get(this.#packKey(clips))
+  }
+
+  addPack(clips: readonly MeasuredRecording[], { upload, spans }: MeasuredPack): void {
+    const { bytes, sha256, durationMs, offsetMs } = upload
+    const line: PackLine = { pack: this.#packKey(clips), upload: { bytes, sha256, durationMs, offsetMs }, spans }
+    try {
+      this.#packLines?.append(line)
+    } catch {
+      // It is measured again next time.
+    }
+  }
+
+  /** A pack is made of what is uploaded of its clips alone. */
+  #packKey(clips: readonly MeasuredRecording[]): string {
+    const uploads = clips.map(({ uploads: [upload] }) => upload?.sha256)
+    return createHash('sha256')
+      .update(canonicalJson([this.#limits, uploads]))
+      .digest('base64url')
   }
 
   async add(recording: MeasuredRecording): Promise<void> {

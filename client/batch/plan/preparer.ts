@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises'
+import { rm, statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import pLimit from 'p-limit'
 import {
@@ -9,7 +9,6 @@ import {
   type PreparedRecording,
   preparePacks,
   prepareRecording,
-  type Span,
   type Upload,
 } from '../../audio/audio.ts'
 import { frameTableOf } from '../../audio/mpeg/frame-table.ts'
@@ -18,7 +17,7 @@ import { readAgain } from '../../audio/read-recording.ts'
 import { openTemporaryFolder } from '../../files/temporary-file.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { isSameStamp, stampOf } from '../record/file-state.ts'
-import { type MeasuredRecording, type MeasuredUpload, PlanCache } from './plan-cache.ts'
+import { type MeasuredPack, type MeasuredRecording, type MeasuredUpload, PlanCache } from './plan-cache.ts'
 import type { TranscriptionTerms } from './pricing.ts'
 
 export interface PreparerOptions {
@@ -29,14 +28,8 @@ export interface PreparerOptions {
   readonly signal: AbortSignal | undefined
 }
 
-/** A pack as it was measured. */
-export interface MeasuredPack {
-  readonly upload: MeasuredUpload
-  readonly spans: readonly Span[]
-}
-
-/** Prepared files beyond this are removed and prepared another time when they are sent. */
-const KEPT_BYTES = 1024 * 1024 * 1024
+/** While the disk has more room than this, what was prepared is kept until it is sent; otherwise it is prepared again. */
+const SPARED_BYTES = 1024 * 1024 * 1024
 
 /** Measures recordings, and prepares what is sent in a temporary folder. */
 export class Preparer {
@@ -46,7 +39,6 @@ export class Preparer {
   /** Paths of prepared files by their SHA-256. */
   readonly #kept = new Map<string, string>()
   readonly #preparing = new Map<string, Promise<readonly Upload[]>>()
-  #keptBytes = 0
   #folder: Promise<string> | undefined
   #ffmpeg: Promise<{ readonly program: Ffmpeg | undefined; readonly version: string | null }> | undefined
 
@@ -91,7 +83,10 @@ export class Preparer {
 
   /** Measures the pack of clips, in their order. */
   async measurePack(clips: readonly MeasuredRecording[]): Promise<MeasuredPack> {
+    const known = this.#cache.findPack(clips)
+    if (known !== undefined) return known
     const { path, ...pack } = await this.#buildPack(clips)
+    this.#cache.addPack(clips, pack)
     await this.#keepFiles([{ ...pack.upload, path }])
     return pack
   }
@@ -185,12 +180,9 @@ export class Preparer {
   }
 
   async #keepFiles(uploads: readonly Pick<Upload, 'bytes' | 'sha256' | 'path'>[]): Promise<void> {
-    for (const { bytes, sha256, path } of uploads) {
-      if (this.#keptBytes + bytes > KEPT_BYTES) await rm(path, { force: true })
-      else {
-        this.#keptBytes += bytes
-        this.#kept.set(sha256, path)
-      }
+    for (const { sha256, path } of uploads) {
+      if ((await freeBytesAt(path)) < SPARED_BYTES) await rm(path, { force: true })
+      else this.#kept.set(sha256, path)
     }
   }
 
@@ -225,6 +217,11 @@ export class Preparer {
     const { path, bytes, sha256, durationMs, offsetMs } = pack.upload
     return { upload: { bytes, sha256, durationMs, offsetMs }, spans: pack.spans, path }
   }
+}
+
+async function freeBytesAt(path: string): Promise<number> {
+  const { bavail, bsize } = await statfs(path)
+  return bavail * bsize
 }
 
 /** A last part below this is charged the minimum; it is pointless where every part is. */

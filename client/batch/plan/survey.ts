@@ -94,6 +94,8 @@ function exists(path: string): boolean {
 function occupied(path: string, finished: FinishedFiles): OccupiedOutput | undefined {
   if (!exists(path)) return undefined
   try {
+    // That nothing can be written there is an error of its own.
+    if (statSync(path).isDirectory()) return undefined
     if (finished.digestOf(path) !== undefined && finished.digestOf(path) === digestOfFile(path)) return undefined
   } catch {
     // What cannot be read is not known.

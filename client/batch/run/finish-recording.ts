@@ -9,6 +9,7 @@ import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
 import type { RunContext } from './run-context.ts'
+import { stopIfHopeless } from './stop-if-hopeless.ts'
 
 /** A recording whose transcript is complete. */
 export interface TranscribedRecording {
@@ -34,6 +35,7 @@ export async function finishRecording(context: RunContext, recording: Transcribe
     try {
       file = await writeAll(context, recording, target, rendered.texts)
     } catch (error) {
+      stopIfHopeless(context, error)
       tally.fail(target, asPaidError(error, target.label), charged)
       continue
     }
@@ -84,9 +86,8 @@ async function writeAll(
     const content = contents[index]
     return content === undefined ? [] : [{ path, isPresent, content, digest: digestOf(content) }]
   })
-  await Promise.all(
-    written.map(({ path, isPresent, content }) => (isPresent ? undefined : folders.write(path, content))),
-  )
+  const missing = written.filter(({ isPresent }) => !isPresent)
+  await Promise.all(missing.map(({ path, content }) => folders.write(path, content)))
   if (receipt?.status === 'rejected') throw receipt.reason
   record(context, recording, file, written)
   return file

@@ -1,3 +1,4 @@
+import { parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
 import { OutputFolders } from '../output/output-folders.ts'
@@ -35,12 +36,25 @@ export async function runBatch(
   return {
     ...tally.progress(),
     kept: tally.kept,
+    ...openPayments(farebox, plan),
     failures: tally.failures,
     elapsedMs: Math.round(performance.now() - startedAt),
     interrupted,
     ...(stopped.by !== undefined && { stoppedBy: stopped.by }),
     ...(stopped.error !== undefined && { stopError: stopped.error }),
   }
+}
+
+/** What was left under way may still be charged, once: the next run finds out. */
+function openPayments(farebox: Farebox, plan: BatchPlan): Pick<BatchOutcome, 'openPayments' | 'openMaximum'> {
+  const works = workOf(plan).jobs.flatMap((job) => (job.kind === 'pack' ? [job.upload] : job.uploads))
+  const open = new Map<string, bigint>()
+  for (const { key } of works) {
+    const known = farebox.knownCall(key)
+    if (known?.state === 'signed') open.set(key, parseUsdc(known.maximum ?? '0'))
+  }
+  const openMaximum = [...open.values()].reduce((sum, maximum) => sum + maximum, 0n)
+  return { openPayments: open.size, openMaximum }
 }
 
 interface Stopped {

@@ -38,13 +38,15 @@ async function withWritableTargets(context: RunContext, job: Job): Promise<Job> 
   return { ...job, clips }
 }
 
-async function withWritable({ folders, tally }: RunContext, work: RecordingWork): Promise<RecordingWork> {
+async function withWritable(context: RunContext, work: RecordingWork): Promise<RecordingWork> {
+  const { folders, tally } = context
   const targets: PlannedFile[] = []
   for (const file of work.targets) {
     try {
       await folders.requireWritable(file.receipt === undefined ? file.outputs : [...file.outputs, file.receipt])
       targets.push(file)
     } catch (error) {
+      stopIfHopeless(context, error)
       tally.fail(file, asFareboxError(error, file.label), 0n)
     }
   }

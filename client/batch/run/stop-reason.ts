@@ -17,6 +17,8 @@ const LOCAL: ReadonlySet<string> = new Set([
   'signing_failed',
   'challenge_expired_locally',
 ])
+/** What is wrong with a disk, and not with one path on it. */
+const DISK: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'EIO'])
 const SERVICE: ReadonlySet<string> = new Set([
   'connection_lost',
   'no_answer',
@@ -31,8 +33,15 @@ export function stopReasonOf(error: FareboxError): StoppedBy | undefined {
     return error.differences.every(({ term }) => term === 'maximum') ? undefined : 'service'
   if (error.code === 'aborted') return 'interrupt'
   if (FUNDS.has(error.code)) return 'funds'
+  if (error.code === 'output_unwritable' && isDiskUnusable(error)) return 'local'
   if (LOCAL.has(error.code)) return 'local'
   return SERVICE.has(error.code) ? 'service' : undefined
+}
+
+/** Every other transcript would be paid for and not written either. */
+function isDiskUnusable({ cause }: FareboxError): boolean {
+  const { code } = (cause ?? {}) as NodeJS.ErrnoException
+  return code !== undefined && DISK.has(code)
 }
 
 /** Whether a file that met the error is left for a later run instead of being reported as failed. */

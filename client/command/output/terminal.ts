@@ -18,7 +18,7 @@ const DEFAULT_ROWS = 24
 /** Describes the terminal behind a stream. NO_COLOR, FORCE_COLOR, TERM and COLUMNS are respected. */
 export function terminalOf(stream: OutputStream, environment: Io['environment']): Terminal {
   const isTerminal = stream.isTTY === true
-  const hasColors = isTerminal && stream.hasColors?.(2, environment) === true && !environment['NO_COLOR']
+  const hasColors = isForced(environment) ?? (isTerminal && showsColors(stream, environment))
   return {
     isTerminal,
     unicode: !isTerminal || showsUnicode(environment),
@@ -27,6 +27,15 @@ export function terminalOf(stream: OutputStream, environment: Io['environment'])
     columns: () => stream.columns || positive(environment['COLUMNS']) || DEFAULT_COLUMNS,
     rows: () => stream.rows || positive(environment['LINES']) || DEFAULT_ROWS,
   }
+}
+
+/** As in Node, FORCE_COLOR comes before NO_COLOR and before what the stream is. */
+function isForced({ FORCE_COLOR: force }: Io['environment']): boolean | undefined {
+  return force === undefined ? undefined : force !== '0' && force !== 'false'
+}
+
+function showsColors(stream: OutputStream, environment: Io['environment']): boolean {
+  return stream.hasColors?.(2, environment) === true && !environment['NO_COLOR']
 }
 
 /** A locale that names another character set, or the bare C locale, has no UTF-8; without a locale it is likely. */

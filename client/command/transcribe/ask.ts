@@ -1,9 +1,14 @@
 import { createInterface } from 'node:readline/promises'
+import { setTimeout } from 'node:timers/promises'
 import type { Io } from '../io.ts'
 import { UsageError } from '../usage-error.ts'
 
+/** What is in the terminal's buffer arrives at once. */
+const TYPED_AHEAD_MS = 50
+
 /** Returns whether a person at the terminal agrees. Ctrl-C and Ctrl-D decline. */
 export async function ask(io: Io, question: string, signal: AbortSignal): Promise<boolean> {
+  if (io.stdin.isTTY === true) await dropTypedAhead(io.stdin)
   // The terminal edits the line itself, so that Ctrl-C stays a signal.
   const dialog = createInterface({ input: io.stdin, output: io.stderr as NodeJS.WriteStream, terminal: false })
   const ended = new AbortController()
@@ -17,6 +22,15 @@ export async function ask(io: Io, question: string, signal: AbortSignal): Promis
   } finally {
     dialog.close()
   }
+}
+
+const drop = () => undefined
+
+/** What was typed before the question was shown is no answer to it. */
+async function dropTypedAhead(stdin: Io['stdin']): Promise<void> {
+  stdin.on('data', drop).resume()
+  await setTimeout(TYPED_AHEAD_MS)
+  stdin.off('data', drop).pause()
 }
 
 /** Throws `UsageError` where nobody can be asked. */

@@ -20,7 +20,19 @@ export function describeOutcome(outcome: BatchOutcome, left: bigint | null): str
     ...(left === null ? [] : [`${usdc(left)} left of the budget`]),
   ]
   const pace = `${hours(durationMs)} in ${duration(elapsedMs)}${finished > 0 ? `, ${speed(durationMs, elapsedMs)}` : ''}`
-  return [`${counts.join(', ')}: ${pace}.`, `${money.join(', ')}.`, ...howToGoOn(outcome)].join('\n')
+  return [
+    `${counts.join(', ')}: ${pace}.`,
+    `${money.join(', ')}.`,
+    ...openPaymentsOf(outcome),
+    ...howToGoOn(outcome),
+  ].join('\n')
+}
+
+function openPaymentsOf({ openPayments, openMaximum }: BatchOutcome): string[] {
+  if (openPayments === 0) return []
+  const may = openPayments === 1 ? 'it may still be charged' : 'they may still be charged'
+  const most = `at most ${usdc(openMaximum)}${openPayments === 1 ? '' : ' together'}`
+  return [`${counted(openPayments, 'payment')} signed whose outcome is not known yet: ${may}, ${most}.`]
 }
 
 /** Renders what failed, to be read after a live table or thousands of lines. */

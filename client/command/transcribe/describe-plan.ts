@@ -36,9 +36,11 @@ const REASONS = {
 } as const
 
 function occupiedTexts({ kept = [], overwritten = [] }: PlannedFile): string[] {
-  const texts = (occupied: readonly OccupiedOutput[], what: string) =>
-    occupied.map(({ path, reason }) => `${printable(basename(path))} ${REASONS[reason]} and ${what}`)
-  return [...texts(kept, 'stays'), ...texts(overwritten, 'is overwritten')]
+  return [...textsOf(kept, 'stays'), ...textsOf(overwritten, 'is overwritten')]
+}
+
+function textsOf(occupied: readonly OccupiedOutput[], what: string): string[] {
+  return occupied.map(({ path, reason }) => `${printable(basename(path))} ${REASONS[reason]} and ${what}`)
 }
 
 function partsOf({ parts, pack, alreadyPaid }: PlannedFile): string {

@@ -17,7 +17,7 @@ Money:
   is paid for is remembered by its content: however often a run is killed and repeated, nothing is paid twice.
 
 Output:
-  stdout has transcripts (-, --out -) or, with --json, one object a line with "event": planned, totals, approved,
+  stdout has the list of --dry-run, transcripts (-, --out -) or, with --json, one object a line with "event": planned, totals, approved,
   started, part, waiting, concurrency, finished, failed, skipped, warning, stopping, summary, error. Amounts are
   decimal USDC, durations milliseconds. Everything else is on stderr.
 

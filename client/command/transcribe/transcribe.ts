@@ -117,7 +117,7 @@ async function makePlan(
 }
 
 function reportPlan({ output }: CommandContext, farebox: Farebox, task: TranscribeTask, plan: BatchPlan): void {
-  if (task.isDryRun && !output.json) output.note(describeFiles(plan))
+  if (task.isDryRun && !output.json && plan.files.length > 0) output.result(plan.totals, describeFiles(plan))
   if (!task.isDryRun) for (const warning of describeWarnings(plan)) output.warn(warning)
   output.note(describeTotals(plan.totals))
   const hint = packHint(plan)

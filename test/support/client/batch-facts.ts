@@ -56,5 +56,14 @@ export function progress(changes: Partial<BatchProgress> = {}): BatchProgress {
 }
 
 export function outcome(changes: Partial<BatchOutcome> = {}): BatchOutcome {
-  return { ...progress(), kept: 0, failures: [], elapsedMs: 1000, interrupted: false, ...changes }
+  return {
+    ...progress(),
+    kept: 0,
+    openPayments: 0,
+    openMaximum: 0n,
+    failures: [],
+    elapsedMs: 1000,
+    interrupted: false,
+    ...changes,
+  }
 }

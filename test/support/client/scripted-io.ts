@@ -20,8 +20,14 @@ export function scriptedIo({ input = '', environment = {}, isTerminal = false }:
   const written = { out: '', err: '' }
   const exits: number[] = []
   const listeners = new Set<(signal: EndSignal) => void>()
+  const terminal = new Readable({ read: () => undefined })
   const stream = (name: 'out' | 'err'): OutputStream => ({
     write(chunk, taken) {
+      // A person types when there is a question.
+      if (isTerminal && name === 'err' && /\? (\[.*\] )?$/.test(chunk.toString())) {
+        terminal.push(input)
+        terminal.push(null)
+      }
       written[name] += typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString()
       taken?.()
       return true
@@ -30,7 +36,7 @@ export function scriptedIo({ input = '', environment = {}, isTerminal = false }:
     hasColors: () => false,
   })
   return {
-    stdin: Object.assign(Readable.from([input]), { isTTY: isTerminal }) as InputStream,
+    stdin: Object.assign(isTerminal ? terminal : Readable.from([input]), { isTTY: isTerminal }) as InputStream,
     stdout: stream('out'),
     stderr: stream('err'),
     environment,

@@ -57,6 +57,13 @@ const withoutSpeakers: typeof fetch = async (input, init) => {
   headers.delete('content-length')
   return new Response((await response.text()).replaceAll(/,"speaker":"[^"]*"/g, ''), { headers })
 }
+const warningsOf = (events: readonly BatchEvent[]) =>
+  events.flatMap((event) => (event.event === 'warning' ? [event.code] : []))
+const expired = () =>
+  Response.json(
+    { error: { code: 'result_expired', message: 'Gone.', payment: 'settled', retry: 'never' } },
+    { status: 410 },
+  )
 const RECORDING_BYTES = 25 * 1024 * 1024
 const UPLOADS = 8
 const MINUTE_MS = 60_000
@@ -206,8 +213,6 @@ describe('a batch against the service', () => {
 
   it('warns where speakers were asked for and the model that answered names none', async () => {
     await writeFile(join(batch.folder, 'a.mp3'), recordingOf(`Ann: Hello.\nBen: Good evening of ${batch.folder}.`))
-    const warningsOf = (events: readonly BatchEvent[]) =>
-      events.flatMap((event) => (event.event === 'warning' ? [event.code] : []))
     const named = await batch.run({ output: { folder: join(batch.folder, 'named') }, formats: ['json'] })
     expect(warningsOf(named.events)).toEqual([])
     const speakerless = await batch.run(
@@ -280,11 +285,6 @@ describe('a batch against the service', () => {
     await batch.run()
     await rm(batch.home, { recursive: true })
     await rm(join(batch.folder, 'a.srt'))
-    const expired = () =>
-      Response.json(
-        { error: { code: 'result_expired', message: 'Gone.', payment: 'settled', retry: 'never' } },
-        { status: 410 },
-      )
     const { outcome } = await batch.run({}, { fetch: withFirstUploads(1, expired) })
     expect(outcome.failures).toMatchObject([{ error: { code: 'result_expired' } }])
     expect((await batch.run({ again: true })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
@@ -423,6 +423,36 @@ describe('a batch against the service', () => {
     expect(await batch.paid()).toBe(plan.totals.price)
     expect((await batch.run({ pack: true })).requests).toEqual([])
   })
+
+  it('plans packs that it has planned before without reading their clips', async () => {
+    const paths = await batch.record(
+      Array.from({ length: 6 }, (_, index) => `clip-${index}.mp3`),
+      22_000,
+    )
+    const farebox = await createFarebox({
+      wallet: walletFromPrivateKey(sandbox.info.payer.privateKey),
+      baseUrl: sandbox.info.baseUrl,
+      journal: batch.home,
+    })
+    const plan = async () => {
+      const sources = paths.map((path) => ({ path, label: path, name: path }))
+      const planned = await planBatch(farebox, sources, { ...OPTIONS, pack: true })
+      await planned.discard()
+      return planned
+    }
+    const time = new Date('2026-11-24')
+    for (const path of paths) await utimes(path, time, time)
+    const first = await plan()
+    for (const path of paths) {
+      // Only a reader would notice.
+      await writeFile(path, new Uint8Array((await stat(path)).size))
+      await utimes(path, time, time)
+    }
+    const second = await plan()
+    await farebox.close()
+    expect(first.totals).toMatchObject({ packs: 1, uploads: 1 })
+    expect(second.totals).toEqual(first.totals)
+  })
 })
 
 describe.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('recordings that cannot be sent as they are', () => {
@@ -534,7 +564,7 @@ describe('a batch and a service that is busy', () => {
     await proxy.stop()
     expect(outcome).toMatchObject({ finished: 8, failed: 0, charged: 8n * MINIMUM })
     expect(events.flatMap((event) => (event.event === 'waiting' ? [[event.code, event.silentMs]] : []))).toEqual(
-      Array(3).fill(['no_answer', expect.closeTo(45_000, -3)]),
+      Array.from({ length: 3 }, () => ['no_answer', expect.closeTo(45_000, -3)]),
     )
     expect(await batch.paid()).toBe(8n * MINIMUM)
   })

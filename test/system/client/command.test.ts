@@ -41,14 +41,18 @@ const PROMPT = 'ready to type> '
 describe('farebox transcribe', () => {
   const bench = useCommandBench()
 
-  it('lists prices without a wallet, sends nothing, and writes nothing to stdout', async () => {
+  it('lists prices on stdout without a wallet, and sends nothing', async () => {
     await bench.record('a.mp3', HOSTILE)
     const calls = (await bench.sandbox.upstreamCalls()).length
     const { code, out, err } = await bench.run(['transcribe', '.', '-n'], { environment: { FAREBOX_PRIVATE_KEY: '' } })
-    expect({ code, out }).toEqual({ code: 0, out: '' })
-    expect(err).toMatch(/0\.005034 USDC {2}a\.mp3 → a\.srt\n/)
-    expect(err).toContain('2 recordings, 2 s, 2 uploads: 0.010068 USDC')
-    expect(err).not.toMatch(/(?!\n)[\p{Cc}\u202e]/u)
+    expect(code).toBe(0)
+    expect(out.split('\n')).toEqual([
+      expect.stringMatching(/0\.005034 USDC {2}a\.mp3 → a\.srt$/),
+      expect.stringMatching(/0\.005034 USDC {2}b.* → b.*\.srt$/),
+      '',
+    ])
+    expect(err).toBe('2 recordings, 2 s, 2 uploads: 0.010068 USDC\n')
+    expect(out + err).not.toMatch(/(?!\n)[\p{Cc}\u202e]/u)
     expect((await bench.sandbox.upstreamCalls()).length).toBe(calls)
     expect(await readdir(bench.folder)).toHaveLength(2)
   })
@@ -239,6 +243,16 @@ describe('how farebox transcribe ends', () => {
     expect(await readdir(join(bench.folder, '../texts'))).toEqual(['a.en.txt', 'a.en.vtt', 'b.en.txt', 'b.en.vtt'])
   })
 
+  it('says what to do with a URL, and ends with 2', async () => {
+    for (const url of ['https://farebox.example/talk.mp3?a=1&b=2', 's3://bucket/talk.mp3']) {
+      const { code, err } = await bench.run(['transcribe', url, '--yes'])
+      expect(code).toBe(2)
+      expect(err).toContain(`${url} is a URL`)
+      expect(err).toContain(`curl -L '${url}' | farebox transcribe - --yes`)
+    }
+    expect(await bench.paid()).toBe(0n)
+  })
+
   it('ends with 3 when the budget is used up, and goes on with another', async () => {
     await bench.record('a.mp3', 'b.mp3', 'c.mp3')
     const first = await bench.run(['transcribe', '.', '--yes', '--budget', '0.0101'])
@@ -352,6 +366,17 @@ describe('farebox transcribe on a terminal', () => {
     expect(await bench.paid()).toBe(0n)
   })
 
+  it('takes what was typed before the question for no answer to it', async () => {
+    await bench.record('a.mp3')
+    const command = onTerminal(['transcribe', '.'])
+    type(command, 'y\n')
+    await shown(command, 'Pay up to')
+    // The echo of what was typed ahead has no place here: the question is still open.
+    type(command, 'n\n')
+    expect((await command.done).code).toBe(130)
+    expect(await bench.paid()).toBe(0n)
+  })
+
   it('shows a table while it works and leaves the terminal with the figures and the cursor', async () => {
     await bench.record('a.mp3', 'b.mp3', 'c.mp3')
     const command = onTerminal(['transcribe', '.', '--budget', '5'])
@@ -393,9 +418,14 @@ describe('farebox transcribe on a terminal', () => {
     type(command, CTRL_C)
     await shown(command, 'Ctrl-C again')
     type(command, CTRL_C)
-    expect((await command.done).code).toBe(130)
+    const { code, out } = await command.done
+    expect(code).toBe(130)
+    expect(out).toContain(
+      '2 payments signed whose outcome is not known yet: they may still be charged, at most 0.010068 USDC together.',
+    )
     await release()
-    expect((await bench.run(['transcribe', '.', '--yes'])).code).toBe(0)
+    const again = await bench.run(['transcribe', '.', '--yes'])
+    expect(again).toMatchObject({ code: 0, err: expect.not.stringContaining('not known yet') })
     expect(await bench.paid()).toBe(2n * MINIMUM)
     expect(await readdir(bench.folder)).toEqual(['a.mp3', 'a.srt', 'b.mp3', 'b.srt'])
   })

@@ -109,7 +109,7 @@ describe.skipIf(!canHaveSmallDisk())('a disk for transcripts', () => {
     await server.stop()
     await rm(root, { recursive: true, force: true })
   })
-  const transcribe = (size: string, before: readonly string[] = []) =>
+  const transcribe = (size: string, before: readonly string[] = [], more: readonly string[] = []) =>
     runOnSmallDisk(
       { size, at: out },
       [
@@ -123,6 +123,7 @@ describe.skipIf(!canHaveSmallDisk())('a disk for transcripts', () => {
         '--out',
         out,
         join(root, 'a.mp3'),
+        ...more,
       ],
       settings,
     )
@@ -136,6 +137,18 @@ describe.skipIf(!canHaveSmallDisk())('a disk for transcripts', () => {
     expect(stderr).toMatch(reason)
     expect(stderr).toMatch(/Nothing was charged\. Make room or choose another folder with --out/)
     expect([exitCode, stdout, payments()]).toEqual([1, '', []])
+  })
+
+  it('that fills up ends the run: nothing more is begun, and the message says what to do', async () => {
+    for (const name of ['b', 'c', 'd'])
+      writeFileSync(join(root, `${name}.mp3`), generateMp3({ durationMs: 1000, seed: name }))
+    const names = ['b', 'c', 'd'].map((name) => join(root, `${name}.mp3`))
+    const { exitCode, stderr } = await transcribe('256k', [], [...names, '--concurrency', '1'])
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('This machine cannot go on.')
+    // The next one may be under way when the first is written.
+    expect(stderr).toMatch(/[12] failed, [23] not begun[\s\S]*the disk is full\)\. The call is paid for\. Make room/)
+    expect(new Set(payments()).size).toBeLessThanOrEqual(2)
   })
 
   it('that fills up with a transcript leaves none behind, and a rerun with room pays nothing', async () => {

@@ -40,6 +40,8 @@ function chosenFor(
     ...context,
   })
 }
+const changedSrt = (path: string) => (path === '/audio/a.srt' ? ({ path, reason: 'changed' } as const) : undefined)
+const isNoWav = ({ name }: Source) => name !== 'a.wav'
 /** A gate whose clock the test moves. */
 function makeGate(limit: number) {
   const clock = { now: 0 }
@@ -155,8 +157,7 @@ describe('where transcripts are written', () => {
   })
 
   it('is what an earlier run finished, also when it was corrected since, unless it is to be done again', () => {
-    const occupied = (path: string) => (path === '/audio/a.srt' ? ({ path, reason: 'changed' } as const) : undefined)
-    const context = { occupied, isFinished: (outputs: readonly string[]) => outputs[0] === '/audio/a.srt' }
+    const context = { occupied: changedSrt, isFinished: (outputs: readonly string[]) => outputs[0] === '/audio/a.srt' }
     expect(chosenFor(['a.mp3'], {}, context)).toMatchObject([{ outputs: ['/audio/a.srt'], kept: [] }])
     expect(chosenFor(['a.mp3'], { again: true }, context)).toMatchObject([
       { outputs: ['/audio/a.mp3.srt'], kept: [{ path: '/audio/a.srt' }] },
@@ -164,8 +165,10 @@ describe('where transcripts are written', () => {
   })
 
   it('is nothing for a recording that cannot be transcribed, which leaves its name to another', () => {
-    const isNamed = ({ name }: Source) => name !== 'a.wav'
-    expect(chosenFor(['a.wav', 'a.mp3'], {}, { isNamed }).map(({ outputs }) => outputs)).toEqual([[], ['/audio/a.srt']])
+    expect(chosenFor(['a.wav', 'a.mp3'], {}, { isNamed: isNoWav }).map(({ outputs }) => outputs)).toEqual([
+      [],
+      ['/audio/a.srt'],
+    ])
   })
 
   it('is nowhere if transcripts are printed', () => {
@@ -329,7 +332,7 @@ describe('the request of a batch', () => {
   })
 
   it('has one spelling for the codes of each language that the vendors know, whichever they report', () => {
-    const letters = [...'abcdefghijklmnopqrstuvwxyz']
+    const letters = Array.from('abcdefghijklmnopqrstuvwxyz')
     const shorts = letters.flatMap((first) => letters.map((second) => first + second))
     const differing = shorts.filter((short) => languageCode(reportedCode(short) ?? '') !== languageCode(short))
     expect(differing).toEqual([])

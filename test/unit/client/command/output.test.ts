@@ -417,11 +417,13 @@ describe('text for a terminal', () => {
 })
 
 describe('terminals', () => {
-  it('colors only what can show colors, and nothing with NO_COLOR', () => {
+  it('colors only what can show colors, nothing with NO_COLOR, and as FORCE_COLOR says', () => {
     const withColors = stream({ hasColors: () => true })
     expect(terminalOf(withColors, {}).paint('red', 'a')).toBe('\u001b[31ma\u001b[39m')
     expect(terminalOf(withColors, { NO_COLOR: '1' }).paint('red', 'a')).toBe('a')
     expect(terminalOf(stream({ hasColors: () => false }), {}).paint('red', 'a')).toBe('a')
+    expect(terminalOf(stream({ isTTY: false }), { FORCE_COLOR: '1' }).paint('red', 'a')).toBe('\u001b[31ma\u001b[39m')
+    expect(terminalOf(withColors, { FORCE_COLOR: '0' }).paint('red', 'a')).toBe('a')
     expect(terminalOf({ ...withColors, isTTY: false }, {}).paint('red', 'a')).toBe('a')
   })
 

@@ -23,6 +23,18 @@ const dialog = [
   { word: 'Yes.', start: 0.9, end: 1.5, type: 'word', speaker: 'speaker_1' },
 ] as const
 
+/** Returns the paragraphs of words that are spoken with a pause after each. */
+const paragraphsOf = (words: readonly string[], pauseMs = 0.1) => {
+  const timed = words.map((word, index) => ({
+    word,
+    start: index * (0.5 + pauseMs),
+    end: index * (0.5 + pauseMs) + 0.5,
+  }))
+  return renderText(writeCues(timed, { language: 'en' }).cues)
+    .trimEnd()
+    .split('\n')
+}
+
 const hasFfmpeg = havePrograms('ffmpeg')
 
 describe('renderSrt', () => {
@@ -108,6 +120,18 @@ describe('renderText', () => {
     expect(renderText(writeCues(dialog, { speakers: 'label' }).cues)).toBe(
       '[Speaker 1] Ready?\n[Speaker 2] [laughter] Yes.\n',
     )
+  })
+
+  it('ends a paragraph that is too long: with its sentence, else at a pause, else anywhere between two words', () => {
+    const sentence = 'The last tram leaves at midnight and nobody waits.'.split(' ')
+    const spoken = Array.from({ length: 200 }, () => sentence).flat()
+    const sentences = paragraphsOf(spoken)
+    expect(sentences.join(' ')).toBe(spoken.join(' '))
+    for (const line of sentences) expect(line).toMatch(/waits\.$/)
+    expect(Math.max(...sentences.map(({ length }) => length))).toBeLessThan(600)
+    const endless = Array.from({ length: 5000 }, () => 'and')
+    expect(Math.max(...paragraphsOf(endless).map(({ length }) => length))).toBeLessThan(1510)
+    expect(Math.max(...paragraphsOf(endless, 0.3).map(({ length }) => length))).toBeLessThan(1010)
   })
 
   it('joins the text of all cues as it was spoken, without the breaks of lines and cues', () => {
