@@ -103,6 +103,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store,
     outcomes,
     permitTurns,
+    permitUrl: sponsoring && new URL('/v1/allowances', config.PUBLIC_BASE_URL).href,
     allowanceRequests: {
       terms,
       keys: payment.keys,

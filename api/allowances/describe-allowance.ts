@@ -2,18 +2,13 @@ import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import { isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
+import { lastingPermit, SUGGESTED_VALUE } from '../paid-request/payment/permit-terms.ts'
 import type { allowanceStatusSchema } from '../schemas/allowances.ts'
-import { permitTypedData } from './permit-terms.ts'
 import { findOwnerRefusal, limitError } from './refusals.ts'
 import { readOwner } from './request-allowance.ts'
 import { type AllowanceDependencies, MINIMUM_DEADLINE_SECONDS } from './sponsoring.ts'
 
 type AllowanceStatus = z.infer<typeof allowanceStatusSchema>
-
-/** The largest allowance, which no call uses up. */
-const SUGGESTED_VALUE = (1n << 256n) - 1n
-/** How long the suggested permit is valid. */
-const SUGGESTED_SECONDS = 3600n
 
 /**
  * Describes what an owner may pay without a permit, whether the service would submit one for them now, and the message
@@ -29,7 +24,7 @@ export async function describeAllowance(
   const maximum = allowance < balance ? allowance : balance
   const refusal = await findRefusal(dependencies, owner, reading)
   const machineTime = BigInt(Math.floor(now().getTime() / 1000))
-  const deadline = (chainTime > machineTime ? chainTime : machineTime) + SUGGESTED_SECONDS
+  const nowSeconds = chainTime > machineTime ? chainTime : machineTime
   return {
     object: 'allowance_status',
     network: terms.network as 'eip155:8453',
@@ -50,7 +45,7 @@ export async function describeAllowance(
       minimum_value: (sponsoring?.minimumBalance ?? 0n).toString(),
       minimum_deadline_seconds: MINIMUM_DEADLINE_SECONDS,
     },
-    typed_data: permitTypedData(terms, { owner, value: SUGGESTED_VALUE, nonce, deadline }),
+    typed_data: lastingPermit(terms, { owner, nonce, nowSeconds }),
   }
 }
 

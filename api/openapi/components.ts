@@ -1,4 +1,5 @@
-import { type JsonSchema } from '../schemas/json-schema.ts'
+import { requiredPermitSchema } from '../schemas/allowances.ts'
+import { type JsonSchema, jsonSchemaOf } from '../schemas/json-schema.ts'
 
 const text = { type: 'string' }
 const constant = (value: string | number) => ({ type: typeof value === 'string' ? 'string' : 'integer', const: value })
@@ -57,9 +58,10 @@ const paymentRequiredSchema: JsonSchema = {
       code: { ...text, description: 'Why the presented payment was refused.' },
       payment: text,
       retry: text,
+      permit: jsonSchemaOf(requiredPermitSchema, 'output'),
       request_id: text,
     },
-    ['x402Version', 'accepts', 'resource', 'extensions', 'code', 'payment', 'retry', 'request_id'],
+    ['x402Version', 'accepts', 'resource', 'extensions', 'code', 'payment', 'retry', 'permit', 'request_id'],
   ),
   description: 'The challenge. The header PAYMENT-REQUIRED is authoritative wherever this body differs from it.',
 }
@@ -174,7 +176,7 @@ const failures = {
     'The result, or with an Accept header for media its hosted file, is past its retention period. X-Receipt-ID names the receipt, which is still available.',
   ),
   412: challenge(
-    'Permit2 is not approved to spend the payer’s USDC, and the payment includes no gas-sponsored permit.',
+    'Permit2 may take too little of the payer’s USDC, and the payment includes no gas-sponsored permit. The member `permit` has what to sign, and where it is submitted without gas.',
   ),
   413: failure('The body is larger than any valid request.'),
   415: failure('The content type, the charset or the content encoding is not supported.'),

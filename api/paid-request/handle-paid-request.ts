@@ -65,6 +65,7 @@ export interface PaidRequestDependencies {
   readonly payers: PayerMemory
   readonly permitTurns: PermitTurns
   readonly limitVerifications: VerificationLimiter
+  readonly permitUrl: string | null
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger

@@ -59,6 +59,33 @@ export const allowanceSchema = z.strictObject({
   block: z.int().nonnegative(),
 })
 
+const typedDataSchema = z.strictObject({
+  domain: z.record(z.string(), z.unknown()),
+  types: z.record(z.string(), z.array(z.strictObject({ name: z.string(), type: z.string() }))),
+  primaryType: z.literal('Permit'),
+  message: z.record(z.string(), z.string()),
+})
+
+/** What a 412 asks its payer to sign. */
+export const requiredPermitSchema = z
+  .strictObject({
+    submit: z
+      .strictObject({ method: z.literal('POST'), url: z.string() })
+      .nullable()
+      .meta({
+        description:
+          'Where the signed permit is submitted, as an AllowanceRequest; null when the service submits none. Then, or instead, a permit of exactly `accepts[0].amount` is sent with a freshly signed payment as its extension eip2612GasSponsoring.',
+      }),
+    typed_data: typedDataSchema.meta({
+      description:
+        'What the payer signs (EIP-712), with their present permit nonce. Another value and deadline may replace these.',
+    }),
+  })
+  .meta({
+    description:
+      'Only with a 412: the EIP-2612 permit of USDC for Permit2 that is missing. Absent when the same payment is refused again within seconds; GET /v1/allowances returns the same.',
+  })
+
 export const allowanceStatusSchema = z.strictObject({
   object: z.literal('allowance_status'),
   ...partiesShape,
@@ -77,14 +104,7 @@ export const allowanceStatusSchema = z.strictObject({
     minimum_value: atomicSchema.meta({ description: 'The smallest value of a permit that is sponsored.' }),
     minimum_deadline_seconds: z.int().positive().meta({ description: 'How far ahead its deadline must be.' }),
   }),
-  typed_data: z
-    .strictObject({
-      domain: z.record(z.string(), z.unknown()),
-      types: z.record(z.string(), z.array(z.strictObject({ name: z.string(), type: z.string() }))),
-      primaryType: z.literal('Permit'),
-      message: z.record(z.string(), z.string()),
-    })
-    .meta({
-      description: 'What the owner signs (EIP-712). Any value and deadline within the limits may replace these.',
-    }),
+  typed_data: typedDataSchema.meta({
+    description: 'What the owner signs (EIP-712). Any value and deadline within the limits may replace these.',
+  }),
 })

@@ -35,6 +35,21 @@ export type PaymentRequired = {
   readonly "code"?: string | undefined
   readonly "payment"?: string | undefined
   readonly "retry"?: string | undefined
+  readonly "permit"?: {
+    readonly "submit": {
+      readonly "method": "POST"
+      readonly "url": string
+    } | null
+    readonly "typed_data": {
+      readonly "domain": Readonly<Record<string, unknown>>
+      readonly "types": Readonly<Record<string, readonly ({
+        readonly "name": string
+        readonly "type": string
+      })[]>>
+      readonly "primaryType": "Permit"
+      readonly "message": Readonly<Record<string, string>>
+    }
+  } | undefined
   readonly "request_id"?: string | undefined
 }
 

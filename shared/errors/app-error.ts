@@ -8,6 +8,8 @@ export interface AppErrorDetails {
   param?: string
   /** Seconds to wait before a retry. */
   retryAfterSeconds?: number
+  /** Members of the body of a 402 or 412 that only this occurrence has. */
+  members?: Readonly<Record<string, unknown>>
   /** Sent with the response, for failures that must not hide a receipt. */
   headers?: Readonly<Record<string, string>>
   cause?: unknown
@@ -20,6 +22,7 @@ export class AppError extends Error {
   readonly entry: ErrorCodeEntry
   readonly param: string | undefined
   readonly retryAfterSeconds: number | undefined
+  readonly members: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
 
   constructor(code: ErrorCode, details: AppErrorDetails = {}) {
@@ -31,6 +34,7 @@ export class AppError extends Error {
     this.entry = ERROR_CODES[code]
     this.param = details.param
     this.retryAfterSeconds = details.retryAfterSeconds
+    this.members = details.members ?? {}
     this.headers = details.headers ?? {}
   }
 }

@@ -20,7 +20,13 @@ export type RefusalCode =
 export type Verification =
   /** `needsPermit`: settles only if its EIP-2612 permit is submitted, because the allowance is too low. */
   | { outcome: 'valid'; needsPermit: boolean }
-  | { outcome: 'refused'; code: RefusalCode; detail?: string }
+  | {
+      outcome: 'refused'
+      code: RefusalCode
+      detail?: string
+      /** With `permit2_allowance_required`: the nonce of the payer's next permit, at the block that was read. */
+      permitNonce?: bigint
+    }
   | { outcome: 'unreachable'; cause: unknown }
 
 /** Verifies authorizations. Has no private key, so the API can use it. */

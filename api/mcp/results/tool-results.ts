@@ -17,6 +17,7 @@ const challengeSchema = z.object({
   code: z.string().optional(),
   payment: z.string().optional(),
   retry: z.string().optional(),
+  permit: z.unknown(),
 })
 
 /** Returns the result for an answer of an endpoint: paid, or the challenge of the call with this key. */
@@ -63,7 +64,7 @@ function challengeResult({ headers, body }: PaidResponse, key: string): CallTool
     extensions = {},
     ...required
   } = decodePaymentRequiredHeader(headers['payment-required'] ?? '')
-  const { message: text, price, code, payment, retry } = challengeSchema.parse(JSON.parse(String(body)))
+  const { message: text, price, code, payment, retry, permit } = challengeSchema.parse(JSON.parse(String(body)))
   const message = inTermsOfTools(text)
   const identifier = extensions[PAYMENT_IDENTIFIER] as { readonly info?: object } | undefined
   const identified = { ...identifier, info: { ...identifier?.info, id: key } }
@@ -81,7 +82,9 @@ function challengeResult({ headers, body }: PaidResponse, key: string): CallTool
     _meta: {
       [META.key]: key,
       [META.price]: price,
-      ...(code === undefined ? {} : { [META.refusal]: { code, message, payment, retry } }),
+      ...(code === undefined
+        ? {}
+        : { [META.refusal]: { code, message, payment, retry, ...(permit === undefined ? {} : { permit }) } }),
     },
   }
 }

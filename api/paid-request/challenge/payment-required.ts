@@ -64,7 +64,9 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
         message: refusal?.message ?? content.message,
         price: { amount, currency: 'USDC', type: 'maximum' },
         paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
-        ...(refusal ? { code: refusal.code, payment: refusal.entry.payment, retry: refusal.entry.retry } : {}),
+        ...(refusal
+          ? { code: refusal.code, payment: refusal.entry.payment, retry: refusal.entry.retry, ...refusal.members }
+          : {}),
         request_id: content.requestId,
       }),
     ),

@@ -76,7 +76,7 @@ export function createPayerMemory(now: () => number = () => performance.now()): 
       const leftMs = refusal ? refusal.at + REFUSAL_MS - now() : 0
       if (!refusal || leftMs <= 0 || (verifiedAt.get(authorization.payer) ?? Number.NEGATIVE_INFINITY) > refusal.at)
         return null
-      return { error: withDelay(refusal.error, leftMs), challenge: refusal.challenge }
+      return { error: withDelay(repeatable(refusal.error), leftMs), challenge: refusal.challenge }
     },
     rememberVerified: (payer) => {
       verifiedAt.set(payer, now())
@@ -100,6 +100,11 @@ function digestOf(authorization: Authorization): string {
   return digest
 }
 
-function withDelay({ code, message }: AppError, delayMs: number): AppError {
-  return new AppError(code, { message, retryAfterSeconds: Math.ceil(delayMs / 1000) })
+/** Returns the refusal without what it read from the chain: a permit nonce may have been used since. */
+function repeatable(error: AppError): AppError {
+  return Object.keys(error.members).length === 0 ? error : new AppError(error.code)
+}
+
+function withDelay({ code, message, members }: AppError, delayMs: number): AppError {
+  return new AppError(code, { message, members, retryAfterSeconds: Math.ceil(delayMs / 1000) })
 }

@@ -1,14 +1,15 @@
 import type { FastifyRequest } from 'fastify'
-import { AppError } from '#shared/errors/app-error.ts'
+import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
-import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Challenge } from '../challenge/challenge.ts'
 import type { PayerMemory } from './payer-memory.ts'
+import { requiredPermit, requiredPermitMessage } from './permit-terms.ts'
 import type { PresentedPayment } from './read-authorization.ts'
 
 /**
@@ -24,6 +25,8 @@ interface Dependencies {
   readonly balances: BalanceReader
   readonly payers: PayerMemory
   readonly limitVerifications: VerificationLimiter
+  /** Where owners' permits are submitted; `null` when the service submits none. */
+  readonly permitUrl: string | null
   readonly now: () => Date
 }
 
@@ -70,13 +73,25 @@ export async function verifyAuthorization(
   if (verification.outcome === 'unreachable')
     throw new AppError('payment_network_unavailable', { cause: verification.cause })
   if (verification.outcome === 'refused') {
-    const { code, detail } = verification
-    const error = new AppError(code, detail === undefined ? {} : { message: detail })
+    const { code } = verification
+    const error = new AppError(code, detailsOf(dependencies, authorization, verification, nowSeconds))
     throw code === 'permit_already_used' ? payers.rememberRefusal(authorization, error, challenge) : error
   }
   payers.rememberVerified(authorization.payer)
   giveBack?.()
   return { authorization, challengeTokenSha256, needsPermit: verification.needsPermit, verifiedAtMs }
+}
+
+/** Returns what to say of a refusal; a missing allowance comes with the permit that its payer can sign instead. */
+function detailsOf(
+  { terms, permitUrl: submitUrl }: Pick<Dependencies, 'terms' | 'permitUrl'>,
+  { payer: owner, authorizedMaximum: maximum }: Authorization,
+  { detail, permitNonce: nonce }: Extract<Verification, { outcome: 'refused' }>,
+  nowSeconds: bigint,
+): AppErrorDetails {
+  if (nonce === undefined) return detail === undefined ? {} : { message: detail }
+  const permit = requiredPermit(terms, { owner, nonce, nowSeconds, maximum, submitUrl })
+  return { message: requiredPermitMessage(submitUrl), members: { permit } }
 }
 
 /**

@@ -12,6 +12,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
 import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
+import type { requiredPermit } from '../../../api/paid-request/payment/permit-terms.ts'
 import { verifyAuthorization } from '../../../api/paid-request/payment/verify-authorization.ts'
 import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'
 import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
@@ -129,7 +130,11 @@ describe('the verifier of authorizations', () => {
     })
 
     test('refuses a payment without allowance or permit with permit2_allowance_required', async () => {
-      expect(await refusalOf({}, 1_000_000n, false)).toEqual({ outcome: 'refused', code: 'permit2_allowance_required' })
+      expect(await refusalOf({}, 1_000_000n, false)).toEqual({
+        outcome: 'refused',
+        code: 'permit2_allowance_required',
+        permitNonce: 0n,
+      })
     })
 
     test('refuses a permit that the token rejects with payment_rejected', async () => {
@@ -281,14 +286,16 @@ describe('verifying one authorization on chain', () => {
       balances: createBalanceReader(client),
       payers,
       limitVerifications: createVerificationLimiter(newAllowances(), newPayersPerMinute),
+      permitUrl: null,
       now: () => new Date(),
     }
     const verify = async (authorization: Authorization, address = '203.0.113.1') => {
       const callsBefore = proxy.calls.length
-      const outcome = await refusalOf(authorization, address)
-      return { outcome, calls: proxy.calls.length - callsBefore }
+      const refusal = await refusalOf(authorization, address)
+      const outcome = refusal?.code ?? 'verified'
+      return { outcome, calls: proxy.calls.length - callsBefore, permit: refusal?.members['permit'] }
     }
-    const refusalOf = async (authorization: Authorization, address: string) => {
+    const refusalOf = async (authorization: Authorization, address: string): Promise<AppError | null> => {
       const challenge = {
         quote: { quotedMaximum: authorization.authorizedMaximum, terms: {} },
       } as unknown as Challenge
@@ -300,11 +307,11 @@ describe('verifying one authorization on chain', () => {
       }
       try {
         await verifyAuthorization(dependencies, payment, challenge, { ip: address })
-        return 'verified'
+        return null
       } catch (error) {
         if (!(error instanceof AppError)) throw error
         // The handler remembers a refusal once it is certain that the payment did not settle meanwhile.
-        return payers.rememberRefusal(authorization, error, challenge).code
+        return payers.rememberRefusal(authorization, error, challenge)
       }
     }
     return { verify, payers }
@@ -372,6 +379,23 @@ describe('verifying one authorization on chain', () => {
       expect((await verify(await sign(payer, false))).outcome).toBe('insufficient_funds')
       expect(payers.isKnown(payer.address)).toBe(false)
       expect(await verify(await sign(payer, false))).toEqual({ outcome: 'insufficient_funds', calls: 1 })
+    })
+
+    it('a service that submits no permits asks for one that pays for exactly this payment', async () => {
+      const { verify } = startVerifying()
+      const payer = await createPayer(devnet.rpcUrl)
+      const plain = { ...(await sign(payer)), gasSponsoring: null }
+      const { permit } = await verify(plain)
+      const { submit, typed_data: typedData } = permit as ReturnType<typeof requiredPermit>
+      expect(submit).toBeNull()
+      const { value, nonce, deadline } = typedData.message
+      expect(value).toBe(plain.authorizedMaximum.toString())
+      const signature = await payer.account.signTypedData(typedData as never)
+      const { payer: from, asset } = plain
+      const { spender } = typedData.message
+      const signed = { from, asset, spender, amount: BigInt(value), nonce: BigInt(nonce), deadline: BigInt(deadline) }
+      const gasSponsoring = { ...signed, signature } as NonNullable<Authorization['gasSponsoring']>
+      expect((await verify({ ...plain, gasSponsoring })).outcome).toBe('verified')
     })
 
     it('an allowance granted after a refusal is found with a permit attached to the same payment', async () => {

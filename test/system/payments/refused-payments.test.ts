@@ -22,7 +22,7 @@ import {
 } from '../../support/payer/custom-payment.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { randomNonce, secondsFromNow } from '../../support/payer/sign-authorization.ts'
-import type { PermitTerms } from '../../support/payer/sign-permit.ts'
+import { PERMIT_TYPES, type PermitTerms } from '../../support/payer/sign-permit.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const PATH = '/v1/audio/transcriptions'
@@ -840,5 +840,70 @@ describe('while the chain is unavailable', () => {
     await expectNeverRetry(malformed, { status: 400, code: 'invalid_payment_header', param: 'PAYMENT-SIGNATURE' })
     const unsigned = await sendPayment(idempotencyKey, withValue(payment, 'payload.signature', `0x${'11'.repeat(65)}`))
     await expectFreshChallenge(unsigned, 'payment_signature_invalid')
+  })
+})
+
+describe('the permit of a 412', () => {
+  interface Missing {
+    readonly message: string
+    readonly permit?: {
+      readonly submit: { readonly method: string; readonly url: string } | null
+      readonly typed_data: {
+        readonly domain: object
+        readonly types: typeof PERMIT_TYPES
+        readonly primaryType: 'Permit'
+        readonly message: Readonly<Record<'owner' | 'spender' | 'value' | 'nonce' | 'deadline', string>>
+      }
+    }
+  }
+  /** Pays without an allowance; returns the 412. */
+  async function meet412(poor: Payer) {
+    const { idempotencyKey, required } = await challenge()
+    const payment = await signCustomPayment(required, poor)
+    const answer = await sendPayment(idempotencyKey, payment)
+    const body = (await answer.clone().json()) as Missing
+    await expectFreshChallenge(answer, 'permit2_allowance_required', 412)
+    if (!body.permit) throw new Error('the 412 has no permit')
+    return { idempotencyKey, required: challengeOf(answer), ...body, permit: body.permit }
+  }
+  const payAgain = async (idempotencyKey: string, poor: Payer) =>
+    expectPaid(
+      await sendPayment(idempotencyKey, await signCustomPayment((await challenge(idempotencyKey)).required, poor)),
+    )
+
+  test('is signed as it stands, submitted where it says, and pays without a node of the chain', async () => {
+    const poor = await createPayer(sandbox.info.rpcUrl, { approved: false })
+    const { idempotencyKey, permit, message } = await meet412(poor)
+    const { submit, typed_data: typedData } = permit
+    expect(typedData).toMatchObject({
+      primaryType: 'Permit',
+      domain: { name: 'USD Coin', version: '2', chainId: 8453, verifyingContract: sandbox.info.usdc.toLowerCase() },
+      message: { owner: poor.address, spender: DEVNET_ADDRESSES.permit2.toLowerCase(), nonce: '0' },
+    })
+    expect(submit).toEqual({ method: 'POST', url: `${sandbox.info.baseUrl}/v1/allowances` })
+    expect(message).toContain('permit.typed_data')
+    const signature = await poor.account.signTypedData(typedData as never)
+    const submitted = await fetch(submit?.url ?? '', {
+      method: submit?.method ?? '',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ permit: { ...typedData.message, signature } }),
+    })
+    expect(submitted.status).toBe(200)
+    await payAgain(idempotencyKey, poor)
+  })
+  test('has the nonce of the moment, and is left out of a repetition, which reads nothing', async () => {
+    const poor = await createPayer(sandbox.info.rpcUrl, { approved: false })
+    const { idempotencyKey, required } = await meet412(poor)
+    const withPermit = await signCustomPayment(required, poor, { permit: {} })
+    await expectPaid(await sendPayment(idempotencyKey, withPermit))
+    const other = await challenge()
+    const plain = await signCustomPayment(other.required, poor)
+    const refused = (await (await sendPayment(other.idempotencyKey, plain)).json()) as Missing
+    expect(refused.permit?.typed_data.message.nonce).toBe('1')
+    const before = countReads()
+    const again = (await (await sendPayment(other.idempotencyKey, plain)).json()) as Missing
+    expect(again.permit).toBeUndefined()
+    expect(again.message).toContain('GET /v1/allowances')
+    expect(countReads()).toBe(before)
   })
 })

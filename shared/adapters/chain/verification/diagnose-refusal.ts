@@ -28,7 +28,8 @@ export async function diagnoseRefusal(
         detail: `The payer has ${available} USDC; ${needed} USDC is needed.`,
       }
     }
-    if (allowance < amount && !gasSponsoring) return { outcome: 'refused', code: 'permit2_allowance_required' }
+    if (allowance < amount && !gasSponsoring)
+      return { outcome: 'refused', code: 'permit2_allowance_required', permitNonce }
     // Signed while an earlier payment of the payer was being settled with its own permit.
     if (allowance < amount && gasSponsoring && gasSponsoring.nonce < permitNonce)
       return { outcome: 'refused', code: 'permit_already_used' }

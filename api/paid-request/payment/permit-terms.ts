@@ -1,0 +1,96 @@
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
+
+type PermitTerms = Pick<PaymentTerms, 'network' | 'asset' | 'permit2'>
+
+/** The largest allowance, which no call uses up. */
+export const SUGGESTED_VALUE = (1n << 256n) - 1n
+/** How long a suggested permit is valid. */
+const SUGGESTED_SECONDS = 3600n
+
+const field = (name: string, type: string) => ({ name, type })
+
+/** The types of EIP-712 and EIP-2612. The domain's type is listed, as wallets ask for it; viem and others ignore it. */
+const PERMIT_TYPES = {
+  EIP712Domain: [
+    field('name', 'string'),
+    field('version', 'string'),
+    field('chainId', 'uint256'),
+    field('verifyingContract', 'address'),
+  ],
+  Permit: [
+    field('owner', 'address'),
+    field('spender', 'address'),
+    field('value', 'uint256'),
+    field('nonce', 'uint256'),
+    field('deadline', 'uint256'),
+  ],
+}
+
+/** Returns the domain that permits of the asset are signed for. */
+function permitDomain({ network, asset }: Pick<PaymentTerms, 'network' | 'asset'>) {
+  const { name, version } = SIGNING_TERMS
+  return { name, version, chainId: Number(network.split(':')[1]), verifyingContract: asset }
+}
+
+/** Returns what an owner signs, in the form of `eth_signTypedData_v4`. */
+function permitTypedData(
+  terms: PermitTerms,
+  {
+    owner,
+    ...numbers
+  }: { readonly owner: string; readonly value: bigint; readonly nonce: bigint; readonly deadline: bigint },
+) {
+  const message = {
+    owner,
+    spender: terms.permit2,
+    value: numbers.value.toString(),
+    nonce: numbers.nonce.toString(),
+    deadline: numbers.deadline.toString(),
+  }
+  return { domain: permitDomain(terms), types: PERMIT_TYPES, primaryType: 'Permit' as const, message }
+}
+
+/** An owner, their next permit nonce, and the time by the clock that is ahead. */
+interface PermitCircumstances {
+  readonly owner: string
+  readonly nonce: bigint
+  readonly nowSeconds: bigint
+}
+
+/** Returns the permit that ends the need for others. */
+export function lastingPermit(terms: PermitTerms, { owner, nonce, nowSeconds }: PermitCircumstances) {
+  const deadline = nowSeconds + SUGGESTED_SECONDS
+  return permitTypedData(terms, { owner, value: SUGGESTED_VALUE, nonce, deadline })
+}
+
+/**
+ * Returns the member `permit` of a 412: what its payer signs to go on, without a node of the chain, and where it is
+ * submitted. A service that submits no permits asks for one of the payment's own maximum, to be sent with the payment.
+ */
+export function requiredPermit(
+  terms: PermitTerms,
+  { maximum, submitUrl, ...circumstances }: PermitCircumstances & { maximum: bigint; submitUrl: string | null },
+) {
+  const { owner, nonce, nowSeconds } = circumstances
+  const deadline = nowSeconds + SUGGESTED_SECONDS
+  const ofPayment = () => permitTypedData(terms, { owner, value: maximum, nonce, deadline })
+  return submitUrl === null
+    ? { submit: null, typed_data: ofPayment() }
+    : { submit: { method: 'POST' as const, url: submitUrl }, typed_data: lastingPermit(terms, circumstances) }
+}
+
+/** Returns the message of a 412 that carries `permit`. */
+export function requiredPermitMessage(submitUrl: string | null): string {
+  const without = 'Permit2 may take too little of the payer’s USDC. Sign permit.typed_data (EIP-712, no gas)'
+  const withPayment = 'with a freshly signed payment as its extension eip2612GasSponsoring'
+  return submitUrl === null
+    ? `${without} and send it ${withPayment}.`
+    : `${without}, submit it with POST /v1/allowances {"permit": {...permit.typed_data.message, "signature"}}, and repeat the request with a freshly signed payment. Or sign it for exactly the maximum of this request (accepts[0].amount) and send it ${withPayment}.`
+}
+
+/** Returns a sentence that names everything a permit must have been signed for. */
+export function expectedPermit(terms: PermitTerms, nonce: bigint): string {
+  const { name, version, chainId, verifyingContract } = permitDomain(terms)
+  return `Sign EIP-712 Permit for domain name "${name}", version "${version}", chainId ${chainId}, verifyingContract ${verifyingContract}, with spender ${terms.permit2} (Permit2) and nonce ${nonce}; GET /v1/allowances?owner=… returns it ready to sign.`
+}
