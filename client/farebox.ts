@@ -1,6 +1,7 @@
 import pLimit from 'p-limit'
 import { AccountClient } from './account/account-client.ts'
 import { type Approval, type ApproveOptions, approve } from './allowance/approve.ts'
+import { createCover } from './allowance/cover.ts'
 import { type AllowanceState, allowanceState, askAllowance } from './allowance/read-allowance.ts'
 import { type Balance, readBalance } from './allowance/read-balance.ts'
 import { Budget, type BudgetLeft } from './budget/budget.ts'
@@ -79,10 +80,18 @@ export interface FareboxOptions {
   readonly budget?: BudgetLimits | (() => BudgetLimits)
   /** A directory, or `memory`; FAREBOX_HOME or the system's place for application data by default. */
   readonly journal?: string
-  /** Lets the client sign permits while Permit2 is not approved. */
+  /** A node of the chain: finds transfers, and tells before a payment is signed whether it needs a permit. */
   readonly rpcUrl?: string | undefined
   /** Payment terms to insist on; others are stored at the first use of the service. Base and USDC by default. */
   readonly terms?: Partial<Terms>
+  /**
+   * Whether calls under way may approve Permit2 once, up to the limits of session and day, when the allowance is too small
+   * for them; true by default. Otherwise, and where the service does not pay for it, each payment brings a permit of its
+   * own maximum, and they settle one after the other.
+   */
+  readonly approves?: boolean | undefined
+  /** Called when calls under way have approved Permit2. */
+  readonly onApproved?: ((approval: Approval) => void) | undefined
   readonly fetch?: typeof globalThis.fetch
   /**
    * When receipts are fetched and verified: before a call returns (the default), `later` in the background until `close`,
@@ -174,7 +183,6 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
   const verifier = new PaymentVerifier(receipts, options.verify ?? 'at_once', options.onVerified)
   const paying: PaymentContext = { ...context, verify: (paid, call) => verifier.after(paid, call) }
   const account = new AccountClient(context)
-  const approvals = pLimit(1)
   const json = <Name extends JsonOperation>(operation: Name): JsonCalls<Name> => ({
     create: async (request, callOptions = {}) =>
       await pay(paying, prepareJsonCall(baseUrl, operation, request, callOptions)),
@@ -202,8 +210,7 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
       context.budget.requireRoom(requestId, maximum, group)
     },
     allowance: async () => allowanceState(await askAllowance(context)),
-    // One after the other: those that wait find the wallet approved.
-    approve: (approveOptions) => approvals(() => approve(context, approveOptions)),
+    approve: context.approve,
     balance: () => readBalance(context),
     receipts: (query) => listReceipts({ ...context, account }, query),
     spend: (query) => addUpSpend({ ...context, account }, query),
@@ -220,8 +227,8 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
   }
 }
 
-async function createContext(options: FareboxOptions): Promise<FareboxContext> {
-  const { budget = {}, rpcUrl, terms = {}, fetch = globalThis.fetch } = options
+async function createContext(options: FareboxOptions) {
+  const { budget: limits = {}, rpcUrl, terms = {}, fetch = globalThis.fetch, approves = true, onApproved } = options
   requireSafeUrl(options.baseUrl)
   const wallet = 'keySecret' in options.wallet ? options.wallet : walletFromAccount(options.wallet)
   const journal = await journalOf(options.journal)
@@ -229,18 +236,23 @@ async function createContext(options: FareboxOptions): Promise<FareboxContext> {
     name,
     value.toLowerCase(),
   ])
-  return {
+  const parts = {
     payer: wallet.address.toLowerCase(),
     wallet,
     baseUrl: new URL(options.baseUrl).href,
     rpcUrl,
     journal,
-    budget: new Budget(typeof budget === 'function' ? () => withDefaults(budget()) : withDefaults(budget), journal),
+    budget: new Budget(typeof limits === 'function' ? () => withDefaults(limits()) : withDefaults(limits), journal),
     pins: openPins(journal, Object.fromEntries(lowerCased) as Partial<Terms>),
-    sign: createPaymentSigner(wallet, rpcUrl),
+    sign: createPaymentSigner(wallet),
     fetch,
     now: Date.now,
   }
+  const approvals = pLimit(1)
+  // One after the other: those that wait find the wallet approved.
+  const approveOnce = (given?: ApproveOptions) => approvals(() => approve(parts, given))
+  const cover = createCover(parts, { approves, approve: approveOnce, onApproved })
+  return { ...parts, cover, approve: approveOnce } satisfies FareboxContext & Pick<Farebox, 'approve'>
 }
 
 function withDefaults(budget: BudgetLimits): BudgetLimits {

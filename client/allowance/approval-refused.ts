@@ -16,7 +16,7 @@ export class ApprovalRefused extends FareboxError {
 }
 
 const OTHERWISE =
-  'approve Permit2 for USDC in a transaction of your own, or set an RPC URL: calls are then paid one after the other'
+  'approve Permit2 for USDC in a transaction of your own, which needs ETH for gas; until then calls are paid one after the other, each with a permit'
 
 const PROBLEMS: Readonly<Record<string, string>> = {
   owner_has_code:

@@ -1,11 +1,12 @@
 import { parseUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
+import { wait } from '../payment/retry-schedule.ts'
 import { askForJson } from '../wire/ask-service.ts'
 import type { FareboxError } from '../wire/farebox-error.ts'
 import type { Allowance, AllowanceRequest, AllowanceStatus } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
 import { permitMessage } from './allowance-terms.ts'
-import { asRefusal, refusalOf } from './approval-refused.ts'
+import { type ApprovalRefused, asRefusal, refusalOf } from './approval-refused.ts'
 import { allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
 
 export interface ApproveOptions {
@@ -37,6 +38,11 @@ const CURED_BY_SIGNING: ReadonlySet<string> = new Set(['permit_invalid', 'permit
 const MOST_SIGNATURES = 2
 /** The service answers when the permit is on chain. */
 const ANSWER_WITHIN_MS = 60_000
+/** A refusal for no longer is for a permit in progress, often one of the same wallet by another process. */
+const SOON_MS = 10_000
+/** How long such refusals are waited out, and the time between two questions. */
+const SOON_PATIENCE_MS = 30_000
+const SOON_PAUSE_MS = 1000
 
 /**
  * Lets Permit2 take USDC of the wallet, by one signature that the service submits at its own cost; does nothing when it
@@ -45,12 +51,22 @@ const ANSWER_WITHIN_MS = 60_000
  */
 export async function approve(context: ApprovalContext, options: ApproveOptions = {}): Promise<Approval> {
   const value = options.value === undefined ? UNLIMITED : parseUsdc(options.value)
-  for (let signatures = 1; ; signatures += 1) {
+  const soonEndsAt = context.now() + SOON_PATIENCE_MS
+  for (let signatures = 0; ; ) {
     const status = await askAllowance(context, { signal: options.signal })
     const state = allowanceState(status)
     const { owner, spender, allowance } = state
     if (isSufficient(state, value)) return { outcome: 'already_approved', owner, spender, allowance, transaction: null }
-    if (!state.sponsoring.isAvailable) throw refusalOf(state)
+    if (!state.sponsoring.isAvailable) {
+      const refusal = refusalOf(state)
+      if (!isForSoon(refusal) || context.now() >= soonEndsAt) throw refusal
+      options.onWait?.(refusal, SOON_PAUSE_MS)
+      await wait(SOON_PAUSE_MS, options.signal).catch(() => {
+        throw refusal
+      })
+      continue
+    }
+    signatures += 1
     try {
       return await submit(context, await signPermit(context, status, value), options)
     } catch (error) {
@@ -58,6 +74,10 @@ export async function approve(context: ApprovalContext, options: ApproveOptions 
       if (!isCurable || signatures >= MOST_SIGNATURES) throw asRefusal(error)
     }
   }
+}
+
+function isForSoon({ retryAfterMs }: ApprovalRefused): boolean {
+  return retryAfterMs !== null && retryAfterMs <= SOON_MS
 }
 
 async function signPermit(

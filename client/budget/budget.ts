@@ -72,6 +72,11 @@ export class Budget {
     return left
   }
 
+  /** Returns what the payments of this process under way may take in all. */
+  underWay(): bigint {
+    return this.#spending.of(null).underWay(this.#now())
+  }
+
   /** One lock serves all requests that came while the one before was held. */
   async #decideAll(): Promise<void> {
     this.#isDeciding = true

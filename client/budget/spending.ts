@@ -39,7 +39,12 @@ export class Spending {
 
   /** Returns what counts for this process: its charges, and the maxima of its calls under way. */
   session(now: number, exceptKey?: string): bigint {
-    let sum = this.#ownCharged
+    return this.#ownCharged + this.underWay(now, exceptKey)
+  }
+
+  /** Returns the maxima of this process's calls under way. */
+  underWay(now: number, exceptKey?: string): bigint {
+    let sum = 0n
     for (const key of this.#ownKeys) if (key !== exceptKey) sum += counted(this.#open.get(key), now)
     return sum
   }

@@ -1,4 +1,4 @@
-import type { Farebox, Wallet } from '../farebox.ts'
+import type { Farebox, FareboxOptions, Wallet } from '../farebox.ts'
 import type { Io } from './io.ts'
 import { requireUrl, type Settings } from './settings.ts'
 
@@ -7,12 +7,14 @@ export async function openFarebox(
   settings: Settings,
   environment: Io['environment'],
   needsWallet: boolean,
+  onApproved: FareboxOptions['onApproved'],
 ): Promise<Farebox> {
   const baseUrl = requireUrl(settings)
   const { createFarebox } = await import('../farebox.ts')
   const { rpcUrl, home, budget } = settings
   const wallet = needsWallet || hasWallet(settings, environment) ? await openWallet(settings) : await throwawayWallet()
-  return await createFarebox({ wallet, baseUrl, rpcUrl, budget, ...(home === undefined ? {} : { journal: home }) })
+  const journal = home === undefined ? {} : { journal: home }
+  return await createFarebox({ wallet, baseUrl, rpcUrl, budget, onApproved, ...journal })
 }
 
 /** The file of the flag comes before the environment. */

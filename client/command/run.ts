@@ -1,5 +1,6 @@
 import { type Command } from 'commander'
 import type { Farebox } from '../farebox.ts'
+import { approvalText } from './commands/calls/allowance-text.ts'
 import { EXIT, type ExitCode, exitCodeOf } from './exit-codes.ts'
 import { type Interrupts, listenToInterrupts } from './interrupts.ts'
 import type { Io } from './io.ts'
@@ -41,7 +42,10 @@ export function createRun(io: Io, report: (code: ExitCode) => void): Run {
       const output = createOutput(io, settings.json)
       const interrupts = listenToInterrupts(io)
       let opened: Promise<Farebox> | undefined
-      const farebox = ({ needsWallet = true } = {}) => (opened ??= openFarebox(settings, io.environment, needsWallet))
+      const farebox = ({ needsWallet = true } = {}) =>
+        (opened ??= openFarebox(settings, io.environment, needsWallet, (approval) =>
+          output.note(approvalText(approval.transaction)),
+        ))
       const context = { io, settings, output, interrupts, signal: interrupts.finish, farebox }
       try {
         report((await handler(context, ...args)) ?? EXIT.done)

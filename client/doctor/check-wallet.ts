@@ -31,16 +31,8 @@ export async function checkAllowance(context: WalletContext, signal?: AbortSigna
   const approve = sponsoring.isAvailable
     ? 'the service pays for an approval (approve)'
     : `an approval is not possible now (${sponsoring.message ?? sponsoring.code ?? 'no reason is known'})`
-  if (context.rpcUrl !== undefined)
-    return fine(name, `none: calls are paid one after the other, each with a permit; ${approve}`)
-  const problem =
-    allowance === 0n
-      ? 'Permit2 may take nothing from the wallet, so no call can be paid.'
-      : `Permit2 may take only ${formatUsdc(allowance)} USDC from the wallet.`
-  const advice = sponsoring.isAvailable
-    ? 'Approve once: the service pays for it.'
-    : `Set an RPC URL (FAREBOX_RPC_URL) for permits; ${approve}.`
-  return wrong(name, problem, advice)
+  const present = allowance === 0n ? 'none' : `only ${formatUsdc(allowance)} USDC`
+  return fine(name, `${present}: calls are paid one after the other, each with a permit; ${approve}`)
 }
 
 /** Checks that the payer is no contract, whose code might refuse the charge after the work is done. */

@@ -39,6 +39,8 @@ export function openSession(settings: SessionSettings, { limits, folders }: Sess
       rpcUrl,
       journal: home,
       budget: () => limits.budget(),
+      // A person approves, with `farebox approve`; no tool does.
+      approves: false,
     })
   })
   const reading = openOnce(async () => {

@@ -1,3 +1,4 @@
+import type { AllowanceRefusal } from '../allowance/cover.ts'
 import { RESERVATION_MS } from '../budget/budget.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { type Challenge, readChallenge } from './challenge.ts'
@@ -9,7 +10,12 @@ import type { SignedPayment } from './sign-payment.ts'
  * Checks and signs a challenge. Reservation and intent are durable before the signature, the signature is before it is
  * sent: a process that is killed at any point neither loses a payment nor pays another time.
  */
-export async function authorize(context: PaymentContext, call: PaidCall, answer: HttpAnswer): Promise<SignedPayment> {
+export async function authorize(
+  context: PaymentContext,
+  call: PaidCall,
+  answer: HttpAnswer,
+  refusal: AllowanceRefusal,
+): Promise<SignedPayment> {
   const { journal, budget, now } = context
   const { key, group } = call
   const challenge = readChallenge(answer.headers.get('payment-required'))
@@ -19,8 +25,8 @@ export async function authorize(context: PaymentContext, call: PaidCall, answer:
   try {
     await journal.flush()
     const reservedAt = now()
-    const payment = await context.sign(challenge)
-    // A wallet that asks its owner may take longer than the reservation lasts.
+    const payment = await context.sign(challenge, await context.cover.permitNonce(challenge, refusal))
+    // An approval, or a wallet that asks its owner, may take longer than the reservation lasts.
     if (now() - reservedAt >= RESERVATION_MS / 2) await budget.reserve(key, maximum, group)
     // The limits may have been lowered since. A signature that is not sent pays nothing.
     else budget.requireRoom(key, maximum, group)

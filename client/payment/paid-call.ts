@@ -1,3 +1,4 @@
+import type { Cover } from '../allowance/cover.ts'
 import type { Budget } from '../budget/budget.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FareboxError } from '../wire/farebox-error.ts'
@@ -42,6 +43,7 @@ export interface PaymentContext {
   readonly budget: Budget
   readonly pins: Pins
   readonly sign: PaymentSigner
+  readonly cover: Cover
   readonly fetch: typeof globalThis.fetch
   readonly now: () => number
   /** Called with each successful answer before it is returned. */

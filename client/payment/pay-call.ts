@@ -21,6 +21,7 @@ const CURED_BY_SIGNING: ReadonlySet<string> = new Set([
   'audio_claim_mismatch',
   'payment_nonce_used',
   'settlement_failed',
+  'permit2_allowance_required',
 ])
 /** Answers that something between client and service has damaged or replaced: the next one may be whole. */
 const DAMAGED: ReadonlySet<string> = new Set(['not_the_service', 'answer_damaged'])
@@ -33,6 +34,12 @@ interface Progress {
   /** Whether a request with this payment may have been accepted without an answer. */
   isAmbiguous: boolean
   signatures: number
+  /** When the payment, or the request for its challenge, was sent last. */
+  sentAt: number
+  /** How many payments were refused for want of an allowance. */
+  allowanceRefusals: number
+  /** Whether a larger allowance was asked for because other calls have reserved the present one. */
+  isWidened: boolean
   /** The price that the call began with: a later challenge must not exceed it. */
   agreed: bigint | undefined
   readonly schedule: RetrySchedule
@@ -58,6 +65,9 @@ async function payOnce(context: PaymentContext, call: PaidCall): Promise<PaidAns
     payment,
     isAmbiguous: true,
     signatures: 0,
+    sentAt: 0,
+    allowanceRefusals: 0,
+    isWidened: false,
     agreed: call.quotedMaximum ?? payment?.maximum,
     schedule: new RetrySchedule(call.patienceMs, context.now),
     unanswered: 0,
@@ -78,6 +88,7 @@ async function payOnce(context: PaymentContext, call: PaidCall): Promise<PaidAns
 async function advance(context: PaymentContext, call: PaidCall, progress: Progress): Promise<PaidAnswer | null> {
   const { payment } = progress
   let answer: HttpAnswer
+  progress.sentAt = context.now()
   try {
     answer = await sendCall(context, call, payment, allowedSilence(context, call, progress))
     if (answer.status >= 200 && answer.status < 300) {
@@ -119,7 +130,11 @@ async function answerChallenge(
 ): Promise<void> {
   dropPayment(context, call, progress, error)
   if (!CURED_BY_SIGNING.has(error.code) || progress.signatures >= MOST_SIGNATURES) throw error
-  if (error.retryAfterMs !== undefined) await waitOrThrow(call, progress, error, error.retryAfterMs)
+  if (error.code === 'permit2_allowance_required') {
+    // The pause is for the same payment. The next one has an allowance, or brings a permit.
+    context.cover.noteMissing(progress.sentAt)
+    progress.allowanceRefusals += 1
+  } else if (error.retryAfterMs !== undefined) await waitOrThrow(call, progress, error, error.retryAfterMs)
   const payment = await authorizeInTime(context, call, progress, answer)
   if (payment === null) return
   progress.payment = payment
@@ -136,7 +151,10 @@ async function authorizeInTime(
   answer: HttpAnswer,
 ): Promise<SignedPayment | null> {
   try {
-    return await authorize(context, { ...call, quotedMaximum: progress.agreed }, answer)
+    return await authorize(context, { ...call, quotedMaximum: progress.agreed }, answer, {
+      isRepeated: progress.allowanceRefusals > 1,
+      signal: call.signal,
+    })
   } catch (error) {
     if (!(error instanceof TooManyRefused)) throw error
     await waitOrThrow(call, progress, error, error.until - context.now())
@@ -162,12 +180,21 @@ async function handleError(
     // The signature itself was not refused; waiting for other payments may take many.
     progress.signatures = 0
   }
+  if (error.code === 'funds_reserved' && (await widenOnce(context, call, progress))) return
   try {
     await waitOrThrow(call, progress, error, error.retryAfterMs)
   } catch (givenUp) {
     if (isConclusive) dropPayment(context, call, progress, error)
     throw givenUp
   }
+}
+
+/** Returns whether the same payment is worth sending again: the allowance that other calls had reserved has grown. */
+async function widenOnce({ cover }: PaymentContext, { signal }: PaidCall, progress: Progress): Promise<boolean> {
+  if (progress.isWidened) return false
+  progress.isWidened = true
+  // Without it the call waits for the others.
+  return await cover.widen(progress.sentAt, signal).catch(() => false)
 }
 
 /** Ends the reservation of a payment that the service will not use. */

@@ -1,4 +1,4 @@
-import { isNodeFailure, shortMessageOf } from '../wallet/node-client.ts'
+import { shortMessageOf } from '../wallet/node-client.ts'
 import type { Wallet } from '../wallet/wallet.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
@@ -13,24 +13,21 @@ export interface SignedPayment {
 }
 
 /**
- * Signs challenges with the official x402 client. With an RPC URL it also signs a permit while Permit2 is not approved; a
- * wallet that is approved pays without the node, so that one that does not answer is no obstacle.
+ * Signs a challenge with the official x402 client, and a permit of the payment's maximum where one with this nonce is
+ * needed.
  */
-export type PaymentSigner = (challenge: Challenge) => Promise<SignedPayment>
+export type PaymentSigner = (challenge: Challenge, permitNonce: bigint | null) => Promise<SignedPayment>
 
-export function createPaymentSigner(wallet: Wallet, rpcUrl: string | undefined): PaymentSigner {
-  return async (challenge) => {
+export function createPaymentSigner(wallet: Wallet): PaymentSigner {
+  return async (challenge, permitNonce) => {
     try {
-      return await sign(wallet, challenge, rpcUrl).catch(async (error: unknown) => {
-        if (rpcUrl === undefined || !isNodeFailure(error)) throw error
-        return await sign(wallet, challenge, undefined)
-      })
+      return await sign(wallet, challenge, permitNonce)
     } catch (error) {
       throw new FareboxError({
         code: 'signing_failed',
         problem: `The payment could not be signed (${shortMessageOf(error)}).`,
         money: 'none',
-        advice: 'Check the wallet and the RPC URL, then repeat the call.',
+        advice: 'Check the wallet, then repeat the call.',
       })
     }
   }
@@ -39,15 +36,23 @@ export function createPaymentSigner(wallet: Wallet, rpcUrl: string | undefined):
 async function sign(
   wallet: Wallet,
   { chosen, required, maximum, network }: Challenge,
-  rpcUrl: string | undefined,
+  permitNonce: bigint | null,
 ): Promise<SignedPayment> {
   // They take most of a second to load, which a run without payments saves.
   const [{ x402Client, x402HTTPClient }, { UptoEvmScheme }] = await Promise.all([
     import('@x402/core/client'),
     import('@x402/evm/upto/client'),
   ])
-  const account = { address: wallet.address, signTypedData: (message: never) => wallet.signTypedData(message) }
-  const scheme = new UptoEvmScheme(account, rpcUrl === undefined ? undefined : { rpcUrl })
+  const account = {
+    address: wallet.address,
+    signTypedData: (message: never) => wallet.signTypedData(message),
+    // Where it can read, the official client signs a permit if the allowance is too small.
+    ...(permitNonce !== null && {
+      readContract: async ({ functionName }: { readonly functionName: string }) =>
+        functionName === 'nonces' ? permitNonce : 0n,
+    }),
+  }
+  const scheme = new UptoEvmScheme(account)
   // The budget and the pinned terms have decided already; the client's own limit of 1 USDC would refuse what they allow.
   const client = new x402Client().register(network as `${string}:${string}`, scheme).setSpendControls(false)
   const http = new x402HTTPClient(client)

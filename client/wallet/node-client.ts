@@ -47,6 +47,39 @@ export async function readHoldings(client: PublicClient, asset: Address, owner: 
   return { usdc, allowance, native }
 }
 
+/** Reads what a permit of one owner depends on. */
+export interface AllowanceNode {
+  allowance(asset: string): Promise<bigint>
+  permitNonce(asset: string): Promise<bigint>
+}
+
+const PERMIT_ABI = [
+  {
+    type: 'function',
+    name: 'nonces',
+    stateMutability: 'view',
+    inputs: [{ name: 'owner', type: 'address' }],
+    outputs: [{ type: 'uint256' }],
+  },
+] as const
+
+/** Opens a node at the first reading. */
+export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Address): AllowanceNode {
+  let opened: Promise<ChainNode> | undefined
+  const open = async () => (await (opened ??= openNode(rpcUrl))).client
+  return {
+    allowance: async (asset) => {
+      const [client, { erc20Abi }] = await Promise.all([open(), import('viem')])
+      const token = { address: asset as Address, abi: erc20Abi }
+      return await client.readContract({ ...token, functionName: 'allowance', args: [owner, spender] })
+    },
+    permitNonce: async (asset) => {
+      const token = { address: asset as Address, abi: PERMIT_ABI }
+      return await (await open()).readContract({ ...token, functionName: 'nonces', args: [owner] })
+    },
+  }
+}
+
 function nodeError(problem: string): FareboxError {
   return new FareboxError({
     code: 'rpc_unavailable',
@@ -61,11 +94,4 @@ export function shortMessageOf(error: unknown): string {
   const { shortMessage: short } = error as { readonly shortMessage?: unknown }
   const text = typeof short === 'string' ? short : error instanceof Error ? error.message : String(error)
   return (text.split('\n')[0] ?? '').replace(/\.$/, '')
-}
-
-/** Returns whether reading from a node failed, rather than the wallet. */
-export function isNodeFailure(error: unknown): boolean {
-  for (let each = error; each instanceof Error; each = each.cause)
-    if (['HttpRequestError', 'TimeoutError', 'RpcRequestError'].includes(each.name)) return true
-  return false
 }

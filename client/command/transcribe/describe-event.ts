@@ -1,4 +1,5 @@
 import type { BatchEvent, StoppedBy } from '../../batch/types.ts'
+import { approvalText } from '../commands/calls/allowance-text.ts'
 import { counted, duration, usdc } from './amounts.ts'
 import { type BatchView, isPlannedFailure } from './batch-view.ts'
 import { withLabel, withOutputs } from './file-text.ts'
@@ -32,12 +33,6 @@ export function describeEvent(event: BatchEvent, { totals, ended }: BatchView): 
     default:
       return undefined
   }
-}
-
-/** Returns what the approval of Permit2 was. */
-function approvalText(transaction: string | null): string {
-  const place = transaction === null ? '' : ` (transaction ${transaction})`
-  return `approved Permit2 once for this wallet's USDC, paid for by the service${place}`
 }
 
 const STOPPED_BY: Readonly<Record<StoppedBy, string>> = {

@@ -35,7 +35,7 @@ export const SERVER_SETTINGS: readonly ServerSetting[] = [
     variable: 'FAREBOX_RPC_URL',
     title: 'Node of the chain',
     description:
-      'Optional: a node of Base that finds the transfers of receipts, and signs permits for unapproved wallets.',
+      'Optional: a node of Base that finds the transfers of receipts, and tells early which payments need a permit.',
     kind: 'text',
     isRequired: false,
     isSecret: false,

@@ -1,3 +1,4 @@
+import type { Hex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import {
   createFarebox,
@@ -26,18 +27,24 @@ export async function openClient(
   })
 }
 
+/** A message that a wallet was asked to sign. */
+interface SignedMessage {
+  readonly primaryType: string
+  readonly message: Readonly<Record<string, unknown>>
+}
+
 /** Returns a wallet that keeps what it signed. */
-export function countingAccount() {
-  const account = privateKeyToAccount(generatePrivateKey())
-  const signed: { readonly primaryType: string }[] = []
+export function countingAccount(privateKey: Hex = generatePrivateKey()) {
+  const account = privateKeyToAccount(privateKey)
+  const signed: SignedMessage[] = []
   const counting: SigningAccount = {
     address: account.address,
     signMessage: (message) => {
-      signed.push({ primaryType: 'text' })
+      signed.push({ primaryType: 'text', message: {} })
       return account.signMessage(message)
     },
     signTypedData: (message) => {
-      signed.push(message)
+      signed.push(message as SignedMessage)
       return account.signTypedData(message)
     },
   }

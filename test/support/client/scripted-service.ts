@@ -1,4 +1,6 @@
 import { generatePrivateKey } from 'viem/accounts'
+import { type ApproveOptions, approve } from '../../../client/allowance/approve.ts'
+import { createCover } from '../../../client/allowance/cover.ts'
 import { Budget } from '../../../client/budget/budget.ts'
 import type { BudgetLimits } from '../../../client/budget/limits.ts'
 import { createMemoryJournal } from '../../../client/journal/memory-journal.ts'
@@ -88,21 +90,28 @@ export const silent: Step = () => NOTHING
 export const broken: Step = () => new TypeError('fetch failed')
 
 /** Composes the payment path over a service that follows a script and refuses everything after it. */
-export function composePayments(script: readonly Step[], limits: BudgetLimits | (() => BudgetLimits) = {}) {
+export function composePayments(
+  script: readonly Step[],
+  limits: BudgetLimits | (() => BudgetLimits) = {},
+  approves = true,
+) {
   const steps = [...script]
   const seen: SeenRequest[] = []
   const clock = { skew: 0 }
   const now = () => Date.now() + clock.skew
   const journal = createMemoryJournal(now)
   const wallet = walletFromPrivateKey(generatePrivateKey())
-  const context: PaymentContext = {
+  const parts = {
     payer: wallet.address.toLowerCase(),
     journal,
     budget: new Budget(limits, journal, now),
     pins: openPins(journal, {}),
-    sign: createPaymentSigner(wallet, undefined),
+    sign: createPaymentSigner(wallet),
+    wallet,
+    baseUrl: ORIGIN,
+    rpcUrl: undefined,
     now,
-    fetch: async (input, init) => {
+    fetch: async (input: string | URL | Request, init?: RequestInit) => {
       const request = new Request(input, init)
       const seenRequest = {
         url: request.url,
@@ -120,6 +129,8 @@ export function composePayments(script: readonly Step[], limits: BudgetLimits | 
       return answer
     },
   }
+  const approveAlone = (options: ApproveOptions) => approve(parts, options)
+  const context: PaymentContext = { ...parts, cover: createCover(parts, { approves, approve: approveAlone }) }
   return { context, seen, clock, journal, extend: (...more: readonly Step[]) => steps.push(...more) }
 }
 

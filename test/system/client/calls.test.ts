@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,12 +12,17 @@ import {
   type Farebox,
   type FareboxOptions,
   formatUsdc,
+  parseUsdc,
   walletFromPrivateKey,
 } from '../../../client/farebox.ts'
 import { openJournal } from '../../../client/journal/open-journal.ts'
 import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
+import { countingAccount } from '../../support/client/open-client.ts'
 import { type FaultyExchange, type HttpFault, startHttpFaultProxy } from '../../support/http/http-fault-proxy.ts'
+import { startLocalServer } from '../../support/mcp/local-server.ts'
+import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
+import { startFareboxCommand } from '../../support/processes/farebox-command.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../support/client/killed-call.ts', import.meta.url))
@@ -267,12 +272,11 @@ describe('refusals of the service', () => {
       expect(HALF_USDC - (farebox.budgetLeft().session ?? 0n)).toBe(before)
     })
 
-    it('without an approval and without a node the way to pay is named, and nothing stays reserved', async () => {
-      const { farebox } = await openFor({}, { rpcUrl: undefined })
-      const refused = farebox.chat.create(say('Hello.'))
-      await expect(refused).rejects.toMatchObject({ code: 'permit2_allowance_required', status: 412, money: 'none' })
-      await expect(refused).rejects.toThrow(/Approve Permit2 once/)
-      expect(farebox.budgetLeft().session).toBe(HALF_USDC)
+    it('without an approval and without a node a call approves once, up to the limit of the session', async () => {
+      const { farebox, payer } = await openFor({}, { rpcUrl: undefined })
+      await farebox.chat.create(say('Hello.'))
+      expect(await farebox.allowance()).toMatchObject({ allowance: HALF_USDC - (await spentOf(payer)) })
+      expect(farebox.budgetLeft().session).toBe(HALF_USDC - (await spentOf(payer)))
     })
 
     it('without an approval parallel calls take turns with permits', async () => {
@@ -326,5 +330,160 @@ describe('refusals of the service', () => {
       await farebox.chat.create(say('Another.'))
       expect((await farebox.spend()).charged).toBe(await spentOf(payer, 100_000n))
     })
+  })
+})
+
+describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
+  const FUNDS = 20_000_000n
+  const LEFTOVER = 60_000n
+  /** Less than one call may cost. */
+  const REST = 1000n
+  let sandbox: SharedSandbox
+  let root: string
+  beforeAll(async () => {
+    sandbox = await useSharedSandbox()
+    root = await mkdtemp(join(tmpdir(), 'farebox-leftover-'))
+  })
+  afterAll(async () => {
+    await rm(root, { recursive: true, force: true })
+    await sandbox.stop()
+  })
+
+  async function createLeftover(leftover: bigint) {
+    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: FUNDS })
+    await payer.approve(leftover)
+    return { payer, paid: async () => FUNDS - (await sandbox.chain.usdcBalance(payer.address)) }
+  }
+  async function openLeftover(changes: Partial<FareboxOptions> = {}, leftover = LEFTOVER) {
+    const { payer, paid } = await createLeftover(leftover)
+    const seen: string[] = []
+    const counting: typeof globalThis.fetch = async (input, init) => {
+      const { method, url } = new Request(input, init)
+      const answer = await fetch(input, init)
+      seen.push(`${method} ${new URL(url).pathname} ${answer.status}`)
+      return answer
+    }
+    const { counting: wallet, signed } = countingAccount(payer.privateKey)
+    const { baseUrl } = sandbox.info
+    const given = { wallet, baseUrl, journal: 'memory', fetch: counting, verify: 'never' } as const
+    const farebox = await createFarebox({ ...given, ...changes })
+    const count = (request: string) => seen.filter((each) => each === request).length
+    return { farebox, paid, signed, count }
+  }
+  const NODES: readonly (readonly [string, () => Partial<FareboxOptions>])[] = [
+    ['with', () => ({ rpcUrl: sandbox.info.rpcUrl })],
+    ['without', () => ({})],
+  ]
+  /** Makes calls at the same time, and returns what they paid in all. All of them must be answered. */
+  async function callAtOnce({ chat }: Farebox, calls: number): Promise<bigint> {
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: calls }, (_each, index) => chat.create(say(`Hello ${index}.`))),
+    )
+    const failed = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [String(outcome.reason)] : []))
+    expect(failed).toEqual([])
+    return outcomes.reduce(
+      (sum, outcome) => (outcome.status === 'rejected' ? sum : sum + parseUsdc(outcome.value.payment.charged)),
+      0n,
+    )
+  }
+
+  it.each(NODES)('%s an RPC URL, approves once for 60 calls at the same time', async (_, node) => {
+    const { farebox, paid, signed, count } = await openLeftover(node())
+    expect(await callAtOnce(farebox, 60)).toBe(await paid())
+    expect(count('POST /v1/allowances 200')).toBe(1)
+    expect(signed.filter(({ primaryType }) => primaryType === 'Permit')).toHaveLength(1)
+  })
+
+  it('approves up to the limits of the user and no further', async () => {
+    const { farebox, signed } = await openLeftover({ budget: { session: '0.7', day: '0.5' } }, REST)
+    await callAtOnce(farebox, 4)
+    const permits = signed.filter(({ primaryType }) => primaryType === 'Permit')
+    expect(permits).toMatchObject([{ message: { value: 500_000n } }])
+  })
+
+  it.each(NODES)('%s an RPC URL, approves once for a call that the allowance does not cover', async (_, node) => {
+    const { farebox, paid } = await openLeftover(node(), REST)
+    const { payment } = await farebox.chat.create(say('Hello.'))
+    expect(parseUsdc(payment.charged)).toBe(await paid())
+  })
+
+  it.each(NODES)(
+    '%s an RPC URL, pays each call with its own permit where nothing lasting may be signed',
+    async (_, node) => {
+      const { farebox, paid, signed, count } = await openLeftover({ ...node(), approves: false }, REST)
+      expect(await callAtOnce(farebox, 6)).toBe(await paid())
+      expect(count('POST /v1/allowances 200')).toBe(0)
+      const permits = signed.filter(({ primaryType }) => primaryType === 'Permit')
+      const payments = signed.filter(({ primaryType }) => primaryType !== 'Permit')
+      expect(permits.length).toBeGreaterThanOrEqual(6)
+      // No permit allows more than a payment does.
+      const maximum = payments.map(({ message }) => (message['permitted'] as { amount: bigint }).amount)
+      expect(new Set(permits.map(({ message }) => message['value']))).toEqual(new Set(maximum))
+    },
+  )
+
+  it.each(NODES)('%s an RPC URL, answers all calls of an SDK through farebox.fetch', async (_, node) => {
+    const { farebox, paid } = await openLeftover(node())
+    const openai = new OpenAI({
+      baseURL: `${farebox.baseUrl}v1`,
+      apiKey: 'unused',
+      fetch: farebox.fetch,
+      maxRetries: 0,
+    })
+    const calls = Array.from({ length: 40 }, (_each, index) =>
+      openai.chat.completions.create({
+        model: MODEL,
+        messages: [{ role: 'user', content: `Hello ${index}.` }],
+        max_tokens: 20,
+      }),
+    )
+    expect((await Promise.allSettled(calls)).filter(({ status }) => status === 'rejected')).toEqual([])
+    expect((await farebox.spend()).charged).toBe(await paid())
+  })
+
+  it.each([
+    ['with', 2],
+    ['with', 1],
+    ['without', 2],
+    ['without', 1],
+  ])('%s an RPC URL, two transcribe commands at the same time finish, each with %i files', async (node, files) => {
+    // More than one recording costs, and less than two.
+    const { payer, paid } = await createLeftover(8000n)
+    const { baseUrl, rpcUrl } = sandbox.info
+    const place = await mkdtemp(join(root, 'commands-'))
+    const settings = { baseUrl, privateKey: payer.privateKey, ...(node === 'with' ? { rpcUrl } : {}) }
+    const commands = await Promise.all(
+      ['one', 'two'].map(async (name) => {
+        const folder = join(place, name)
+        await mkdir(folder)
+        for (let index = 0; index < files; index += 1)
+          await writeFile(join(folder, `${index}.mp3`), generateMp3({ durationMs: 1000, seed: `${folder} ${index}` }))
+        const home = join(place, `${name}-home`)
+        const command = startFareboxCommand(['transcribe', '--yes', '--format', 'txt', folder], { ...settings, home })
+        return { folder, command }
+      }),
+    )
+    for (const { folder, command } of commands) {
+      const { code } = await command.ended
+      expect(`${code} ${code === 0 ? '' : command.errors()}`).toBe('0 ')
+      expect((await readdir(folder)).filter((name) => name.endsWith('.txt'))).toHaveLength(files)
+    }
+    expect(await paid()).toBe(2n * BigInt(files) * 5034n)
+  })
+
+  it.each(['with', 'without'])('%s an RPC URL, farebox mcp answers calls at the same time', async (node) => {
+    const { payer, paid } = await createLeftover(LEFTOVER / 4n)
+    const { baseUrl, rpcUrl } = sandbox.info
+    const home = await mkdtemp(join(root, 'mcp-'))
+    const settings = { baseUrl, privateKey: payer.privateKey, home, ...(node === 'with' ? { rpcUrl } : {}) }
+    const server = await startLocalServer(settings)
+    const calls = Array.from({ length: 12 }, (_each, index) =>
+      server.call('chat', { prompt: `Hello ${index}.`, max_tokens: 20 }),
+    )
+    const answers = await Promise.all(calls)
+    await server.close()
+    expect(answers.filter(({ isError }) => isError === true)).toEqual([])
+    const charges = answers.map(({ structuredContent }) => structuredContent as { payment: { charge_usdc: string } })
+    expect(charges.reduce((sum, { payment }) => sum + parseUsdc(payment.charge_usdc), 0n)).toBe(await paid())
   })
 })

@@ -14,3 +14,9 @@ export function allowanceText(allowance: bigint, balance: bigint): string {
   const amount = allowance === 0n ? 'none' : usdc(allowance)
   return `${amount}: calls are paid one after the other; run farebox approve`
 }
+
+/** Returns what the approval of Permit2 was. */
+export function approvalText(transaction: string | null): string {
+  const place = transaction === null ? '' : ` (transaction ${transaction})`
+  return `approved Permit2 once for this wallet's USDC, paid for by the service${place}`
+}

@@ -291,8 +291,8 @@ describe('limits that are lowered while a call is signed', () => {
   it('hold for this call: its signature is not sent, and its reservation ends', async () => {
     let limits: BudgetLimits = { groups: { chat: { day: '1' } } }
     const { context, seen, journal } = composePayments([challenged(), charged('1000')], () => limits)
-    const sign: typeof context.sign = async (challenge) => {
-      const payment = await context.sign(challenge)
+    const sign: typeof context.sign = async (...given) => {
+      const payment = await context.sign(...given)
       limits = { groups: { chat: { day: '0.000001' } } }
       return payment
     }

@@ -1,0 +1,203 @@
+import type { Budget } from '../budget/budget.ts'
+import { formatUsdc } from '../budget/usdc.ts'
+import type { FareboxContext } from '../context.ts'
+import type { Challenge } from '../payment/challenge.ts'
+import { type AllowanceNode, openAllowanceNode } from '../wallet/node-client.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
+import { ServiceError } from '../wire/service-error.ts'
+import { PERMIT2_ADDRESS } from './allowance-terms.ts'
+import { ApprovalRefused } from './approval-refused.ts'
+import type { Approval, ApproveOptions } from './approve.ts'
+import { type AllowanceState, allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
+
+/** What Permit2 may take for the payments of one client; all its calls share what is found out and obtained. */
+export interface Cover {
+  /**
+   * Returns the nonce of the permit that a payment has to bring, or `null` when the allowance suffices for all payments
+   * under way, as far as that is known without asking the service. Throws when neither can be had.
+   */
+  permitNonce(challenge: Challenge, refusal: AllowanceRefusal): Promise<bigint | null>
+  /** Notes that the service refused a payment of this time for want of an allowance. */
+  noteMissing(sentAt: number): void
+  /** Obtains an allowance for all payments under way. Returns whether it has grown since a request was sent. */
+  widen(sentAt: number, signal: AbortSignal | undefined): Promise<boolean>
+}
+
+/** What a call has met before. */
+export interface AllowanceRefusal {
+  /** Whether another payment of the call was refused although the allowance seemed to suffice. */
+  readonly isRepeated: boolean
+  readonly signal: AbortSignal | undefined
+}
+
+export interface CoverOptions {
+  /** Whether a lasting approval may be signed for payments under way. */
+  readonly approves: boolean
+  readonly approve: (options: ApproveOptions) => Promise<Approval>
+  readonly onApproved?: ((approval: Approval) => void) | undefined
+}
+
+type CoverContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'payer' | 'wallet' | 'rpcUrl'> & {
+  readonly budget: Pick<Budget, 'left' | 'underWay'>
+}
+
+/** What the service says of the wallet, after an approval if one was possible. */
+interface Obtained {
+  readonly state: AllowanceState
+  readonly nonce: bigint
+  readonly isCovered: boolean
+  /** Why the wallet was not approved. */
+  readonly refusal: FareboxError | null
+}
+
+/** Payments can bring permits meanwhile. */
+const APPROVAL_PATIENCE_MS = 60_000
+
+export function createCover(context: CoverContext, options: CoverOptions): Cover {
+  const { budget, now, rpcUrl } = context
+  const node = rpcUrl === undefined ? null : openAllowanceNode(rpcUrl, context.wallet.address, PERMIT2_ADDRESS)
+  let isMissing = false
+  let approvedAt = Number.NEGATIVE_INFINITY
+  let underWay: Promise<Obtained> | null = null
+
+  const obtainOnce = async (): Promise<Obtained> => {
+    const before = await readObtained(context)
+    const approval = before.isCovered ? null : await approveWithin(context, options, before.state)
+    if (approval === 'approved') approvedAt = now()
+    isMissing = !before.isCovered && approval !== 'approved'
+    if (!isMissing) return { ...before, isCovered: true }
+    // The wait for a refusal may have outlived the nonce.
+    return approval instanceof FareboxError ? { ...(await readObtained(context)), refusal: approval } : before
+  }
+  const obtain = async (signal: AbortSignal | undefined) => {
+    underWay ??= obtainOnce().finally(() => {
+      underWay = null
+    })
+    return await unlessAborted(underWay, signal)
+  }
+
+  return {
+    noteMissing: (sentAt) => {
+      if (approvedAt <= sentAt) isMissing = true
+    },
+    widen: async (sentAt, signal) => {
+      if (options.approves && approvedAt <= sentAt) await obtain(signal)
+      return approvedAt > sentAt
+    },
+    permitNonce: async (challenge, { isRepeated, signal }) => {
+      if (!isMissing && !isRepeated) {
+        const known = await readCheaply(node, challenge, budget.underWay())
+        if (known !== 'too_little') return known
+      }
+      const obtained = await obtain(signal)
+      if (obtained.isCovered && !isRepeated) return null
+      if (takesPermits(challenge)) return obtained.nonce
+      throw allowanceMissing(obtained, challenge)
+    },
+  }
+}
+
+/**
+ * Returns whether a payment needs a permit by what the node says. What is left of an approval may suffice for one payment
+ * and not for all that are under way: then each would be refused in turn, which is `too_little`. A wallet that approved
+ * nothing, or has one payment under way, pays with a permit. Without a node that answers, nothing is known.
+ */
+async function readCheaply(
+  node: AllowanceNode | null,
+  { asset, maximum }: Challenge,
+  wanted: bigint,
+): Promise<bigint | null | 'too_little'> {
+  try {
+    const allowance = (await node?.allowance(asset)) ?? null
+    if (node === null || allowance === null || allowance >= wanted) return null
+    return allowance === 0n || wanted <= maximum ? await node.permitNonce(asset) : 'too_little'
+  } catch {
+    return null
+  }
+}
+
+async function readObtained(context: CoverContext): Promise<Obtained> {
+  // Only the nonce is used of what the service says: the permit is signed for the asset, spender and amount of the payment.
+  const status = await askAllowance(context)
+  if (!/^\d{1,78}$/.test(status.permit_nonce)) throw unusableNonce(context.baseUrl)
+  const state = allowanceState(status)
+  const isCovered = isSufficient(state, context.budget.underWay())
+  return { state, nonce: BigInt(status.permit_nonce), isCovered, refusal: null }
+}
+
+/** Approves what the user's limits leave for payments. Returns why not, or `null` when it was not to be tried. */
+async function approveWithin(
+  { budget }: CoverContext,
+  { approves, approve, onApproved }: CoverOptions,
+  { sponsoring }: AllowanceState,
+): Promise<'approved' | FareboxError | null> {
+  const value = payable(budget)
+  if (!approves || value < sponsoring.minimumValue) return null
+  try {
+    const limit = value === UNLIMITED ? {} : { value: formatUsdc(value) }
+    const approval = await approve({ ...limit, patienceMs: APPROVAL_PATIENCE_MS })
+    if (approval.outcome === 'approved') onApproved?.(approval)
+    return 'approved'
+  } catch (error) {
+    if (error instanceof ApprovalRefused || error instanceof ServiceError) return error
+    throw error
+  }
+}
+
+/** Returns what may still be charged by the limits, payments under way included. */
+function payable(budget: CoverContext['budget']): bigint {
+  const { session, day } = budget.left()
+  const lefts = [session, day].filter((left) => left !== null)
+  if (lefts.length === 0) return UNLIMITED
+  const least = lefts.reduce((one, other) => (one < other ? one : other))
+  return (least > 0n ? least : 0n) + budget.underWay()
+}
+
+function takesPermits({ required }: Challenge): boolean {
+  return required.extensions?.['eip2612GasSponsoring'] !== undefined
+}
+
+function allowanceMissing({ state, refusal }: Obtained, { maximum }: Challenge): FareboxError {
+  return new FareboxError({
+    code: 'permit2_allowance_required',
+    problem: `Permit2 may take ${formatUsdc(state.allowance)} USDC of the wallet, the call costs up to ${formatUsdc(maximum)}, and the service takes no permit with a payment.`,
+    money: 'none',
+    advice: refusal?.advice ?? 'Approve Permit2 once with approve().',
+    cause: refusal ?? undefined,
+  })
+}
+
+function unusableNonce(baseUrl: string): FareboxError {
+  return new FareboxError({
+    code: 'unexpected_answer',
+    problem: `${new URL(baseUrl).origin} did not answer with a permit nonce.`,
+    money: 'none',
+    advice: 'Check the URL of the service; nothing was signed.',
+  })
+}
+
+/** Waits for what others wait for as well; an interrupted call leaves it to them. */
+async function unlessAborted<Result>(shared: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+  if (signal === undefined) return await shared
+  const race = new AbortController()
+  const aborted = new Promise<never>((_resolve, reject) => {
+    const abort = () => reject(interrupted())
+    if (signal.aborted) abort()
+    // The listener ends with the race.
+    else signal.addEventListener('abort', abort, { once: true, signal: race.signal })
+  })
+  try {
+    return await Promise.race([shared, aborted])
+  } finally {
+    race.abort()
+  }
+}
+
+function interrupted(): FareboxError {
+  return new FareboxError({
+    code: 'aborted',
+    problem: 'The call was interrupted.',
+    money: 'none',
+    advice: 'Repeat the call with the same key: it is charged at most once.',
+  })
+}
