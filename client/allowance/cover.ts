@@ -89,7 +89,8 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
         const known = await readCheaply(node, challenge, budget.underWay())
         if (known !== 'too_little') return known
       }
-      const obtained = await obtain(signal)
+      const obtained = await obtain(signal).catch(async (error: unknown) => await nonceOfNode(node, challenge, error))
+      if (typeof obtained === 'bigint') return obtained
       if (obtained.isCovered && !isRepeated) return null
       if (takesPermits(challenge)) return obtained.nonce
       throw allowanceMissing(obtained, challenge)
@@ -116,12 +117,23 @@ async function readCheaply(
   }
 }
 
+/** Returns the nonce to sign with a service that does not tell about allowances. Throws its error without another way. */
+async function nonceOfNode(node: AllowanceNode | null, challenge: Challenge, error: unknown): Promise<bigint> {
+  if (node === null || !(error instanceof ServiceError) || !takesPermits(challenge)) throw error
+  return await node.permitNonce(challenge.asset).catch(() => {
+    throw error
+  })
+}
+
 async function readObtained(context: CoverContext): Promise<Obtained> {
+  // Those that join meanwhile count, and so do those that are interrupted.
+  const asked = context.budget.underWay()
   // Only the nonce is used of what the service says: the permit is signed for the asset, spender and amount of the payment.
   const status = await askAllowance(context)
   if (!/^\d{1,78}$/.test(status.permit_nonce)) throw unusableNonce(context.baseUrl)
   const state = allowanceState(status)
-  const isCovered = isSufficient(state, context.budget.underWay())
+  const underWay = context.budget.underWay()
+  const isCovered = isSufficient(state, underWay > asked ? underWay : asked)
   return { state, nonce: BigInt(status.permit_nonce), isCovered, refusal: null }
 }
 
@@ -131,8 +143,9 @@ async function approveWithin(
   { approves, approve, onApproved }: CoverOptions,
   { sponsoring }: AllowanceState,
 ): Promise<'approved' | FareboxError | null> {
+  if (!approves) return null
   const value = payable(budget)
-  if (!approves || value < sponsoring.minimumValue) return null
+  if (value < sponsoring.minimumValue) return null
   try {
     const limit = value === UNLIMITED ? {} : { value: formatUsdc(value) }
     const approval = await approve({ ...limit, patienceMs: APPROVAL_PATIENCE_MS })

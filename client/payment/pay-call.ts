@@ -2,7 +2,7 @@ import { TooManyRefused } from '../budget/refused-payments.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { NoAnswer } from '../wire/no-answer.ts'
-import { readServiceError, type ServiceError } from '../wire/service-error.ts'
+import { readServiceError, ServiceError } from '../wire/service-error.ts'
 import { allowedSilence } from './allowed-silence.ts'
 import { authorize } from './authorize.ts'
 import { conclude } from './conclude.ts'
@@ -130,12 +130,16 @@ async function answerChallenge(
 ): Promise<void> {
   dropPayment(context, call, progress, error)
   if (!CURED_BY_SIGNING.has(error.code) || progress.signatures >= MOST_SIGNATURES) throw error
-  if (error.code === 'permit2_allowance_required') {
+  const isForAllowance = error.code === 'permit2_allowance_required'
+  if (isForAllowance) {
     // The pause is for the same payment. The next one has an allowance, or brings a permit.
     context.cover.noteMissing(progress.sentAt)
     progress.allowanceRefusals += 1
   } else if (error.retryAfterMs !== undefined) await waitOrThrow(call, progress, error, error.retryAfterMs)
-  const payment = await authorizeInTime(context, call, progress, answer)
+  const payment = await authorizeInTime(context, call, progress, answer).catch((failure: unknown) => {
+    // That the service does not tell about allowances is not what stands between the call and its result.
+    throw isForAllowance && failure instanceof ServiceError ? error : failure
+  })
   if (payment === null) return
   progress.payment = payment
   progress.agreed ??= payment.maximum

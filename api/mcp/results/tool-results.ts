@@ -17,7 +17,7 @@ const challengeSchema = z.object({
   code: z.string().optional(),
   payment: z.string().optional(),
   retry: z.string().optional(),
-  permit: z.unknown(),
+  permit: z.unknown().optional(),
 })
 
 /** Returns the result for an answer of an endpoint: paid, or the challenge of the call with this key. */

@@ -33,6 +33,7 @@ export interface OfferedTerms {
   readonly facilitator?: string
   readonly expiresAt?: string
   readonly maxTimeoutSeconds?: number
+  readonly extensions?: object
 }
 
 export function challengeHeader(terms: OfferedTerms = {}): string {
@@ -52,9 +53,9 @@ export function challengeHeader(terms: OfferedTerms = {}): string {
     },
   }
   const resource = { url: terms.resource ?? URL_OF_CALL, description: '', mimeType: 'application/json' }
-  return Buffer.from(JSON.stringify({ x402Version: 2, resource, accepts: [accepted], extensions: {} })).toString(
-    'base64',
-  )
+  return Buffer.from(
+    JSON.stringify({ x402Version: 2, resource, accepts: [accepted], extensions: terms.extensions ?? {} }),
+  ).toString('base64')
 }
 
 export const challenged =
@@ -64,6 +65,24 @@ export const challenged =
       { error: 'Payment Required', message: 'Pay.', ...refusal },
       { status: 402, headers: { 'payment-required': challengeHeader(terms) } },
     )
+
+/** What GET /v1/allowances answers: Permit2 may take 1 of 20 USDC, and the service submits no permit of the wallet. */
+export const allowance =
+  (changes: { readonly allowance?: string; readonly nonce?: string; readonly sponsoring?: object } = {}): Step =>
+  ({ url }) => {
+    const sponsoring = { available: false, reason: 'sponsoring_disabled', message: 'No.', retry_after_seconds: null }
+    return Response.json({
+      network: 'eip155:8453',
+      asset: '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913',
+      owner: new URL(url).searchParams.get('owner'),
+      spender: '0x000000000022d473030f116ddee9f6b43ac78ba3',
+      allowance: changes.allowance ?? '1',
+      balance_usdc_atomic: '20000000',
+      permit_nonce: changes.nonce ?? '0',
+      sponsoring: { ...sponsoring, minimum_value: '100000', ...changes.sponsoring },
+      typed_data: { domain: {}, message: {} },
+    })
+  }
 
 export const failed =
   (status: number, code: string, payment: string, retry: string, headers: Record<string, string> = {}): Step =>

@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { payCall } from '../../../../client/payment/pay-call.ts'
 import {
+  allowance,
   broken,
   callOf,
   challenged,
@@ -8,6 +9,7 @@ import {
   composePayments,
   failed,
   ORIGIN,
+  type SeenRequest,
   type Step,
   silent,
 } from '../../../support/client/scripted-service.ts'
@@ -253,5 +255,88 @@ describe('a paid call', () => {
     await payCall(context, callOf())
     expect(seen.slice(2).map(({ payment }) => payment !== null)).toEqual([false, true])
     expect(seen[3]?.payment).not.toBe(seen[1]?.payment)
+  })
+})
+
+describe('a call that the allowance of Permit2 does not cover', () => {
+  const TAKES_PERMITS = { extensions: { eip2612GasSponsoring: { info: {}, schema: {} } } }
+  const missing = challenged(TAKES_PERMITS, { code: 'permit2_allowance_required', ...NEW_PAYMENT })
+  const inProgress = { reason: 'owner_allowance_limit', retry_after_seconds: 10 }
+  /** Returns the permits of the payments that were sent, in their order; `null` for a payment without one. */
+  const permitsOf = (seen: readonly SeenRequest[]) =>
+    seen.flatMap(({ payment }) => {
+      if (payment === null) return []
+      const { extensions = {} } = JSON.parse(Buffer.from(payment, 'base64').toString('utf8')) as {
+        readonly extensions?: { eip2612GasSponsoring?: { info?: { amount?: string; nonce?: string } } }
+      }
+      const { amount, nonce } = extensions.eip2612GasSponsoring?.info ?? {}
+      return [amount === undefined ? null : { amount, nonce }]
+    })
+
+  it('brings a permit of exactly its maximum, and another one when the nonce was used meanwhile', async () => {
+    const { context, seen } = composePayments([
+      challenged(TAKES_PERMITS),
+      missing,
+      allowance({ nonce: '5' }),
+      allowance({ nonce: '5' }),
+      allowance({ nonce: '5' }),
+      failed(409, 'permit_already_used', 'none', 'new_payment'),
+      challenged(TAKES_PERMITS),
+      allowance({ nonce: '6' }),
+      allowance({ nonce: '6' }),
+      allowance({ nonce: '6' }),
+      charged('5034'),
+    ])
+    await payCall(context, callOf())
+    expect(permitsOf(seen)).toEqual([null, { amount: '5034', nonce: '5' }, { amount: '5034', nonce: '6' }])
+  })
+
+  it('waits for the permit that another process of the wallet has submitted, and signs none', async () => {
+    const { context, seen } = composePayments([
+      challenged(TAKES_PERMITS),
+      missing,
+      allowance({ sponsoring: inProgress }),
+      allowance({ sponsoring: inProgress }),
+      allowance({ allowance: '20000000' }),
+      charged('5034'),
+    ])
+    await payCall(context, callOf())
+    expect(permitsOf(seen)).toEqual([null, null])
+    expect(seen.filter(({ url }) => url.includes('/v1/allowances'))).toHaveLength(3)
+  })
+
+  it('names what is missing where the service takes no permits and pays for no approval', async () => {
+    const refused = challenged({}, { code: 'permit2_allowance_required', ...NEW_PAYMENT })
+    const { context } = composePayments([challenged(), refused, allowance(), allowance(), allowance()], { day: '1' })
+    const call = payCall(context, callOf())
+    await expect(call).rejects.toMatchObject({
+      code: 'permit2_allowance_required',
+      money: 'none',
+      problem: expect.stringContaining('may take 0.000001 USDC of the wallet, the call costs up to 0.005034'),
+      advice: expect.stringMatching(/^Approve Permit2 for USDC in a transaction of your own, which needs ETH for gas/),
+    })
+    await expect(call).rejects.not.toThrow(/RPC/)
+    expect(context.budget.left().day).toBe(1_000_000n)
+  })
+
+  it('signs no approval above what the limits leave, nor where they leave less than the service pays for', async () => {
+    const sponsoring = { available: true, reason: null }
+    const script = [challenged(TAKES_PERMITS), missing, allowance({ sponsoring }), charged('5034')]
+    const { context, seen } = composePayments(script, { session: '0.09' })
+    await payCall(context, callOf())
+    expect(permitsOf(seen)).toEqual([null, { amount: '5034', nonce: '0' }])
+  })
+
+  it('is ended by its own interruption, and leaves the question to the calls that wait as well', async () => {
+    const { context, seen, extend } = composePayments([challenged(TAKES_PERMITS), missing], {}, false)
+    const interrupt = new AbortController()
+    extend((request) => {
+      interrupt.abort()
+      return allowance()(request)
+    })
+    await expect(payCall(context, callOf({ signal: interrupt.signal }))).rejects.toMatchObject({ code: 'aborted' })
+    extend(challenged(TAKES_PERMITS), allowance({ nonce: '1' }), charged('5034'))
+    await payCall(context, callOf({ key: 'key-2' }))
+    expect(permitsOf(seen)).toEqual([null, { amount: '5034', nonce: '1' }])
   })
 })
