@@ -2,6 +2,7 @@ import type { Budget } from '../budget/budget.ts'
 import { formatUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import type { Challenge } from '../payment/challenge.ts'
+import type { Cover } from '../payment/paid-call.ts'
 import { type AllowanceNode, openAllowanceNode } from '../wallet/node-client.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { ServiceError } from '../wire/service-error.ts'
@@ -9,26 +10,6 @@ import { PERMIT2_ADDRESS } from './allowance-terms.ts'
 import { ApprovalRefused } from './approval-refused.ts'
 import type { Approval, ApproveOptions } from './approve.ts'
 import { type AllowanceState, allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
-
-/** What Permit2 may take for the payments of one client; all its calls share what is found out and obtained. */
-export interface Cover {
-  /**
-   * Returns the nonce of the permit that a payment has to bring, or `null` when the allowance suffices for all payments
-   * under way, as far as that is known without asking the service. Throws when neither can be had.
-   */
-  permitNonce(challenge: Challenge, refusal: AllowanceRefusal): Promise<bigint | null>
-  /** Notes that the service refused a payment of this time for want of an allowance. */
-  noteMissing(sentAt: number): void
-  /** Obtains an allowance for all payments under way. Returns whether it has grown since a request was sent. */
-  widen(sentAt: number, signal: AbortSignal | undefined): Promise<boolean>
-}
-
-/** What a call has met before. */
-export interface AllowanceRefusal {
-  /** Whether another payment of the call was refused although the allowance seemed to suffice. */
-  readonly isRepeated: boolean
-  readonly signal: AbortSignal | undefined
-}
 
 export interface CoverOptions {
   /** Whether a lasting approval may be signed for payments under way. */
@@ -53,6 +34,7 @@ interface Obtained {
 /** Payments can bring permits meanwhile. */
 const APPROVAL_PATIENCE_MS = 60_000
 
+/** Creates the cover of one client's payments. */
 export function createCover(context: CoverContext, options: CoverOptions): Cover {
   const { budget, now, rpcUrl } = context
   const node = rpcUrl === undefined ? null : openAllowanceNode(rpcUrl, context.wallet.address, PERMIT2_ADDRESS)

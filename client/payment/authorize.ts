@@ -1,9 +1,8 @@
-import type { AllowanceRefusal } from '../allowance/cover.ts'
 import { RESERVATION_MS } from '../budget/budget.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { type Challenge, readChallenge } from './challenge.ts'
 import { checkChallenge } from './check-challenge.ts'
-import type { PaidCall, PaymentContext } from './paid-call.ts'
+import type { AllowanceRefusal, PaidCall, PaymentContext } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
 /**

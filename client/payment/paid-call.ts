@@ -1,8 +1,8 @@
-import type { Cover } from '../allowance/cover.ts'
 import type { Budget } from '../budget/budget.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
+import type { Challenge } from './challenge.ts'
 import type { Pins } from './pins.ts'
 import type { PaymentSigner } from './sign-payment.ts'
 
@@ -35,6 +35,26 @@ export interface PaidCall {
 }
 
 export type RequestBody = string | Uint8Array<ArrayBuffer> | Blob | FormData
+
+/** What Permit2 may take for the payments of one client; all its calls share what is found out and obtained. */
+export interface Cover {
+  /**
+   * Returns the nonce of the permit that a payment has to bring, or `null` when the allowance suffices for all payments
+   * under way, as far as that is known without asking the service. Throws when neither can be had.
+   */
+  permitNonce(challenge: Challenge, refusal: AllowanceRefusal): Promise<bigint | null>
+  /** Notes that the service refused a payment of this time for want of an allowance. */
+  noteMissing(sentAt: number): void
+  /** Obtains an allowance for all payments under way. Returns whether it has grown since a request was sent. */
+  widen(sentAt: number, signal: AbortSignal | undefined): Promise<boolean>
+}
+
+/** What a call has met before. */
+export interface AllowanceRefusal {
+  /** Whether another payment of the call was refused although the allowance seemed to suffice. */
+  readonly isRepeated: boolean
+  readonly signal: AbortSignal | undefined
+}
 
 /** What every paid call shares. */
 export interface PaymentContext {

@@ -1,4 +1,4 @@
-import { numberToHex } from 'viem'
+import { numberToHex, type TypedDataDefinition } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
 import { permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
@@ -390,7 +390,7 @@ describe('verifying one authorization on chain', () => {
       expect(submit).toBeNull()
       const { value, nonce, deadline } = typedData.message
       expect(value).toBe(plain.authorizedMaximum.toString())
-      const signature = await payer.account.signTypedData(typedData as never)
+      const signature = await payer.account.signTypedData(typedData as unknown as TypedDataDefinition)
       const { payer: from, asset } = plain
       const { spender } = typedData.message
       const signed = { from, asset, spender, amount: BigInt(value), nonce: BigInt(nonce), deadline: BigInt(deadline) }

@@ -141,7 +141,7 @@ export function composePayments(
       seen.push(seenRequest)
       const answer = steps.shift()?.(seenRequest) ?? new Error('the script is over')
       if (answer === NOTHING)
-        return await new Promise((_, reject) =>
+        return await new Promise<Response>((_, reject) =>
           request.signal.addEventListener('abort', () => reject(new Error('aborted'))),
         )
       if (answer instanceof Error) throw answer

@@ -333,6 +333,19 @@ describe('refusals of the service', () => {
   })
 })
 
+/** Makes calls at the same time, and returns what they paid in all. All of them must be answered. */
+async function callAtOnce({ chat }: Farebox, calls: number): Promise<bigint> {
+  const outcomes = await Promise.allSettled(
+    Array.from({ length: calls }, (_each, index) => chat.create(say(`Hello ${index}.`))),
+  )
+  const failed = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [String(outcome.reason)] : []))
+  expect(failed).toEqual([])
+  return outcomes.reduce(
+    (sum, outcome) => (outcome.status === 'rejected' ? sum : sum + parseUsdc(outcome.value.payment.charged)),
+    0n,
+  )
+}
+
 describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
   const FUNDS = 20_000_000n
   const LEFTOVER = 60_000n
@@ -374,18 +387,6 @@ describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
     ['with', () => ({ rpcUrl: sandbox.info.rpcUrl })],
     ['without', () => ({})],
   ]
-  /** Makes calls at the same time, and returns what they paid in all. All of them must be answered. */
-  async function callAtOnce({ chat }: Farebox, calls: number): Promise<bigint> {
-    const outcomes = await Promise.allSettled(
-      Array.from({ length: calls }, (_each, index) => chat.create(say(`Hello ${index}.`))),
-    )
-    const failed = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [String(outcome.reason)] : []))
-    expect(failed).toEqual([])
-    return outcomes.reduce(
-      (sum, outcome) => (outcome.status === 'rejected' ? sum : sum + parseUsdc(outcome.value.payment.charged)),
-      0n,
-    )
-  }
 
   it.each(NODES)('%s an RPC URL, approves once for 60 calls at the same time', async (_, node) => {
     const { farebox, paid, signed, count } = await openLeftover(node())

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import pg from 'pg'
-import { decodeFunctionData } from 'viem'
+import { decodeFunctionData, type TypedDataDefinition } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
@@ -22,7 +22,7 @@ import {
 } from '../../support/payer/custom-payment.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { randomNonce, secondsFromNow } from '../../support/payer/sign-authorization.ts'
-import { PERMIT_TYPES, type PermitTerms } from '../../support/payer/sign-permit.ts'
+import type { PERMIT_TYPES, PermitTerms } from '../../support/payer/sign-permit.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const PATH = '/v1/audio/transcriptions'
@@ -843,6 +843,11 @@ describe('while the chain is unavailable', () => {
   })
 })
 
+const payAgain = async (idempotencyKey: string, poor: Payer) =>
+  expectPaid(
+    await sendPayment(idempotencyKey, await signCustomPayment((await challenge(idempotencyKey)).required, poor)),
+  )
+
 describe('the permit of a 412', () => {
   interface Missing {
     readonly message: string
@@ -866,10 +871,6 @@ describe('the permit of a 412', () => {
     if (!body.permit) throw new Error('the 412 has no permit')
     return { idempotencyKey, required: challengeOf(answer), ...body, permit: body.permit }
   }
-  const payAgain = async (idempotencyKey: string, poor: Payer) =>
-    expectPaid(
-      await sendPayment(idempotencyKey, await signCustomPayment((await challenge(idempotencyKey)).required, poor)),
-    )
 
   test('is signed as it stands, submitted where it says, and pays without a node of the chain', async () => {
     const poor = await createPayer(sandbox.info.rpcUrl, { approved: false })
@@ -882,7 +883,7 @@ describe('the permit of a 412', () => {
     })
     expect(submit).toEqual({ method: 'POST', url: `${sandbox.info.baseUrl}/v1/allowances` })
     expect(message).toContain('permit.typed_data')
-    const signature = await poor.account.signTypedData(typedData as never)
+    const signature = await poor.account.signTypedData(typedData as unknown as TypedDataDefinition)
     const submitted = await fetch(submit?.url ?? '', {
       method: submit?.method ?? '',
       headers: { 'content-type': 'application/json' },

@@ -258,20 +258,21 @@ describe('a paid call', () => {
   })
 })
 
+/** Returns the permits of the payments that were sent, in their order; `null` for a payment without one. */
+const permitsOf = (seen: readonly SeenRequest[]) =>
+  seen.flatMap(({ payment }) => {
+    if (payment === null) return []
+    const { extensions = {} } = JSON.parse(Buffer.from(payment, 'base64').toString('utf8')) as {
+      readonly extensions?: { eip2612GasSponsoring?: { info?: { amount?: string; nonce?: string } } }
+    }
+    const { amount, nonce } = extensions.eip2612GasSponsoring?.info ?? {}
+    return [amount === undefined ? null : { amount, nonce }]
+  })
+
 describe('a call that the allowance of Permit2 does not cover', () => {
   const TAKES_PERMITS = { extensions: { eip2612GasSponsoring: { info: {}, schema: {} } } }
   const missing = challenged(TAKES_PERMITS, { code: 'permit2_allowance_required', ...NEW_PAYMENT })
   const inProgress = { reason: 'owner_allowance_limit', retry_after_seconds: 10 }
-  /** Returns the permits of the payments that were sent, in their order; `null` for a payment without one. */
-  const permitsOf = (seen: readonly SeenRequest[]) =>
-    seen.flatMap(({ payment }) => {
-      if (payment === null) return []
-      const { extensions = {} } = JSON.parse(Buffer.from(payment, 'base64').toString('utf8')) as {
-        readonly extensions?: { eip2612GasSponsoring?: { info?: { amount?: string; nonce?: string } } }
-      }
-      const { amount, nonce } = extensions.eip2612GasSponsoring?.info ?? {}
-      return [amount === undefined ? null : { amount, nonce }]
-    })
 
   it('brings a permit of exactly its maximum, and another one when the nonce was used meanwhile', async () => {
     const { context, seen } = composePayments([
