@@ -1,5 +1,8 @@
 import { AppError } from '#shared/errors/app-error.ts'
+import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
+import { invalidPayment } from '../paid-request/payment/read-authorization.ts'
 import type { ReadCall } from '../request/call.ts'
+import { isIdempotencyKey, readPaymentHeader } from '../request/headers.ts'
 import { isKeyName, keyRefused, refuseKeys } from '../request/private-keys.ts'
 
 /** The names of `_meta` that this server reads and writes. Source of the first two: x402 specification, transport MCP. */
@@ -18,41 +21,62 @@ export const META = {
 const MAXIMUM_PAYMENT_LENGTH = 16 * 1024
 
 /**
- * Translates the `_meta` of a tool call into the headers that its endpoint would have received. A call that brings neither
- * a key nor a payment gets a new key, which its challenge names. `requireUsable` judges what is missing here.
+ * The member of a challenge's `accepts[].extra` with the key of its call. Every payment repeats `accepts[]`, while the
+ * extensions of a payment, `payment-identifier` among them, are optional. The challenge's token proves the key.
+ */
+export const KEY_OF_TERMS = 'idempotencyKey'
+
+/** The headers of a tool call, as its endpoint would have received them. */
+interface CallHeaders {
+  readonly headers: ReadCall['headers']
+  /** Why its payment is no payment, if it has one that is not; the headers are then those of an unpaid call. */
+  readonly paymentProblem: AppError | null
+}
+
+/**
+ * Translates the `_meta` of a tool call into the headers that its endpoint would have received. The key is that of
+ * `_meta`, or else the one that the payment repeats from its challenge, so that the same payment is always for the same
+ * call. Any other call gets a new key, which its challenge names; a payment under a new key is refused, since its
+ * challenge is for another one. `requireUsable` judges the rest.
  */
 export function readCallHeaders(
   { [META.payment]: payment, [META.key]: given }: Readonly<Record<string, unknown>>,
   newKey: () => string,
-): ReadCall['headers'] {
-  const key = given ?? (payment === undefined ? newKey() : undefined)
-  return {
-    // Speech would otherwise be answered with an MP3 to clients that prefer one.
-    accept: 'application/json',
-    ...(typeof key === 'string' ? { 'x-idempotency-key': key } : {}),
-    ...(isObject(payment) ? { 'payment-signature': Buffer.from(JSON.stringify(payment)).toString('base64') } : {}),
-  }
+): CallHeaders {
+  // Speech would otherwise be answered with an MP3 to clients that prefer one.
+  const headers: ReadCall['headers'] = { accept: 'application/json' }
+  const problem = payment === undefined ? null : formProblem(payment)
+  if (payment !== undefined && problem === null)
+    headers['payment-signature'] = Buffer.from(JSON.stringify(payment)).toString('base64')
+  const header = readPaymentHeader(headers)
+  const key = given ?? (header && keyOfPayment(header)) ?? newKey()
+  if (typeof key === 'string') headers['x-idempotency-key'] = key
+  const reason = header?.decoded.outcome === 'malformed' ? header.decoded.reason : problem
+  if (reason === null) return { headers, paymentProblem: null }
+  delete headers['payment-signature']
+  return { headers, paymentProblem: invalidPayment(reason) }
 }
 
-/**
- * Throws `invalid_payment_header` and `invalid_idempotency_key` for what has no form of a payment or a key, and refuses
- * what looks like the private key of a wallet.
- */
+/** Returns why a value of `_meta` cannot be a payment, or `null`. */
+function formProblem(payment: unknown): string | null {
+  if (!isObject(payment)) return 'it must be a PaymentPayload object'
+  const isLong = JSON.stringify(payment).length > MAXIMUM_PAYMENT_LENGTH
+  return isLong ? `it has more than ${MAXIMUM_PAYMENT_LENGTH.toLocaleString('en')} characters` : null
+}
+
+/** Returns the key that a payment repeats from its challenge, if any. */
+function keyOfPayment({ identifier, decoded }: PaymentHeader): string | null {
+  if (identifier !== null || decoded.outcome !== 'decoded') return identifier
+  const key = decoded.payment.accepted.extra?.[KEY_OF_TERMS]
+  return isIdempotencyKey(key) ? key : null
+}
+
+/** Throws `invalid_idempotency_key` for what has no form of a key, and refuses what looks like a wallet's private key. */
 export function requireUsable(meta: Readonly<Record<string, unknown>>, outer: ReadCall['headers']): void {
   if (Object.keys(outer).some(isKeyName)) throw keyRefused('the request’s headers')
   refuseKeys(meta, '_meta', [META.payment, META.key])
-  const { [META.payment]: payment, [META.key]: key } = meta
+  const { [META.key]: key } = meta
   if (key !== undefined && typeof key !== 'string') throw new AppError('invalid_idempotency_key')
-  if (payment === undefined) return
-  const problem = isObject(payment)
-    ? JSON.stringify(payment).length > MAXIMUM_PAYMENT_LENGTH &&
-      `has more than ${MAXIMUM_PAYMENT_LENGTH.toLocaleString('en')} characters`
-    : 'must be a PaymentPayload object'
-  if (problem !== false)
-    throw new AppError('invalid_payment_header', {
-      param: 'PAYMENT-SIGNATURE',
-      message: `PAYMENT-SIGNATURE ${problem}.`,
-    })
 }
 
 function isObject(value: unknown): value is object {

@@ -5,6 +5,10 @@ import { openPaymentHeader, type PaymentHeader } from '#shared/payment/x402-wire
 /** Visible ASCII only: the key appears in logs of callers and proxies, where invisible characters would be lost. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
+export function isIdempotencyKey(value: unknown): value is string {
+  return typeof value === 'string' && IDEMPOTENCY_KEY.test(value)
+}
+
 /** Headers that must not be repeated: Node silently joins or drops repeated values. */
 const SINGLE_HEADERS = ['x-idempotency-key', 'payment-signature', 'content-type']
 
@@ -28,8 +32,7 @@ export function readIdempotencyKey(headers: IncomingHttpHeaders): string {
   const identifier = readPaymentHeader(headers)?.identifier ?? null
   const key = headers['x-idempotency-key'] ?? identifier
   if (key === null) throw new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
-  if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key))
-    throw new AppError('invalid_idempotency_key', { param: 'x-idempotency-key' })
+  if (!isIdempotencyKey(key)) throw new AppError('invalid_idempotency_key', { param: 'x-idempotency-key' })
   if (identifier !== null && identifier !== key)
     throw new AppError('idempotency_key_conflict', { param: 'x-idempotency-key' })
   return key

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { CallToolResult } from '@modelcontextprotocol/server'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { AppError } from '#shared/errors/app-error.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { readCallHeaders, requireUsable } from '../mcp/call-headers.ts'
 import { errorResult, quoteResult, resultOf } from '../mcp/results/tool-results.ts'
@@ -36,7 +37,8 @@ export async function runToolCall(
   connection: Connection,
 ): Promise<CallToolResult> {
   const { request, reply } = connection
-  const call = { id: request.id, ip: request.ip, headers: readCallHeaders(meta, randomUUID), body }
+  const { headers, paymentProblem } = readCallHeaders(meta, randomUUID)
+  const call = { id: request.id, ip: request.ip, headers, body }
   try {
     if (isPaidTool(tool)) traceToolCall(request, dependencies.tracer, TOOL_OPERATIONS[tool])
     else request.toolCall = { operation: QUOTES_PATH, status: 200 }
@@ -44,7 +46,7 @@ export async function runToolCall(
     dependencies.limits.limitRate(call, reply, 'openai')
     requireUsable(meta, request.headers)
     return isPaidTool(tool)
-      ? await runPaid(dependencies, tool, call, connection)
+      ? await runPaid(dependencies, tool, call, paymentProblem, connection)
       : await runQuote(dependencies, call, connection)
   } catch (thrown) {
     const rendered = dependencies.renderError(thrown, request)
@@ -57,6 +59,7 @@ async function runPaid(
   dependencies: ToolCallDependencies,
   tool: PaidToolName,
   call: ReadCall,
+  paymentProblem: AppError | null,
   { request, reply }: Connection,
 ): Promise<CallToolResult> {
   const { limits, limitUnread } = dependencies
@@ -65,8 +68,8 @@ async function runPaid(
   const hasPriority = await limits.admission.admitRead(call, { operation, idempotencyKey })
   if (hasPriority) limitUnread.rememberPayer(request)
   const response = await answerCall(dependencies, operation, { call, request, reply, hasPriority }, limits)
-  countToolCall(request, response.status, response.outcome)
-  return resultOf(tool, response, idempotencyKey)
+  countToolCall(request, response.status, paymentProblem?.code ?? response.outcome)
+  return resultOf(tool, response, idempotencyKey, paymentProblem)
 }
 
 async function runQuote(

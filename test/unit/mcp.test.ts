@@ -34,12 +34,17 @@ const required = {
 }
 const price = { amount: '0.002', currency: 'USDC', type: 'maximum' }
 const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64')
-/** Returns the result for a 402 that refuses a payment, if `code` is set. */
-function challenge(code?: string) {
+/** Returns the result for a 402 that refuses a payment, if `code` is set, or an unreadable one. */
+function challenge(code?: string, problem: AppError | null = null) {
   const header = { ...required, ...(code === undefined ? {} : { error: code }) }
   const refusal = code === undefined ? {} : { code, payment: 'none', retry: 'new_payment' }
   const body = JSON.stringify({ ...required, message: 'Sign the challenge in PAYMENT-REQUIRED.', price, ...refusal })
-  return resultOf('chat', { status: 402, headers: { 'payment-required': encode(header) }, body, outcome: '' }, 'key')
+  return resultOf(
+    'chat',
+    { status: 402, headers: { 'payment-required': encode(header) }, body, outcome: '' },
+    'key',
+    problem,
+  )
 }
 const render = (error: AppError) =>
   errorResult({
@@ -58,7 +63,28 @@ const render = (error: AppError) =>
     },
   })
 const newKey = () => 'new'
-const payment = { x402Version: 2, extensions: { 'payment-identifier': { info: { id: 'of the payment' } } } }
+const keyOf = (meta: Record<string, unknown>) => readIdempotencyKey(readCallHeaders(meta, newKey).headers)
+const address = (digit: string) => `0x${digit.repeat(40)}`
+const terms = { scheme: 'upto', network: 'eip155:8453', amount: '2000', asset: address('a'), payTo: address('b') }
+/** A payment without the optional extensions, which answers a challenge of the call `named`. */
+const bare = {
+  x402Version: 2,
+  accepted: { ...terms, maxTimeoutSeconds: 600, extra: { challenge: 'token', idempotencyKey: 'named' } },
+  payload: {
+    signature: `0x${'ab'.repeat(65)}`,
+    permit2Authorization: {
+      from: address('c'),
+      permitted: { token: address('a'), amount: '2000' },
+      spender: address('d'),
+      nonce: '7',
+      deadline: '1900000000',
+      witness: { to: address('b'), facilitator: address('e'), validAfter: '0' },
+    },
+  },
+}
+const payment = { ...bare, extensions: { 'payment-identifier': { info: { id: 'of-the-payment' } } } }
+const { extra: _, ...unnamedTerms } = bare.accepted
+const ofOtherScheme = { ...bare, accepted: { ...bare.accepted, scheme: 'exact' } }
 
 describe('the limit of unread bytes', () => {
   it('a request that is never read counts as an unpaid one', () => {
@@ -139,33 +165,48 @@ describe('private keys in arguments', () => {
 })
 
 describe('a challenge', () => {
-  it('is in structuredContent and, wrapped, in the first text, as the x402 page demands', () => {
-    const { isError, structuredContent, content } = challenge()
-    expect(isError).toBe(true)
-    expect(structuredContent).toMatchObject({ x402Version: 2, accepts: required.accepts, error: 'payment_required' })
-    const [first] = content
-    expect(JSON.parse(first?.type === 'text' ? first.text : '')).toEqual({
-      'x402/error': { code: 402, message: 'Sign the challenge in structuredContent.', data: structuredContent },
-    })
-  })
+  it.each([undefined, 'insufficient_funds', 'settlement_failed'])(
+    'is in structuredContent and, identical, in the only text, as the x402 page demands, after %s',
+    (code) => {
+      const { isError, structuredContent, content } = challenge(code)
+      expect(isError).toBe(true)
+      expect(structuredContent).toMatchObject({
+        x402Version: 2,
+        accepts: required.accepts,
+        error: code ?? 'payment_required',
+      })
+      expect(content).toEqual([{ type: 'text', text: JSON.stringify(structuredContent) }])
+    },
+  )
 
-  it('keeps what its extensions declare, and adds the key', () => {
+  it('keeps what its extensions declare, and adds the key there and to the terms, which every payment repeats', () => {
     expect(challenge().structuredContent).toMatchObject({
+      accepts: [{ ...required.accepts[0], extra: { idempotencyKey: 'key' } }],
       extensions: { 'payment-identifier': { info: { required: false, id: 'key' }, schema: {} } },
     })
   })
 
-  it('after a payment that could not be settled has the failed settlement, and after no other', () => {
-    expect(challenge('settlement_failed').structuredContent).toMatchObject({
-      error: 'settlement_failed',
-      'x402/payment-response': {
-        success: false,
-        errorReason: 'settlement_failed',
-        transaction: '',
-        network: 'eip155:8453',
-      },
+  it('after a payment that could not be settled has the failed settlement in _meta, and after no other', () => {
+    const { structuredContent, _meta: meta } = challenge('settlement_failed')
+    expect(meta?.['x402/payment-response']).toEqual({
+      success: false,
+      errorReason: 'settlement_failed',
+      transaction: '',
+      network: 'eip155:8453',
     })
-    expect(challenge('insufficient_funds').structuredContent).not.toHaveProperty('x402/payment-response')
+    expect(structuredContent).not.toHaveProperty('x402/payment-response')
+    expect(challenge('insufficient_funds')._meta).not.toHaveProperty('x402/payment-response')
+  })
+
+  it('has the reason why what was presented is no payment', () => {
+    const { structuredContent, _meta: meta } = challenge(undefined, new AppError('invalid_payment_header'))
+    expect(structuredContent).toMatchObject({ x402Version: 2, error: 'invalid_payment_header' })
+    expect(meta?.['farebox/refusal']).toMatchObject({
+      code: 'invalid_payment_header',
+      message: expect.stringContaining('_meta["x402/payment"]'),
+      payment: 'none',
+      retry: 'new_payment',
+    })
   })
 })
 
@@ -211,41 +252,58 @@ describe('an error', () => {
 
 describe('the headers of a tool call', () => {
   it('have the key of _meta', () => {
-    expect(readCallHeaders({ 'farebox/idempotency-key': 'mine' }, newKey)).toMatchObject({
-      'x-idempotency-key': 'mine',
-    })
+    const { headers } = readCallHeaders({ 'farebox/idempotency-key': 'mine' }, newKey)
+    expect(headers).toMatchObject({ 'x-idempotency-key': 'mine' })
   })
 
   it('have a new key without key and payment, so that the challenge can name one', () => {
-    expect(readIdempotencyKey(readCallHeaders({}, newKey))).toBe('new')
+    expect(keyOf({})).toBe('new')
   })
 
-  it('have no new key with a payment, which would be for another call', () => {
-    expect(() => readIdempotencyKey(readCallHeaders({ 'x402/payment': {} }, newKey))).toThrow(
-      expect.objectContaining({ code: 'missing_idempotency_key' }),
+  it.each([
+    ['of-the-payment', payment],
+    ['named', bare],
+    ['new', { ...bare, accepted: unnamedTerms }],
+    ['new', { ...bare, accepted: { ...bare.accepted, extra: { idempotencyKey: 'of two words' } } }],
+    ['new', ofOtherScheme],
+  ])('have the key "%s" with a payment that repeats it from its challenge, and a new one otherwise', (key, given) => {
+    expect(keyOf({ 'x402/payment': given })).toBe(key)
+    expect(keyOf({ 'x402/payment': { ...given, extensions: undefined }, 'farebox/idempotency-key': 'mine' })).toBe(
+      'mine',
     )
   })
 
   it('have a payment that reads as it was sent, key included', () => {
-    const headers = readCallHeaders({ 'x402/payment': payment }, newKey)
-    expect(readPaymentHeader(headers)?.identifier).toBe('of the payment')
+    const { headers, paymentProblem } = readCallHeaders({ 'x402/payment': payment }, newKey)
+    expect(readPaymentHeader(headers)).toMatchObject({ identifier: 'of-the-payment', decoded: { outcome: 'decoded' } })
+    expect(paymentProblem).toBeNull()
   })
 
   it('ask for JSON, whatever the client of the protocol accepts', () => {
-    expect(readCallHeaders({}, newKey)).toMatchObject({ accept: 'application/json' })
+    expect(readCallHeaders({}, newKey).headers).toMatchObject({ accept: 'application/json' })
+  })
+
+  it.each([
+    ['a text', 'eyJ4IjoxfQ==', 'PaymentPayload object'],
+    ['a list', [payment], 'PaymentPayload object'],
+    ['null', null, 'PaymentPayload object'],
+    ['a long object', { note: 'x'.repeat(20_000) }, '16,384 characters'],
+    ['an empty object', {}, 'x402Version'],
+    ['a payment of the first version', { ...bare, x402Version: 1 }, 'x402Version'],
+    ['one without a permit', { ...bare, payload: { authorization: {} } }, 'payload'],
+  ])('have no payment for %s, but the reason, which is never about a key', (_, given, reason) => {
+    const { headers, paymentProblem } = readCallHeaders({ 'x402/payment': given }, newKey)
+    expect(readPaymentHeader(headers)).toBeNull()
+    expect(readIdempotencyKey(headers)).toBe('new')
+    expect(paymentProblem).toMatchObject({ code: 'invalid_payment_header', message: expect.stringContaining(reason) })
   })
 })
 
-describe('metadata that has the form of no key or payment', () => {
-  it.each([
-    [{ 'farebox/idempotency-key': 17 }, 'invalid_idempotency_key'],
-    [{ 'farebox/idempotency-key': null }, 'invalid_idempotency_key'],
-    [{ 'x402/payment': 'eyJ4IjoxfQ==' }, 'invalid_payment_header'],
-    [{ 'x402/payment': [payment] }, 'invalid_payment_header'],
-    [{ 'x402/payment': null }, 'invalid_payment_header'],
-    [{ 'x402/payment': { note: 'x'.repeat(20_000) } }, 'invalid_payment_header'],
-  ])('is refused: %j', (meta, code) => {
-    expect(() => requireUsable(meta, {})).toThrow(expect.objectContaining({ code }))
+describe('metadata that has the form of no key', () => {
+  it.each([17, null])('is refused: %j', (key) => {
+    expect(() => requireUsable({ 'farebox/idempotency-key': key }, {})).toThrow(
+      expect.objectContaining({ code: 'invalid_idempotency_key' }),
+    )
   })
 
   it('is not a payment and a key as they should be', () => {

@@ -2,12 +2,13 @@ import type { CallToolResult } from '@modelcontextprotocol/server'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { PAYMENT_IDENTIFIER } from '@x402/extensions'
 import { z } from 'zod'
+import type { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { PaidResponse } from '../../paid-request/job/respond.ts'
 import type { RenderedError } from '../../plugins/errors.ts'
 import type { quoteSchema } from '../../schemas/quotes.ts'
 import type { PaidToolName } from '../../schemas/tool-operations.ts'
-import { inTermsOfTools, META } from '../call-headers.ts'
+import { inTermsOfTools, KEY_OF_TERMS, META } from '../call-headers.ts'
 import { contentOf } from './content.ts'
 
 /** The members of a 402's body that its header does not have. */
@@ -20,9 +21,17 @@ const challengeSchema = z.object({
   permit: z.unknown().optional(),
 })
 
-/** Returns the result for an answer of an endpoint: paid, or the challenge of the call with this key. */
-export function resultOf(tool: PaidToolName, response: PaidResponse, key: string): CallToolResult {
-  return response.status === 200 ? paidResult(tool, response) : challengeResult(response, key)
+/**
+ * Returns the result for an answer of an endpoint: paid, or the challenge of the call with this key. `paymentProblem` is
+ * why what was presented is no payment.
+ */
+export function resultOf(
+  tool: PaidToolName,
+  response: PaidResponse,
+  key: string,
+  paymentProblem: AppError | null = null,
+): CallToolResult {
+  return response.status === 200 ? paidResult(tool, response) : challengeResult(response, key, paymentProblem)
 }
 
 /**
@@ -55,36 +64,39 @@ function reServedResult(tool: PaidToolName, { body }: PaidResponse): CallToolRes
 }
 
 /**
- * Names the key in the extension that clients repeat with their payment, so that one that knows no other name for it
- * sends it too.
+ * Renders the tool-result binding of the x402 page on MCP (specs/transports-v2/mcp.md of github.com/x402-foundation/x402
+ * at 2cbfc56b, August 2026): "`content[0].text` is simply `JSON.stringify(structuredContent)`", and a SettlementResponse,
+ * of a failed settlement too, is in `_meta`. The key is where clients repeat it with their payment.
  */
-function challengeResult({ headers, body }: PaidResponse, key: string): CallToolResult {
+function challengeResult({ headers, body }: PaidResponse, key: string, problem: AppError | null): CallToolResult {
   const {
     error = 'payment_required',
     extensions = {},
+    accepts,
     ...required
   } = decodePaymentRequiredHeader(headers['payment-required'] ?? '')
-  const { message: text, price, code, payment, retry, permit } = challengeSchema.parse(JSON.parse(String(body)))
-  const message = inTermsOfTools(text)
+  const { price, permit, ...answer } = challengeSchema.parse(JSON.parse(String(body)))
+  const { code, message, payment, retry } = problem
+    ? { ...problem.entry, code: problem.code, message: problem.message, retry: 'new_payment' }
+    : answer
   const identifier = extensions[PAYMENT_IDENTIFIER] as { readonly info?: object } | undefined
   const identified = { ...identifier, info: { ...identifier?.info, id: key } }
   const data = {
     ...required,
-    error,
+    error: problem?.code ?? error,
+    accepts: accepts.map((terms) => ({ ...terms, extra: { ...terms.extra, [KEY_OF_TERMS]: key } })),
     extensions: { ...extensions, [PAYMENT_IDENTIFIER]: identified },
-    // The page demands it of a payment that could not be settled.
-    ...(code === 'settlement_failed' ? { [META.paymentResponse]: failedSettlement(code, required.accepts) } : {}),
   }
+  const refusal = { code, message: inTermsOfTools(message), payment, retry }
   return {
     isError: true,
-    content: [{ type: 'text', text: JSON.stringify({ 'x402/error': { code: 402, message, data } }) }],
+    content: [{ type: 'text', text: JSON.stringify(data) }],
     structuredContent: data,
     _meta: {
       [META.key]: key,
       [META.price]: price,
-      ...(code === undefined
-        ? {}
-        : { [META.refusal]: { code, message, payment, retry, ...(permit === undefined ? {} : { permit }) } }),
+      ...(code === undefined ? {} : { [META.refusal]: { ...refusal, ...(permit === undefined ? {} : { permit }) } }),
+      ...(code === 'settlement_failed' ? { [META.paymentResponse]: failedSettlement(code, accepts) } : {}),
     },
   }
 }

@@ -39,11 +39,7 @@ export function readAuthorization(
   { decoded }: PaymentHeader,
   subject: ChallengeSubject,
 ): PresentedPayment {
-  if (decoded.outcome === 'malformed')
-    throw new AppError('invalid_payment_header', {
-      param: 'PAYMENT-SIGNATURE',
-      message: `PAYMENT-SIGNATURE is not an x402 v2 "upto" payment: ${decoded.reason}.`,
-    })
+  if (decoded.outcome === 'malformed') throw invalidPayment(decoded.reason)
   if (decoded.outcome === 'other_scheme') throw new AppError('payment_scheme_mismatch')
   const { accepted } = decoded.payment
   const authorization = authorizationOf(decoded.payment)
@@ -66,6 +62,14 @@ export function readAuthorization(
     challengeExpiresAt: opened.expiresAt,
     alteredTerm: findAlteredTerm(decoded.payment, authorization, { ...terms, resource, expiresAt: opened.expiresAt }),
   }
+}
+
+/** Creates the error of what is no payment at all. */
+export function invalidPayment(reason: string): AppError {
+  return new AppError('invalid_payment_header', {
+    param: 'PAYMENT-SIGNATURE',
+    message: `PAYMENT-SIGNATURE is not an x402 v2 "upto" payment: ${reason}.`,
+  })
 }
 
 /**

@@ -5,7 +5,12 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { operationById } from '#shared/operations/registry.ts'
 import { PAID_TOOL_NAMES, TOOL_OPERATIONS } from '../../../api/schemas/tool-operations.ts'
-import { createX402McpClient, type ToolResult, type X402McpClient } from '../../support/mcp/x402-mcp-client.ts'
+import {
+  createX402McpClient,
+  findPaymentRequired,
+  type ToolResult,
+  type X402McpClient,
+} from '../../support/mcp/x402-mcp-client.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
@@ -91,6 +96,26 @@ describe('the protocol of the hosted server', () => {
       expect(await answer.json()).toMatchObject({ id: 7, error: { code: -32_602 } })
       expect(Number(answer.headers.get('content-length'))).toBeLessThan(1000)
     })
+
+    it.each(['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'])(
+      'of revision %s that is not paid for gets the challenge in both forms of the x402 page, identical',
+      async (version) => {
+        const meta = {
+          'io.modelcontextprotocol/protocolVersion': version,
+          'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+          // A binding that this server does not have: the page then has it answer with the tool-result binding.
+          'io.modelcontextprotocol/clientCapabilities': { extensions: { 'org.x402/payment': {} } },
+        }
+        const isModern = version >= '2026'
+        const params = { name: 'chat', arguments: CHAT, ...(isModern && { _meta: meta }) }
+        const headers = { 'mcp-protocol-version': version, 'mcp-method': 'tools/call', 'mcp-name': 'chat' }
+        const answer = await post(message('tools/call', params), headers)
+        const { result } = (await answer.json()) as { result: ToolResult & { readonly resultType?: string } }
+        expect(findPaymentRequired(result)).toMatchObject({ x402Version: 2, accepts: [{ scheme: 'upto' }] })
+        expect(result.content).toHaveLength(1)
+        expect(result.resultType).toBe(isModern ? 'complete' : undefined)
+      },
+    )
 
     it('that is a notification is taken without an answer', async () => {
       const answer = await post({ jsonrpc: '2.0', method: 'notifications/initialized' })
@@ -199,14 +224,21 @@ describe('the protocol of the hosted server', () => {
 describe('paid tools of the hosted server', () => {
   let sandbox: SharedSandbox
   let client: X402McpClient
+  /** As the page's own example: its client sees the text only, and its payments have no extensions. */
+  let plainClient: X402McpClient
+  let structuredClient: X402McpClient
   /** Has approved Permit2, so that its calls may overlap. */
   let payer: Payer
   let argumentsOf: Readonly<Record<string, object>>
   beforeAll(async () => {
     sandbox = await useSharedSandbox()
     const { baseUrl, rpcUrl, network, payer: own } = sandbox.info
-    client = createX402McpClient({ url: `${baseUrl}/mcp`, privateKey: own.privateKey, rpcUrl, network })
+    const options = { url: `${baseUrl}/mcp`, privateKey: own.privateKey, rpcUrl, network }
+    client = createX402McpClient(options)
+    structuredClient = createX402McpClient({ ...options, reads: 'structuredContent' })
     payer = await createPayer(rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
+    const { privateKey } = payer
+    plainClient = createX402McpClient({ ...options, privateKey, reads: 'text', sendsExtensions: false })
     argumentsOf = {
       chat: CHAT,
       generate_image: operationById(TOOL_OPERATIONS.generate_image).requestExample,
@@ -228,13 +260,18 @@ describe('paid tools of the hosted server', () => {
     return { ...meta, [PAYMENT]: await signCustomPayment(challenge as never, payer) }
   }
   describe('a client of the x402 page with the official signer', () => {
-    it.each(PAID_TOOL_NAMES)('pays for %s in at most 3 calls, once, with settlement and receipt', async (tool) => {
+    it.each([
+      ...PAID_TOOL_NAMES.map((tool) => [tool, 'text', () => plainClient] as const),
+      ['chat', 'structuredContent', () => structuredClient] as const,
+      ['chat', 'both', () => client] as const,
+    ])('pays for %s in two calls, reading %s, once, with settlement and receipt', async (tool, _, clientOf) => {
       const before = await count()
-      const { result, settlement, calls } = await client.pay(tool, argumentsOf[tool] ?? {})
+      const { result, settlement, calls } = await clientOf().pay(tool, argumentsOf[tool] ?? {})
       expect(result.isError).toBeUndefined()
       expect(result.content.length).toBeGreaterThan(1)
-      expect(calls).toBeLessThanOrEqual(3)
-      expect(settlement).toMatchObject({ success: true, payer: sandbox.info.payer.address.toLowerCase() })
+      expect(calls).toBe(2)
+      const { address } = clientOf() === plainClient ? payer : sandbox.info.payer
+      expect(settlement).toMatchObject({ success: true, payer: address.toLowerCase() })
       expect(await count()).toEqual({ transfers: before.transfers + 1, upstreamCalls: before.upstreamCalls + 1 })
       const { id, token } = result.meta['farebox/receipt'] as { id: string; token: string }
       const receipt = await fetch(`${sandbox.info.baseUrl}/v1/receipts/${id}`, {
@@ -303,12 +340,47 @@ describe('paid tools of the hosted server', () => {
       expect(await count()).toEqual(before)
     })
 
-    it('must be named by a payment that comes without the extensions of its challenge', async () => {
-      const { [PAYMENT]: payment } = await sign()
+    it('is that of the challenge for a payment without extensions, which is charged once however often it comes', async () => {
+      const before = await count()
+      const { result, payment } = await plainClient.pay('chat', CHAT)
       expect(payment).not.toHaveProperty('extensions')
-      const refused = await client.call('chat', CHAT, { [PAYMENT]: payment })
-      expect(errorOf(refused)).toMatchObject({ code: 'missing_idempotency_key', payment: 'none' })
-      expect(refused.content[0]?.text).toContain(`_meta["${KEY}"]`)
+      const repeated = await Promise.all(
+        Array.from({ length: 10 }, () => client.call('chat', CHAT, { [PAYMENT]: payment })),
+      )
+      expect(new Set([result, ...repeated].map(stable)).size).toBe(1)
+      const other = await client.call('chat', { ...CHAT, max_tokens: 41 }, { [PAYMENT]: payment })
+      expect(errorOf(other)).toMatchObject({ code: 'idempotency_key_reused', payment: 'none' })
+      expect(await count()).toEqual({ transfers: before.transfers + 1, upstreamCalls: before.upstreamCalls + 1 })
+    })
+
+    it('of a payment without extensions opens its result to no other signature', async () => {
+      const { payment } = await plainClient.pay('chat', CHAT)
+      const before = await count()
+      const forged = structuredClone(payment) as unknown as { payload: { signature: string }; accepted: object }
+      forged.payload.signature = `0x${'11'.repeat(64)}1b`
+      const { accepted } = structuredClone(payment) as unknown as { accepted: { extra: Record<string, unknown> } }
+      const ofStranger = await client.sign({ ...payment, accepts: [accepted] } as never)
+      const { challenge: _, ...extra } = accepted.extra
+      const withoutToken = { ...payment, accepted: { ...accepted, extra } }
+      const answers = [forged, ofStranger, withoutToken].map((given) => client.call('chat', CHAT, { [PAYMENT]: given }))
+      for (const { isError, structuredContent } of await Promise.all(answers)) {
+        expect(isError).toBe(true)
+        expect(structuredContent).not.toHaveProperty('choices')
+      }
+      expect(await count()).toEqual(before)
+    })
+
+    it.each([
+      ['no key', {}],
+      ['a key', { [KEY]: randomUUID() }],
+    ])('is not what a payment with %s that is none is refused for', async (_, meta) => {
+      const before = await count()
+      for (const garbage of [{}, 'garbage', null, { x402Version: 2, payload: {} }]) {
+        const refused = await client.call('chat', CHAT, { ...meta, [PAYMENT]: garbage })
+        expect(findPaymentRequired(refused)).toMatchObject({ error: 'invalid_payment_header' })
+        expect(refused.meta['farebox/refusal']).toMatchObject({ code: 'invalid_payment_header', payment: 'none' })
+      }
+      expect(await count()).toEqual(before)
     })
 
     it('must not differ between _meta and the payment', async () => {

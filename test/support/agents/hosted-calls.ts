@@ -87,7 +87,7 @@ export function challengeIn({ isError, structuredContent }: ToolAnswer): Payment
 /** Returns the code of a failed call: of an error, or of a refused payment with its new challenge. */
 export function codeOf({ structuredContent }: ToolAnswer): string {
   const error = structuredContent?.error
-  return String((typeof error === 'object' ? error.code : undefined) ?? structuredContent?.['code'])
+  return String(typeof error === 'object' ? error.code : error)
 }
 
 function messagesIn(text: string): readonly Message[] {

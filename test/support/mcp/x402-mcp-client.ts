@@ -1,11 +1,24 @@
+import { isDeepStrictEqual } from 'node:util'
 import { x402Client } from '@x402/core/client'
 import type { PaymentPayload, PaymentRequired, SettleResponse } from '@x402/core/types'
 import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { privateKeyToAccount } from 'viem/accounts'
 
 /*
- * A client written from the page of the x402 specification about MCP (specs/transports-v2/mcp.md) and from nothing of
- * farebox: it knows JSON-RPC, the names of that page and the official signer.
+ * A client written from the page of the x402 specification about MCP and from nothing of farebox: it knows JSON-RPC, the
+ * names of that page and the official signer. The page is specs/transports-v2/mcp.md of github.com/x402-foundation/x402 at
+ * 2cbfc56b (August 2026), its tool-result binding, which reads so since commit b74dd052 of 2026-02-03:
+ *
+ * "Servers MUST provide the `PaymentRequired` in both formats: 1. `structuredContent` (REQUIRED): Direct `PaymentRequired`
+ * object, 2. `content[0].text` (REQUIRED): JSON-encoded string of the same `PaymentRequired` object. Both fields contain
+ * identical data - `content[0].text` is simply `JSON.stringify(structuredContent)` for clients that cannot access
+ * structured content."
+ *
+ * "Check if `result.structuredContent` exists and contains `x402Version` and `accepts` fields. If not, parse
+ * `result.content[0].text` as JSON and check for the same fields."
+ *
+ * "When payment settlement fails, […] the response follows the same format as Payment Required Signaling." "The server
+ * sends `SettlementResponse` in `result._meta["x402/payment-response"]`."
  */
 
 export interface ToolResult {
@@ -27,8 +40,10 @@ export interface PaidToolCall {
 export interface X402McpClient {
   /** Calls a tool once, without paying. */
   call(name: string, args: object, meta?: Readonly<Record<string, unknown>>): Promise<ToolResult>
-  /** Calls a tool and pays for it if it asks for that. */
+  /** Calls a tool and pays for it if it asks for that. Throws when a result has another form than the page demands. */
   pay(name: string, args: object): Promise<PaidToolCall>
+  /** Signs a challenge anew. */
+  sign(required: PaymentRequired): Promise<PaymentPayload>
 }
 
 interface ClientOptions {
@@ -36,9 +51,14 @@ interface ClientOptions {
   readonly privateKey: `0x${string}`
   readonly rpcUrl: string
   readonly network: string
+  /** The part of results that the client can access; by default both, and it demands that they are identical. */
+  readonly reads?: 'both' | 'structuredContent' | 'text'
+  /** Whether payments repeat the extensions of their challenge, which the page's own example does not. */
+  readonly sendsExtensions?: boolean
 }
 
-export function createX402McpClient({ url, privateKey, rpcUrl, network }: ClientOptions): X402McpClient {
+export function createX402McpClient(options: ClientOptions): X402McpClient {
+  const { url, privateKey, rpcUrl, network, reads = 'both', sendsExtensions = true } = options
   const scheme = new UptoEvmScheme(privateKeyToAccount(privateKey), { rpcUrl })
   const payer = new x402Client().register(network as `${string}:${string}`, scheme)
   let id = 0
@@ -57,39 +77,62 @@ export function createX402McpClient({ url, privateKey, rpcUrl, network }: Client
     const { _meta: received, ...others } = result
     return { ...others, meta: { ...received } }
   }
+  const sign: X402McpClient['sign'] = async (required) => {
+    const { extensions, ...payment } = await payer.createPaymentPayload(required)
+    return sendsExtensions && extensions ? { ...payment, extensions } : payment
+  }
 
   return {
     call,
+    sign,
     pay: async (name, args) => {
       const first = await call(name, args)
-      const required = findPaymentRequired(first)
+      const required = findPaymentRequired(first, reads)
       if (!required) return { result: first, settlement: undefined, payment: undefined, calls: 1 }
-      const payment = await payer.createPaymentPayload(required)
+      const payment = await sign(required)
       const result = await call(name, args, { 'x402/payment': payment })
-      return { result, settlement: result.meta['x402/payment-response'] as SettleResponse, payment, calls: 2 }
+      return { result, settlement: settlementOf(result), payment, calls: 2 }
     },
   }
 }
 
-/** Looks for the challenge in the order that the page demands of clients. */
-function findPaymentRequired({ isError, structuredContent, content }: ToolResult): PaymentRequired | null {
-  if (!isError) return null
+/**
+ * Returns the challenge of a result, as a client finds it that can access this part; `null` when the result asks for no
+ * payment. Throws, for `both`, unless the two parts are as the page demands.
+ */
+export function findPaymentRequired(
+  { isError, structuredContent, content }: ToolResult,
+  reads: NonNullable<ClientOptions['reads']> = 'both',
+): PaymentRequired | null {
+  if (isError !== true) return null
   const [first] = content
-  const wrapped = structuredContent?.['x402/error'] as { readonly data?: unknown } | undefined
-  const parsed = parseObject(first?.text ?? '')
-  const wrappedText = parsed['x402/error'] as { readonly data?: unknown } | undefined
-  const found = [structuredContent, wrapped?.data, parsed, wrappedText?.data].find(isPaymentRequired)
-  return found ?? null
+  const parsed = first?.type === 'text' ? parseJson(first.text ?? '') : undefined
+  if (reads === 'text') return isPaymentRequired(parsed) ? parsed : null
+  if (reads === 'structuredContent') return isPaymentRequired(structuredContent) ? structuredContent : null
+  if (!isPaymentRequired(structuredContent) && !isPaymentRequired(parsed)) return null
+  if (!isDeepStrictEqual(parsed, structuredContent) || first?.text !== JSON.stringify(structuredContent))
+    throw new Error(`content[0].text is not JSON.stringify(structuredContent): ${first?.text?.slice(0, 200)}`)
+  return isPaymentRequired(structuredContent) ? structuredContent : null
 }
 
 function isPaymentRequired(value: unknown): value is PaymentRequired {
   return typeof value === 'object' && value !== null && 'x402Version' in value && 'accepts' in value
 }
 
-function parseObject(text: string): Record<string, unknown> {
+/** Returns the SettlementResponse of a paid result, with the members that the core specification requires. */
+function settlementOf({ isError, meta }: ToolResult): SettleResponse | undefined {
+  const settlement = meta['x402/payment-response'] as Partial<SettleResponse> | undefined
+  if (settlement === undefined && isError === true) return undefined
+  const { success, transaction, network } = settlement ?? {}
+  if (typeof success !== 'boolean' || typeof transaction !== 'string' || typeof network !== 'string')
+    throw new Error(`no SettlementResponse, but ${JSON.stringify(settlement)}`)
+  return settlement as SettleResponse
+}
+
+function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text) as Record<string, unknown>
+    return JSON.parse(text)
   } catch {
-    return {}
+    return undefined
   }
 }

@@ -90,7 +90,7 @@ describe('payments to the hosted server', () => {
         const { accepts } = challengeIn(answer)
         expect(accepts[0]).toMatchObject({ scheme: 'upto', payTo: sandbox.info.payTo.toLowerCase() })
         const [block] = answer.content
-        expect(JSON.parse(block?.text ?? '')).toMatchObject({ 'x402/error': { code: 402, data: { x402Version: 2 } } })
+        expect(block?.text).toBe(JSON.stringify(answer.structuredContent))
       }
       expect(await sandbox.added('jobs')).toBe(jobs)
     })
