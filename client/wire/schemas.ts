@@ -79,6 +79,7 @@ export type CreateChatCompletionRequest = {
   readonly "stream"?: false | undefined
   readonly "tools"?: readonly (unknown)[] | undefined
   readonly "response_format"?: unknown
+  readonly "n"?: 1 | undefined
   readonly "include_thought_signatures"?: boolean | undefined
   readonly [name: string]: unknown
 }

@@ -3,7 +3,13 @@ import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
 import { chatMessageSchema, translateChatMessages } from './text/chat-messages.ts'
 import { chatCompletionResultSchema } from './text/chat-result.ts'
-import { chatOutputCeiling, chatResponseFormat, rawOutputSchema, samplingOptions } from './text/text-options.ts'
+import {
+  chatOutputCeiling,
+  chatResponseFormat,
+  choicesSchema,
+  rawOutputSchema,
+  samplingOptions,
+} from './text/text-options.ts'
 import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text/text-quote.ts'
 import { textRequestSchema, textUsageSchema } from './text/text-request.ts'
 import { chatTooling } from './text/tool-definitions.ts'
@@ -19,6 +25,7 @@ const bodySchema = z
     stream: z.literal(false).default(false),
     tools: z.array(z.unknown()).optional(),
     response_format: z.unknown().optional(),
+    n: choicesSchema,
     include_thought_signatures: rawOutputSchema,
   })
   .check(refuseUnstorableText)

@@ -4,7 +4,8 @@ import { isObject } from './tool-arguments.ts'
 
 /*
  * Extra properties of the open text bodies. Those that every vendor supports are forwarded when they have the right
- * type and are in the range that their family documents; all others are accepted and ignored. None is ever an error.
+ * type and are in the range that their family documents; all others are accepted and ignored. None is ever an error,
+ * except `n`, which asks for work that would be paid for and not done.
  */
 
 type Extras = Readonly<Record<string, unknown>>
@@ -52,6 +53,16 @@ export const rawOutputSchema = z.unknown().optional().meta({
   default: false,
   description: 'Requests raw output: the result then contains the opaque thought signatures of the model.',
 })
+
+/** The number of choices of a chat completion. `null`, which the types of official SDKs allow, is the default. */
+export const choicesSchema = z
+  .unknown()
+  .check(({ value, issues }) => {
+    if (value !== undefined && value !== null && value !== 1)
+      issues.push({ code: 'invalid_value', values: [1], input: value })
+  })
+  .optional()
+  .meta({ type: 'integer', const: 1, default: 1, description: 'One choice is returned.' })
 
 const outputCeilingSchema = z.int().min(1).max(65_536)
 

@@ -35,6 +35,12 @@ describeFields(endpoint, [
     ],
     refused: rejectedWith('surrogate', '\ud800'),
   },
+  {
+    name: 'n',
+    title: 'n',
+    accepted: [1, null],
+    refused: rejectedWith('must be 1', 2, 0, -1, 1.5, 128, '1', '2', true, [], {}),
+  },
 ])
 
 const bodyWithContent = (content: unknown, more: Record<string, unknown> = {}) =>

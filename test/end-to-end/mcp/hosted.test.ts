@@ -423,8 +423,10 @@ describe('paid tools of the hosted server', () => {
       expect(challenge).toMatchObject({ accepts: [{ amount: maximum }] })
     })
 
-    it('are refused for the same reasons, in the terms of each', async () => {
-      const wrong = { ...CHAT, max_tokens: -1 }
+    it.each([
+      { ...CHAT, max_tokens: -1 },
+      { ...CHAT, n: 2 },
+    ])('are refused for the same reasons, in the terms of each: %j', async (wrong) => {
       const { error } = (await (await sandbox.post(CHAT_PATH, wrong)).json()) as { error: object }
       expect(errorOf(await client.call('chat', wrong))).toEqual(error)
     })

@@ -134,7 +134,7 @@ export function testExtraProperties(endpoint: JsonEndpoint): void {
     ['stop', 5],
     ['metadata', { user_id: 'a' }],
     ['tool_choice', { type: 'nothing known' }],
-    ['n', 2],
+    ['best_of', 2],
     ['', 1],
     ['constructor', {}],
     ['toString', 1],
