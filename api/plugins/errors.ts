@@ -1,4 +1,4 @@
-import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http'
+import { type OutgoingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
@@ -49,6 +49,7 @@ const MALFORMED_HTTP_CODES: Record<string, ErrorCode> = {
 export function answerMalformedHttp(failure: { code?: string }, socket: Socket): void {
   // Follows a request that asked for the connection to be closed, whose response may still be on its way.
   if (!socket.writable || failure.code === 'HPE_CLOSED_CONNECTION') return
+  if (isBeingAnswered(socket)) return
   const error = new AppError(MALFORMED_HTTP_CODES[failure.code ?? ''] ?? 'malformed_http')
   // Browsers open idle connections in advance and would take this response for that of their next request.
   if (error.code === 'request_timeout' && socket.bytesRead === 0) return void socket.destroy()
@@ -65,6 +66,19 @@ export function answerMalformedHttp(failure: { code?: string }, socket: Socket):
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
+
+/**
+ * Returns whether this connection has a response that the rejected input is not to replace: one that has begun, as for a
+ * request whose head was refused while the parser rejects the rest, or that of a complete request in front of the input.
+ * The connection closes behind that response: a second one would be taken for the answer to another request. Node's own
+ * answer to such input depends on the same, undocumented property.
+ */
+function isBeingAnswered(socket: Socket & { readonly _httpMessage?: ServerResponse | null }): boolean {
+  const { _httpMessage: response } = socket
+  if (!response || !(response.headersSent || response.req.complete)) return false
+  response.once('finish', () => socket.destroySoon())
+  return true
 }
 
 /** Answers a URL that the router cannot read, before any hook has run. */

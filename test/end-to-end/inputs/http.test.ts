@@ -110,6 +110,18 @@ describe('rules of HTTP', () => {
       expect(answer.headers.get('connection')).toBe('close')
       await expectNeverRetry(answer, { status: 400, code: 'malformed_http', param: 'transfer-encoding' })
     })
+    test.each(['gzip', 'identity', 'x', 'chunked, gzip', 'gzip, chunked', 'chunked, chunked', 'chunked;q=1'])(
+      'answers the transfer-encoding "%s" once and closes the connection',
+      async (coding) => {
+        const head = [`POST ${PATH} HTTP/1.1`, `Host: ${host()}`, 'Content-Type: application/json']
+        const body = '2\r\n{}\r\n0\r\n\r\n'
+        const follower = `GET /healthz HTTP/1.1\r\nHost: ${host()}\r\n\r\n`
+        const bytes = `${[...head, `Transfer-Encoding: ${coding}`].join('\r\n')}\r\n\r\n${body}${follower}`
+        const received = await exchangeBytes(sandbox.info.baseUrl, bytes)
+        expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 400'])
+        expect(await firstAnswer(received).json()).toMatchObject({ error: { code: 'malformed_http', payment: 'none' } })
+      },
+    )
     test('refuses a request line of HTTP/2.0 with 400', async () => {
       const answer = await send(['GET /healthz HTTP/2.0', `Host: ${host()}`, 'Connection: close'])
       await expectNeverRetry(answer, { status: 400, code: 'malformed_http', param: null, says: ['HTTP/1.1'] })

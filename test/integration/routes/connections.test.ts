@@ -169,6 +169,15 @@ describe('a head that never ends', () => {
   })
 })
 
+describe('input behind a request that the parser rejects', () => {
+  it('leaves the answer to the request as it is, gets none itself and closes the connection', async () => {
+    const { port } = await serve()
+    const socket = open(port)
+    socket.write(`${post('/json', { ...json, 'content-length': 2 }, '{}')}no request\r\n\r\n`)
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*\{"body":\{\}\}$/)
+  })
+})
+
 describe('a client that closes the sending half of its connection', () => {
   it('answers a client that closed its sending half, even after a while', async () => {
     const { port } = await serve()
