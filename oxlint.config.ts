@@ -48,7 +48,7 @@ export const DOMAIN = {
   media: ['digests'],
   pricing: ['money'],
   catalog: ['digests', 'money'],
-  operations: ['catalog', 'digests', 'errors', 'money', 'pricing'],
+  operations: ['catalog', 'digests', 'errors', 'json', 'money', 'pricing'],
   payment: ['digests', 'json', 'money'],
   operators: ['catalog', 'digests', 'errors', 'jobs', 'money', 'operations', 'payment', 'pricing', 'runtime'],
   jobs: ['digests', 'errors', 'media', 'money', 'operations', 'payment', 'pricing', 'runtime'],

@@ -104,6 +104,8 @@ export type Acceptance =
   | { outcome: 'other_request' }
   | { outcome: 'authorization_already_used' }
   | { outcome: 'permit_already_used' }
+  /** The payment has a value that the ledger cannot store. Nothing was written. */
+  | { outcome: 'unstorable'; sqlState: string }
   /**
    * Open work exceeds the payer's known funds. `settlingNonces` are the nonces whose use a new funds reading should
    * check.

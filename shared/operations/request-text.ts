@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { textModels } from '#shared/catalog/published-models.ts'
+import { pathToUnstorable } from '#shared/json/storable-text.ts'
 
 /**
  * Body limit of operations whose requests contain one bounded text: 4,000 code points, each fully escaped, and the
@@ -56,10 +57,7 @@ export function stringOr<T>(structured: z.ZodType<T>, expected: string): z.ZodTy
   return schema as z.ZodType<string | T>
 }
 
-/**
- * Rejects text that cannot be stored unchanged, anywhere in a body: lone surrogates have no UTF-8 form, and PostgreSQL
- * cannot store U+0000. Property names count as text too.
- */
+/** Rejects text that cannot be stored unchanged, anywhere in a body. */
 export function refuseUnstorableText({ value, issues }: z.core.ParsePayload): void {
   const path = pathToUnstorable(value)
   if (path)
@@ -69,18 +67,4 @@ export function refuseUnstorableText({ value, issues }: z.core.ParsePayload): vo
       message: 'must be valid Unicode without lone surrogates and without U+0000',
       input: value,
     })
-}
-
-function pathToUnstorable(value: unknown): PropertyKey[] | null {
-  if (typeof value === 'string') return isStorable(value) ? null : []
-  if (typeof value !== 'object' || value === null) return null
-  for (const [key, member] of Object.entries(value)) {
-    const path = isStorable(key) ? pathToUnstorable(member) : []
-    if (path) return [Array.isArray(value) ? Number(key) : key, ...path]
-  }
-  return null
-}
-
-function isStorable(text: string): boolean {
-  return text.isWellFormed() && !text.includes('\0')
 }

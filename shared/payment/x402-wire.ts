@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
+import { pathToUnstorable } from '#shared/json/storable-text.ts'
 
 /**
  * The x402 v2 wire format of scheme `upto`, validated more strictly than by the protocol packages, which only cast.
@@ -121,6 +122,8 @@ export function openPaymentHeader(header: string): PaymentHeader {
 /** Decodes a payment. `json` is `undefined` for invalid JSON. `reason` is shown to the caller. */
 function decodePayment(json: unknown): DecodedPayment {
   if (json === undefined) return { outcome: 'malformed', reason: 'it is not one JSON object in standard Base64' }
+  if (pathToUnstorable(json) !== null)
+    return { outcome: 'malformed', reason: 'its text must be valid Unicode without lone surrogates and without U+0000' }
   const envelope = envelopeSchema.safeParse(json)
   if (!envelope.success) return malformed(envelope.error)
   const { accepted, resource, payload, extensions } = envelope.data

@@ -195,7 +195,8 @@ describe('a challenge', () => {
       network: 'eip155:8453',
     })
     expect(structuredContent).not.toHaveProperty('x402/payment-response')
-    expect(challenge('insufficient_funds')._meta).not.toHaveProperty('x402/payment-response')
+    const { _meta: other } = challenge('insufficient_funds')
+    expect(other).not.toHaveProperty('x402/payment-response')
   })
 
   it('has the reason why what was presented is no payment', () => {

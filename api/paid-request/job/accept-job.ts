@@ -11,6 +11,7 @@ import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
 import type { RequestPreparer } from '../../request/worker-threads/request-preparer.ts'
 import type { Challenge } from '../challenge/challenge.ts'
+import { invalidPayment } from '../payment/read-authorization.ts'
 import type { VerifiedPayment } from '../payment/verify-authorization.ts'
 import { unchargedWorkError } from './uncharged-work-error.ts'
 
@@ -79,6 +80,9 @@ export async function acceptJob(
     case 'authorization_already_used':
     case 'permit_already_used':
       throw new AppError(acceptance.outcome, { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS })
+    case 'unstorable':
+      dependencies.logger.warn('the ledger cannot store a value of a payment', { code: acceptance.sqlState })
+      throw invalidPayment('it has a value that cannot be stored')
     case 'exceeds_funds':
     case 'exceeds_open_limit':
     case 'unpaid_debt':

@@ -332,6 +332,23 @@ describe('accepting a job', () => {
       expect((await find()).claim).toMatchObject({ hasSameToken: false })
     })
 
+    it('refuses a payment with a value that PostgreSQL cannot store, writes nothing, and fails no other payment', async () => {
+      const { payer } = permitPayer()
+      const gasSponsoring = { ...testPermit(payer, 0n), version: '1\0' }
+      const unstorable = newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) })
+      const others = TWENTY.map(() => newTestJob())
+      for (const job of [unstorable, ...others]) await bindTestKey(ledger, job)
+      const [refused, ...accepted] = await Promise.all(
+        [unstorable, ...others].map((job) => ledger.admission.acceptJob(job)),
+      )
+      expect(refused).toEqual({ outcome: 'unstorable', sqlState: '22P05' })
+      expect(outcomes(accepted)).toEqual({ accepted: 20 })
+      expect(await countRows('jobs', 'payer', payer)).toBe(0)
+      expect(await countRows('authorizations', 'payer', payer)).toBe(0)
+      const corrected = paidAgain(unstorable)
+      expect(await ledger.admission.acceptJob(corrected)).toMatchObject({ outcome: 'accepted' })
+    })
+
     it('stores a signed authorization exactly, including a deadline beyond the range of timestamps', async () => {
       const payer = randomAddress()
       const authorization = testAuthorization({

@@ -3,9 +3,12 @@ import { type CustomPayment, paymentHeader, type SignedTerms, withValue } from '
 
 const FAR = 2n ** 256n - 1n
 
-/** The payment of a fuzzed request: a mutated copy of a valid payment, or a payment signed for mutated terms. */
+/**
+ * The payment of a fuzzed request: a mutated copy of a valid payment, or a payment signed for mutated terms. One that is
+ * `unstorable` has text that no ledger can store: it must be refused for its form, before its funds are asked for.
+ */
 export type PaymentMutation =
-  | { readonly kind: 'header'; readonly mutate: (payment: CustomPayment) => string }
+  | { readonly kind: 'header' | 'unstorable'; readonly mutate: (payment: CustomPayment) => string }
   | { readonly kind: 'signed'; readonly terms: Partial<SignedTerms>; readonly withPermit: boolean }
 
 /** Arbitrary JSON, and values that are known to break parsers and databases. */
@@ -71,6 +74,30 @@ const addition = fc
       (payment: CustomPayment) =>
         encode(withMember(payment, at, name, value)),
   )
+
+/** Puts NUL or half of a surrogate pair into one of the texts, or the name of a member, wherever it is. */
+const unstorable = fc
+  .record({
+    at: fc.nat(),
+    character: fc.constantFrom('\0', '\ud800', '\udbff', '\udc00', '\udfff'),
+    place: fc.constantFrom('before', 'within', 'behind', 'alone', 'name'),
+  })
+  .map(({ at, character, place }) => (payment: CustomPayment) => {
+    if (place === 'name') return encode(withMember(payment, at, `a${character}`, 1))
+    const copy = structuredClone(payment)
+    const texts = placesOf(copy).filter(({ holder, name }) => typeof holder[name] === 'string')
+    const { holder, name } = texts[at % texts.length] ?? { holder: copy, name: 'note' }
+    const text = String(holder[name])
+    const middle = Math.floor(text.length / 2)
+    const changed = {
+      before: character + text,
+      within: text.slice(0, middle) + character + text.slice(middle),
+      behind: text + character,
+      alone: character,
+    }
+    holder[name] = changed[place]
+    return encode(copy)
+  })
 
 /** Changes, removes, repeats or inserts bytes of the JSON text, which is then encoded correctly. */
 const textMutation = fc
@@ -161,6 +188,7 @@ export const paymentMutation: fc.Arbitrary<PaymentMutation> = fc.oneof(
   ...[valueMutation, wellFormed, removal, addition, textMutation, headerMutation].map((mutation) =>
     mutation.map((mutate): PaymentMutation => ({ kind: 'header', mutate })),
   ),
+  unstorable.map((mutate): PaymentMutation => ({ kind: 'unstorable', mutate })),
   junk.map((header): PaymentMutation => ({ kind: 'header', mutate: () => header })),
   fc
     .record({ terms: signedTerms, withPermit: fc.boolean() })

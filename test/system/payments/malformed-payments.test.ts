@@ -275,6 +275,17 @@ describe('payments that are refused without a trace', () => {
     test.each(['scheme', 'network', 'amount', 'asset', 'payTo'])('answers 400 to accepted.%s of another type', (name) =>
       expectEachMalformed(`accepted.${name}`, otherTypes),
     )
+    test.each([
+      `${PERMIT}.version`,
+      `${PERMIT}.note`,
+      'accepted.network',
+      'accepted.extra.note',
+      'resource.description',
+      'extensions.note',
+      'extensions.a\0',
+    ])('answers 400 to %j with text that no ledger can store', (path) =>
+      expectEachMalformed(path, ['1\0', '\0', '\ud800', 'a\udc00b', { 'a\0': 1 }, ['\ud83d']]),
+    )
     test('answers 400 to accepted.maxTimeoutSeconds of another type', () =>
       expectEachMalformed('accepted.maxTimeoutSeconds', [undefined, null, '900', true, [], {}]))
     test('answers 400 to resource.url of another type', () => expectEachMalformed('resource.url', otherTypes))

@@ -232,6 +232,21 @@ describe('decoding PAYMENT-SIGNATURE [spec O14]', () => {
     })
   })
 
+  it.each([
+    ['a NUL', 'a\0'],
+    ['a lone surrogate', '\ud800'],
+    ['half of a pair', '\udc00b'],
+  ])('does not accept %s in any text or name, which no ledger can store', (_, text) => {
+    const reason = expect.stringContaining('valid Unicode')
+    for (const path of places(payment()).filter(([first]) => first !== undefined))
+      expect(decode(withValueAt(payment(), path, text))).toMatchObject({ outcome: 'malformed', reason })
+    for (const path of [[text], ['accepted', 'extra', text], ['extensions', text]])
+      expect(decode(withValueAt(payment(), path, 1))).toMatchObject({ outcome: 'malformed', reason })
+    expect(decode(withValueAt(payment(), ['extensions', 'note'], '\ud83d\ude00'))).toMatchObject({
+      outcome: 'decoded',
+    })
+  })
+
   it('accepts Base64 only in its canonical encoding', () => {
     const header = [' ', '  ', '   ']
       .map((space) => Buffer.from(JSON.stringify(payment()) + space).toString('base64'))

@@ -37,8 +37,19 @@ export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: Acce
     )
   } catch (error) {
     if (error instanceof AcceptanceRefused) return error.acceptance
+    const sqlState = dataExceptionOf(error)
+    if (sqlState !== null) return { outcome: 'unstorable', sqlState }
     throw error
   }
+}
+
+/**
+ * Returns the SQLSTATE with which PostgreSQL rejected a value (class 22), or `null`. The values are the caller's, and the
+ * transaction has written nothing; with them it would fail for ever.
+ */
+function dataExceptionOf(error: unknown): string | null {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  return /^22[0-9A-Z]{3}$/.test(code) ? code : null
 }
 
 /** What limits the work that payers may cause without a charge. */
