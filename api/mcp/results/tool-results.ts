@@ -87,7 +87,13 @@ function challengeResult({ headers, body }: PaidResponse, key: string, problem: 
     accepts: accepts.map((terms) => ({ ...terms, extra: { ...terms.extra, [KEY_OF_TERMS]: key } })),
     extensions: { ...extensions, [PAYMENT_IDENTIFIER]: identified },
   }
-  const refusal = { code, message: inTermsOfTools(message), payment, retry }
+  const refusal = {
+    code,
+    message: inTermsOfTools(message),
+    payment,
+    retry,
+    ...(permit === undefined ? {} : { permit }),
+  }
   return {
     isError: true,
     content: [{ type: 'text', text: JSON.stringify(data) }],
@@ -95,7 +101,7 @@ function challengeResult({ headers, body }: PaidResponse, key: string, problem: 
     _meta: {
       [META.key]: key,
       [META.price]: price,
-      ...(code === undefined ? {} : { [META.refusal]: { ...refusal, ...(permit === undefined ? {} : { permit }) } }),
+      ...(code === undefined ? {} : { [META.refusal]: refusal }),
       ...(code === 'settlement_failed' ? { [META.paymentResponse]: failedSettlement(code, accepts) } : {}),
     },
   }
