@@ -222,7 +222,8 @@ describe('the examples of the README', () => {
         '$1 --yes',
       )
       const { stderr, stdout } = await shell(`${settings()}\n${lines}`)
-      expect(stdout).toBe('')
+      expect(stdout.trimEnd().split('\n')).toHaveLength(3)
+      expect(stdout).toMatch(/0\.005034 USDC {2}interviews\/last-tram\.mp3 → last-tram\.srt/)
       expect(stderr).toMatch(/3 recordings, .*: 0\.015102 USDC[^]*Charged 0\.015102 USDC/)
       expect(await readFile(join(home, 'interviews/last-tram.srt'), 'utf8')).toContain('I am the farebox')
     })
