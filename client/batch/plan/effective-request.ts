@@ -11,7 +11,7 @@ const DEFAULTS = {
   tag_audio_events: true,
 } as const satisfies BatchRequest
 
-/** What versions before 0.2 sent for the same options: speakers never, sounds never. */
+/** What earlier versions sent for the same options: they asked for neither speakers nor sounds. */
 const FORMER_DEFAULTS = { model: DEFAULT_TRANSCRIPTION_MODEL, timestamps: 'word' } as const
 
 /**

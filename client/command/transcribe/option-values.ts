@@ -17,9 +17,9 @@ Money:
   is paid for is remembered by its content: however often a run is killed and repeated, nothing is paid twice.
 
 Output:
-  stdout has the list of --dry-run, transcripts (-, --out -) or, with --json, one object a line with "event": planned, totals, approved,
-  started, part, waiting, concurrency, finished, failed, skipped, warning, stopping, summary, error. Amounts are
-  decimal USDC, durations milliseconds. Everything else is on stderr.
+  stdout has the list of --dry-run, transcripts (-, --out -) or, with --json, one object a line with "event":
+  planned, totals, approved, started, part, waiting, concurrency, finished, failed, skipped, warning, stopping,
+  summary, error. Amounts are decimal USDC, durations milliseconds. Everything else is on stderr.
 
 Exit codes:
   0 all done   1 some failed   2 usage   3 budget used up   4 funds or allowance missing   130 interrupted
