@@ -390,7 +390,8 @@ describe('verifying one authorization on chain', () => {
       expect(submit).toBeNull()
       const { value, nonce, deadline } = typedData.message
       expect(value).toBe(plain.authorizedMaximum.toString())
-      const signature = await payer.account.signTypedData(typedData as unknown as TypedDataDefinition)
+      const toSign: TypedDataDefinition = typedData
+      const signature = await payer.account.signTypedData(toSign)
       const { payer: from, asset } = plain
       const { spender } = typedData.message
       const signed = { from, asset, spender, amount: BigInt(value), nonce: BigInt(nonce), deadline: BigInt(deadline) }

@@ -883,7 +883,8 @@ describe('the permit of a 412', () => {
     })
     expect(submit).toEqual({ method: 'POST', url: `${sandbox.info.baseUrl}/v1/allowances` })
     expect(message).toContain('permit.typed_data')
-    const signature = await poor.account.signTypedData(typedData as unknown as TypedDataDefinition)
+    const toSign: TypedDataDefinition = typedData
+    const signature = await poor.account.signTypedData(toSign)
     const submitted = await fetch(submit?.url ?? '', {
       method: submit?.method ?? '',
       headers: { 'content-type': 'application/json' },
