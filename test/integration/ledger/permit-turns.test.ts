@@ -15,6 +15,14 @@ const SHORT_SECONDS = 0.2
 const POLL_MS = 10
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
 const forever = () => new AbortController().signal
+const down = () => Promise.reject(new Error('down'))
+const used = () => Promise.reject(new AppError('permit_already_used'))
+const signed = (payer: `0x${string}`, idempotencyKey: string, released: string[]) => ({
+  idempotencyKey,
+  authorization: { payer, gasSponsoring: { from: payer } as never },
+  releaseContent: () => void released.push(idempotencyKey),
+  startWaitingForTurn: forever,
+})
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -91,14 +99,14 @@ describe('the turns of calls that pay with permits', () => {
 
   it('pass unused to one call that came with a permit meanwhile, at any process', async () => {
     const { call } = newPayer()
-    const turns = [processTurns(), processTurns()]
+    const [one, other] = [processTurns(), processTurns()]
     expect(await ledger.admission.takePermitTurn(call('a'), NEVER_SECONDS)).toBe(true)
-    const tries = ['b', 'c'].map((name, index) => turns[index]?.mayTry(call(name)).then(() => name))
-    expect(await turns[0]?.mayTry(call('a'))).toBe(true)
-    await turns[0]?.end(call('a'))
-    const winner = (await Promise.race(tries)) ?? ''
+    const tries = [one.mayTry(call('b')).then(() => 'b'), other.mayTry(call('c')).then(() => 'c')]
+    expect(await one.mayTry(call('a'))).toBe(true)
+    await one.end(call('a'))
+    const winner = await Promise.race(tries)
     expect(await ledger.admission.findPermitTurn(call('a').payer)).toBe(call(winner).idempotencyKey)
-    await turns[winner === 'b' ? 0 : 1]?.end(call(winner))
+    await (winner === 'b' ? one : other).end(call(winner))
     await Promise.all(tries)
   })
 
@@ -134,7 +142,6 @@ describe('the turns of calls that pay with permits', () => {
   })
 
   it('are not given while the ledger cannot be read', async () => {
-    const down = () => Promise.reject(new Error('down'))
     const store = { findOpenJob: down, findPermitTurn: down, takePermitTurn: down, endPermitTurn: down }
     const turns = createPermitTurns({ store, outcomes: { wait: down }, logger: silent })
     expect(await turns.wait(newPayer().call('a'), forever())).toBe(false)
@@ -150,19 +157,11 @@ describe('the turns of calls that pay with permits', () => {
 })
 
 describe('the acceptance of a payment with a permit', () => {
-  const signed = (payer: `0x${string}`, idempotencyKey: string, released: string[]) => ({
-    idempotencyKey,
-    authorization: { payer, gasSponsoring: { from: payer } as never },
-    releaseContent: () => void released.push(idempotencyKey),
-    startWaitingForTurn: forever,
-  })
-  const used = () => Promise.reject(new AppError('permit_already_used'))
-
   it('holds a call whose permit is in use without its content, and then asks for another payment', async () => {
     const { payer, openJob } = newPayer()
     const [released, answers]: string[][] = [[], []]
     const open = await openJob()
-    const call = signed(payer as `0x${string}`, `${payer}-a`, released ?? [])
+    const call = signed(payer, `${payer}-a`, released ?? [])
     const refused = acceptInTurn({ permitTurns: processTurns() }, call, used)
     refused.catch(() => answers?.push('answered'))
     await expect.poll(() => released).toHaveLength(1)
@@ -172,13 +171,12 @@ describe('the acceptance of a payment with a permit', () => {
   })
 
   it('asks the ledger nothing about turns for a payment without a permit', async () => {
-    const down = () => Promise.reject(new Error('asked'))
     const store = { findOpenJob: down, findPermitTurn: down, takePermitTurn: down, endPermitTurn: down }
     const permitTurns = createPermitTurns({ store, outcomes: { wait: down }, logger: silent })
     const { payer } = newPayer()
     const call = {
-      ...signed(payer as `0x${string}`, 'a', []),
-      authorization: { payer: payer as `0x${string}`, gasSponsoring: null },
+      ...signed(payer, 'a', []),
+      authorization: { payer: payer, gasSponsoring: null },
     }
     const job = { jobId: 'a', isNew: true }
     expect(await acceptInTurn({ permitTurns }, call, async () => job)).toEqual(job)
