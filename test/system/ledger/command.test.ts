@@ -294,13 +294,13 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
     const { transaction_hash } = await settlementOf(pick('speech'))
     const mined = await sandbox.chain.client.getTransactionReceipt({ hash: transaction_hash as `0x${string}` })
     const wei = mined.gasUsed * mined.effectiveGasPrice
-    // The transaction of a settlement stands for a permit's: only its target differs.
+    // The transaction of a settlement stands for a permit's: only its target differs. Final, so no settler opens it again.
     const store = (hash: string, gasWei: bigint, block = mined.blockNumber) =>
       tamper(`INSERT INTO sponsored_permits (digest, network, owner, value, deadline, permit_nonce, signature, state,
           finished_at, reserved_gas_wei, minimum_balance, facilitator, account_nonce, block_number, block_hash,
-          transaction_hash, gas_used, effective_gas_price, gas_wei, gas_cost)
+          transaction_hash, gas_used, effective_gas_price, gas_wei, gas_cost, finalized_at)
         SELECT gen_random_uuid(), 'eip155:8453', '0x1', 1, 1, 0, '0x', 'confirmed', now(), 1, 1, '${mined.from}',
-          count(*), ${block}, '0x', '${hash}', ${mined.gasUsed}, 1, ${gasWei}, 7 FROM sponsored_permits`)
+          count(*), ${block}, '0x', '${hash}', ${mined.gasUsed}, 1, ${gasWei}, 7, now() FROM sponsored_permits`)
     const missing = `0x${'ab'.repeat(32)}`
     await store(transaction_hash, wei)
     await store(transaction_hash, wei + 1n, mined.blockNumber + 1n)
