@@ -45,7 +45,10 @@ async function endOrTimeout(work: Promise<unknown>, longestMs: number): Promise<
   clearTimeout(timer)
 }
 
-/** A statement for many items, and the same for one. */
+/** What a statement does with a row that another transaction has locked. */
+export type LockedRows = 'skip' | 'wait'
+
+/** A statement for one or more items. */
 export interface SharedStatement<Item, Result> {
   /** Two items with one key are never in one statement: the second one goes with the next. */
   readonly keyOf: (item: Item) => string
@@ -56,11 +59,13 @@ export interface SharedStatement<Item, Result> {
    */
   readonly turnOf?: (item: Item) => string
   /**
-   * Runs the statement for all items. Returns results, or errors of single items, by key; an item without one is left to
-   * `alone`, as all are when it throws. It must change nothing for those.
+   * Runs the statement for all items. Returns results, or errors of single items, by key; it must change nothing for an
+   * item without one, or when it throws. Several items skip locked rows, so that they wait for nobody and two statements
+   * cannot block each other; one that is left out is run again alone, and waits.
    */
-  readonly together: (items: readonly Item[]) => Promise<ReadonlyMap<string, Result | Error>>
-  readonly alone: (item: Item) => Promise<Result>
+  readonly run: (items: readonly Item[], lockedRows: LockedRows) => Promise<ReadonlyMap<string, Result | Error>>
+  /** Returns the result of an item that is left out although it was alone and waited. It is an error by default. */
+  readonly leftOut?: (item: Item) => Result | Promise<Result>
 }
 
 /** An item, and how many were asked for before it. */
@@ -82,13 +87,19 @@ const LONGEST_WAIT_MS = 50
 export function shareStatement<Item, Result>({
   keyOf,
   turnOf = keyOf,
-  together,
-  alone,
+  run: runStatement,
+  leftOut,
 }: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
   const chooser = createChooser(keyOf, turnOf)
+  const alone = async (item: Item): Promise<Result> => {
+    const results = await runStatement([item], 'wait')
+    if (results.has(keyOf(item))) return resultIn(results, keyOf(item))
+    if (!leftOut) throw new Error('a statement left out its only item')
+    return await leftOut(item)
+  }
   const runTogether = async (items: readonly Item[]): Promise<ReadonlyMap<string, Result | Error>> => {
     try {
-      return await together(items)
+      return await runStatement(items, 'skip')
     } catch (error) {
       if (!isConnectionFailure(error)) return new Map()
       chooser.forgetAll()
@@ -111,11 +122,7 @@ export function shareStatement<Item, Result>({
       if (aloneNext.has(one)) return () => alone(one.item)
       const key = keyOf(one.item)
       if (!chosen.includes(one) || !results.has(key)) return () => share(one)
-      return () => {
-        const result = results.get(key)
-        if (result instanceof Error) throw result
-        return result as Result
-      }
+      return () => resultIn(results, key)
     })
   }
   const load = batch(run, MAXIMUM_ROWS, { longestWaitMs: LONGEST_WAIT_MS })
@@ -125,6 +132,13 @@ export function shareStatement<Item, Result>({
     order += 1
     return share({ item, order })
   }
+}
+
+/** Returns the result of a key that has one; throws the error of an item that failed. */
+function resultIn<Result>(results: ReadonlyMap<string, Result | Error>, key: string): Result {
+  const result = results.get(key)
+  if (result instanceof Error) throw result
+  return result as Result
 }
 
 /** Chooses the items of a statement, and learns which turns are left out. */

@@ -1,5 +1,6 @@
 import type { ClaimedJob, JobState, Written } from '#shared/jobs/job.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
+import { type LockedRows, shareStatement } from './batch.ts'
 import { columnsOf, listed } from './listed.ts'
 import type { Pool, Sql } from './pool.ts'
 import { inTransaction } from './transaction.ts'
@@ -49,8 +50,9 @@ function notified(to: JobState): string {
   return isUnfinished(to) ? '' : ", pg_notify('farebox_outcomes', id::text)"
 }
 
-/** A transition's statement for several jobs. */
+/** A transition's statement for one or more jobs. */
 export interface SharedTransition<Move> {
+  readonly to: JobState
   readonly name: string
   /** What differs between the jobs: columns of `moved`, with their types. */
   readonly columns: readonly { readonly name: string; readonly type: string; readonly of: (move: Move) => unknown }[]
@@ -60,17 +62,31 @@ export interface SharedTransition<Move> {
   readonly together?: readonly string[]
 }
 
+/** Creates a function that moves a job, in one statement with those that move at the same time; `stale` after a lost fence. */
+export function shareMove<Move extends { readonly job: ClaimedJob }>(
+  sql: Sql,
+  transition: SharedTransition<Move>,
+): (move: Move) => Promise<Written> {
+  return shareStatement<Move, Written>({
+    keyOf: ({ job }) => job.id,
+    run: async (moves, lockedRows) => {
+      const moved = await moveJobs(sql, moves, transition, lockedRows)
+      return new Map(moved.map((id) => [id, 'written']))
+    },
+    leftOut: () => 'stale',
+  })
+}
+
 /**
- * Moves several jobs in one statement, each under its own fence, and returns the ids of those that moved. Leaves out a job
- * whose fence or state does not fit, and one whose row is locked: so it waits for nobody, and two such statements cannot
- * block each other. Waiting API processes are notified on commit of each job that is finished.
+ * Moves jobs in one statement, each under its own fence, and returns the ids of those that moved. Leaves out a job whose
+ * fence or state does not fit. Waiting API processes are notified on commit of each job that is finished.
  */
 export async function moveJobs<Move extends { readonly job: ClaimedJob }>(
   sql: Sql,
   moves: readonly Move[],
-  to: JobState,
-  { name, columns, set = [], together = [] }: SharedTransition<Move>,
-): Promise<ReadonlySet<string>> {
+  { to, name, columns, set = [], together = [] }: SharedTransition<Move>,
+  lockedRows: LockedRows,
+): Promise<readonly string[]> {
   const types = ['uuid', 'bigint', ...columns.map(({ type }) => type)]
   const names = ['id', 'fence', ...columns.map((column) => column.name)]
   const further = names.slice(2).map((column) => `free.${column}`)
@@ -80,14 +96,14 @@ export async function moveJobs<Move extends { readonly job: ClaimedJob }>(
     `free AS (
        SELECT ${names.map((column) => `mine.${column}`).join(', ')} FROM mine CROSS JOIN LATERAL (
          SELECT FROM jobs WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND state = ANY(${states})
-         FOR NO KEY UPDATE SKIP LOCKED) AS locked)`,
+         ${LOCK_JOBS[lockedRows]}) AS locked)`,
     `moved AS (
        UPDATE jobs SET ${[`state = $${types.length + 2}`, NOT_DEFERRED, ...set].join(', ')}
        FROM free WHERE jobs.id = free.id RETURNING ${['jobs.id', ...further].join(', ')})`,
     ...together,
   ]
   const { rows } = await sql.query<{ id: string }>({
-    name,
+    name: `${name}${NAME_SUFFIX[lockedRows]}`,
     text: `WITH ${parts.join(',\n')}\nSELECT id${notified(to)} FROM moved`,
     values: [
       ...columnsOf(moves.map((move) => [move.job.id, move.job.fence.toString(), ...columns.map(({ of }) => of(move))])),
@@ -95,8 +111,16 @@ export async function moveJobs<Move extends { readonly job: ClaimedJob }>(
       to,
     ],
   })
-  return new Set(rows.map(({ id }) => id))
+  return rows.map(({ id }) => id)
 }
+
+/** Locks the rows of jobs that are updated. */
+export const LOCK_JOBS: Record<LockedRows, string> = {
+  skip: 'FOR NO KEY UPDATE SKIP LOCKED',
+  wait: 'FOR NO KEY UPDATE',
+}
+/** Tells the two prepared statements of one text apart. */
+export const NAME_SUFFIX: Record<LockedRows, string> = { skip: '', wait: '_waiting' }
 
 /** Thrown inside a transaction to roll it back; never leaves this file. */
 class StaleFence extends Error {}

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import { shareStatement } from '#shared/adapters/postgres/batch.ts'
+import { type SharedStatement, shareStatement } from '#shared/adapters/postgres/batch.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { Acceptance, ExposureTerms, NewJob } from '#shared/jobs/admission-store.ts'
 import type { ClaimedJob, NewResult } from '#shared/jobs/job.ts'
@@ -29,6 +29,20 @@ const resultOf = (resultBody: string): NewResult => ({
   resultBody,
   resultDigest: 'd'.repeat(64),
 })
+interface SeparateStatements<Item, Result> extends Pick<SharedStatement<Item, Result>, 'keyOf' | 'turnOf'> {
+  readonly together: (items: readonly Item[]) => Promise<ReadonlyMap<string, Result>>
+  readonly alone: (item: Item) => Promise<Result>
+}
+/** Shares a statement that does something else for a single item, which waits for locked rows. */
+function shareSeparately<Item, Result>({ together, alone, ...keys }: SeparateStatements<Item, Result>) {
+  return shareStatement<Item, Result>({
+    ...keys,
+    run: async (items, lockedRows) =>
+      lockedRows === 'skip'
+        ? await together(items)
+        : new Map(await Promise.all(items.map(async (item) => [keys.keyOf(item), await alone(item)] as const))),
+  })
+}
 /** Items with the same first letter are of one turn. */
 const BY_LETTER = { keyOf: (item: string) => item, turnOf: (item: string) => item.slice(0, 1) }
 
@@ -462,7 +476,7 @@ describe('statements for several items', () => {
     it('runs alone for a single item, and for all who wait while it runs', async () => {
       const runs: (readonly string[])[] = []
       const first = Promise.withResolvers<void>()
-      const share = shareStatement<{ readonly key: string }, string>({
+      const share = shareSeparately<{ readonly key: string }, string>({
         keyOf: ({ key }) => key,
         together: async (items) => {
           runs.push(items.map(({ key }) => key))
@@ -485,7 +499,7 @@ describe('statements for several items', () => {
     it('takes items of one key in their order, also before those that came while it ran', async () => {
       const done: number[] = []
       const asked: Promise<number>[] = []
-      const share = shareStatement<number, number>({
+      const share = shareSeparately<number, number>({
         keyOf: () => 'one key',
         together: async (items) => {
           done.push(...items)
@@ -505,7 +519,7 @@ describe('statements for several items', () => {
 
     it('does one left-out item of each turn alone, and the others with the next statements, one and then more', async () => {
       const runs: string[] = []
-      const share = shareStatement<string, string>({
+      const share = shareSeparately<string, string>({
         ...BY_LETTER,
         together: async (items) => {
           runs.push(items.join(' '))
@@ -526,7 +540,7 @@ describe('statements for several items', () => {
 
     it('fails once with an item that makes it fail, and then shares again', async () => {
       const runs: string[] = []
-      const share = shareStatement<string, string>({
+      const share = shareSeparately<string, string>({
         ...BY_LETTER,
         together: async (items) => {
           runs.push(items.join(' '))
@@ -548,7 +562,7 @@ describe('statements for several items', () => {
     it('does not wait for longer than a moment for a statement that hangs', async () => {
       let hasBegun = false
       const hanging = Promise.withResolvers<string>()
-      const share = shareStatement<string, string>({
+      const share = shareSeparately<string, string>({
         keyOf: (item) => item,
         together: async () => new Map(),
         alone: (item) => {

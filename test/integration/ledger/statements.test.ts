@@ -95,7 +95,7 @@ describe('prepared statements', () => {
       )
       names.push(...literals)
     }
-    expect(names).toContain('claim_job')
+    expect(names).toContain('release_job')
     expect(names).toHaveLength(new Set(names).size)
   })
 

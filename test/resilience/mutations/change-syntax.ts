@@ -74,15 +74,6 @@ export function appendElement(callee: string, code: string): Operation {
   }
 }
 
-/** Removes the array element that spreads the result of a call. */
-export function removeSpread(callee: string): Operation {
-  return (declaration, source) => {
-    const spread = enclosing('SpreadElement', callOf(callee, declaration))
-    const comma = /^\s*,/.exec(source.slice(spread.end))?.[0] ?? ''
-    return [{ start: spread.start, end: spread.end + comma.length, text: '' }]
-  }
-}
-
 /** Removes the innermost statement that contains a call. */
 export function removeStatement(callee: string): Operation {
   return (declaration) => [replace(enclosing('ExpressionStatement', callOf(callee, declaration)), ';')]
@@ -152,12 +143,6 @@ export function withoutRowLock(): Operation {
 export function replaceSql(part: string, replacement: string): Operation {
   const pattern = new RegExp(part.replace(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`), 'g')
   return (declaration, source) => replaceInSql(declaration, source, pattern, replacement)
-}
-
-/** Replaces `=` in the comparison of a column by another operator. */
-export function compareWith(column: string, operator: string): Operation {
-  const comparison = new RegExp(String.raw`(?<=\b${column}) = (?=\$\d)`, 'g')
-  return (declaration, source) => replaceInSql(declaration, source, comparison, ` ${operator} `)
 }
 
 function replaceInSql(declaration: Place, source: string, pattern: RegExp, text: string): readonly Edit[] {

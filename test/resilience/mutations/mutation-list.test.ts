@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { describe, expect, it, test } from 'vitest'
-import { changeSyntax, compareWith, removeIf, replaceCall, type SyntaxChange } from './change-syntax.ts'
+import { changeSyntax, removeIf, replaceCall, replaceSql, type SyntaxChange } from './change-syntax.ts'
 import { mutations } from './mutation-list.ts'
 
 const ROOT = new URL('../../../', import.meta.url)
@@ -27,7 +27,9 @@ describe('a syntax change', () => {
 
   test('a change finds a SQL statement by its name', () => {
     const source = "query({ name: 'f', text: 'WHERE id = $1 AND fence = $2' })"
-    expect(changeSyntax(source, within(compareWith('fence', '>=')))).toContain('WHERE id = $1 AND fence >= $2')
+    expect(changeSyntax(source, within(replaceSql('fence = $2', 'fence >= $2')))).toContain(
+      'WHERE id = $1 AND fence >= $2',
+    )
   })
 
   test('a change removes the innermost if statement', () => {

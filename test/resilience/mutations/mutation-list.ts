@@ -1,13 +1,11 @@
 import type { Violation } from '../checker/ledgers.ts'
 import {
   appendElement,
-  compareWith,
   dropAlternative,
   insertAfter,
   moveBefore,
   removeCondition,
   removeIf,
-  removeSpread,
   removeStatement,
   replaceArgument,
   replaceCall,
@@ -95,7 +93,13 @@ export const mutations: readonly Mutation[] = [
     name: 'a transition is not fenced',
     scenario: 'paused_worker',
     reports: 'I3',
-    changes: [{ file: `${LEDGER}/move-job.ts`, within: 'moveJob', change: compareWith('fence', '>=') }],
+    changes: [
+      {
+        file: `${LEDGER}/move-job.ts`,
+        within: 'moveJobs',
+        change: replaceSql('jobs.fence = mine.fence', 'jobs.fence >= mine.fence'),
+      },
+    ],
   },
   {
     name: 'a result is released while its settlement is pending',
@@ -269,7 +273,11 @@ export const mutations: readonly Mutation[] = [
     scenario: 'plain_calls',
     reports: 'I6',
     changes: [
-      { file: `${LEDGER}/execution/seal-result.ts`, within: 'sealResult', change: removeSpread('eraseUpload') },
+      {
+        file: `${LEDGER}/execution/seal-result.ts`,
+        within: 'SEAL_RESULTS',
+        change: replaceSql('staged_uploads.id = moved.upload_id', 'false'),
+      },
     ],
   },
   {

@@ -41,8 +41,8 @@ export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits): Admissi
     shareStatement<AskedAcceptance, Acceptance>({
       keyOf: ({ job }) => job.idempotencyKey,
       turnOf: payerOf,
-      together: (asked) => acceptTogether(pool, age, asked, limits),
-      alone,
+      run: async (asked, lockedRows) =>
+        lockedRows === 'skip' ? await acceptTogether(pool, age, asked, limits) : await acceptEach(asked, alone),
     })
   const shared = { block: sharing('block'), time: sharing('time') }
   return (job) => {
@@ -50,6 +50,13 @@ export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits): Admissi
     const isShort = job.stagedUpload === null && job.effectiveJson.byteLength <= LONGEST_SHARED_BYTES
     return isShort ? shared[fundsAgeOf(job.exposure)](asked) : alone(asked)
   }
+}
+
+async function acceptEach(
+  asked: readonly AskedAcceptance[],
+  alone: (asked: AskedAcceptance) => Promise<Acceptance>,
+): Promise<ReadonlyMap<string, Acceptance>> {
+  return new Map(await Promise.all(asked.map(async (one) => [one.job.idempotencyKey, await alone(one)] as const)))
 }
 
 /** Returns a function that runs at most `most` works of one name at the same time, the others in their order. */

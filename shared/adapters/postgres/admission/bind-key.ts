@@ -124,8 +124,7 @@ const IS_BOUND = "(expires_at > now() OR EXISTS (SELECT FROM jobs WHERE jobs.id 
 export function createBindingFinder(sql: Sql): AdmissionStore['findBinding'] {
   return shareStatement<string, CurrentBinding | null>({
     keyOf: (idempotencyKey) => idempotencyKey,
-    together: (idempotencyKeys) => findBindings(sql, idempotencyKeys),
-    alone: (idempotencyKey) => findBinding(sql, idempotencyKey),
+    run: (idempotencyKeys) => findBindings(sql, idempotencyKeys),
   })
 }
 
@@ -142,15 +141,6 @@ async function findBindings(
   })
   const found = new Map(rows.map((row) => [row.idempotency_key, bindingFromRow(row)]))
   return new Map(idempotencyKeys.map((key) => [key, found.get(key) ?? null]))
-}
-
-async function findBinding(sql: Sql, idempotencyKey: string): Promise<CurrentBinding | null> {
-  const { rows } = await sql.query<BoundRow & BindingRow>({
-    name: 'find_binding',
-    text: `SELECT ${BINDING} FROM idempotency_keys WHERE idempotency_key = $1 AND ${IS_BOUND}`,
-    values: [idempotencyKey],
-  })
-  return rows[0] ? bindingFromRow(rows[0]) : null
 }
 
 function bindingFromRow(row: BoundRow & BindingRow): CurrentBinding {

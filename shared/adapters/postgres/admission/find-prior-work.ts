@@ -44,8 +44,7 @@ const PRIOR_WORK_OF_ASKED = `
 export function createPriorWorkFinder(sql: Sql): AdmissionStore['findPriorWork'] {
   const find = shareStatement<Presented, PriorWork>({
     keyOf: ({ idempotencyKey }) => idempotencyKey,
-    together: (presented) => findPriorWorks(sql, presented),
-    alone: (presented) => findPriorWork(sql, presented),
+    run: (presented) => findPriorWorks(sql, presented),
   })
   return (idempotencyKey, claim) => find({ idempotencyKey, claim })
 }
@@ -59,19 +58,6 @@ async function findPriorWorks(sql: Sql, presented: readonly Presented[]): Promis
     values: columnsOf(presented.map(askedValues)),
   })
   return new Map(rows.map((row) => [row.idempotency_key, priorWorkFromRow(row)]))
-}
-
-async function findPriorWork(sql: Sql, presented: Presented): Promise<PriorWork> {
-  const { rows } = await sql.query<PriorWorkRow>({
-    name: 'find_prior_work',
-    text: `SELECT ${PRIOR_WORK}
-     FROM (VALUES ($1::text, $2::text, $3::text, $4::numeric, $5::text, $6::float8)) AS asked ${ASKED}
-     CROSS JOIN LATERAL (${PRIOR_WORK_OF_ASKED}) AS prior`,
-    values: askedValues(presented),
-  })
-  const [row] = rows
-  if (!row) throw new Error('a left join from one row always returns it')
-  return priorWorkFromRow(row)
 }
 
 function askedValues({ idempotencyKey, claim: { authorization, challengeTokenSha256 } }: Presented) {

@@ -86,25 +86,18 @@ function askedValues({ payer, funds, verifiedMsAgo, aheadOf, windowSeconds, esta
   return [payer, aheadOf?.id ?? null, since, windowSeconds, establishedFrom?.toString() ?? null] as const
 }
 
-/**
- * Returns the payer's exposure; with `aheadOf`, leaves out that job and waiting jobs accepted after it. Open work
- * counts with its signed maximum, or with its charge once that is fixed. Charges settled after the block of `funds` are
- * added, since they are still in that balance; without a reading of funds, charges settled within `verifiedMsAgo`.
- */
+/** Returns a payer's exposure. */
 export async function readExposure(sql: Sql, question: ExposureQuestion): Promise<PayerExposure> {
-  const age = fundsAgeOf(question)
-  const { rows } = await sql.query<ExposureRow>({
-    name: `read_exposure_by_${age}`,
-    text: `SELECT ${EXPOSURE} FROM (VALUES ($1::text, $2::uuid, $3::numeric, $4::float8, $5::numeric)) AS asked ${ASKED}
-     CROSS JOIN LATERAL (${exposureOf(SETTLED[age])}) AS exposure`,
-    values: askedValues(question),
-  })
-  return exposureFromRows(rows)
+  const [first] = await readExposures(sql, fundsAgeOf(question), [question])
+  if (!first) throw new Error('a question without an answer')
+  return first[1]
 }
 
 /**
- * Reads several exposures in one statement, of funds whose age is counted alike; equal ones once. Returns each with its
- * question.
+ * Reads exposures in one statement, of funds whose age is counted alike; equal ones once. Returns each with its question.
+ * With `aheadOf`, that job and waiting jobs accepted after it are left out. Open work counts with its signed maximum, or
+ * with its charge once that is fixed. Charges settled after the block of `funds` are added, since they are still in that
+ * balance; without a reading of funds, charges settled within `verifiedMsAgo`.
  */
 export async function readExposures(
   sql: Sql,

@@ -1,7 +1,8 @@
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import { shareStatement } from '../batch.ts'
+import { type LockedRows, shareStatement } from '../batch.ts'
 import { columnsOf, listed } from '../listed.ts'
+import { LOCK_JOBS, NAME_SUFFIX } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from './job-row.ts'
 
@@ -32,23 +33,27 @@ const CLAIMED = `${CLAIMED_JOB},
 export function createJobClaimer(sql: Sql): ExecutionStore['claimJob'] {
   const claim = shareStatement<Claim, ClaimedJob | null>({
     keyOf: ({ jobId }) => jobId,
-    together: (claims) => claimTogether(sql, claims),
-    alone: (claim) => claimAlone(sql, claim),
+    run: (claims, lockedRows) => claimJobs(sql, claims, lockedRows),
+    leftOut: async (claimed) => {
+      await startOrphanGrace(sql, claimed)
+      return null
+    },
   })
   return (jobId, leaseMs) => claim({ jobId, leaseMs })
 }
 
-/**
- * Claims those that can be claimed at once; a row that is locked, as by another worker's claim, is left out. All are
- * committed before they are read, so one that cannot be read fails alone.
- */
-async function claimTogether(sql: Sql, claims: readonly Claim[]): Promise<ReadonlyMap<string, ClaimedJob | Error>> {
+/** Claims those that can be claimed. All are committed before they are read, so one that cannot be read fails alone. */
+async function claimJobs(
+  sql: Sql,
+  claims: readonly Claim[],
+  lockedRows: LockedRows,
+): Promise<ReadonlyMap<string, ClaimedJob | Error>> {
   const { rows } = await sql.query<ClaimedJobRow>({
-    name: 'claim_jobs',
+    name: `claim_jobs${NAME_SUFFIX[lockedRows]}`,
     text: `WITH asked AS (SELECT id, lease_ms FROM ${listed('uuid', 'float8')} AS asked (id, lease_ms)),
      free AS (
        SELECT asked.id, lease_ms FROM asked CROSS JOIN LATERAL (
-         SELECT FROM jobs WHERE jobs.id = asked.id AND ${IS_CLAIMABLE} FOR NO KEY UPDATE SKIP LOCKED) AS locked)
+         SELECT FROM jobs WHERE jobs.id = asked.id AND ${IS_CLAIMABLE} ${LOCK_JOBS[lockedRows]}) AS locked)
      UPDATE jobs SET ${CLAIM} FROM free, authorizations
      WHERE jobs.id = free.id AND authorizations.id = jobs.authorization_id
      RETURNING ${CLAIMED}`,
@@ -66,18 +71,10 @@ function claimedOrError(row: ClaimedJobRow): ClaimedJob | Error {
 }
 
 /**
- * Claims one job. A worker that takes over a `generating` job must fail it, so the previous worker gets a grace period
- * first: after an outage of the database all renewals are late, and that worker may be about to store the result.
+ * Gives the worker whose lease on a `generating` job expired a grace period. A worker that takes such a job over must
+ * fail it; after an outage of the database all renewals are late, and the previous one may be about to store the result.
  */
-async function claimAlone(sql: Sql, { jobId, leaseMs }: Claim): Promise<ClaimedJob | null> {
-  const { rows } = await sql.query<ClaimedJobRow>({
-    name: 'claim_job',
-    text: `UPDATE jobs SET ${CLAIM} FROM authorizations, (VALUES ($2::float8)) AS lease (lease_ms)
-     WHERE jobs.id = $1 AND authorizations.id = jobs.authorization_id AND ${IS_CLAIMABLE}
-     RETURNING ${CLAIMED}`,
-    values: [jobId, leaseMs],
-  })
-  if (rows[0]) return claimedJobFromRow(rows[0])
+async function startOrphanGrace(sql: Sql, { jobId, leaseMs }: Claim): Promise<void> {
   await sql.query({
     name: 'start_orphan_grace',
     text: `UPDATE jobs SET orphaned_at = now(), lease_expires_at = now() + make_interval(secs => $2 / 1000.0)
@@ -85,7 +82,6 @@ async function claimAlone(sql: Sql, { jobId, leaseMs }: Claim): Promise<ClaimedJ
        AND (lease_expires_at IS NULL OR lease_expires_at <= now())`,
     values: [jobId, leaseMs * GRACE_SHARE],
   })
-  return null
 }
 
 /** Ends this worker's lease; the job may run again immediately. */

@@ -7,7 +7,6 @@ import {
   type FundsAge,
   fundsAgeOf,
   type PayerExposure,
-  readExposure,
   readExposures,
 } from '../admission/read-exposure.ts'
 import { shareStatement } from '../batch.ts'
@@ -28,11 +27,10 @@ export function createExposureAheadReader(sql: Sql, budget: UnchargedBudget): Ex
   const reading = (age: FundsAge) =>
     shareStatement<Asked, PayerExposure>({
       keyOf: ({ question }) => question.aheadOf?.id ?? '',
-      together: async (asked) => {
+      run: async (asked) => {
         const exposures = await readExposures(sql, age, asked.map(withElapsed))
         return new Map(exposures.map(([{ aheadOf }, exposure]) => [aheadOf?.id ?? '', exposure]))
       },
-      alone: (asked) => readExposure(sql, withElapsed(asked)),
     })
   const readers = { block: reading('block'), time: reading('time') }
   const { windowSeconds } = budget

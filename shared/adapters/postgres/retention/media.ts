@@ -1,16 +1,5 @@
-import type { Media, ServedMedia } from '#shared/media/media.ts'
-import type { Parameter } from '../move-job.ts'
+import type { ServedMedia } from '#shared/media/media.ts'
 import type { Sql } from '../pool.ts'
-
-/** Returns the part of sealing a result that inserts the media's row; the object is already stored. */
-export function insertMedia(media: Media, parameter: Parameter): string {
-  const { tokenSha256, objectKey, contentType, sha256, bytes, expiresAt } = media
-  return `media AS (
-    INSERT INTO media (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at)
-    SELECT gen_random_uuid(), id, ${parameter(tokenSha256)}, ${parameter(objectKey)}, ${parameter(contentType)},
-      ${parameter(sha256)}, ${parameter(bytes)}::bigint, ${parameter(expiresAt)}::timestamptz
-    FROM moved)`
-}
 
 /** Returns unexpired media of a completed job; `null` for unknown, unpaid and expired ones without distinction. */
 export async function findMedia(sql: Sql, tokenSha256: string): Promise<ServedMedia | null> {
