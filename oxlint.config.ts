@@ -84,7 +84,7 @@ export const LEDGER = {
 /** How deep folders inside a room may be nested; `test/contract/lint-rules.test.ts` shows that none is deeper. */
 export const DEEPEST_FOLDER = 2
 
-type RestrictedImports = { group: string[]; message: string }
+type RestrictedImports = { group: string[]; message: string; allowTypeImports?: true }
 type Override = { files: string[]; rules: { 'no-restricted-imports': ['error', { patterns: RestrictedImports[] }] } }
 
 const NOT_THE_CLIENT = {
@@ -96,10 +96,20 @@ function restrict(files: string[], patterns: RestrictedImports[]): Override {
   return { files, rules: { 'no-restricted-imports': ['error', { patterns: [...patterns, NOT_THE_CLIENT] }] } }
 }
 
-const COMPOSED_ONLY = {
-  group: ['**/adapters/**'],
-  message: 'Only the composition root imports adapters; take what you need as a parameter.',
-}
+const COMPOSED_ONLY: RestrictedImports[] = [
+  {
+    group: [
+      '**/adapters/*.ts',
+      ...Object.keys(ADAPTERS).flatMap((room) => (room === 'postgres' ? [] : `**/adapters/${room}/**`)),
+    ],
+    message: 'Only the composition root imports adapters; take what you need as a parameter.',
+  },
+  {
+    group: ['**/adapters/postgres/**'],
+    allowTypeImports: true,
+    message: 'Only the composition root imports the ledger’s values; its types may be imported.',
+  },
+]
 const NEITHER_INFRA_NOR_TESTS = {
   group: ['**/infra/**', '**/test/**'],
   message: 'api, workers and operator never import infra or test.',
@@ -119,7 +129,7 @@ function roomsOf(house: keyof typeof HOUSES): Override[] {
       return restrict(
         [`${house}/${room}/${'*/'.repeat(depth)}*.ts`],
         [
-          COMPOSED_ONLY,
+          ...COMPOSED_ONLY,
           NEITHER_INFRA_NOR_TESTS,
           NOT_EACH_OTHER,
           {
@@ -268,7 +278,10 @@ export default defineConfig({
     restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),
     ...adapterRooms,
     ...ledgerRooms,
-    restrict(['api/*.ts', 'workers/*.ts', 'operator/*.ts'], [COMPOSED_ONLY, NEITHER_INFRA_NOR_TESTS, NOT_EACH_OTHER]),
+    restrict(
+      ['api/*.ts', 'workers/*.ts', 'operator/*.ts'],
+      [...COMPOSED_ONLY, NEITHER_INFRA_NOR_TESTS, NOT_EACH_OTHER],
+    ),
     ...roomsOf('api'),
     ...roomsOf('workers'),
     ...roomsOf('operator'),

@@ -1,27 +1,41 @@
 import { readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
 import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
-import { type AbsorbedCost, readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
-import { type ModelCharges, readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
-import { readDebts } from '#shared/adapters/postgres/reports/debts.ts'
-import { readOpenExposure } from '#shared/adapters/postgres/reports/open-exposure.ts'
-import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amounts.ts'
+import {
+  type Resolutions,
+  type ReviewItems,
+  readResolutions,
+  readReviewItems,
+  readUnknownSettlements,
+  type UnknownSettlements,
+} from '#shared/adapters/postgres/reports/items.ts'
+import {
+  type PayerAmounts,
+  readDebts,
+  readOpenExposure,
+  readUnfinishedJobs,
+  type UnfinishedJobs,
+} from '#shared/adapters/postgres/reports/open-work.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { type Resolutions, readResolutions } from '#shared/adapters/postgres/reports/resolutions.ts'
-import { type CountAndSum, readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
-import { type ReviewItems, readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
+import {
+  type CountAndSum,
+  type ModelCharges,
+  readChargesByModel,
+  readRevenue,
+  readSettlingNow,
+} from '#shared/adapters/postgres/reports/revenue.ts'
 import { readSettlementGas, type SettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
-import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
 import {
   readSponsoredPermits,
   type SponsoredPermitsReport,
 } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
-import { type FailureCount, readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
-import { readUnchargedWork, type UnchargedWorkReport } from '#shared/adapters/postgres/reports/uncharged-work.ts'
-import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
 import {
-  readUnknownSettlements,
-  type UnknownSettlements,
-} from '#shared/adapters/postgres/reports/unknown-settlements.ts'
+  type AbsorbedCost,
+  type FailureCount,
+  readAbsorbedCost,
+  readUnchargedFailures,
+  readUnchargedWork,
+  type UnchargedWorkReport,
+} from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 
 export interface NewPayerReport {

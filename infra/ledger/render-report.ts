@@ -1,6 +1,6 @@
 import { formatEther } from 'viem'
-import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amounts.ts'
-import type { Resolutions } from '#shared/adapters/postgres/reports/resolutions.ts'
+import type { Resolutions } from '#shared/adapters/postgres/reports/items.ts'
+import type { PayerAmounts } from '#shared/adapters/postgres/reports/open-work.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'

@@ -37,3 +37,16 @@ export interface JobConsumer {
   /** Stops taking jobs and waits for the running ones, at most `deadlineMs`. */
   close(deadlineMs: number): Promise<void>
 }
+
+/** The jobs of one queue according to their rows; the queue itself may have more or fewer messages. */
+export interface QueueTotals {
+  /** Due, and leased by no worker. */
+  readonly waiting: number
+  readonly running: number
+  /** Tried before without progress, or to be tried later. */
+  readonly deferred: number
+  /** How long the oldest waiting job has been due; 0 when none waits. */
+  readonly oldestWaitingSeconds: number
+  /** Since when the longest-deferred job has been deferred in its state; 0 when none is. */
+  readonly oldestDeferredSeconds: number
+}

@@ -1,6 +1,5 @@
 import type { JobState } from '#shared/jobs/job.ts'
-import type { QueueName } from '#shared/jobs/job-queue.ts'
-import type { QueueTotals } from '#shared/jobs/reports-store.ts'
+import type { QueueName, QueueTotals } from '#shared/jobs/job-queue.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 
 /** The windows in which the calls of deployments are looked at, in seconds. */

@@ -16,6 +16,7 @@ const NO_ROOMS = ['operator/assets', 'shared/adapters', 'shared/adapters/postgre
 type Rooms = Readonly<Record<string, readonly string[]>>
 
 const target = (specifier: string) => `export { target } from '${specifier}'\n`
+const targetType = (specifier: string) => `import type { Target } from '${specifier}'\nexport type Own = Target\n`
 
 /** Files that each violate one rule, with the rule that must report it. */
 const violations: Record<string, { text: string; rule: string }> = {
@@ -61,6 +62,14 @@ const violations: Record<string, { text: string; rule: string }> = {
   'workers/imports-test.ts': { text: target('../test/target.ts'), rule: IMPORT_RULE },
   'api/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
   'api/routes/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
+  'api/routes/imports-ledger.ts': { text: target('#shared/adapters/postgres/reports/target.ts'), rule: IMPORT_RULE },
+  'workers/imports-ledger.ts': { text: target('#shared/adapters/postgres/target.ts'), rule: IMPORT_RULE },
+  'operator/pages/deeper/imports-ledger.ts': {
+    text: target('#shared/adapters/postgres/reports/target.ts'),
+    rule: IMPORT_RULE,
+  },
+  'workers/job/imports-chain-type.ts': { text: targetType('#shared/adapters/chain/target.ts'), rule: IMPORT_RULE },
+  'shared/jobs/imports-ledger-type.ts': { text: targetType('#shared/adapters/postgres/target.ts'), rule: IMPORT_RULE },
   'api/dependencies.ts': { text: target('../workers/target.ts'), rule: IMPORT_RULE },
   'workers/composition/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
   'workers/job/imports-composition.ts': { text: target('../composition/target.ts'), rule: IMPORT_RULE },
@@ -88,6 +97,9 @@ const allowed: Record<string, string> = {
   'workers/dependencies.ts': target('#shared/adapters/target.ts'),
   'workers/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
   'operator/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
+  'api/imports-ledger-type.ts': targetType('#shared/adapters/postgres/target.ts'),
+  'workers/job/imports-ledger-type.ts': targetType('#shared/adapters/postgres/execution/target.ts'),
+  'operator/pages/deeper/imports-ledger-type.ts': targetType('#shared/adapters/postgres/reports/target.ts'),
   'shared/adapters/imports-pg.ts': `export { Pool } from 'pg'\n`,
   'client/deeper/imports-own.ts': target('../target.ts'),
   'test/imports-client.ts': target('../client/target.ts'),
@@ -154,7 +166,7 @@ beforeAll(async () => {
     await cp(join(ROOT, name), join(directory, name))
   await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'))
   const targets = [...roomFolders(), 'api', 'workers', 'operator', 'test', 'shared/adapters', 'infra', 'client'].map(
-    (folder) => [`${folder}/target.ts`, 'export const target = 1\n'] as const,
+    (folder) => [`${folder}/target.ts`, 'export const target = 1\nexport type Target = 1\n'] as const,
   )
   const texts = Object.entries(violations).map(([path, { text }]) => [path, text] as const)
   for (const [path, text] of [...targets, ...texts, ...Object.entries(allowed)]) {

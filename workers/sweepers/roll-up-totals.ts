@@ -1,8 +1,10 @@
-import { type ReportsStore, ROLLED_UP_HOURS } from '#shared/jobs/reports-store.ts'
+import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { Sweep } from './sweeper.ts'
 
 /** Every worker tries this often; the ledger decides whether enough has accumulated. */
 const ROLL_UP_EVERY_MS = 60_000
+/** Hours that one statement adds; the whole history of an older ledger is added call by call. */
+const ROLLED_UP_HOURS = 24
 
 /** Rolls up charges, so the totals that Prometheus reads stay cheap as the history grows. */
 export function rollUpTotals(reportsStore: Pick<ReportsStore, 'rollUpTotals'>): Sweep {
@@ -23,6 +25,6 @@ export function rollUpHours(reportsStore: Pick<ReportsStore, 'rollUpHours'>): Sw
     name: 'rolled up hours',
     leastIntervalMs: ROLL_UP_EVERY_MS,
     batch: ROLLED_UP_HOURS,
-    run: async () => await reportsStore.rollUpHours(),
+    run: async () => await reportsStore.rollUpHours(ROLLED_UP_HOURS),
   }
 }

@@ -1,5 +1,6 @@
 import { Gauge, type Registry } from 'prom-client'
-import type { CountAndTotal, LedgerTotals, ReportsStore } from '#shared/jobs/reports-store.ts'
+import type { CountAndTotal, LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
+import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import { sharedReading } from './shared-reading.ts'
 
 interface LedgerGauge {

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { LedgerTotals, ReportsStore } from '#shared/jobs/reports-store.ts'
+import type { LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
+import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { LedgerDay, MoneyStore } from '#shared/operators/money-store.ts'
 import { isRunning, type ProcessReportStore, type SeenProcess } from '#shared/operators/process-report.ts'
 import type { ItemRecord, ResolutionStore } from '#shared/operators/resolution-store.ts'

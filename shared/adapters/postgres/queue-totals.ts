@@ -1,8 +1,13 @@
 import type { JobState } from '#shared/jobs/job.ts'
-import { QUEUE_NAMES, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
-import type { LedgerTotals, QueueTotals } from '#shared/jobs/reports-store.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { QUEUE_NAMES, type QueueName, type QueueTotals, queueOf } from '#shared/jobs/job-queue.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Sql } from './pool.ts'
+
+export interface UnfinishedTotals {
+  readonly queues: ReadonlyMap<QueueName, QueueTotals>
+  /** Sum that unfinished jobs may still charge: the charge where it is fixed, the quoted maximum before. */
+  readonly openExposure: AtomicAmount
+}
 
 interface UnfinishedRow {
   operation: string
@@ -16,7 +21,7 @@ interface UnfinishedRow {
 }
 
 /** Reads unfinished jobs by queue, and what they may still charge. */
-export async function readUnfinishedTotals(sql: Sql): Promise<Pick<LedgerTotals, 'queues' | 'openExposure'>> {
+export async function readUnfinishedTotals(sql: Sql): Promise<UnfinishedTotals> {
   const { rows } = await sql.query<UnfinishedRow>(
     `SELECT operation, state,
        count(*) FILTER (WHERE is_waiting)::int AS waiting,

@@ -84,7 +84,7 @@ export async function readSweeps({ sandbox: { info } }: Side, times: number): Pr
       'read settlements that are not final': () => settlements.readUnfinal(0n, 200),
       'read failed settlements': () => settlements.readFailed('own_key', null, 20),
       'roll up totals': () => reports.rollUpTotals(),
-      'roll up hours': () => reports.rollUpHours(),
+      'roll up hours': () => reports.rollUpHours(24),
     }
     const readings: Reading[] = []
     for (const [name, sweep] of Object.entries(sweeps)) readings.push(await repeat(`sweep: ${name}`, times, sweep))

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { readReviewItems } from '#shared/adapters/postgres/reports/items.ts'
 import { readSettlementsByTransaction } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
-import { readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
 import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { claimTestJob, completionOf, fencedWrites } from '../../support/ledger/job-in-state.ts'

@@ -2,24 +2,22 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { exportCalls } from '#shared/adapters/postgres/console/export-calls.ts'
 import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
-import { readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
-import { readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
 import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
-import { readDebts } from '#shared/adapters/postgres/reports/debts.ts'
+import { readReviewItems } from '#shared/adapters/postgres/reports/items.ts'
 import {
   readSettlementsByTransaction,
   readSettlementsInBlocks,
   readSettlementsOutsideBlocks,
 } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
-import { readOpenExposure } from '#shared/adapters/postgres/reports/open-exposure.ts'
+import { readDebts, readOpenExposure, readUnfinishedJobs } from '#shared/adapters/postgres/reports/open-work.ts'
 import { readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
-import { readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
-import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
-import { readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
-import { readUnchargedWork } from '#shared/adapters/postgres/reports/uncharged-work.ts'
-import { readUnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
+import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/adapters/postgres/reports/revenue.ts'
+import {
+  readAbsorbedCost,
+  readUnchargedFailures,
+  readUnchargedWork,
+} from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import type { CallFilter, ExportedCall, ListPosition, MoneyStore } from '#shared/operators/money-store.ts'
 import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'

@@ -5,7 +5,6 @@ import { readDays } from '#shared/adapters/postgres/console/read-days.ts'
 import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
 import { readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import type { JobState } from '#shared/jobs/job.ts'
-import { ROLLED_UP_HOURS } from '#shared/jobs/reports-store.ts'
 import { RESOLUTION_OUTCOMES } from '#shared/jobs/resolution.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
@@ -14,6 +13,8 @@ import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/jo
 import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+
+const ROLLED_UP_HOURS = 24
 
 interface PaidCall {
   readonly at: string
@@ -57,7 +58,7 @@ describe('reports by day', () => {
   async function rollUpAll(): Promise<number> {
     let hours = 0
     for (let added = -1; added !== 0; ) {
-      added = await rollUpHours(ledger.pool)
+      added = await rollUpHours(ledger.pool, ROLLED_UP_HOURS)
       hours += added
     }
     return hours
@@ -90,7 +91,7 @@ describe('reports by day', () => {
 
   it('rolls hours up without a gap, and each of them once by concurrent workers', async () => {
     await payCall({ at: '2026-03-01T05:00:00Z', isFinal: true })
-    await Promise.all(Array.from({ length: 4 }, () => rollUpHours(ledger.pool)))
+    await Promise.all(Array.from({ length: 4 }, () => rollUpHours(ledger.pool, ROLLED_UP_HOURS)))
     await rollUpAll()
     const [hours] = await ledger.sql<{ count: number; span: number; first: Date; age: number }>(
       `SELECT count(*)::int AS count, (extract(epoch FROM max(hour) - min(hour)) / 3600)::int + 1 AS span,

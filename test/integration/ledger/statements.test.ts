@@ -387,7 +387,7 @@ describe('sequential scans', () => {
     for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, page)
     await money.readDays(period)
     for await (const calls of money.exportCalls(period)) expect(calls.length).toBeGreaterThan(0)
-    await rollUpHours(ledger.pool)
+    await rollUpHours(ledger.pool, 24)
     expect(await scansSince()).toBe(0)
   })
 

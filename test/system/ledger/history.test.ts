@@ -1,19 +1,20 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
-import { readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
-import { readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
 import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
 import { readSettlementsOutsideBlocks } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
 import { readLedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
 import { readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
+import { readChargesByModel, readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
 import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
 import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { readMinedPermits, readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
-import { readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
-import { readUnchargedWork } from '#shared/adapters/postgres/reports/uncharged-work.ts'
+import {
+  readAbsorbedCost,
+  readUnchargedFailures,
+  readUnchargedWork,
+} from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
 import { LEAST_ID } from '../../../infra/ledger/least-id.ts'
 import { sampleHistory, writeHistory } from '../../support/ledger/history/write-history.ts'
@@ -38,7 +39,7 @@ const REPORTS: Readonly<Record<string, (pool: Pool, period: LedgerPeriod) => Pro
   'the parties of all payments': readPaymentParties,
   'a page of settlements': (pool, period) =>
     readSettlementsOutsideBlocks(pool, period, NO_BLOCKS, { after: LEAST_ID, limit: 50 }),
-  'an hour that is added to the totals': (pool) => rollUpHours(pool),
+  'an hour that is added to the totals': (pool) => rollUpHours(pool, 24),
   'a page of permits': (pool, period) => readMinedPermits(pool, period, { after: LEAST_ID, limit: 50 }),
 }
 interface WrittenLedger {

@@ -1,6 +1,5 @@
 import type { Sql } from '../pool.ts'
-import { afterRow } from './after-row.ts'
-import type { LedgerPeriod } from './period.ts'
+import { afterRow, type LedgerPeriod } from './period.ts'
 
 /** A settlement according to the ledger. Addresses and hashes are lower case, the charge is atomic USDC. */
 export interface LedgerSettlement {

@@ -1,10 +1,32 @@
-import type { CountAndTotal, LedgerTotals } from '#shared/jobs/reports-store.ts'
 import { RESOLUTION_OUTCOMES, type ResolutionOutcome } from '#shared/jobs/resolution.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { UNCHARGED_KINDS, type UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import { readNewPayerExposure } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'
-import { readUnfinishedTotals } from '../queue-totals.ts'
+import { readUnfinishedTotals, type UnfinishedTotals } from '../queue-totals.ts'
+
+export interface CountAndTotal {
+  readonly count: number
+  readonly total: AtomicAmount
+}
+
+/** Totals over the whole ledger, the same in every process. */
+export interface LedgerTotals extends UnfinishedTotals {
+  /** Since the beginning. */
+  readonly charged: CountAndTotal
+  /** Provider calls with an unknown outcome since the beginning, at the maximum that was authorized for them. */
+  readonly ambiguous: CountAndTotal
+  /** Results whose charge could not be settled and has not been paid since. */
+  readonly withheld: CountAndTotal
+  /** Work that ended without a charge since the beginning, by kind. */
+  readonly uncharged: Readonly<Record<UnchargedKind, CountAndTotal>>
+  /** What new payers together have open, owe, and caused without a charge within the window. */
+  readonly newPayerExposure: AtomicAmount
+  /** Number of jobs that need a person's decision and have none yet. */
+  readonly inReview: number
+  /** How many items persons ended since the beginning, and their amounts, by outcome. */
+  readonly resolved: Readonly<Record<ResolutionOutcome, CountAndTotal>>
+}
 
 type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'total'}` | 'in_review', string>
 
@@ -94,7 +116,7 @@ const STABLE_AFTER = '10 minutes'
 const ROLL_UP_AFTER = '20 minutes'
 
 /**
- * Adds old charges to the stored totals. Safe in every worker concurrently: the second one finds the row locked, or up
+ * Moves old charges into the stored totals, so that reading stays cheap. Returns the number of charges moved. Safe in every worker concurrently: the second one finds the row locked, or up
  * to date. Completed jobs, finished attempts and uncharged work never change, so the totals stay right.
  */
 export async function rollUpTotals(sql: Sql): Promise<number> {

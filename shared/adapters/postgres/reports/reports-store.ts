@@ -1,21 +1,88 @@
-import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
-import type { Pool } from '../pool.ts'
+import { bindTo } from '../bind-to.ts'
+import type { Pool, Sql } from '../pool.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { rollUpHours } from './roll-up-hours.ts'
-import { readSettlementTotals } from './settlement-totals.ts'
-import { readSponsoredTotals } from './sponsored-totals.ts'
 
-/** Creates the workers' store of totals over one pool. */
-export function createReportsStore(
-  pool: Pool,
-  { windowSeconds }: Pick<UnchargedBudget, 'windowSeconds'>,
-): ReportsStore {
+export type ReportsStore = ReturnType<typeof createReportsStore>
+
+/** Creates the store of totals, which workers and the console read. */
+export function createReportsStore(pool: Pool, { windowSeconds }: Pick<UnchargedBudget, 'windowSeconds'>) {
   return {
+    ...bindTo(pool, { readSettlementTotals, readSponsoredTotals, rollUpTotals, rollUpHours }),
     readLedgerTotals: () => readLedgerTotals(pool, windowSeconds),
-    readSettlementTotals: () => readSettlementTotals(pool),
-    readSponsoredTotals: () => readSponsoredTotals(pool),
-    rollUpTotals: () => rollUpTotals(pool),
-    rollUpHours: () => rollUpHours(pool),
+  }
+}
+
+/** Totals over all settlements of the ledger. */
+export interface SettlementTotals {
+  /** Settlements that are not done: signed, confirmed but not final; and unproven, lost, surplus, unknown and not resolved. */
+  readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'unknown', number>>
+  readonly oldestSignedAgeSeconds: number
+}
+
+/** Whether nobody has resolved the settlement, or the review of its job that it is part of. */
+const isOpen = (item: 'review' | 'settlement') =>
+  `NOT EXISTS (SELECT FROM resolutions WHERE item = '${item}' AND ${
+    item === 'review' ? 'resolutions.job_id = settlements.job_id' : 'resolutions.settlement_id = settlements.id'
+  })`
+
+/**
+ * Reads the totals by partial indexes on unfinished settlements, so the cost does not depend on the length of the
+ * history.
+ */
+export async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
+  const { rows } = await sql.query<
+    Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'unknown' | 'oldest', number>
+  >(
+    `SELECT (SELECT count(*) FROM settlements WHERE state = 'signed')::int AS signed,
+       (SELECT count(*) FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL)::int AS confirmed,
+       (SELECT count(*) FROM settlements WHERE state = 'unproven' AND ${isOpen('review')})::int AS unproven,
+       (SELECT count(*) FROM settlements WHERE state = 'lost' AND ${isOpen('settlement')})::int AS lost,
+       (SELECT count(*) FROM settlements WHERE state = 'surplus' AND ${isOpen('settlement')})::int AS surplus,
+       (SELECT count(*) FROM unknown_settlements WHERE resolved_at IS NULL AND NOT EXISTS (
+          SELECT FROM jobs WHERE jobs.id = unknown_settlements.job_id AND jobs.state = 'review'))::int AS unknown,
+       (SELECT coalesce(extract(epoch FROM now() - min(signed_at)), 0) FROM settlements WHERE state = 'signed')::float8
+         AS oldest`,
+  )
+  const [row] = rows
+  if (!row) throw new Error('a SELECT of counts always returns one row')
+  const { oldest, ...counts } = row
+  return { counts, oldestSignedAgeSeconds: oldest }
+}
+
+/** The permits that the service submits at its own cost. */
+interface SponsoredTotals {
+  readonly counts: Readonly<Record<'requested' | 'signed', number>>
+  readonly oldestPendingAgeSeconds: number
+  /** What the daily ceiling counts: the gas of the last day, and the most that permits in progress may cost. */
+  readonly dayGasWei: bigint
+}
+
+/** Reads the totals by partial indexes: of permits in progress, and of the gas of the last day. */
+export async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
+  const { rows } = await sql.query<{
+    requested: number
+    signed: number
+    oldest: number
+    reserved: string
+    spent: string
+  }>({
+    name: 'read_sponsored_totals',
+    text: `SELECT count(*) FILTER (WHERE state = 'requested')::int AS requested,
+       count(*) FILTER (WHERE state = 'signed')::int AS signed,
+       coalesce(extract(epoch FROM now() - min(requested_at)), 0)::float8 AS oldest,
+       coalesce(sum(reserved_gas_wei), 0) AS reserved,
+       (SELECT coalesce(sum(gas_wei), 0) FROM sponsored_permits
+        WHERE gas_wei IS NOT NULL AND finished_at > now() - interval '1 day') AS spent
+     FROM sponsored_permits WHERE state IN ('requested', 'signed')`,
+    values: [],
+  })
+  const [row] = rows
+  if (!row) throw new Error('an aggregate without groups always returns one row')
+  return {
+    counts: { requested: row.requested, signed: row.signed },
+    oldestPendingAgeSeconds: row.oldest,
+    dayGasWei: BigInt(row.spent) + BigInt(row.reserved),
   }
 }

@@ -1,4 +1,3 @@
-import { ROLLED_UP_HOURS } from '#shared/jobs/reports-store.ts'
 import type { Sql } from '../pool.ts'
 import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
 
@@ -12,11 +11,11 @@ const STABLE_AFTER = '10 minutes'
 const oldest = (rows: string) => `SELECT min(finished_at) FROM (SELECT finished_at FROM ${rows} OFFSET 0) AS few`
 
 /**
- * Adds the totals of hours that no longer change. An hour waits for the finality of its settlements and permits, since
+ * Adds the totals of at most `limit` hours that no longer change. An hour waits for the finality of its settlements and permits, since
  * a reorganization may still remove them. Safe in every worker concurrently: each computes the same rows. Returns the
  * number of hours added.
  */
-export async function rollUpHours(sql: Sql): Promise<number> {
+export async function rollUpHours(sql: Sql, limit: number): Promise<number> {
   const { rowCount } = await sql.query({
     name: 'roll_up_console_hours',
     text: `WITH bounds AS MATERIALIZED (
@@ -36,7 +35,7 @@ export async function rollUpHours(sql: Sql): Promise<number> {
        uncharged_count, uncharged_total)
      SELECT start, ${JOINED_SUMS} FROM buckets ${JOINS}
      ON CONFLICT (hour) DO NOTHING`,
-    values: [STABLE_AFTER, ROLLED_UP_HOURS],
+    values: [STABLE_AFTER, limit],
   })
   return rowCount ?? 0
 }

@@ -1,6 +1,5 @@
 import type { Sql } from '../pool.ts'
-import { afterRow } from './after-row.ts'
-import type { LedgerPeriod } from './period.ts'
+import { afterRow, type LedgerPeriod } from './period.ts'
 
 /** Permits with what their transactions cost: in gas, in wei of the native token, and in atomic USDC. */
 export interface PermitGas {

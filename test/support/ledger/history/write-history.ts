@@ -83,7 +83,7 @@ export async function writeHistory(databaseUrl: string, options: HistoryOptions)
     )
     await step('totals', async () => {
       await refreshTotals(client)
-      while ((await rollUpHours(client)) > 0);
+      while ((await rollUpHours(client, 24)) > 0);
     })
     await client.query('CHECKPOINT')
   } finally {

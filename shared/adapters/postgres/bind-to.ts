@@ -1,0 +1,20 @@
+type OnLedger = (on: never, ...parameters: never[]) => unknown
+
+/** The functions of a room without their first parameter. */
+type Bound<Functions extends Record<string, OnLedger>> = {
+  readonly [Name in keyof Functions]: Functions[Name] extends (
+    on: never,
+    ...parameters: infer Parameters
+  ) => infer Outcome
+    ? (...parameters: Parameters) => Outcome
+    : never
+}
+
+/** Returns a room's functions as a store, bound to the pool, session or transaction that they run on. */
+export function bindTo<On, Functions extends Record<string, (on: On, ...parameters: never[]) => unknown>>(
+  on: On,
+  functions: Functions,
+): Bound<Functions> {
+  const bound = Object.entries(functions).map(([name, run]) => [name, run.bind(null, on)])
+  return Object.fromEntries(bound) as Bound<Functions>
+}
