@@ -114,6 +114,19 @@ export interface Failure {
   readonly reason: string
 }
 
+/**
+ * How a job ends uncharged. Its uncharged work is the authorized maximum when the vendor worked or may have worked
+ * (`failed_empty`, `failed_ambiguous`), and the minimum charge when the code says that the caller sent what cannot be
+ * served (`isCallersDoing`), with or without a provider call. Any other failure is the service's or the vendor's.
+ */
+export type JobFailure = Failure & {
+  readonly attempt: 'none' | 'failed_definite' | 'failed_empty' | 'failed_ambiguous'
+  /** The charge that the measured usage would have had, where the vendor reported usage. */
+  readonly measuredCharge?: AtomicAmount
+  /** Whether the service itself lost an ambiguous call. Such calls do not count against the payer's budget. */
+  readonly isLost?: true
+}
+
 /** How a person ended a review, as its caller is answered. */
 export type ReviewEnding =
   | { readonly outcome: 'refunded'; readonly transaction: string }

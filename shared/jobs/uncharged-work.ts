@@ -2,8 +2,7 @@ import { z } from 'zod'
 import { ERROR_CODES } from '#shared/errors/error-codes.ts'
 import { type AtomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
-import type { JobFailure } from './execution-store.ts'
-import type { Job } from './job.ts'
+import type { Job, JobFailure } from './job.ts'
 
 export interface UnchargedWork {
   readonly kind: UnchargedKind

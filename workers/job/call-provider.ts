@@ -1,5 +1,5 @@
+import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob, Failure } from '#shared/jobs/job.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'

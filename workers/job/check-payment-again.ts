@@ -1,5 +1,5 @@
+import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'

@@ -1,4 +1,4 @@
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
+import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 

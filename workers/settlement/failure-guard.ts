@@ -1,4 +1,4 @@
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
+import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { SettlementSearch } from '#shared/payment/settlement-search.ts'

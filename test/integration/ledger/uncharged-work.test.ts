@@ -5,7 +5,7 @@ import { createNewPayersLimit, type NewPayers } from '#shared/adapters/postgres/
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
 import type { Acceptance } from '#shared/jobs/admission-store.ts'
-import type { JobFailure } from '#shared/jobs/execution-store.ts'
+import type { JobFailure } from '#shared/jobs/job.ts'
 import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import {
   acceptTestJob,

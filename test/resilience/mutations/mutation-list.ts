@@ -274,7 +274,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I6',
     changes: [
       {
-        file: `${LEDGER}/execution/seal-result.ts`,
+        file: `${LEDGER}/execution/execution-store.ts`,
         within: 'SEAL_RESULTS',
         change: replaceSql('staged_uploads.id = moved.upload_id', 'false'),
       },

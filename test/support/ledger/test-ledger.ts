@@ -4,6 +4,7 @@ import {
   createAllowanceRequestStore,
   createAllowanceWorkStore,
 } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
@@ -12,7 +13,6 @@ import { createRetentionStore } from '#shared/adapters/postgres/retention/retent
 import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AllowanceRequestStore, AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { RetentionStore } from '#shared/jobs/retention-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'

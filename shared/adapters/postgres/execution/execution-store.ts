@@ -1,32 +1,185 @@
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { ClaimedJob, JobFailure, NewResult, Written } from '#shared/jobs/job.ts'
+import { type UnchargedWork, unchargedWorkOf } from '#shared/jobs/uncharged-work.ts'
+import type { Media } from '#shared/media/media.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
-import type { Pool } from '../pool.ts'
-import { openStagedUpload } from '../retention/staged-uploads.ts'
-import { createJobClaimer, deferJob, releaseJob, wakeJob } from './claim-job.ts'
-import { failJob } from './fail-job.ts'
-import { handOverJob } from './hand-over-job.ts'
-import { readEffectiveRequest } from './read-effective-request.ts'
+import { newId } from '#shared/runtime/new-id.ts'
+import { bindTo } from '../bind-to.ts'
+import { moveJob, moveJobs, type SharedTransition, shareMove } from '../move-job.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { eraseUpload, openStagedUpload } from '../retention/staged-uploads.ts'
+import { insertUnchargedWork } from '../uncharged-work.ts'
+import { createJobClaimer, deferJob, handOverJob, releaseJob, renewLeases, wakeJob } from './leases.ts'
 import { createExposureAheadReader } from './read-exposure-ahead.ts'
-import { renewLeases } from './renew-leases.ts'
-import { createResultSealer } from './seal-result.ts'
-import { createAttemptStarter } from './start-attempt.ts'
 import { takeDueJobs } from './take-due-jobs.ts'
 
+/** A worker's access to jobs, from the claim to the stored result. Every write to a claimed job is fenced. */
+export type ExecutionStore = ReturnType<typeof createExecutionStore>
+
 /** Creates the workers' store of jobs over one pool. */
-export function createExecutionStore(pool: Pool, budget: UnchargedBudget): ExecutionStore {
+export function createExecutionStore(pool: Pool, budget: UnchargedBudget) {
   return {
     claimJob: createJobClaimer(pool),
-    renewLeases: (jobs, leaseMs) => renewLeases(pool, jobs, leaseMs),
-    deferJob: (job, delayMs, isPaymentBlocked = false) => deferJob(pool, job, delayMs, isPaymentBlocked),
-    releaseJob: (job) => releaseJob(pool, job),
-    wakeJob: (job) => wakeJob(pool, job),
-    handOverJob: (job) => handOverJob(pool, job),
-    takeDueJobs: (states, limit, pausedQueues) => takeDueJobs(pool, states, limit, pausedQueues),
-    readEffectiveRequest: (jobId) => readEffectiveRequest(pool, jobId),
-    openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
+    ...bindTo(pool, { renewLeases, deferJob, releaseJob, wakeJob, handOverJob, takeDueJobs }),
+    ...bindTo(pool, { readEffectiveRequest, openStagedUpload, failJob }),
     readExposureAhead: createExposureAheadReader(pool, budget),
     startAttempt: createAttemptStarter(pool),
     sealResult: createResultSealer(pool),
-    failJob: (job, failure) => failJob(pool, job, failure),
   }
+}
+
+/**
+ * Returns the effective request of a claimed job, which the claim leaves out when it is long: a worker first reserves the
+ * memory for it. `null` when no provider needs it any more.
+ */
+async function readEffectiveRequest(sql: Sql, jobId: string): Promise<JsonValue | null> {
+  const { rows } = await sql.query<{ effective_request: string | null }>({
+    name: 'read_effective_request',
+    text: 'SELECT effective_request FROM jobs WHERE id = $1',
+    values: [jobId],
+  })
+  const text = rows[0]?.effective_request
+  return text === undefined || text === null ? null : (JSON.parse(text) as JsonValue)
+}
+
+interface Attempt {
+  readonly id: string
+  readonly job: ClaimedJob
+  readonly deployment: string
+  /** The attempt before it, which failed definitely. */
+  readonly failed: { readonly attemptId: string; readonly reason: string } | null
+}
+
+/**
+ * Creates a function that moves accepted → generating, or generating → generating with the next deployment, those jobs in
+ * one statement that are ready at the same time. The attempt's row is committed before the provider is called, so a
+ * crash cannot hide a call. `failed` ends the attempt before it.
+ */
+function createAttemptStarter(sql: Sql) {
+  const start = shareMove<Attempt>(sql, START_ATTEMPTS)
+  return async (job: ClaimedJob, deployment: string, failed: Attempt['failed']) => {
+    const attempt = { id: newId(), job, deployment, failed }
+    return { written: await start(attempt), attemptId: attempt.id }
+  }
+}
+
+const START_ATTEMPTS: SharedTransition<Attempt> = {
+  to: 'generating',
+  name: 'start_attempts',
+  columns: [
+    { name: 'attempt_id', type: 'uuid', of: ({ id }) => id },
+    { name: 'authorization_id', type: 'uuid', of: ({ job }) => job.authorizationId },
+    { name: 'deployment', type: 'text', of: ({ deployment }) => deployment },
+    { name: 'failed_id', type: 'uuid', of: ({ failed }) => failed?.attemptId ?? null },
+    { name: 'reason', type: 'text', of: ({ failed }) => failed?.reason ?? null },
+  ],
+  together: [
+    `ended AS (
+       UPDATE upstream_attempts SET state = 'failed_definite', reason = moved.reason, finished_at = now()
+       FROM moved WHERE upstream_attempts.id = moved.failed_id RETURNING upstream_attempts.id)`,
+    // An authorization may have only one attempt that has not failed, so the failed one must end first.
+    `started AS (
+       INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
+       SELECT attempt_id, id, authorization_id, deployment, 'open' FROM moved
+       WHERE failed_id IS NULL OR EXISTS (SELECT FROM ended WHERE ended.id = failed_id))`,
+  ],
+}
+
+interface Sealing {
+  readonly job: ClaimedJob
+  readonly attemptId: string
+  readonly sealed: NewResult
+  /** The object that the result refers to, which is stored already. */
+  readonly media: Media | null
+}
+
+/** Results of one statement are in memory twice, so a longer one has a statement of its own. */
+const LONGEST_SHARED_CHARACTERS = 256 * 1024
+
+/**
+ * Creates a function that moves generating → generated: fixes the result and its charge; the same commit erases the
+ * prompt and the staged audio's data key. Jobs whose results arrive at the same time are moved by one statement.
+ */
+function createResultSealer(sql: Sql) {
+  const sealShared = shareMove<Sealing>(sql, SEAL_RESULTS)
+  return async (job: ClaimedJob, attemptId: string, sealed: NewResult, media: Media | null): Promise<Written> => {
+    const sealing = { job, attemptId, sealed, media }
+    if (sealed.resultBody.length <= LONGEST_SHARED_CHARACTERS) return await sealShared(sealing)
+    const moved = await moveJobs(sql, [sealing], SEAL_RESULTS, 'wait')
+    return moved.length === 1 ? 'written' : 'stale'
+  }
+}
+
+const SEAL_RESULTS: SharedTransition<Sealing> = {
+  to: 'generated',
+  name: 'seal_results',
+  columns: [
+    { name: 'attempt_id', type: 'uuid', of: ({ attemptId }) => attemptId },
+    { name: 'usage', type: 'jsonb', of: ({ sealed }) => JSON.stringify(sealed.usage) },
+    { name: 'charge_amount', type: 'numeric', of: ({ sealed }) => sealed.chargeAmount.toString() },
+    { name: 'result_body', type: 'text', of: ({ sealed }) => sealed.resultBody },
+    { name: 'result_digest', type: 'text', of: ({ sealed }) => sealed.resultDigest },
+    { name: 'upload_id', type: 'uuid', of: ({ job }) => job.stagedUploadId },
+    { name: 'token_sha256', type: 'text', of: ({ media }) => media?.tokenSha256 ?? null },
+    { name: 'object_key', type: 'text', of: ({ media }) => media?.objectKey ?? null },
+    { name: 'content_type', type: 'text', of: ({ media }) => media?.contentType ?? null },
+    { name: 'sha256', type: 'text', of: ({ media }) => media?.sha256 ?? null },
+    { name: 'bytes', type: 'bigint', of: ({ media }) => media?.bytes ?? null },
+    { name: 'expires_at', type: 'timestamptz', of: ({ media }) => media?.expiresAt ?? null },
+  ],
+  set: [
+    'usage = free.usage',
+    'charge_amount = free.charge_amount',
+    'result_body = free.result_body',
+    'result_digest = free.result_digest',
+    'effective_request = NULL',
+  ],
+  together: [
+    `succeeded AS (
+       UPDATE upstream_attempts SET state = 'succeeded', finished_at = now()
+       FROM moved WHERE upstream_attempts.id = moved.attempt_id)`,
+    `erased AS (
+       UPDATE staged_uploads SET data_key = NULL, erased_at = now()
+       FROM moved WHERE staged_uploads.id = moved.upload_id AND data_key IS NOT NULL)`,
+    `media AS (
+       INSERT INTO media (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at)
+       SELECT gen_random_uuid(), id, token_sha256, object_key, content_type, sha256, bytes, expires_at
+       FROM moved WHERE object_key IS NOT NULL)`,
+  ],
+}
+
+/**
+ * Moves accepted or generating → failed, uncharged, and writes its uncharged work. An open attempt ends in the state
+ * `attempt`. After an ambiguous failure the provider may still be working on the audio, so the staged upload stays
+ * until it expires.
+ */
+function failJob(sql: Sql, job: ClaimedJob, failure: JobFailure): Promise<Written> {
+  const erasesUpload = failure.attempt !== 'failed_ambiguous' && job.stagedUploadId !== null
+  const work = unchargedWorkOf(job, failure)
+  return moveJob(sql, job, 'failed', (parameter) => ({
+    name: statementName(erasesUpload, work),
+    set: [
+      `failure_code = ${parameter(failure.code)}`,
+      `failure_reason = ${parameter(failure.reason)}`,
+      'finished_at = now()',
+      'lease_expires_at = NULL',
+      'effective_request = NULL',
+    ],
+    together: [
+      // An open attempt belongs to the current authorization, which the index covers.
+      `ended AS (
+         UPDATE upstream_attempts SET state = ${parameter(failure.attempt === 'none' ? 'failed_ambiguous' : failure.attempt)},
+           reason = ${parameter(failure.reason)}, finished_at = now()
+         FROM moved WHERE authorization_id = ${parameter(job.authorizationId)} AND state = 'open' RETURNING deployment)`,
+      `released AS (
+         UPDATE authorizations SET permit_released_at = now()
+         FROM moved WHERE authorizations.id = ${parameter(job.authorizationId)})`,
+      ...(erasesUpload ? eraseUpload(job.stagedUploadId, parameter) : []),
+      ...(work ? [insertUnchargedWork(job, work, parameter, '(SELECT deployment FROM ended)')] : []),
+    ],
+  }))
+}
+
+function statementName(erasesUpload: boolean, work: UnchargedWork | null): string {
+  return ['fail_job', ...(erasesUpload ? ['erasing_upload'] : []), ...(work ? ['with_work'] : [])].join('_')
 }

@@ -1,6 +1,8 @@
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
+import type { ExposureTerms } from '#shared/jobs/admission-store.ts'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
+import type { Exposure } from '#shared/payment/exposure.ts'
+import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { findExhaustedBudget } from '../admission/find-exhausted-budget.ts'
 import {
   type ExposureQuestion,
@@ -19,11 +21,23 @@ interface Asked {
 
 const ANY_CHARGE = atomicAmount(1n)
 
+/** The work with a prior claim on a payer's funds. */
+interface ExposureAhead extends Exposure {
+  /** Whether a result is withheld until they pay for it. */
+  readonly owes: boolean
+  /** Whether a charge of theirs was settled, at any time. */
+  readonly hasPaid: boolean
+  /** Their uncharged work, once it has reached the budget. */
+  readonly exhausted: ExhaustedBudget | null
+}
+
 /**
- * Creates a function that reads the work with a prior claim on a payer's funds. Readings of jobs that are checked at the
- * same time are one statement, and so one snapshot, taken after each of them was asked for.
+ * Creates a function that reads the work of a job's payer with a prior claim on their funds (accepted before this job, or
+ * already being worked on), with the charges that settled since `funds` were read or, without a reading, within the last
+ * `verifiedMsAgo` milliseconds. Readings of jobs that are checked at the same time are one statement, and so one
+ * snapshot, taken after each of them was asked for.
  */
-export function createExposureAheadReader(sql: Sql, budget: UnchargedBudget): ExecutionStore['readExposureAhead'] {
+export function createExposureAheadReader(sql: Sql, budget: UnchargedBudget) {
   const reading = (age: FundsAge) =>
     shareStatement<Asked, PayerExposure>({
       keyOf: ({ question }) => question.aheadOf?.id ?? '',
@@ -34,7 +48,7 @@ export function createExposureAheadReader(sql: Sql, budget: UnchargedBudget): Ex
     })
   const readers = { block: reading('block'), time: reading('time') }
   const { windowSeconds } = budget
-  return async (job, since) => {
+  return async (job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<ExposureAhead> => {
     const { payer } = job.authorization
     const question = { ...since, payer, aheadOf: job, windowSeconds, establishedFrom: ANY_CHARGE }
     const read = readers[fundsAgeOf(question)]

@@ -1,8 +1,10 @@
-import type { DueJob } from '#shared/jobs/execution-store.ts'
-import type { JobState } from '#shared/jobs/job.ts'
+import type { Job, JobState } from '#shared/jobs/job.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { Sql } from '../pool.ts'
+
+/** The part of a job that the sweepers need in order to enqueue it. */
+export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
 
 /**
  * A job enqueued this long ago and still not claimed was lost by the queue, or waits in a long one, where a duplicate

@@ -1,4 +1,3 @@
-import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
 import { type LockedRows, shareStatement } from '../batch.ts'
 import { columnsOf, listed } from '../listed.ts'
@@ -30,7 +29,7 @@ const CLAIMED = `${CLAIMED_JOB},
  * Jobs that are delivered at the same time are claimed in one statement. Returns `null` when the job is finished, leased
  * by another worker, or not due yet.
  */
-export function createJobClaimer(sql: Sql): ExecutionStore['claimJob'] {
+export function createJobClaimer(sql: Sql): (jobId: string, leaseMs: number) => Promise<ClaimedJob | null> {
   const claim = shareStatement<Claim, ClaimedJob | null>({
     keyOf: ({ jobId }) => jobId,
     run: (claims, lockedRows) => claimJobs(sql, claims, lockedRows),
@@ -97,14 +96,10 @@ export async function releaseJob(sql: Sql, job: ClaimedJob): Promise<Written> {
 
 /**
  * Ends this worker's lease; the job may run again after `delayMs`, doubled for each deferral since its last move, up to
- * a limit. Up to a quarter is added at random, so that jobs of one outage do not return together.
+ * a limit. Up to a quarter is added at random, so that jobs of one outage do not return together. `isPaymentBlocked`: only
+ * the payment itself prevents its settlement.
  */
-export async function deferJob(
-  sql: Sql,
-  job: ClaimedJob,
-  delayMs: number,
-  isPaymentBlocked: boolean,
-): Promise<Written> {
+export async function deferJob(sql: Sql, job: ClaimedJob, delayMs: number, isPaymentBlocked = false): Promise<Written> {
   const { rowCount } = await sql.query({
     name: 'defer_job',
     text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL,
@@ -127,4 +122,49 @@ export async function wakeJob(sql: Sql, job: ClaimedJob): Promise<Written> {
     values: [job.id, job.fence.toString()],
   })
   return rowCount === 1 ? 'written' : 'stale'
+}
+
+/**
+ * Extends the leases of jobs that this worker still has, and returns the ids of the others. One statement, since a
+ * worker may have thousands of jobs that wait for the chain. A row that is locked is left for the next time: it is
+ * being moved, and statements that lock several rows in different orders would block each other.
+ */
+export async function renewLeases(
+  sql: Sql,
+  jobs: readonly ClaimedJob[],
+  leaseMs: number,
+): Promise<ReadonlySet<string>> {
+  const { rows } = await sql.query<{ id: string }>({
+    name: 'renew_leases',
+    text: `WITH mine AS (SELECT id, fence FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)),
+     held AS (
+       SELECT jobs.id FROM jobs JOIN mine USING (id, fence)
+       WHERE lease_expires_at IS NOT NULL AND state IN ('accepted', 'generating', 'generated', 'settling')
+       FOR NO KEY UPDATE OF jobs SKIP LOCKED),
+     renewed AS (
+       UPDATE jobs SET lease_expires_at = now() + make_interval(secs => $3 / 1000.0), orphaned_at = NULL
+       FROM held WHERE jobs.id = held.id)
+     SELECT mine.id FROM mine WHERE NOT EXISTS (
+       SELECT FROM jobs WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND lease_expires_at IS NOT NULL
+         AND state IN ('accepted', 'generating', 'generated', 'settling'))`,
+    values: [jobs.map(({ id }) => id), jobs.map(({ fence }) => fence.toString()), leaseMs],
+  })
+  return new Set(rows.map(({ id }) => id))
+}
+
+/**
+ * Ends this worker's lease so that another worker can continue, and marks the job as enqueued: the caller enqueues it
+ * next. Raises the fence, so that later writes of this worker are stale. Returns the job's current state, or `null`
+ * when it cannot be handed over: the claim is lost, or a provider call is in progress, whose outcome no other worker
+ * could learn.
+ */
+export async function handOverJob(sql: Sql, job: ClaimedJob): Promise<ClaimedJob | null> {
+  const { rows } = await sql.query<{ state: ClaimedJob['state']; fence: string }>({
+    name: 'hand_over_job',
+    text: `UPDATE jobs SET fence = fence + 1, lease_expires_at = NULL, enqueued_at = now(), run_after = now()
+     WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generated', 'settling')
+     RETURNING state, fence`,
+    values: [job.id, job.fence.toString()],
+  })
+  return rows[0] ? { ...job, state: rows[0].state, fence: BigInt(rows[0].fence) } : null
 }
