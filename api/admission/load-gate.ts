@@ -1,7 +1,7 @@
 import type { AppError } from '#shared/errors/app-error.ts'
+import type { ClientGroups } from '../request/fair-pool.ts'
 import { overloaded, UNPAID_SHARE } from '../request/overloaded.ts'
 import { type BodyReservation, createBodyMemory, type ExpectedBody } from './body-memory.ts'
-import { createHeldPlaces, type HeldLimits, type HeldPlaces, type WaitingCaller } from './held-places.ts'
 
 /** Limits of the load on one API process. */
 export interface LoadLimits {
@@ -146,4 +146,57 @@ function createReservation(hasPriority: boolean, { release, ...arrival }: BodyRe
 
 function shareOf(hasPriority: boolean): number {
   return hasPriority ? 1 : UNPAID_SHARE
+}
+
+/** Limits of the callers that one process keeps waiting for their results. */
+interface HeldLimits {
+  readonly total: number
+  readonly perPayer: number
+  /** Per network of the callers. */
+  readonly perClient: number
+  readonly perJob: number
+}
+
+/** A caller whose job is accepted and whose connection is to be held. */
+interface WaitingCaller {
+  readonly client: ClientGroups
+  readonly payer: string
+  readonly jobId: string
+}
+
+/** The places of waiting callers. */
+interface HeldPlaces {
+  /**
+   * Takes a place and returns the function that frees it; `null` when there is none. The caller is then answered with
+   * the job's current state and loses nothing: the same request attaches to the job later.
+   */
+  readonly take: (caller: WaitingCaller) => (() => void) | null
+  readonly taken: () => number
+}
+
+/** Creates the places, all of them free. */
+function createHeldPlaces(limits: HeldLimits): HeldPlaces {
+  let taken = 0
+  const counts = new Map<string, number>()
+  return {
+    taken: () => taken,
+    take: ({ client, payer, jobId }) => {
+      const counted: [key: string, limit: number][] = [
+        [`job ${jobId}`, limits.perJob],
+        [`payer ${payer}`, limits.perPayer],
+        ...client.map((group): [string, number] => [`client ${group}`, limits.perClient]),
+      ]
+      if (taken >= limits.total || counted.some(([key, limit]) => (counts.get(key) ?? 0) >= limit)) return null
+      taken += 1
+      for (const [key] of counted) counts.set(key, (counts.get(key) ?? 0) + 1)
+      return () => {
+        taken -= 1
+        for (const [key] of counted) {
+          const left = (counts.get(key) ?? 0) - 1
+          if (left > 0) counts.set(key, left)
+          else counts.delete(key)
+        }
+      }
+    },
+  }
 }

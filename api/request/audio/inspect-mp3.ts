@@ -1,4 +1,10 @@
-import { type AudioLimits, conversionAdvice, ENCODE_AGAIN } from '#shared/audio/conversion.ts'
+import {
+  type AudioLimits,
+  conversionAdvice,
+  ENCODE_AGAIN,
+  shrinkAdvice,
+  splitAdvice,
+} from '#shared/audio/conversion.ts'
 import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { DecodeVerdict } from '#shared/jobs/inspection-store.ts'
@@ -6,7 +12,6 @@ import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { MeasuredUpload } from '../measure-audio.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import { createDecoderQueue, type DecoderCaller, type DecoderLimits, type DecoderQueue } from './decoder-queue.ts'
-import { tooLarge, tooLong, withThousands } from './exceeded-limits.ts'
 import type { InspectionCache } from './inspection-cache.ts'
 import { type DecodePlan, planDecode } from './plan-decode.ts'
 import type { SharedVerdicts } from './shared-verdicts.ts'
@@ -152,4 +157,20 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       throw new AppError(outcome.code, { message: outcome.message, ...field })
     },
   }
+}
+
+/** Returns the message about an upload with more bytes than the limit. */
+function tooLarge(bytes: number, limits: AudioLimits): string {
+  const limit = withThousands(limits.maximumBytes)
+  return `The audio has ${withThousands(bytes)} bytes; the limit is ${limit}. ${shrinkAdvice(limits)}`
+}
+
+/** Returns the message about audio that lasts longer than the limit. */
+function tooLong(durationMs: number, limits: AudioLimits): string {
+  const limit = withThousands(limits.maximumDurationMs)
+  return `The audio lasts ${withThousands(durationMs)} ms; the limit is ${limit} ms. ${splitAdvice(limits)}`
+}
+
+function withThousands(value: number): string {
+  return value.toLocaleString('en-US')
 }
