@@ -63,6 +63,22 @@ const effectiveRequestSchema = z.strictObject({
 
 type EffectiveSpeech = z.infer<typeof effectiveRequestSchema>
 
+/** The effective request's further fields, which a vendor gets as they were sent, or refuses. */
+export type SpeechOptions = ReturnType<typeof speechOptions>
+
+/** Returns the fields that are neither fixed, nor priced, nor translated for the vendor. */
+export function speechOptions({
+  operation: _operation,
+  model: _model,
+  input: _input,
+  voice: _voice,
+  response_format: _format,
+  speed_thousandths: _speed,
+  ...options
+}: EffectiveSpeech) {
+  return options
+}
+
 /** Returns the default voice that the voices and pricing lists publish; the standard one without such a model. */
 function defaultVoice(modelId: string, catalog: Catalog): string {
   return (findModel(catalog, 'text_to_speech', modelId) ?? speechModel).defaultVoice

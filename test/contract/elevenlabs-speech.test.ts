@@ -62,6 +62,13 @@ const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_out
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
+  test('refuses a field that it does not send, without a call', async () => {
+    const unsent = { mood: 'calm' } as Partial<SpeechInput>
+    const reason = 'not sent: this API has no mood'
+    expect(await synthesize(unsent)).toMatchObject({ ...DEFINITE, concerns: 'request', reason })
+    expect(upstream.calls).toHaveLength(0)
+  })
+
   test('sends text, model, voice, speed and format', async () => {
     await synthesized({ text: 'Grüße 🚋', speed: 1.125 })
     expect(upstream.calls).toHaveLength(1)

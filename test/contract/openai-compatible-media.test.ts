@@ -209,6 +209,13 @@ describe('speech', () => {
     })
   })
 
+  test('refuses a field that it does not send, without a call', async () => {
+    const unsent = { mood: 'calm' } as Partial<SpeechInput>
+    const reason = 'not sent: this API has no mood'
+    expect(await speak(unsent)).toMatchObject({ ...DEFINITE, concerns: 'request', reason })
+    expect(upstream.calls).toHaveLength(0)
+  })
+
   test('reports an empty output for an answer without bytes', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
     expect(await speak()).toEqual({ ...EMPTY, reason: 'HTTP 200 without audio' })

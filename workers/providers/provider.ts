@@ -1,4 +1,5 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import type { SpeechOptions } from '#shared/operations/speech.ts'
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
 
 /** The error codes that a provider call can fail with. */
@@ -139,7 +140,7 @@ export interface ImageProvider {
   generateImage(input: ImageInput, options: CallOptions): Promise<ImageOutcome>
 }
 
-export interface SpeechInput {
+export type SpeechInput = SpeechOptions & {
   readonly text: string
   /** The vendor's own voice id; the deployment maps the public alias to it. */
   readonly voice: string

@@ -15,6 +15,15 @@ export function unserviceable(reason: string): UnserviceableRequest {
   return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', concerns: 'request', reason }
 }
 
+/**
+ * Returns the refusal of a request with fields that an adapter does not send, or `null` if there are none: what changes
+ * the output is never left out silently.
+ */
+export function refuseUnsent(fields: object): UnserviceableRequest | null {
+  const names = Object.keys(fields)
+  return names.length === 0 ? null : unserviceable(`not sent: this API has no ${names.join(', ')}`)
+}
+
 export function isUnserviceable(failure: ProviderFailure): boolean {
   return failure.code === 'provider_unavailable' && failure.concerns === 'request' && failure.isSetupFault !== true
 }

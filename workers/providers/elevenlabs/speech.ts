@@ -1,7 +1,8 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import { looksLikeMp3 } from '../looks-like-mp3.ts'
-import type { SpeechInput, SpeechProvider } from '../provider.ts'
+import type { SpeechProvider } from '../provider.ts'
+import { refuseUnsent } from '../unserviceable.ts'
 import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 4 MB at 128 kbit/s. */
@@ -33,9 +34,12 @@ export function createElevenLabsSpeech(dependencies: ElevenLabsSpeechDependencie
   const headers = { 'xi-api-key': apiKey, 'content-type': 'application/json', accept: 'audio/mpeg' }
 
   return {
-    async synthesize(input, { signal, timeoutMs }) {
-      const url = `${baseUrl}${encodeURIComponent(input.voice)}?output_format=mp3_44100_128`
-      const body = JSON.stringify(requestBody(input, upstreamModel))
+    async synthesize({ text, voice, speed, ...unsent }, { signal, timeoutMs }) {
+      const refusal = refuseUnsent(unsent)
+      if (refusal) return refusal
+      const url = `${baseUrl}${encodeURIComponent(voice)}?output_format=mp3_44100_128`
+      // The settings replace those that are stored with the voice, for this request only.
+      const body = JSON.stringify({ text, model_id: upstreamModel, voice_settings: { speed } })
       const exchange = await http(
         { method: 'POST', url, headers, body },
         { timeoutMs, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, ...(signal === undefined ? {} : { signal }) },
@@ -49,9 +53,4 @@ export function createElevenLabsSpeech(dependencies: ElevenLabsSpeechDependencie
       return { outcome: 'synthesized', audio: exchange.bytes, ...known }
     },
   }
-}
-
-/** Overrides the voice's stored settings for this request only. */
-function requestBody({ text, speed }: SpeechInput, upstreamModel: string) {
-  return { text, model_id: upstreamModel, voice_settings: { speed } }
 }

@@ -1,6 +1,7 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { looksLikeMp3 } from '../looks-like-mp3.ts'
 import type { SpeechProvider } from '../provider.ts'
+import { refuseUnsent } from '../unserviceable.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 
@@ -14,7 +15,9 @@ const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
 export function createOpenAiCompatibleSpeech(dependencies: OpenAiCompatibleDependencies): SpeechProvider {
   const post = createPost(dependencies, '/audio/speech')
   return {
-    async synthesize({ text, voice, speed }, options) {
+    async synthesize({ text, voice, speed, ...unsent }, options) {
+      const refusal = refuseUnsent(unsent)
+      if (refusal) return refusal
       const exchange = await post(
         { model: dependencies.upstreamModel, input: text, voice, response_format: 'mp3', speed },
         { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
