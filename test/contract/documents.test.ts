@@ -43,6 +43,8 @@ import { fixedCatalogs } from '../support/http/fixed-catalogs.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const FOLDERS = ['.', 'client', 'infra', 'test']
+const SOURCES = '{api,client,infra,operator,shared,test,workers}/**/*.{ts,sol,tf,yml,yaml,eta}'
+const isInstalled = (path: string) => path.includes('node_modules')
 interface Link {
   readonly path: string
   readonly anchor: string
@@ -71,9 +73,7 @@ async function findPages(): Promise<string[]> {
   const found = await Promise.all(
     FOLDERS.map(async (folder) => {
       const names = await readdir(join(ROOT, folder), { recursive: folder !== '.' })
-      return names
-        .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
-        .map((name) => join(folder, name))
+      return names.filter((name) => name.endsWith('.md') && !isInstalled(name)).map((name) => join(folder, name))
     }),
   )
   return found.flat()
@@ -157,12 +157,7 @@ describe('links between the pages', () => {
 
   test('every page that source code names is in the repository', async () => {
     const sources: string[] = ['Dockerfile', 'docker-compose.yml', '.env.example']
-    const exclude = (path: string) => path.includes('node_modules')
-    for await (const file of glob('{api,client,infra,operator,shared,test,workers}/**/*.{ts,sol,tf,yml,yaml,eta}', {
-      cwd: ROOT,
-      exclude,
-    }))
-      sources.push(file)
+    for await (const file of glob(SOURCES, { cwd: ROOT, exclude: isInstalled })) sources.push(file)
     const missing = sources.flatMap((source) =>
       [...readFileSync(join(ROOT, source), 'utf8').matchAll(/\b(?:infra|test|client)\/[\w./-]+\.md\b/g)]
         .filter(([path]) => !existsSync(join(ROOT, path)))
