@@ -44,7 +44,7 @@ COPY infra/contracts ./infra/contracts
 COPY infra/deploy-contract ./infra/deploy-contract
 COPY infra/commands ./infra/commands
 # One arena: glibc's arenas of other threads keep what a burst of calls left in them, 40 kB for each held caller
-# (infra/decisions/2026-11-23-held-connections.md).
+# (infra/decisions/load.md#the-cost-of-an-answer).
 ENV MALLOC_ARENA_MAX=1
 # The container's loopback interface cannot be reached from outside.
 ENV NODE_ENV=production FFMPEG_PATH=/usr/bin/ffmpeg HOST=0.0.0.0 METRICS_HOST=0.0.0.0 OPERATOR_HOST=0.0.0.0

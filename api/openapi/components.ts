@@ -34,7 +34,7 @@ const errorSchema: JsonSchema = {
   description: 'The body of every failure except 402 and 412.',
 }
 
-/** The 402 body (test/contract/specification.md, L3), with the protocol's own fields mirrored next to it. */
+/** The 402 body (test/contract/specification.ts, L3), with the protocol's own fields mirrored next to it. */
 const paymentRequiredSchema: JsonSchema = {
   ...object(
     {

@@ -10,7 +10,7 @@ import { DATA_HANDLING, GUIDANCE } from './guidance.ts'
 import { paidPaths } from './paid-paths.ts'
 import { supportPaths } from './support-paths.ts'
 
-/** The version of the interface description (test/contract/specification.md, V1). */
+/** The version of the interface description (test/contract/specification.ts, V1). */
 export const INTERFACE_VERSION = '0.5.0'
 
 const INTRODUCTION =

@@ -11,7 +11,7 @@ import { type categorySchema, type modelListSchema, modelSchema } from '../schem
 import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
 /**
- * Adds `GET /v1/models`, the only source of truth for what is available (test/contract/specification.md, S4), and
+ * Adds `GET /v1/models`, the only source of truth for what is available (test/contract/specification.ts, S4), and
  * `GET /v1/models/{id}` for one of them. Ids contain slashes, which only some clients encode.
  */
 export function addModelRoutes(app: FastifyInstance, { catalog }: { catalog: CurrentCatalog }): void {

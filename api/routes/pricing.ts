@@ -7,7 +7,7 @@ import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/pricing.ts'
 import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
-/** Adds `GET /v1/pricing`, with one entry for each available model (test/contract/specification.md, R4). */
+/** Adds `GET /v1/pricing`, with one entry for each available model (test/contract/specification.ts, R4). */
 export function addPricingRoutes(app: FastifyInstance, { catalog }: { catalog: CurrentCatalog }): void {
   const listed = derived(catalog, (current) => jsonRepresentation(priceList(current)))
   addCachedResponse(app, '/v1/pricing', listed)

@@ -19,7 +19,7 @@ export interface CommonTerms {
 }
 
 export const commonTerms: CommonTerms = {
-  // The launch promotion: callers pay the published prices without a service fee (test/contract/specification.md, S7).
+  // The launch promotion: callers pay the published prices without a service fee (test/contract/specification.ts, S7).
   serviceFeeBasisPoints: 0,
   promotion: 'Launch promotion: no service fee.',
   owner: 'farebox',

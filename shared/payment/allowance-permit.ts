@@ -16,9 +16,9 @@ export interface AllowancePermit {
   readonly signature: Hex
 }
 
-/** What the chain says of an owner, at one block. */
+/** An owner's allowance, permit nonce and balance, read at one block. */
 export interface OwnerAllowance {
-  /** What Permit2 may take. */
+  /** Permit2's allowance: what it may take of the owner's balance. */
   readonly allowance: bigint
   /** The nonce of the owner's next permit. */
   readonly permitNonce: bigint

@@ -25,9 +25,9 @@ export interface Following {
   stop(): void
 }
 
-/** When blocks come, by `performance.now()`. */
+/** The expected times of blocks, by `performance.now()`. */
 export interface NextBlock {
-  /** When the newest block came, as far as earlier ones let expect it. */
+  /** The time of the newest block, as far as earlier blocks let expect it. */
   readonly sinceMs: number
   readonly expectedMs: number
 }

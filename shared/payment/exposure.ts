@@ -5,9 +5,9 @@ import type { PayerFunds } from './payer-funds.ts'
 export interface OpenPayment {
   readonly nonce: bigint
   readonly amount: AtomicAmount
-  /** Whether its allowance comes from a permit that is submitted with it. */
+  /** Whether the payment's allowance comes from a permit that is submitted with it. */
   readonly byPermit: boolean
-  /** Whether its transaction may already be on chain. */
+  /** Whether the payment's transaction may already be on chain. */
   readonly isSettling: boolean
 }
 
@@ -19,7 +19,7 @@ export interface Exposure {
 }
 
 /**
- * How many times a payer's funds are read for one payment. The second reading includes settlements that started after
+ * Maximum number of readings of a payer's funds for one payment. The second one includes settlements that started after
  * the first.
  */
 export const MAXIMUM_READINGS = 2

@@ -1,7 +1,7 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from './authorization.ts'
 
-/** Why an authorization is refused, by the chain or for its signature. Each is a public error code. */
+/** Reasons for which an authorization is refused, by the chain or for its signature. Each is a public error code. */
 export type RefusalCode =
   | 'payment_signature_invalid'
   | 'payment_nonce_used'
@@ -57,7 +57,7 @@ export interface SettlementTerms {
   readonly submitsPermit: boolean
 }
 
-/** One payment of a transaction. */
+/** One of the payments that a transaction settles. */
 export interface PreparedCharge {
   readonly authorization: Authorization
   readonly chargeAmount: AtomicAmount
@@ -116,7 +116,7 @@ export type Confirmation =
       blockTimestamp: Date
       gas: GasSpent
     }
-  /** Its own transaction reverted, or the contract reports that this payment of the batch failed. */
+  /** The payment's own transaction reverted, or the contract reports that it failed in its batch. */
   | { outcome: 'reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }
   /** The whole batch reverted, which says nothing about this payment: it has to be signed again. `gas`: of the batch. */
   | { outcome: 'batch_reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }

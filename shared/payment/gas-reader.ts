@@ -2,11 +2,11 @@
 export interface Gas {
   readonly balanceWei: bigint
   /**
-   * How many of the most expensive settlements it pays for at the current fee. 0 while the base fee exceeds the
-   * operator's maximum, since no settlement can then be mined.
+   * Number of the most expensive settlements that the key's balance pays for at the current fee. 0 while the base fee
+   * exceeds the operator's maximum, since no settlement can then be mined.
    */
   readonly settlementsLeft: number
-  /** What one settlement by permit is expected to cost at the current fee. */
+  /** Expected cost of one settlement by permit at the current fee. */
   readonly expectedSettlementWei: bigint
   /** Whether the operator's maximum fee is below what a settlement would otherwise offer. */
   readonly isFeeLimited: boolean

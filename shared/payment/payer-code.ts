@@ -3,7 +3,7 @@
  * of gas and a result that may change at any time, so such a payment proves nothing until it is settled.
  */
 export type PayerCodeCheck =
-  /** It has no code, or delegates to a contract that the operator allows. */
+  /** The account has no code, or delegates to a contract that the operator allows. */
   | { outcome: 'allowed' }
   | { outcome: 'refused'; code: 'payer_has_code'; detail: string }
   | { outcome: 'unreachable'; cause: unknown }

@@ -3,7 +3,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 /** A payer's funds, read at one block. */
 export interface PayerFunds {
   readonly balance: AtomicAmount
-  /** How much of it Permit2 may transfer. */
+  /** The part of the balance that Permit2 may transfer. */
   readonly allowance: AtomicAmount
   readonly blockNumber: bigint
   /** The requested payment nonces that were used at that block: `balance` no longer includes their charges. */

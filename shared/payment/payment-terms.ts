@@ -10,11 +10,11 @@ export interface PaymentTerms {
   readonly payTo: `0x${string}`
   /** The recipients that payments may name: that of challenges, and while it is being replaced the other one too. */
   readonly acceptedRecipients: readonly `0x${string}`[]
-  /** What a challenge names one of: the settlement contract, or the settlement keys. */
+  /** Facilitators of which a challenge names one: the settlement contract, or the settlement keys. */
   readonly facilitators: readonly `0x${string}`[]
-  /** What payments may name: the contract, the keys, and those of both that are being added or removed. */
+  /** Facilitators that payments may name: contract, keys, and those of both that are being added or removed. */
   readonly acceptedFacilitators: readonly `0x${string}`[]
-  /** How long a payer's signature should stay valid, in seconds. */
+  /** Time for which a payer's signature should stay valid, in seconds. */
   readonly maxTimeoutSeconds: number
   /**
    * Minimum remaining validity of a signature at acceptance, in seconds: provider timeout plus settlement margin. A

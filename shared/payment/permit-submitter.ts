@@ -13,7 +13,7 @@ export interface PermitTerms {
 export type PreparedPermit =
   | { readonly outcome: 'ready'; readonly terms: PermitTerms }
   | { readonly outcome: 'refused'; readonly reason: string }
-  /** What was reserved does not pay for the next block's base fee. */
+  /** The reserved gas does not pay for the next block's base fee. */
   | { readonly outcome: 'underpriced' }
   | { readonly outcome: 'unreachable'; readonly cause: unknown }
 
@@ -26,10 +26,10 @@ interface Mined {
 }
 
 export type PermitConfirmation =
-  /** It succeeded and set the allowance to the permit's value. */
+  /** The transaction succeeded and set the allowance to the permit's value. */
   | ({ readonly outcome: 'confirmed' } & Mined)
   | ({ readonly outcome: 'reverted' } & Mined)
-  /** It succeeded without setting the allowance: a filler. */
+  /** The transaction succeeded without setting the allowance: a filler. */
   | ({ readonly outcome: 'event_missing' } & Mined)
   | { readonly outcome: 'pending'; readonly isMined?: true }
   | { readonly outcome: 'unreachable'; readonly cause: unknown }

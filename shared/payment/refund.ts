@@ -1,4 +1,4 @@
-/** Where a transfer is on chain. */
+/** The place of a transfer on chain. */
 export interface RefundTransfer {
   readonly transaction: string
   readonly logIndex: number
@@ -22,7 +22,7 @@ export type RefundOnChain =
       readonly isReverted: boolean
       readonly blockNumber: bigint
       readonly minedAt: Date
-      /** Whether its block is final and still on the chain. */
+      /** Whether the transaction's block is final and still on the chain. */
       readonly isFinal: boolean
       readonly transfers: readonly MinedTransfer[]
     }
@@ -39,7 +39,7 @@ export interface RefundReader {
   read(transaction: string): Promise<RefundOnChain>
 }
 
-/** What a refund returns. */
+/** The payment that a refund returns. */
 export interface RefundedPayment {
   readonly network: string
   readonly payer: string

@@ -4,11 +4,11 @@ import type { Confirmation, RefusalCode } from './facilitator.ts'
 
 /** A remote facilitator's answer to a settlement request. Only the chain shows whether money moved. */
 export type SettlementAnswer =
-  /** It named a transaction, whatever it reported about its success. */
+  /** The facilitator named a transaction, whatever it reported about its success. */
   | { outcome: 'sent'; hash: `0x${string}` }
-  /** It sent nothing and never will: the payment itself is invalid. */
+  /** The facilitator sent nothing and never will: the payment itself is invalid. */
   | { outcome: 'refused'; code: RefusalCode; reason: string }
-  /** It sent nothing, for a reason that may be temporary. */
+  /** The facilitator sent nothing, for a reason that may be temporary. */
   | { outcome: 'not_taken'; reason: string }
   /** A timeout, a lost response or another failure after which a transaction may be on its way. */
   | { outcome: 'unknown'; cause: unknown }

@@ -5,16 +5,16 @@ export interface RecentReverts {
   readonly secondsSinceNewest: number
 }
 
-/** What decides when a payer may pay for a withheld result again. */
+/** The reverts that decide when a payer may pay for a withheld result again. */
 export interface RevertHistory {
   readonly ofJob: RecentReverts
-  /** Over all jobs of the payer, this one included. */
+  /** Reverts over all jobs of the payer, this one included. */
   readonly ofPayer: RecentReverts
   /** Whether another charge of the payer is being settled. */
   readonly settlesAnother: boolean
 }
 
-/** How long a revert counts. */
+/** Time within which a reverted settlement counts, in seconds. */
 export const REVERTS_WINDOW_SECONDS = 86_400
 
 /** Reverts without a pause: an honest payer too may move funds, or revoke the allowance, at the wrong moment. */

@@ -13,7 +13,7 @@ export const sponsoringSettings = {
     .default('0.10')
     .transform(atomicFromDollars)
     .refine((amount) => amount > 0n, 'must be more than 0'),
-  /** How long an owner waits for the next sponsored permit after one that cost gas. */
+  /** Time until an owner's next sponsored permit after one that cost gas. */
   SPONSORED_ALLOWANCE_OWNER_HOURS: z.coerce.number().min(0).max(8760).default(24),
   /**
    * The most that all sponsored permits of 24 hours may cost, in the network's native token (ETH on Base); 0 switches

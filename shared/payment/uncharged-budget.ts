@@ -1,6 +1,6 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 
-/** Why work ended without a charge. The migration that creates the table says what each kind costs at most. */
+/** Kinds of work that ended without a charge. The table's migration says what each costs at most. */
 export const UNCHARGED_KINDS = [
   'empty_output',
   'unknown_outcome',
@@ -24,11 +24,11 @@ export interface UnchargedBudget {
 
 /** A payer's uncharged work, once it has reached the budget. */
 export interface ExhaustedBudget {
-  /** What counts within the window. */
+  /** The payer's uncharged work that counts within the window. */
   readonly used: AtomicAmount
   /** The budget, plus what the payer paid for within the window. */
   readonly allowed: AtomicAmount
   readonly byKind: Readonly<Partial<Record<UnchargedKind, AtomicAmount>>>
-  /** Until enough of it has left the window. */
+  /** Time until enough of the payer's uncharged work has left the window. */
   readonly retryAfterSeconds: number
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
-import { readdir } from 'node:fs/promises'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { glob, readdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { validatePaymentRequiredDetailed } from '@agentcash/discovery'
@@ -43,18 +43,37 @@ import { fixedCatalogs } from '../support/http/fixed-catalogs.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const FOLDERS = ['.', 'client', 'infra', 'test']
-/** The links of a Markdown page to other files of the repository, without their anchors. */
-function relativeLinks(page: string): string[] {
-  const links = [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)]
-  return links.flatMap(([, link]) => (link === undefined || link.includes('://') ? [] : [link]))
+const SOURCES = '{api,client,infra,operator,shared,test,workers}/**/*.{ts,sol,tf,yml,yaml,eta}'
+const isInstalled = (path: string) => path.includes('node_modules')
+interface Link {
+  readonly path: string
+  readonly anchor: string
+}
+const readPage = (page: string) => readFileSync(join(ROOT, page), 'utf8').replaceAll(/^```[^]*?^```/gm, '')
+/** The links of a Markdown page to files of the repository and to its own headings. */
+function relativeLinks(page: string): Link[] {
+  const links = [...readPage(page).matchAll(/\]\(([^)#\s]*)(?:#([^)]*))?\)/g)]
+  return links.flatMap(([, path = '', anchor = '']) => (path.includes('://') ? [] : [{ path, anchor }]))
+}
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchorsOf(page: string): string[] {
+  return [...readPage(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+}
+function leadsNowhere(page: string, { path, anchor }: Link): boolean {
+  const target = path === '' ? page : join(dirname(page), path)
+  if (!existsSync(join(ROOT, target))) return true
+  return anchor !== '' && !anchorsOf(target).includes(anchor)
 }
 async function findPages(): Promise<string[]> {
   const found = await Promise.all(
     FOLDERS.map(async (folder) => {
       const names = await readdir(join(ROOT, folder), { recursive: folder !== '.' })
-      return names
-        .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
-        .map((name) => join(folder, name))
+      return names.filter((name) => name.endsWith('.md') && !isInstalled(name)).map((name) => join(folder, name))
     }),
   )
   return found.flat()
@@ -123,23 +142,47 @@ const panels = await readPanels()
 const runbook = await readRunbook()
 
 describe('links between the pages', () => {
-  test('every relative link of a Markdown page leads to a file of the repository', async () => {
+  test('every relative link of a Markdown page leads to a file of the repository and to a heading of it', async () => {
     const pages = await findPages()
     expect(pages).toEqual(
       expect.arrayContaining(['README.md', 'client/README.md', 'infra/decisions/README.md', 'test/README.md']),
     )
     const broken = pages.flatMap((page) =>
       relativeLinks(page)
-        .filter((link) => !existsSync(join(ROOT, dirname(page), link)))
-        .map((link) => `${page}: ${link}`),
+        .filter((link) => leadsNowhere(page, link))
+        .map(({ path, anchor }) => `${page}: ${path}#${anchor}`),
     )
     expect(broken).toEqual([])
   })
 
-  test('the index of the decisions lists every decision', async () => {
-    const names = await readdir(join(ROOT, 'infra/decisions'))
-    const decisions = names.filter((name) => name !== 'README.md').toSorted()
-    expect(relativeLinks('infra/decisions/README.md').toSorted()).toEqual(decisions)
+  test('every page that source code names is in the repository', async () => {
+    const sources: string[] = ['Dockerfile', 'docker-compose.yml', '.env.example']
+    for await (const file of glob(SOURCES, { cwd: ROOT, exclude: isInstalled })) sources.push(file)
+    const missing = sources.flatMap((source) =>
+      [...readFileSync(join(ROOT, source), 'utf8').matchAll(/\b(?:infra|test|client)\/[\w./-]+\.md\b/g)]
+        .filter(([path]) => !existsSync(join(ROOT, path)))
+        .map(([path]) => `${source}: ${path}`),
+    )
+    expect(missing).toEqual([])
+  })
+})
+
+describe('the decisions', () => {
+  const folder = 'infra/decisions'
+  const pages = readdirSync(join(ROOT, folder))
+    .filter((name) => name !== 'README.md')
+    .toSorted()
+
+  test('the index of the decisions lists every page', () => {
+    const listed = relativeLinks(`${folder}/README.md`).map(({ path }) => path)
+    expect(listed.toSorted()).toEqual(pages)
+  })
+
+  test.each(pages)('a decision has at most 60 words: %s', (name) => {
+    const [, ...decisions] = readPage(`${folder}/${name}`).split(/^- /m)
+    expect(decisions.length).toBeGreaterThan(0)
+    const long = decisions.filter((decision) => (decision.split(/\n#/)[0] ?? '').trim().split(/\s+/).length > 60)
+    expect(long).toEqual([])
   })
 })
 

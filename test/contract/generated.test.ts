@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { stringify } from 'yaml'
@@ -11,7 +10,6 @@ import { type JsonSchema, renderTypes } from '../support/client/render-types.ts'
 import { renderSettingNames } from '../support/deployment/deployed-settings.ts'
 import { RULES_FILES, readRuleGroups } from '../support/deployment/operator-files.ts'
 import { renderRequestBodies } from '../support/vendors/request-bodies.ts'
-import { readMarkedTitles, TABLE, withTests } from './specification-table.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
@@ -57,10 +55,5 @@ describe('every generated file is current (`npm run generate` writes them)', () 
     }
     const text = `# Generated from infra/prometheus: npm run generate\n${stringify(rule, { lineWidth: 120 })}`
     await expect(text).toMatchFileSnapshot(`${ROOT}infra/kubernetes/monitoring/rules.yaml`)
-  })
-
-  test('the table of the specification and its tests', async () => {
-    const page = await readFile(TABLE, 'utf8')
-    await expect(withTests(page, await readMarkedTitles())).toMatchFileSnapshot(fileURLToPath(TABLE))
   })
 })

@@ -1,7 +1,7 @@
 import { glob, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
+import { STATEMENTS } from './specification.ts'
 
-export const TABLE = new URL('specification.md', import.meta.url)
 const TESTS = fileURLToPath(new URL('../', import.meta.url))
 
 /** A test title, or the title of a group of tests, that ends with `[spec …]`. */
@@ -13,8 +13,6 @@ export interface MarkedTitle {
   readonly statements: readonly string[]
 }
 
-/** A row of the page that has an identifier. */
-const ROW = /^\| ([A-Z]\d+[a-z]?)\s*\|/
 /** A string literal that ends with a marker. */
 const MARKED_LITERAL = /(['"`])((?:(?!\1)[^\n\\])*) \[spec ([^\]\n]*)\]\1/g
 
@@ -35,46 +33,17 @@ export async function readMarkedTitles(): Promise<readonly MarkedTitle[]> {
   return titles.flat()
 }
 
-/** Returns the identifiers of the page's statements. */
-export function statementsOf(page: string): readonly string[] {
-  return [...new Set(page.split('\n').flatMap((line) => ROW.exec(line)?.[1] ?? []))]
-}
-
-/** Returns the identifiers that the page lists as statements without a test. */
-export function untestedOf(page: string): readonly string[] {
-  const [, untested = ''] = page.split('\n## Without a test\n')
-  return [...untested.matchAll(/^- ([A-Z]\d+[a-z]?)\b/gm)].map(([, id = '']) => id)
-}
-
-/**
- * Returns the page with the last two cells of each row, the file and the title of a test, as the markers say. The cells
- * before them are written by hand. A statement with several tests has a row for each.
- */
-export function withTests(page: string, titles: readonly MarkedTitle[]): string {
-  return page.replace(/^\|.*\n(?:\|.*\n)+/gm, (table) => {
-    const [header = [], , ...rows] = table.trimEnd().split('\n').map(cellsOf)
-    const statements = new Map(rows.map((cells) => [cells[0] ?? '', cells.slice(0, -2)]))
-    const written = [...statements].flatMap(([id, cells]) => {
+/** Returns the table of statements and the tests that prove them, a row for each pair, in Markdown. */
+export function renderTable(titles: readonly MarkedTitle[]): string {
+  const sections = Object.entries(STATEMENTS).map(([heading, statements]) => {
+    const rows = Object.entries(statements).flatMap(([id, statement]) => {
       const tests = titles.filter((title) => title.statements.includes(id))
-      if (tests.length === 0) return [[...cells, '–', '–']]
-      return tests.map(({ file, title }) => [...cells, `\`${file}\``, `\`${title}\``])
+      if (tests.length === 0) return [`| ${id} | ${statement} | – | – |`]
+      return tests.map(({ file, title }) => `| ${id} | ${statement} | \`${file}\` | \`${title}\` |`)
     })
-    return aligned([header, ...written])
+    return [`## ${heading}\n`, '| id | statement | test file | test |', '| --- | --- | --- | --- |', ...rows].join('\n')
   })
+  return `${sections.join('\n\n')}\n`
 }
 
-function cellsOf(row: string): readonly string[] {
-  return row
-    .split('|')
-    .slice(1, -1)
-    .map((cell) => cell.trim())
-}
-
-/** Writes a table as the formatter does. */
-function aligned(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(3, ...rows.map((cells) => cells[column]?.length ?? 0)))
-  const line = (cells: readonly string[]) =>
-    `| ${widths.map((width, column) => (cells[column] ?? '').padEnd(width)).join(' | ')} |\n`
-  const [header = [], ...others] = rows
-  return [header, widths.map((width) => '-'.repeat(width)), ...others].map(line).join('')
-}
+if (import.meta.main) process.stdout.write(renderTable(await readMarkedTitles()))

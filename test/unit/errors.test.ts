@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES, type ErrorCode, type ErrorCodeEntry } from '#shared/errors/error-codes.ts'
 
-/** The statuses of statement O30 in test/contract/specification.md. */
+/** The statuses of statement O30 in test/contract/specification.ts. */
 const ALLOWED_STATUSES = [400, 401, 402, 404, 405, 408, 409, 410, 412, 413, 415, 417, 429, 503]
 const CODES: readonly (readonly [ErrorCode, ErrorCodeEntry])[] = Object.entries(ERROR_CODES) as [
   ErrorCode,

@@ -5,7 +5,7 @@ export type Effort = (typeof EFFORTS)[number]
 
 /**
  * The highest effort of a request by its output limit, since hidden thinking counts against the limit and an answer
- * that was thought away is empty (infra/decisions/2026-11-22-thinking-within-the-limit.md).
+ * that was thought away is empty (infra/decisions/providers.md#answers).
  */
 const HIGHEST_EFFORTS: readonly { readonly below: number; readonly effort: Effort }[] = [
   { below: 4096, effort: 'none' },

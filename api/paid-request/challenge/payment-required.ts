@@ -28,7 +28,7 @@ export interface PaymentRequiredContent {
 
 /**
  * Renders status, headers and JSON body of a 402, or of the 412 for a missing allowance
- * (test/contract/specification.md, L3 and L4).
+ * (test/contract/specification.ts, L3 and L4).
  */
 export function renderPaymentRequired(content: PaymentRequiredContent) {
   const { terms, listing, maximum, refusal } = content
@@ -55,7 +55,7 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
       'cache-control': 'no-store',
       ...(refusal?.retryAfterSeconds === undefined ? {} : { 'retry-after': refusal.retryAfterSeconds.toString() }),
     },
-    // The body of statement L3 (test/contract/specification.md), with the protocol's own fields next to it. Where both
+    // The body of statement L3 (test/contract/specification.ts), with the protocol's own fields next to it. Where both
     // define `error`, L3 applies.
     body: mergeJson(
       required,

@@ -10,7 +10,7 @@ export const LONGEST_OUTPUT_TOKENS = 65_536
 /** Timers end after 24 days at most; no payment is valid for a day longer than its call. */
 const LONGEST_SECONDS = 86_400
 
-/** The same for API and workers: they decide how long a call may take, and so how long its payment must be valid. */
+/** Settings, the same for API and workers, that decide how long a call may take and its payment must be valid. */
 export const callTimeSettings = {
   /** The requested lifetime of an authorization. */
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
@@ -18,7 +18,7 @@ export const callTimeSettings = {
   PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().max(LONGEST_SECONDS).default(270),
   /** A text call gets this much more time for each output token that it may have beyond 16,384. */
   OUTPUT_TOKENS_PER_SECOND: z.coerce.number().positive().default(128),
-  /** How much longer than its call a payment must be valid, so that it can be settled. */
+  /** Time for which a payment must be valid beyond its call, so that it can be settled. */
   SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().max(LONGEST_SECONDS).default(60),
 }
 

@@ -20,7 +20,7 @@ export function checkUploads({ database, objects }: Ledgers): Violation[] {
     const job = jobs.get(jobId)
     const isPresent = job !== undefined && job.stagedUploadId === upload.id
     const isAwaited = isPresent && unfinished.has(job.state)
-    // After an ambiguous failure the upload may stay until its hour (`test/contract/specification.md`, T14).
+    // After an ambiguous failure the upload may stay until its hour (`test/contract/specification.ts`, T14).
     const mayStay = !isPresent || isAwaited || ambiguous.has(job.authorizationId)
     const violations: Violation[] = []
     if (hasDataKey && isPastExpiry)

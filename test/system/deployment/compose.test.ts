@@ -160,28 +160,25 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
   })
 })
 
-describe('the copies that a README asks for', () => {
-  test.each(['README.md', 'infra/README.md'])(
-    '%s: they start API, worker, settler and console once they are filled in',
-    async (readme) => {
-      const copies = await copiesOf(readme)
-      const values = filled(copies.get('.env'), (name) => OPERATOR_VALUES[name])
-      const keys = filled(copies.get('providers.env'), () => 'a-key')
-      const voices = copies.get('deployments.json')?.replaceAll(/replace-with-[\w-]+/g, 'a-voice-id') ?? ''
-      for (const [name, kind] of Object.entries(OUR_SERVICES)) {
-        const environment = Object.entries(raw.services[name]?.environment ?? {}).map(
-          ([setting, template]) => [setting, interpolate(template, values)] as const,
-        )
-        expect(() => readConfigOf[kind]({ ...IMAGE_SETTINGS, ...Object.fromEntries(environment) })).not.toThrow()
-      }
-      const file = parseDeploymentsFile(voices)
-      expect(
-        createDeployments(file, { environment: keys, providerKeys: providerKeysOf(file), http: notCalled }),
-      ).toHaveLength(file.deployments.length)
-      expect([...servedModels(file).keys()].toSorted()).toEqual(publishedCatalog.models.map(({ id }) => id).toSorted())
-      expect(availableCatalog(publishedCatalog, servedModels(file)).voices).toEqual(publishedCatalog.voices)
-    },
-  )
+describe('the copies that the README asks for', () => {
+  test('they start API, worker, settler and console once they are filled in', async () => {
+    const copies = await copiesOf('README.md')
+    const values = filled(copies.get('.env'), (name) => OPERATOR_VALUES[name])
+    const keys = filled(copies.get('providers.env'), () => 'a-key')
+    const voices = copies.get('deployments.json')?.replaceAll(/replace-with-[\w-]+/g, 'a-voice-id') ?? ''
+    for (const [name, kind] of Object.entries(OUR_SERVICES)) {
+      const environment = Object.entries(raw.services[name]?.environment ?? {}).map(
+        ([setting, template]) => [setting, interpolate(template, values)] as const,
+      )
+      expect(() => readConfigOf[kind]({ ...IMAGE_SETTINGS, ...Object.fromEntries(environment) })).not.toThrow()
+    }
+    const file = parseDeploymentsFile(voices)
+    expect(
+      createDeployments(file, { environment: keys, providerKeys: providerKeysOf(file), http: notCalled }),
+    ).toHaveLength(file.deployments.length)
+    expect([...servedModels(file).keys()].toSorted()).toEqual(publishedCatalog.models.map(({ id }) => id).toSorted())
+    expect(availableCatalog(publishedCatalog, servedModels(file)).voices).toEqual(publishedCatalog.voices)
+  })
 
   test('the deployments file is refused while it has the samples, by name', async () => {
     const text = (await copiesOf('README.md')).get('deployments.json') ?? ''
