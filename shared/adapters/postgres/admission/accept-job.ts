@@ -6,8 +6,8 @@ import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inPipelinedTransaction, type PipelinedTransaction } from '../transaction.ts'
+import { AcceptanceRefused } from './acceptance-refused.ts'
 import {
-  AcceptanceRefused,
   claimWithFreeKey,
   findHolder,
   judgePayment,
@@ -32,7 +32,7 @@ interface HolderRow {
  */
 export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: AcceptanceLimits): Promise<Acceptance> {
   try {
-    return await inLimitedTransaction(pool, limits, (transaction, transactionLimits) =>
+    return await inLimitedTransaction(pool, limits, [asked.job.clientNetwork], (transaction, transactionLimits) =>
       acceptUnderLocks(transaction, withElapsed(asked), transactionLimits),
     )
   } catch (error) {
@@ -58,15 +58,15 @@ export interface AcceptanceLimits {
   readonly newPayers: NewPayersLimit
 }
 
-/** Runs a transaction in which payments are accepted, with limits that count what it reserves until it has ended. */
+/** Runs a transaction in which payments from these networks are accepted, with limits that count what it reserves. */
 export async function inLimitedTransaction<T>(
   pool: Pool,
   { budget, newPayers }: AcceptanceLimits,
+  networks: readonly string[],
   work: (transaction: PipelinedTransaction, limits: UnchargedLimits) => Promise<T>,
 ): Promise<T> {
-  return await newPayers.inTransaction((reserving) =>
-    inPipelinedTransaction(pool, (transaction) => work(transaction, { budget, newPayers: reserving })),
-  )
+  const limits = { budget, newPayers: newPayers.forTransaction(networks) }
+  return await inPipelinedTransaction(pool, (transaction) => work(transaction, limits))
 }
 
 /** A payment, and when its acceptance was asked for, on the process's monotonic clock. */

@@ -1,5 +1,4 @@
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
-import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { rollUpHours } from './roll-up-hours.ts'
@@ -7,12 +6,9 @@ import { readSettlementTotals } from './settlement-totals.ts'
 import { readSponsoredTotals } from './sponsored-totals.ts'
 
 /** Creates the workers' store of totals over one pool. */
-export function createReportsStore(
-  pool: Pool,
-  { windowSeconds }: Pick<UnchargedBudget, 'windowSeconds'>,
-): ReportsStore {
+export function createReportsStore(pool: Pool): ReportsStore {
   return {
-    readLedgerTotals: () => readLedgerTotals(pool, windowSeconds),
+    readLedgerTotals: () => readLedgerTotals(pool),
     readSettlementTotals: () => readSettlementTotals(pool),
     readSponsoredTotals: () => readSponsoredTotals(pool),
     rollUpTotals: () => rollUpTotals(pool),
