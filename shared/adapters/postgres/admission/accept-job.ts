@@ -15,7 +15,7 @@ import {
   type UnchargedLimits,
 } from './claim-nonce.ts'
 import { insertJobs } from './insert-jobs.ts'
-import type { NewPayersLimit } from './new-payers.ts'
+import { type NewPayersLimit, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
 import { runAgain } from './run-again.ts'
 import { isResultComplete, settleAgain } from './settle-again.ts'
 
@@ -37,19 +37,27 @@ export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: Acce
     )
   } catch (error) {
     if (error instanceof AcceptanceRefused) return error.acceptance
-    const sqlState = dataExceptionOf(error)
-    if (sqlState !== null) return { outcome: 'unstorable', sqlState }
+    const sqlState = sqlStateOf(error)
+    if (isDataException(sqlState)) return { outcome: 'unstorable', sqlState }
+    // A process with the turn of new payers hangs; PostgreSQL ends its transaction.
+    if (sqlState === LOCK_NOT_AVAILABLE)
+      return { outcome: 'new_payer_limit', limit: 'all', retryAfterSeconds: OPEN_WORK_RETRY_SECONDS }
     throw error
   }
 }
 
+const LOCK_NOT_AVAILABLE = '55P03'
+
+function sqlStateOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : ''
+}
+
 /**
- * Returns the SQLSTATE with which PostgreSQL rejected a value (class 22), or `null`. The values are the caller's, and the
- * transaction has written nothing; with them it would fail for ever.
+ * Returns whether PostgreSQL rejected a value (class 22). The values are the caller's, and the transaction has written
+ * nothing; with them it would fail for ever.
  */
-function dataExceptionOf(error: unknown): string | null {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  return /^22[0-9A-Z]{3}$/.test(code) ? code : null
+function isDataException(sqlState: string): boolean {
+  return /^22[0-9A-Z]{3}$/.test(sqlState)
 }
 
 /** What limits the work that payers may cause without a charge. */
