@@ -210,7 +210,7 @@ export function exposureQuestion(
   limits: UnchargedLimits | null,
 ): ExposureQuestion {
   const windowSeconds = limits?.budget.windowSeconds ?? 0
-  const isKnown = limits === null || limits.newPayers.paidBy(payer) >= maximum
+  const isKnown = limits === null || limits.newPayers.paidBy(payer).paid >= maximum
   return { payer, funds, verifiedMsAgo, aheadOf: null, windowSeconds, paidUpTo: isKnown ? null : maximum }
 }
 

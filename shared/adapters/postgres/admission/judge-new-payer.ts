@@ -67,11 +67,13 @@ async function paidBy(
   { maximum, total }: { readonly maximum: AtomicAmount; readonly total: AtomicAmount },
   newPayers: NewPayers,
 ): Promise<AtomicAmount> {
+  if (read !== null) newPayers.recordPaid(payer, { paid: read, isAll: read < maximum })
   const known = newPayers.paidBy(payer)
-  const isAll = read !== null && read < maximum
-  const atLeast = read !== null && read > known ? read : known
-  const paid = isAll || atLeast >= total ? atLeast : await readPaid(sql, payer, total)
-  if (paid > known) newPayers.recordPaid(payer, paid)
+  if (known.isAll || known.paid >= total) return known.paid
+  // Further than needed, so that payments in parallel do not read it each.
+  const upTo = atomicAmount(2n * total)
+  const paid = await readPaid(sql, payer, upTo)
+  newPayers.recordPaid(payer, { paid, isAll: paid < upTo })
   return paid
 }
 

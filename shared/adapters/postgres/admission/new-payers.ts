@@ -35,21 +35,29 @@ export interface LimitRefusal {
  * that thefts use up the share of the networks that they come from.
  */
 export interface NewPayersLimit {
-  /** Returns what this payer is known to have settled at least. */
-  paidBy(payer: string): AtomicAmount
-  recordPaid(payer: string, amount: AtomicAmount): void
   /** Returns the limit for one transaction, which accepts payments from these networks only. */
   forTransaction(networks: readonly string[]): NewPayers
 }
 
+/** What a payer has settled at least, or exactly. */
+interface Paid {
+  readonly paid: AtomicAmount
+  readonly isAll: boolean
+}
+
 /** The limit, for one transaction. */
-export interface NewPayers extends Pick<NewPayersLimit, 'paidBy' | 'recordPaid'> {
+export interface NewPayers {
+  /** Returns what is known of the payer's settled charges: exactly only what this transaction has read. */
+  paidBy(payer: string): Paid
+  recordPaid(payer: string, paid: Paid): void
   /**
    * Reserves a payment and returns `null` when it fits the limit, else returns why it does not. The first one waits until no
    * other transaction has reserved what it has not written yet, and until the end of this one the others wait.
    */
   reserve(sql: Sql, payment: UncoveredPayment): Promise<LimitRefusal | null>
 }
+
+const NOTHING = atomicAmount(0n)
 
 export function createNewPayersLimit(limit: AtomicAmount, nowMs: () => number): NewPayersLimit {
   const paid = new LRUCache<string, AtomicAmount>({ max: REMEMBERED_PAYERS })
@@ -60,17 +68,20 @@ export function createNewPayersLimit(limit: AtomicAmount, nowMs: () => number): 
     const recent = refusals.get(network)
     return recent && maximum >= recent.maximum && nowMs() - recent.atMs < REFUSAL_LIFE_MS ? recent.refusal : null
   }
-  const every: Pick<NewPayersLimit, 'paidBy' | 'recordPaid'> = {
-    paidBy: (payer) => paid.get(payer) ?? atomicAmount(0n),
-    recordPaid: (payer, amount) => void paid.set(payer, amount),
-  }
   return {
-    ...every,
     forTransaction: (networks) => {
       const reserved = new Map<string, bigint>()
       let exposures: Promise<NewPayerExposures> | null = null
+      const read = new Map<string, Paid>()
+      const paidBy = (payer: string) => read.get(payer) ?? { paid: paid.get(payer) ?? NOTHING, isAll: false }
       return {
-        ...every,
+        paidBy,
+        recordPaid: (payer, one) => {
+          const known = paidBy(payer)
+          if (known.isAll || (one.paid <= known.paid && !one.isAll)) return
+          read.set(payer, one)
+          if (one.paid > NOTHING) paid.set(payer, one.paid)
+        },
         reserve: async (sql, payment) => {
           const { network, maximum } = payment
           const repeated = recentRefusal(payment)
