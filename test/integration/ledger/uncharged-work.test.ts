@@ -350,10 +350,11 @@ describe('the shared limit of new payers', () => {
   it('reads the sums once in a transaction, and repeats a refusal for a second without a statement', async () => {
     await emptied()
     let [nowMs, statements] = [0, 0]
+    const database: Sql = ledger.pool
     const sql: Sql = {
       query: async (statement) => {
         statements += 1
-        return await ledger.pool.query(statement)
+        return await database.query(statement)
       },
     }
     const { newPayers } = limitOf(10)

@@ -16,6 +16,7 @@ export interface Payer {
   approve(valueAtomic?: bigint): Promise<void>
   /** Transfers USDC away, or to someone. */
   spend(valueAtomic: bigint, to?: Hex): Promise<void>
+  balance(): Promise<bigint>
   /** Transfers the whole balance away. */
   spendAll(): Promise<void>
   /** Burns a Permit2 nonce, as its owner may at any time. */
@@ -94,6 +95,7 @@ export function payerWithKey(rpcUrl: string, privateKey: Hex): Payer {
     rpcUrl,
     approve: (valueAtomic = maxUint256) => send(payerCalls.approve(valueAtomic)),
     spend,
+    balance: () => chain.usdcBalance(address),
     spendAll: async () => {
       // A settlement between the read and the transfer makes the transfer fail; the next attempt spends what is left.
       for (let attempt = 0; attempt < SPEND_ATTEMPTS; attempt++) {
