@@ -133,6 +133,8 @@ async function rob(stack: CampaignStack, wallet: Payer, turn: number) {
     await delay(1000)
     return { outcome: label(refused), next: wallet }
   }
+  // A settlement was faster than the thief, who needs another coin.
+  if (refused?.code === 'insufficient_funds') return { outcome: label(refused), next: await newWallet(stack, COIN_ATOMIC) }
   await wallet.spend(await wallet.balance(), mule.address)
   await mule.spend(await mule.balance(), next.address)
   return { outcome: label(await answered), next }
