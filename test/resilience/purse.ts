@@ -19,6 +19,8 @@ ${Object.keys(ATTACKS)
   .map((name) => `  ${name}`)
   .join('\n')}`
 
+const onProgress = (line: string) => console.log(line)
+
 /** Runs the command. Returns exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
@@ -29,7 +31,6 @@ export async function run(args: readonly string[]): Promise<number> {
       newcomers: { type: 'boolean', default: false },
     },
   })
-  const onProgress = (line: string) => console.log(line)
   if (values.newcomers) {
     const newcomers = await runNewcomers({ seconds: Number(values.seconds ?? 60), onProgress })
     printNewcomers(newcomers)

@@ -14,7 +14,7 @@ import type { RequestPreparer } from '../../request/worker-threads/request-prepa
 import type { Challenge } from '../challenge/challenge.ts'
 import { invalidPayment } from '../payment/read-authorization.ts'
 import type { VerifiedPayment } from '../payment/verify-authorization.ts'
-import { OPEN_WORK_RETRY_SECONDS, exposureError, NEW_PAYER_LIMITS, unprovenFundsError } from './exposure-errors.ts'
+import { exposureError, NEW_PAYER_LIMITS, OPEN_WORK_RETRY_SECONDS, unprovenFundsError } from './exposure-errors.ts'
 import { unchargedWorkError } from './uncharged-work-error.ts'
 
 interface Dependencies {

@@ -44,7 +44,10 @@ export function exposureError(refusal: ExposureRefusal, maximumOpen: AtomicAmoun
         message: `The payer’s calls in progress amount to ${dollarsFromAtomic(refusal.openTotal)} USDC; at most ${dollarsFromAtomic(maximumOpen)} USDC may be open. Retry when some have settled.`,
       })
     case 'exceeds_trust': {
-      const lost = refusal.lost > 0n ? ` and those of the last day without a charge to ${dollarsFromAtomic(refusal.lost)} USDC` : ''
+      const lost =
+        refusal.lost > 0n
+          ? ` and those of the last day without a charge to ${dollarsFromAtomic(refusal.lost)} USDC`
+          : ''
       return new AppError('open_exposure_limit', {
         retryAfterSeconds: refusal.retryAfterSeconds,
         message: `The payer’s calls in progress amount to ${dollarsFromAtomic(refusal.open)} USDC${lost}; with what the payer has paid so far, at most ${dollarsFromAtomic(refusal.allowed)} USDC may be open, and more with every call that is paid. Nothing was charged. Retry in ${refusal.retryAfterSeconds} seconds.`,

@@ -392,6 +392,8 @@ describe('reading balances', () => {
   })
 })
 
+const minted = (amount: bigint) => [{ from: zeroAddress, amount }]
+
 describe('reading where a payer’s money comes from', () => {
   const BLOCKS = 3
   let devnet: TestDevnet
@@ -411,11 +413,14 @@ describe('reading where a payer’s money comes from', () => {
   })
   function newReader(blocks = BLOCKS) {
     warnings = []
-    const logger = { info: () => undefined, error: () => undefined, warn: (message: string) => void warnings.push(message) }
+    const logger = {
+      info: () => undefined,
+      error: () => undefined,
+      warn: (message: string) => void warnings.push(message),
+    }
     return createProvenanceReader(createChainClient(proxy.url, PATIENCE_MS), blocks, logger)
   }
   const mine = (blocks: number) => callRpc(devnet.rpcUrl, 'anvil_mine', [toHex(blocks)])
-  const minted = (amount: bigint) => [{ from: zeroAddress, amount }]
   const failCalls = (method: string, fault: RpcFault) =>
     proxy.chooseFault((call) => (call.method === method && call.params[1] !== 'latest' ? fault : null))
 
@@ -471,17 +476,20 @@ describe('reading where a payer’s money comes from', () => {
     ['reth', -32_603, 'state at block #12 is pruned'],
     // https://github.com/ethereum/go-ethereum/issues/20874
     ['geth', -32_000, 'missing trie node ef7df5d88cb1614dc3f143879a653cd90717ee42e967c5fabbcd7505a968f314 (path )'],
-  ])('takes the present balance at a node that keeps no state, in the words of %s, and says so', async (_, code, message) => {
-    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 900n })
-    const reader = newReader()
-    failCalls('eth_call', { kind: 'error', code, message })
-    expect(await reader.read(payer.address, atomicAmount(900n))).toMatchObject({
-      outcome: 'read',
-      provenance: { balance: 900n },
-    })
-    expect(await newReader().read(payer.address, atomicAmount(901n))).toMatchObject({ outcome: 'insufficient' })
-    expect(warnings).toEqual([expect.stringContaining('does not keep the balances')])
-  })
+  ])(
+    'takes the present balance at a node that keeps no state, in the words of %s, and says so',
+    async (_, code, message) => {
+      const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 900n })
+      const reader = newReader()
+      failCalls('eth_call', { kind: 'error', code, message })
+      expect(await reader.read(payer.address, atomicAmount(900n))).toMatchObject({
+        outcome: 'read',
+        provenance: { balance: 900n },
+      })
+      expect(await newReader().read(payer.address, atomicAmount(901n))).toMatchObject({ outcome: 'insufficient' })
+      expect(warnings).toEqual([expect.stringContaining('does not keep the balances')])
+    },
+  )
 
   it('knows no senders when the node lists no transfers, and says so', async () => {
     const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 900n })

@@ -54,6 +54,20 @@ async function lose(payer: Payer, changes: Partial<NewJob> = {}, hoursAgo = 0): 
     hoursAgo,
   ])
 }
+/** Payments of different payers without a history. */
+const strangers = (count: number, clientNetwork = HOME) =>
+  Promise.all(
+    Array.from({ length: count }, () =>
+      bound(randomAddress(), { clientNetwork, exposure: { ...TERMS, highestPrice: TEST_PRICE } }),
+    ),
+  )
+/** Terms of a payer who has the balance, of which a sender sent them the amount, in prices. */
+const from = (sender: Payer, amount: number, balance = 3): Partial<NewJob> => ({
+  exposure: {
+    ...TERMS,
+    provenance: { balance: prices(balance), received: [{ from: sender, amount: prices(amount) }] },
+  },
+})
 const limitOf = (count: number): AdmissionLimits => ({ ...TEST_LIMITS, newPayers: prices(count) })
 
 describe('what a payer may have open', () => {
@@ -116,13 +130,6 @@ describe('what a payer may have open', () => {
 })
 
 describe('the origin of money that a payment needs', () => {
-  const from = (sender: Payer, amount: number, balance = 3): Partial<NewJob> => ({
-    exposure: {
-      ...TERMS,
-      provenance: { balance: prices(balance), received: [{ from: sender, amount: prices(amount) }] },
-    },
-  })
-
   it('must be known until the payer’s settled charges cover the payment', async () => {
     const payer = randomAddress()
     const exposure = { ...TERMS, provenance: null }
@@ -165,13 +172,6 @@ describe('the origin of money that a payment needs', () => {
 })
 
 describe('the limit of losses, divided by network', () => {
-  const strangers = (count: number, clientNetwork = HOME) =>
-    Promise.all(
-      Array.from({ length: count }, () =>
-        bound(randomAddress(), { clientNetwork, exposure: { ...TERMS, highestPrice: TEST_PRICE } }),
-      ),
-    )
-
   it('gives each network a tenth of what the others have left, at several processes', async () => {
     const limits = limitOf(50)
     expect(await acceptAll(await strangers(20), limits)).toEqual({ accepted: 5, new_payer_limit: 15 })

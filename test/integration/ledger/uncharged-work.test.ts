@@ -326,7 +326,7 @@ describe('the shared limit of new payers', () => {
     const jobs = Array.from({ length: 60 }, () => jobOf(randomAddress()))
     for (const job of jobs) await bindTestKey(ledger, job)
     const processes = [0, 1, 2].map(() => createAdmissionStore(ledger.pool, limitOf(10)))
-    const acceptances = await Promise.all(jobs.map((job, index) => processes[index % 3]?.acceptJob(job)))
+    const acceptances = await Promise.all(jobs.map(async (job, index) => await processes[index % 3]?.acceptJob(job)))
     expect(acceptances.filter((one) => one?.outcome === 'accepted')).toHaveLength(10)
     expect(acceptances.filter((one) => one?.outcome === 'new_payer_limit')).toHaveLength(50)
   })
@@ -342,9 +342,7 @@ describe('the shared limit of new payers', () => {
     await ledger.sql(`ALTER TABLE jobs DROP CONSTRAINT ${constraint}`)
     const next = jobOf(randomAddress())
     await bindTestKey(ledger, next)
-    await expect
-      .poll(() => store.acceptJob(next), { timeout: PATIENCE_MS })
-      .toMatchObject({ outcome: 'accepted' })
+    await expect.poll(() => store.acceptJob(next), { timeout: PATIENCE_MS }).toMatchObject({ outcome: 'accepted' })
   })
 
   it('reads the sums once in a transaction, and repeats a refusal for a second without a statement', async () => {
@@ -388,9 +386,7 @@ describe('the shared limit of new payers', () => {
     await bindTestKey(ledger, next)
     expect(await store.acceptJob(next)).toMatchObject({ outcome: 'new_payer_limit' })
     await moveToState(ledger, await claimTestJob(ledger, (accepted as { jobId: string }).jobId), 'completed')
-    await expect
-      .poll(() => store.acceptJob(next), { timeout: PATIENCE_MS })
-      .toMatchObject({ outcome: 'accepted' })
+    await expect.poll(() => store.acceptJob(next), { timeout: PATIENCE_MS }).toMatchObject({ outcome: 'accepted' })
   })
 
   it('counts uncharged work of new payers for a day', async () => {

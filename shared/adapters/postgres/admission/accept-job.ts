@@ -7,13 +7,7 @@ import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inPipelinedTransaction, type PipelinedTransaction } from '../transaction.ts'
 import { AcceptanceRefused } from './acceptance-refused.ts'
-import {
-  claimWithFreeKey,
-  findHolder,
-  judgePayment,
-  readPayerExposure,
-  type UnchargedLimits,
-} from './claim-nonce.ts'
+import { claimWithFreeKey, findHolder, judgePayment, readPayerExposure, type UnchargedLimits } from './claim-nonce.ts'
 import { insertJobs } from './insert-jobs.ts'
 import { type NewPayersLimit, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
 import { runAgain } from './run-again.ts'

@@ -51,8 +51,7 @@ export async function admitUncovered(
   newPayers: NewPayers,
 ): Promise<void> {
   const needed = atomicAmount(open + maximum)
-  if (!provenance || provenance.balance < needed)
-    throw new AcceptanceRefused({ outcome: 'unproven_funds', needed })
+  if (!provenance || provenance.balance < needed) throw new AcceptanceRefused({ outcome: 'unproven_funds', needed })
   const debtor = await findDebtor(sql, provenance, needed)
   if (debtor) throw new AcceptanceRefused({ outcome: 'sender_owes', ...debtor })
   const refusal = await newPayers.reserve(sql, { network: clientNetwork, maximum, highestPrice })

@@ -123,8 +123,7 @@ function judge(
   const ofNetwork = own.open + own.lost + (reserved.get(network) ?? 0n)
   // A limit below the price of a call would otherwise let nobody begin.
   if (total === 0n) return null
-  if (total + maximum > limit)
-    return { limit: 'all', retryAfterSeconds: secondsUntilFits(all, maximum, limit) }
+  if (total + maximum > limit) return { limit: 'all', retryAfterSeconds: secondsUntilFits(all, maximum, limit) }
   const left = (limit - (total - ofNetwork)) / SHARE_OF_NETWORK
   const share = left > highestPrice ? left : highestPrice
   return ofNetwork + maximum > share
