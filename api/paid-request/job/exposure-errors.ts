@@ -62,10 +62,12 @@ export function unprovenFundsError(
   needed: AtomicAmount,
   balance: AtomicAmount | null,
 ): AppError {
-  const seconds = Math.max(1, blocks * BLOCK_TIME_SECONDS)
+  const seconds = blocks * BLOCK_TIME_SECONDS
+  // The node may know the next block a little later.
+  const retryAfterSeconds = seconds + BLOCK_TIME_SECONDS
   const had = balance === null ? 'less' : `${dollarsFromAtomic(balance)} USDC`
   return new AppError('funds_too_new', {
-    retryAfterSeconds: seconds,
-    message: `The payer had ${had} ${seconds} seconds ago; ${dollarsFromAtomic(needed)} USDC are needed for this call and those in progress. A payer who has paid less than that so far needs the money for as long. Nothing was charged; retry in ${seconds} seconds.`,
+    retryAfterSeconds,
+    message: `The payer had ${had} ${seconds} seconds ago; ${dollarsFromAtomic(needed)} USDC are needed for this call and those in progress. A payer who has paid less than that so far needs the money for as long. Nothing was charged; retry in ${retryAfterSeconds} seconds.`,
   })
 }

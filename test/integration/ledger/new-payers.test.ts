@@ -151,7 +151,12 @@ describe('the origin of money that a payment needs', () => {
     const debtor = debt.authorization.payer
     await jobInState(ledger, 'settlement_failed', debt)
     const payer = randomAddress()
-    expect(await accept(payer, from(debtor, 3))).toEqual({ outcome: 'sender_owes', sender: debtor, debt: TEST_PRICE })
+    expect(await accept(payer, from(debtor, 3))).toEqual({
+      outcome: 'sender_owes',
+      needed: TEST_PRICE,
+      sender: debtor,
+      debt: TEST_PRICE,
+    })
     const paid = await ledger.admission.acceptJob(paidAgain(debt))
     expect(paid).toMatchObject({ outcome: 'settles_again' })
     expect(await accept(payer, from(debtor, 3))).toMatchObject({ outcome: 'accepted' })

@@ -11,13 +11,14 @@ type Hex = `0x${string}`
 
 /** Public nodes read the logs of this many blocks in one call: half an hour. */
 const LOG_RANGE = 1000n
-/** Money that was there a minute ago was also there a minute and some seconds ago, for calls in parallel. */
-const BALANCE_LIFE_MS = 5000
+/** What was read is remembered for calls in parallel. */
+const RECENT_MS = 5000
+/** Of Base. */
+const BLOCK_TIME_MS = 2000
 /** Senders of a payer are asked for at most this often: a query of logs is the dearest read. */
 const SENDERS_LIFE_MS = 60_000
 const MAXIMUM_PAYERS = 10_000
 const SHARING = { maximum: () => 100, longestWaitMs: 20, callsAtOnce: 4 }
-const HEAD_LIFE_MS = 1000
 
 /** A balance, and the block that it was read at. */
 interface PastBalance {
@@ -33,16 +34,20 @@ interface PastBalance {
  */
 export function createProvenanceReader(client: PublicClient, blocks: number, logger: Logger): ProvenanceReader {
   const shared = shareCalls<Hex, PastBalance>((owners) => readBalances(client, owners, blocks, logger), SHARING)
-  const balances = new LRUCache<Hex, Promise<PastBalance>>({ max: MAXIMUM_PAYERS, ttl: BALANCE_LIFE_MS })
-  const senders = new LRUCache<Hex, Promise<PayerProvenance['received']>>({ max: MAXIMUM_PAYERS, ttl: SENDERS_LIFE_MS })
-  const complete = new LRUCache<Hex, PayerProvenance>({ max: MAXIMUM_PAYERS, ttl: BALANCE_LIFE_MS })
+  const balances = new LRUCache<Hex, Promise<PastBalance>>({ max: MAXIMUM_PAYERS })
+  // What arrives meanwhile counts only later, when the senders are asked for again.
+  const ttl = Math.max(1, Math.min(SENDERS_LIFE_MS, blocks * BLOCK_TIME_MS))
+  const senders = new LRUCache<Hex, Promise<PayerProvenance['received']>>({ max: MAXIMUM_PAYERS, ttl })
+  const complete = new LRUCache<Hex, PayerProvenance>({ max: MAXIMUM_PAYERS, ttl: RECENT_MS })
   return {
     blocks,
     recent: (payer) => complete.get(payer) ?? null,
     read: async (payer, needed) => {
       try {
         // viem rejects mixed-case addresses with a wrong checksum, which the API accepts.
-        const { balance, block } = await once(balances, payer, () => shared(payer.toLowerCase() as Hex))
+        const { balance, block } = await once(balances, payer, () =>
+          shared(payer.toLowerCase() as Hex).finally(() => balances.delete(payer)),
+        )
         if (balance < needed) return { outcome: 'insufficient', balance }
         const received = await once(senders, payer, () => readSenders(client, payer, block, logger))
         const provenance = { balance, received }
@@ -75,7 +80,7 @@ async function readBalances(
   blocks: number,
   logger: Logger,
 ): Promise<readonly PastBalance[]> {
-  const head = await client.getBlockNumber({ cacheTime: HEAD_LIFE_MS })
+  const head = await client.getBlockNumber({ cacheTime: 0 })
   const block = head > BigInt(blocks) ? head - BigInt(blocks) : 0n
   const balancesAt = async (blockNumber: bigint | null): Promise<readonly bigint[]> =>
     await client.multicall({

@@ -53,7 +53,7 @@ export async function admitUncovered(
   const needed = atomicAmount(open + maximum)
   if (!provenance || provenance.balance < needed) throw new AcceptanceRefused({ outcome: 'unproven_funds', needed })
   const debtor = await findDebtor(sql, provenance, needed)
-  if (debtor) throw new AcceptanceRefused({ outcome: 'sender_owes', ...debtor })
+  if (debtor) throw new AcceptanceRefused({ outcome: 'sender_owes', needed, ...debtor })
   const refusal = await newPayers.reserve(sql, { network: clientNetwork, maximum, highestPrice })
   if (refusal) throw new AcceptanceRefused({ outcome: 'new_payer_limit', ...refusal })
 }
