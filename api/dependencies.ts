@@ -8,6 +8,7 @@ import { createAllowanceRequestStore } from '#shared/adapters/postgres/allowance
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
 import { createReceiptArchive } from '#shared/archive/receipt-archive.ts'
+import { highestPrice } from '#shared/catalog/price-bounds.ts'
 import { type ProcessReporting, startReporting } from '#shared/operators/report-process.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
@@ -25,6 +26,7 @@ import type { ApiConfig } from './config.ts'
 import { createListings } from './paid-request/challenge/listing.ts'
 import { createPermitTurns } from './paid-request/payment/permit-turns.ts'
 import { createDecodingLimiter } from './plugins/rate-limits.ts'
+import { derived } from './request/live-catalog.ts'
 import { createRequestPreparer } from './request/worker-threads/request-preparer.ts'
 import { addRequestMetrics, addSponsoringMetrics } from './telemetry/metrics.ts'
 
@@ -58,7 +60,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     },
   )
   const archive = createReceiptArchive(objects)
-  const limits = { budget: unchargedBudget(config), newPayers: config.NEW_PAYER_EXPOSURE_USDC }
+  const limits = { budget: unchargedBudget(config), newPayers: config.NEW_PAYER_DAILY_LOSS_USDC }
   const store = createAdmissionStore(pool, limits, archive)
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   resources.defer(payment.nodes.watch(CHAIN_ID))
@@ -92,6 +94,8 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   return {
     ...payment.dependencies,
     ...admission,
+    highestPrice: derived(catalogs.offered, highestPrice),
+    provenance: payment.openProvenance(logger),
     catalogs,
     contactEmail: config.CONTACT_EMAIL,
     securityContact: config.SECURITY_CONTACT,

@@ -115,7 +115,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     executionStore,
     allowanceStore: settles ? measuredAllowanceStore(metrics, storedAllowances) : storedAllowances,
     retentionStore: createRetentionStore(pool),
-    reportsStore: createReportsStore(pool, unchargedBudget(config)),
+    reportsStore: createReportsStore(pool),
     queue,
     memory: createJobMemory(config.MAXIMUM_JOB_MEGABYTES * 1024 * 1024),
     uploads: objects,

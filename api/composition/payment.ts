@@ -11,6 +11,7 @@ import type { NodeState } from '#shared/adapters/chain/network/watched-node.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
@@ -26,8 +27,10 @@ import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/r
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
+import type { ProvenanceReader } from '#shared/payment/payer-provenance.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
@@ -62,6 +65,7 @@ export interface PaymentParts {
   /** The settlement keys, of which one submits what the operator sponsors; those of a remote facilitator. */
   readonly keys: readonly Hex[]
   readonly nodes: RpcNodes
+  openProvenance(logger: Logger): ProvenanceReader
   readonly readinessChecks: ReadinessChecks['shared']
   readonly readinessWarnings: ReadinessWarnings
 }
@@ -88,6 +92,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   return {
     nodes,
     keys,
+    openProvenance: (logger) => createProvenanceReader(chain, config.NEW_PAYER_BALANCE_BLOCKS, logger),
     allowanceReader: createAllowanceReader(chain, estimateFees),
     dependencies: {
       terms: {

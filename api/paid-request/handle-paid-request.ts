@@ -10,6 +10,7 @@ import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
+import type { ProvenanceReader } from '#shared/payment/payer-provenance.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
@@ -21,6 +22,7 @@ import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import type { BodyArrival } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
+import { clientNetwork } from '../request/client-address.ts'
 import { readEffectiveRequest } from '../request/effective-request.ts'
 import { readIdempotencyKey, readPaymentHeader } from '../request/headers.ts'
 import type { Catalogs } from '../request/live-catalog.ts'
@@ -67,6 +69,8 @@ export interface PaidRequestDependencies {
   readonly limitVerifications: VerificationLimiter
   readonly permitUrl: string | null
   readonly maximumOpenExposure: AtomicAmount
+  readonly highestPrice: () => AtomicAmount
+  readonly provenance: ProvenanceReader
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
   readonly tracer: Tracer
@@ -230,7 +234,9 @@ async function verifyAndAccept(
   // A live quote stays good, whatever is offered by now.
   const challenge = binding?.isLive ? challengeOf(paidRequest, binding) : await bindQuote(dependencies, paidRequest)
   const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge, request))
-  return await tracer.stage('accept', () => acceptJob(dependencies, challenge, effectiveRequest, verified))
+  return await tracer.stage('accept', () =>
+    acceptJob(dependencies, challenge, effectiveRequest, { ...verified, clientNetwork: clientNetwork(request.ip) }),
+  )
 }
 
 function isRefusedPayment(error: unknown): error is AppError {

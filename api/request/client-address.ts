@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 
 const IPV6_GROUPS = 8
 /** A host or a household usually holds one /64. */
@@ -28,6 +28,17 @@ export function widerClientGroup(address: string): string | null {
 export function clientGroups(address: string): readonly string[] {
   const site = widerClientGroup(address)
   return site === null ? [clientGroup(address)] : [clientGroup(address), site]
+}
+
+/**
+ * Returns the network that losses are counted for: an IPv4 /24 or an IPv6 /48. Wider than what one client controls, as
+ * addresses next to each other are cheap to rent.
+ */
+export function clientNetwork(address: string): string {
+  const site = widerClientGroup(address)
+  if (site !== null) return site
+  const host = clientGroup(address)
+  return isIPv4(host) ? `${host.slice(0, host.lastIndexOf('.'))}.0/24` : host
 }
 
 /** Returns the eight groups of an IPv6 address, or `null` for anything else. */

@@ -17,6 +17,7 @@ const FUNDS_CODES: ReadonlySet<string> = new Set([
   'owner_has_code',
   'payer_has_code',
   'unpaid_debt',
+  'sender_owes_debt',
   'owner_balance_too_low',
   'sponsoring_disabled',
 ])

@@ -38,7 +38,6 @@ export interface LedgerOptions {
   readonly recipients: readonly string[]
   readonly facilitators: readonly string[]
   /** The window of uncharged work, as configured for the processes. */
-  readonly windowSeconds: number
 }
 
 const addresses = z
@@ -97,7 +96,6 @@ export async function readOptions(
     logRange: BigInt(logRange),
     recipients: settings.PAY_TO ?? [],
     facilitators: [...(settings.FACILITATOR_ADDRESSES ?? []), ...(settings.SETTLEMENT_CONTRACT ?? [])],
-    windowSeconds: settings.UNCHARGED_WINDOW_SECONDS,
   }
 }
 

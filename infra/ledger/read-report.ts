@@ -1,4 +1,4 @@
-import { readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
+import { LOSS_WINDOW_SECONDS, readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
 import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
 import {
   type Resolutions,
@@ -52,7 +52,7 @@ export interface LedgerReport {
   readonly unchargedFailures: readonly FailureCount[]
   readonly absorbedCost: AbsorbedCost
   readonly unchargedWork: UnchargedWorkReport
-  /** What new payers together have open, owe, and caused without a charge within the window, now. */
+  /** What payments that their payers' settled charges did not cover have open, owe, and caused without a charge in a day, now. */
   readonly newPayers: NewPayerReport
   readonly openExposure: PayerAmounts
   readonly debts: PayerAmounts
@@ -67,7 +67,7 @@ export interface LedgerReport {
 }
 
 /** Reads the report from one snapshot, so that its totals agree with each other while jobs continue. */
-export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds: number): Promise<LedgerReport> {
+export async function readReport(pool: Pool, period: LedgerPeriod): Promise<LedgerReport> {
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
     return {
@@ -77,7 +77,7 @@ export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds
       unchargedFailures: await readUnchargedFailures(sql, period),
       absorbedCost: await readAbsorbedCost(sql, period),
       unchargedWork: await readUnchargedWork(sql, period),
-      newPayers: await readNewPayers(sql, windowSeconds),
+      newPayers: await readNewPayers(sql),
       openExposure: await readOpenExposure(sql),
       debts: await readDebts(sql),
       settlementGas: await readSettlementGas(sql, period),
@@ -91,7 +91,7 @@ export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds
   })
 }
 
-async function readNewPayers(sql: Sql, windowSeconds: number): Promise<NewPayerReport> {
-  const { open, lasting } = await readNewPayerExposure(sql, windowSeconds)
-  return { openAtomic: open, owedOrUnchargedAtomic: lasting, windowSeconds }
+async function readNewPayers(sql: Sql): Promise<NewPayerReport> {
+  const { all } = await readNewPayerExposure(sql)
+  return { openAtomic: all.open, owedOrUnchargedAtomic: all.lost, windowSeconds: LOSS_WINDOW_SECONDS }
 }

@@ -51,7 +51,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
       ['failed calls without a record', ...sum(report.unchargedWork.unrecordedAttempts)],
     ]),
     ...payers('Uncharged work by payer', report.unchargedWork.byPayer, 'entries'),
-    ...section(`New payers now (limited together by NEW_PAYER_EXPOSURE_USDC)`, [
+    ...section(`New payers now (limited together by NEW_PAYER_DAILY_LOSS_USDC)`, [
       ['open', usdc(report.newPayers.openAtomic)],
       [
         `owed or uncharged in ${duration(report.newPayers.windowSeconds * 1000)}`,

@@ -26,7 +26,6 @@ export interface ConsoleConnections {
 }
 
 /** The console does not show what new payers caused within the window of their budget. */
-const NO_WINDOW = { windowSeconds: 0 }
 
 /** Composes the ports of all pages; opens nothing. */
 export function composeConsole(
@@ -44,7 +43,7 @@ export function composeConsole(
     sessions: operators,
     actions: operators,
     configuration: createConfigurationStore(pool),
-    totals: createReportsStore(pool, NO_WINDOW),
+    totals: createReportsStore(pool),
     processes: createProcessReportStore(pool),
     configurationReader: createConfigurationReader(pool),
     controls: createControlStore(pool),

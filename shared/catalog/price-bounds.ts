@@ -1,4 +1,4 @@
-import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { Catalog } from './catalog.ts'
 import type { CategoryId } from './categories.ts'
 
@@ -17,6 +17,13 @@ export function priceBounds(catalog: Catalog, category: CategoryId): PriceBounds
   return minimumChargeUsd === undefined || maximumChargeUsd === undefined
     ? undefined
     : { minimumChargeUsd, maximumChargeUsd }
+}
+
+/** Returns the highest price that one call can have. */
+export function highestPrice({ models }: Catalog): AtomicAmount {
+  return models
+    .map(({ maximumChargeUsd }) => atomicFromDollars(maximumChargeUsd))
+    .reduce((highest, price) => (price > highest ? price : highest), atomicAmount(0n))
 }
 
 function byAmount(left: string, right: string): number {

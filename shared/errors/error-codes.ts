@@ -225,6 +225,11 @@ export const ERROR_CODES = {
     ...conflict,
     message: 'An earlier call of this payer is completed but unpaid. First repeat it with a fresh payment.',
   },
+  sender_owes_debt: {
+    ...conflict,
+    message:
+      'This payment needs USDC that came from a payer who owes for an earlier call. Pay with other money, or pay that debt first.',
+  },
   permit_already_used: {
     ...conflict,
     retry: 'new_payment',
@@ -310,7 +315,12 @@ export const ERROR_CODES = {
   new_payer_limit: {
     ...limited,
     message:
-      'Payers without a history have too much work in progress or uncharged at the moment. Nothing was charged; retry after the delay in Retry-After.',
+      'Payments that are not covered by earlier ones of their payers have too much in progress or unpaid at the moment. Nothing was charged; retry after the delay in Retry-After.',
+  },
+  funds_too_new: {
+    ...limited,
+    message:
+      'The payer’s money for this call arrived too recently. Nothing was charged; retry after the delay in Retry-After.',
   },
   owner_allowance_limit: {
     ...limited,

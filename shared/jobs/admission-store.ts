@@ -5,6 +5,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
+import type { PayerProvenance } from '#shared/payment/payer-provenance.ts'
 import type { CurrentReceipt } from '#shared/payment/receipt.ts'
 import type { UnknownSettlement } from '#shared/payment/settlement-search.ts'
 import type { ExhaustedBudget } from '#shared/payment/uncharged-budget.ts'
@@ -81,6 +82,8 @@ export interface NewJob {
   readonly stagedUpload: StagedUpload | null
   readonly exposure: ExposureTerms
   readonly origin: RequestOrigin
+  /** The caller's network, of which losses are counted together: an IPv4 /24 or an IPv6 /48. */
+  readonly clientNetwork: string
 }
 
 /** Input to the decision whether a payer can afford a verified payment in addition to their unfinished work. */
@@ -93,6 +96,10 @@ export interface ExposureTerms {
   readonly verifiedMsAgo: number
   /** `null` until they are needed, which is when the payer has other unfinished work. */
   readonly funds: PayerFunds | null
+  /** What a payer may have open who has settled nothing: the highest price of one call. */
+  readonly highestPrice: AtomicAmount
+  /** `null` until it is needed, which is when what the payer has settled does not cover the payment. */
+  readonly provenance: PayerProvenance | null
 }
 
 export type Acceptance =
@@ -116,10 +123,22 @@ export type Acceptance =
   | { outcome: 'unpaid_debt'; idempotencyKey: string; chargeAmount: AtomicAmount }
   /** Too much of the payer's earlier work ended without a charge. */
   | { outcome: 'uncharged_work_limit'; exhausted: ExhaustedBudget }
+  /** More is open and lost than what the payer has settled so far allows. */
+  | {
+      outcome: 'exceeds_trust'
+      open: AtomicAmount
+      lost: AtomicAmount
+      allowed: AtomicAmount
+      retryAfterSeconds: number
+    }
+  /** Where this much money of the payer comes from is not known, and what they have settled does not cover it. */
+  | { outcome: 'unproven_funds'; needed: AtomicAmount }
+  /** The payment needs money that came from a payer who owes for an earlier call. */
+  | { outcome: 'sender_owes'; needed: AtomicAmount; sender: string; debt: AtomicAmount }
   /** Settlements of this job or payer reverted lately; the withheld result can be paid for after the pause. */
   | { outcome: 'settlement_retry_limit'; retryAfterSeconds: number }
-  /** The payers without a history have too much open, owed and uncharged together. */
-  | { outcome: 'new_payer_limit'; retryAfterSeconds: number }
+  /** Payments that their payers have not covered have too much open and lost, from one network or all together. */
+  | { outcome: 'new_payer_limit'; limit: 'network' | 'all'; retryAfterSeconds: number }
 
 /** A call that pays with a permit. */
 export interface PermitCall {

@@ -14,15 +14,22 @@ export const exposureSettings = {
   /** Limit of one payer's open exposure, in USDC. */
   MAXIMUM_OPEN_EXPOSURE_USDC: dollars('20'),
   /**
-   * A payer's uncharged work within the window, in USDC, beyond what they paid for within it. Payers who have settled
-   * less than this in total are new.
+   * A payer's uncharged work within the window, in USDC, beyond what they paid for within it.
    */
   UNCHARGED_BUDGET_USDC: dollars('1').refine((amount) => amount > 0n, 'must be more than 0'),
   UNCHARGED_WINDOW_SECONDS: z.coerce.number().int().min(60).max(604_800).default(3600),
 }
 
-/** Limit of what all new payers together have open, owed and uncharged within the window, in USDC; for the API. */
-export const newPayerSettings = { NEW_PAYER_EXPOSURE_USDC: dollars('200') }
+/** Settings of payments that are not covered by what their payers have paid so far; for the API. */
+export const newPayerSettings = {
+  /** Limit of what such payments together may lose within a day or have open, in USDC; a network gets a share of it. */
+  NEW_PAYER_DAILY_LOSS_USDC: dollars('20'),
+  /**
+   * The payer had enough USDC this many blocks ago: about a minute. 0 switches it off. Full nodes keep the state of 128
+   * blocks.
+   */
+  NEW_PAYER_BALANCE_BLOCKS: z.coerce.number().int().min(0).max(120).default(30),
+}
 
 const settingsSchema = z.object(exposureSettings)
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createCatalog, findModel, type Model, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
-import { priceBounds } from '#shared/catalog/price-bounds.ts'
+import { highestPrice, priceBounds } from '#shared/catalog/price-bounds.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts'
@@ -128,6 +128,11 @@ describe('the catalog as published', () => {
       const available = availableCatalog(publishedCatalog, new Map([['textmodel-2.5-pro', 'all']]))
       expect(priceBounds(available, 'image_generation')).toBeUndefined()
       expect(priceBounds(available, 'text_generation')).toBeDefined()
+    })
+
+    it('has the highest price of one call over the models that are offered', () => {
+      const available = availableCatalog(publishedCatalog, new Map([['speechvendor/scribe-v2', 'all']]))
+      expect([highestPrice(publishedCatalog), highestPrice(available)]).toEqual([766_952n, 122_000n])
     })
 
     it('keeps the voices that a deployment has, in their order', () => {

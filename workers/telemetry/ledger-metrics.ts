@@ -76,7 +76,7 @@ const GAUGES: readonly LedgerGauge[] = [
   },
   {
     name: 'farebox_new_payer_exposure_usdc_atomic',
-    help: 'What new payers together have open, owe, and caused without a charge within the window; limited by NEW_PAYER_EXPOSURE_USDC',
+    help: 'What payments that their payers had not covered by earlier ones have open, owe, and caused without a charge in a day; limited by NEW_PAYER_DAILY_LOSS_USDC',
     labelNames: [],
     show: (gauge, { newPayerExposure }) => gauge.set(Number(newPayerExposure)),
   },

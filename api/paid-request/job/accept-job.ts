@@ -3,9 +3,10 @@ import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
-import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
+import type { PayerProvenance, ProvenanceReader } from '#shared/payment/payer-provenance.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
@@ -13,20 +14,25 @@ import type { RequestPreparer } from '../../request/worker-threads/request-prepa
 import type { Challenge } from '../challenge/challenge.ts'
 import { invalidPayment } from '../payment/read-authorization.ts'
 import type { VerifiedPayment } from '../payment/verify-authorization.ts'
+import { exposureError, NEW_PAYER_LIMITS, OPEN_WORK_RETRY_SECONDS, unprovenFundsError } from './exposure-errors.ts'
 import { unchargedWorkError } from './uncharged-work-error.ts'
-
-/** Calls settle within seconds, so some are settled by the time of the retry. */
-const OPEN_WORK_RETRY_SECONDS = 2
 
 interface Dependencies {
   readonly store: Pick<AdmissionStore, 'acceptJob' | 'markEnqueued'>
   readonly payerFunds: PayerFundsReader
   readonly maximumOpenExposure: AtomicAmount
+  readonly highestPrice: () => AtomicAmount
+  readonly provenance: ProvenanceReader
   readonly queue: Pick<JobQueue, 'enqueue'>
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
   readonly preparer: Pick<RequestPreparer, 'encryptUpload'>
   readonly logger: Logger
   readonly tracer: Pick<Tracer, 'current'>
+}
+
+/** A verified payment, and the network that it came from. */
+interface CallersPayment extends VerifiedPayment {
+  readonly clientNetwork: string
 }
 
 /** The job whose outcome answers a request, and whether this request created it. */
@@ -45,7 +51,7 @@ export async function acceptJob(
   dependencies: Dependencies,
   challenge: Challenge,
   { publicModel, requestDigest, content }: EffectiveRequest,
-  { authorization, challengeTokenSha256, ...verified }: VerifiedPayment,
+  { authorization, challengeTokenSha256, clientNetwork, ...verified }: CallersPayment,
 ): Promise<ServingJob> {
   const { uploads } = dependencies
   const { json, audio } = content()
@@ -60,6 +66,7 @@ export async function acceptJob(
     authorization,
     challengeTokenSha256,
     stagedUpload,
+    clientNetwork,
     origin: dependencies.tracer.current() ?? { requestId: null, traceparent: null },
   })
   // Its key is stored nowhere; the sweeper repeats a failed deletion.
@@ -85,11 +92,18 @@ export async function acceptJob(
       throw invalidPayment('it has a value that cannot be stored')
     case 'exceeds_funds':
     case 'exceeds_open_limit':
+    case 'exceeds_trust':
     case 'unpaid_debt':
+    case 'sender_owes':
       throw exposureError(acceptance, dependencies.maximumOpenExposure)
     case 'uncharged_work_limit':
       throw unchargedWorkError(acceptance.exhausted)
-    case 'new_payer_limit':
+    case 'unproven_funds':
+      throw unprovenFundsError(dependencies.provenance, acceptance.needed, null)
+    case 'new_payer_limit': {
+      const { limit, retryAfterSeconds } = acceptance
+      throw new AppError('new_payer_limit', { message: NEW_PAYER_LIMITS[limit], retryAfterSeconds })
+    }
     case 'settlement_retry_limit':
       throw new AppError(acceptance.outcome, { retryAfterSeconds: acceptance.retryAfterSeconds })
   }
@@ -97,47 +111,44 @@ export async function acceptJob(
 
 /**
  * Accepts the job within the payer's funds, which are read from the chain when the payer has other work open. Reads
- * them again when they do not suffice: funds may have arrived since the last reading.
+ * them again when they do not suffice: funds may have arrived since the last reading. Where they come from is read when
+ * what the payer has settled does not cover the payment, which is last, so that a stranger makes it only with money.
  */
 async function acceptWithinFunds(
-  { store, payerFunds, maximumOpenExposure }: Dependencies,
+  { store, payerFunds, maximumOpenExposure, highestPrice, provenance: reader }: Dependencies,
   { needsPermit, verifiedAtMs }: Pick<VerifiedPayment, 'needsPermit' | 'verifiedAtMs'>,
   job: Omit<NewJob, 'exposure'>,
 ): Promise<Acceptance> {
   const { payer } = job.authorization
+  const terms = { maximumOpen: maximumOpenExposure, highestPrice: highestPrice(), needsPermit }
   let funds = payerFunds.recent(payer)
-  for (let readings = 0; ; readings += 1) {
+  let provenance = reader.recent(payer)
+  for (let readings = 0, isProven = false; ; ) {
     const verifiedMsAgo = performance.now() - verifiedAtMs
-    const exposure = { maximumOpen: maximumOpenExposure, needsPermit, verifiedMsAgo, funds }
-    const acceptance = await store.acceptJob({ ...job, exposure })
+    const acceptance = await store.acceptJob({ ...job, exposure: { ...terms, verifiedMsAgo, funds, provenance } })
+    const isOfOrigin = acceptance.outcome === 'unproven_funds' || acceptance.outcome === 'sender_owes'
+    if (isOfOrigin && !isProven) {
+      provenance = await readProvenance(reader, payer, acceptance.needed)
+      isProven = true
+      continue
+    }
     if (acceptance.outcome !== 'exceeds_funds' || readings === MAXIMUM_READINGS) return acceptance
+    readings += 1
     const reading = await payerFunds.read(payer, acceptance.settlingNonces)
     if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
     funds = reading.funds
   }
 }
 
-function exposureError(
-  refusal: Extract<Acceptance, { outcome: 'exceeds_funds' | 'exceeds_open_limit' | 'unpaid_debt' }>,
-  maximumOpen: AtomicAmount,
-): AppError {
-  if (refusal.outcome === 'unpaid_debt') {
-    const debt = dollarsFromAtomic(refusal.chargeAmount)
-    return new AppError('unpaid_debt', {
-      message: `An earlier call of this payer is completed but unpaid. First repeat the request with x-idempotency-key "${refusal.idempotencyKey}" and a fresh payment (${debt} USDC).`,
-    })
-  }
-  const open = dollarsFromAtomic(refusal.openTotal)
-  const retry = { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS }
-  return refusal.outcome === 'exceeds_funds'
-    ? new AppError('funds_reserved', {
-        ...retry,
-        message: `${open} USDC of the payer’s balance or Permit2 allowance is reserved for other calls in progress. Retry when they have settled, or add funds.`,
-      })
-    : new AppError('open_exposure_limit', {
-        ...retry,
-        message: `The payer’s calls in progress amount to ${open} USDC; at most ${dollarsFromAtomic(maximumOpen)} USDC may be open. Retry when some have settled.`,
-      })
+async function readProvenance(
+  reader: ProvenanceReader,
+  payer: `0x${string}`,
+  needed: AtomicAmount,
+): Promise<PayerProvenance> {
+  const reading = await reader.read(payer, needed)
+  if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
+  if (reading.outcome === 'insufficient') throw unprovenFundsError(reader, needed, reading.balance)
+  return reading.provenance
 }
 
 /** Encrypts and stores the upload. The bytes of a large one are transferred to a thread and unusable afterwards. */

@@ -9,6 +9,7 @@ const FUNDS: ReadonlySet<string> = new Set([
   'permit2_allowance_required',
   'payer_has_code',
   'unpaid_debt',
+  'sender_owes_debt',
 ])
 const LOCAL: ReadonlySet<string> = new Set([
   'journal_unwritable',

@@ -1,47 +1,77 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Sql } from './pool.ts'
 
-/** What all payers that were new when their jobs were accepted have caused together. */
+/** How long a loss counts. */
+export const LOSS_WINDOW_SECONDS = 86_400
+
+/** What payments have open and lost that were not covered by what their payers had paid before. */
 export interface NewPayerExposure {
   /** Unfinished work, at its maximum or at its charge once that is fixed. */
   readonly open: AtomicAmount
   /** Debts and uncharged work of the window. */
-  readonly lasting: AtomicAmount
-  /** Until the oldest of `lasting` leaves the window. */
+  readonly lost: AtomicAmount
+  /** Until the oldest of `lost` leaves the window. */
   readonly oldestLeavesInSeconds: number
 }
 
+/** The exposure of all networks together, and of each that was asked for. */
+export interface NewPayerExposures {
+  readonly all: NewPayerExposure
+  readonly byNetwork: ReadonlyMap<string, NewPayerExposure>
+}
+
 interface ExposureRow {
+  client_network: string | null
+  is_all: boolean
   open: string
-  owed: string
-  uncharged: string
+  lost: string
   leaves_in_seconds: number | null
+}
+
+const NOTHING: NewPayerExposure = {
+  open: atomicAmount(0n),
+  lost: atomicAmount(0n),
+  oldestLeavesInSeconds: LOSS_WINDOW_SECONDS,
 }
 
 /**
  * Sums up what new payers have open, owe and caused without a charge. A debt counts while it is younger than the
  * window: otherwise a stranger's unpaid debts would keep new payers out until the withheld results expire.
  */
-export async function readNewPayerExposure(sql: Sql, windowSeconds: number): Promise<NewPayerExposure> {
+export async function readNewPayerExposure(sql: Sql, networks: readonly string[] = []): Promise<NewPayerExposures> {
   const { rows } = await sql.query<ExposureRow>({
     name: 'read_new_payer_exposure',
-    text: `SELECT open, owed, uncharged, extract(epoch FROM
-         LEAST(oldest_debt, oldest_work) + make_interval(secs => $1) - clock_timestamp())::float8 AS leaves_in_seconds
+    text: `SELECT client_network, grouping(client_network) = 1 AS is_all,
+       coalesce(sum(amount) FILTER (WHERE ended_at IS NULL), 0) AS open,
+       coalesce(sum(amount) FILTER (WHERE ended_at IS NOT NULL), 0) AS lost,
+       extract(epoch FROM min(ended_at) + make_interval(secs => $1) - clock_timestamp())::float8 AS leaves_in_seconds
      FROM (
-       SELECT coalesce(sum(coalesce(charge_amount, quoted_maximum)) FILTER (WHERE finished_at IS NULL), 0) AS open,
-         coalesce(sum(charge_amount) FILTER (WHERE finished_at IS NOT NULL), 0) AS owed, min(finished_at) AS oldest_debt
+       SELECT client_network, coalesce(charge_amount, quoted_maximum) AS amount, finished_at AS ended_at
        FROM jobs WHERE is_new_payer AND (finished_at IS NULL OR is_owed)
-         AND (finished_at IS NULL OR finished_at > now() - make_interval(secs => $1))) AS jobs,
-     (
-       SELECT coalesce(sum(amount), 0) AS uncharged, min(created_at) AS oldest_work
-       FROM uncharged_work WHERE is_new_payer AND created_at > now() - make_interval(secs => $1)) AS work`,
-    values: [windowSeconds],
+         AND (finished_at IS NULL OR finished_at > now() - make_interval(secs => $1))
+       UNION ALL
+       SELECT client_network, amount, created_at FROM uncharged_work
+       WHERE is_new_payer AND created_at > now() - make_interval(secs => $1)) AS exposed
+     GROUP BY GROUPING SETS ((), (client_network))
+     HAVING grouping(client_network) = 1 OR client_network = ANY($2)`,
+    values: [LOSS_WINDOW_SECONDS, networks],
   })
-  const [row] = rows
-  if (!row) throw new Error('a sum over no rows is a row')
+  const all = rows.find((row) => row.is_all)
   return {
-    open: atomicAmount(BigInt(row.open)),
-    lasting: atomicAmount(BigInt(row.owed) + BigInt(row.uncharged)),
-    oldestLeavesInSeconds: Math.max(1, Math.ceil(row.leaves_in_seconds ?? windowSeconds)),
+    all: all ? exposureOf(all) : NOTHING,
+    byNetwork: new Map(
+      networks.map((network) => {
+        const row = rows.find((one) => !one.is_all && one.client_network === network)
+        return [network, row ? exposureOf(row) : NOTHING]
+      }),
+    ),
+  }
+}
+
+function exposureOf({ open, lost, leaves_in_seconds: seconds }: ExposureRow): NewPayerExposure {
+  return {
+    open: atomicAmount(BigInt(open)),
+    lost: atomicAmount(BigInt(lost)),
+    oldestLeavesInSeconds: Math.max(1, Math.ceil(seconds ?? LOSS_WINDOW_SECONDS)),
   }
 }

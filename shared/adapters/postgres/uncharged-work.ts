@@ -13,8 +13,10 @@ export function insertUnchargedWork(
   deployment = 'NULL::text',
 ): string {
   return `uncharged AS (
-    INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, deployment, is_new_payer)
+    INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, deployment, is_new_payer,
+      client_network)
     SELECT jobs.id, ${parameter(authorizationId)}::uuid, ${parameter(authorization.network)}, ${parameter(authorization.payer)},
-      ${parameter(kind)}, ${parameter(amount.toString())}::numeric, ${deployment}, jobs.is_new_payer
+      ${parameter(kind)}, ${parameter(amount.toString())}::numeric, ${deployment}, jobs.is_new_payer,
+      jobs.client_network
     FROM moved JOIN jobs ON jobs.id = moved.id)`
 }

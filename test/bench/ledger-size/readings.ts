@@ -71,7 +71,7 @@ export async function readPages({ sandbox: { info }, wallets }: Side, times: num
 export async function readSweeps({ sandbox: { info } }: Side, times: number): Promise<readonly Reading[]> {
   return await withPool(info.databaseUrl, {}, async (pool) => {
     const retention = createRetentionStore(pool)
-    const reports = createReportsStore(pool, BUDGET)
+    const reports = createReportsStore(pool)
     const settlements = createSettlementStore(pool)
     const execution = createExecutionStore(pool, BUDGET)
     const sweeps: Readonly<Record<string, () => Promise<unknown>>> = {

@@ -1,7 +1,9 @@
+import { toHex, zeroAddress } from 'viem'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
@@ -387,5 +389,130 @@ describe('reading balances', () => {
         expect(error).toMatchObject({ code: 'payment_network_unavailable' })
       }
     proxy.setFault(null)
+  })
+})
+
+const minted = (amount: bigint) => [{ from: zeroAddress, amount }]
+
+describe('reading where a payer’s money comes from', () => {
+  const BLOCKS = 3
+  let devnet: TestDevnet
+  let proxy: RpcProxy
+  let warnings: string[]
+  beforeAll(async () => {
+    devnet = await startTestDevnet()
+    proxy = await startRpcProxy(devnet.rpcUrl)
+  })
+  afterEach(() => {
+    proxy.setFault(null)
+    proxy.chooseFault(() => null)
+  })
+  afterAll(async () => {
+    await proxy.stop()
+    await devnet.stop()
+  })
+  function newReader(blocks = BLOCKS) {
+    warnings = []
+    const logger = {
+      info: () => undefined,
+      error: () => undefined,
+      warn: (message: string) => void warnings.push(message),
+    }
+    return createProvenanceReader(createChainClient(proxy.url, PATIENCE_MS), blocks, logger)
+  }
+  const mine = (blocks: number) => callRpc(devnet.rpcUrl, 'anvil_mine', [toHex(blocks)])
+  const failCalls = (method: string, fault: RpcFault) =>
+    proxy.chooseFault((call) => (call.method === method && call.params[1] !== 'latest' ? fault : null))
+
+  it('counts money once it has been there for the blocks that are asked for, with its senders', async () => {
+    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 500_000n })
+    await mine(BLOCKS - 1)
+    expect(await newReader().read(payer.address, atomicAmount(1n))).toEqual({ outcome: 'insufficient', balance: 0n })
+    await mine(1)
+    const reader = newReader()
+    const provenance = { balance: 500_000n, received: minted(500_000n) }
+    expect(await reader.read(payer.address, atomicAmount(500_000n))).toEqual({ outcome: 'read', provenance })
+    expect(reader.recent(payer.address)).toEqual(provenance)
+    expect(await newReader().read(payer.address, atomicAmount(500_001n))).toMatchObject({ outcome: 'insufficient' })
+  })
+
+  it('lets one deposit that moves on serve a wallet in that time, not one in each block', async () => {
+    const wallets = [await createPayer(devnet.rpcUrl, { usdcAtomic: 1000n }), await createPayer(devnet.rpcUrl)]
+    const [first, second] = wallets
+    if (!first || !second) throw new Error('two wallets')
+    await second.spendAll()
+    await mine(BLOCKS)
+    expect(await newReader().read(first.address, atomicAmount(1000n))).toMatchObject({ outcome: 'read' })
+    await first.spend(1000n, second.address)
+    expect(await newReader().read(second.address, atomicAmount(1000n))).toMatchObject({ outcome: 'insufficient' })
+    await mine(BLOCKS)
+    expect(await newReader().read(second.address, atomicAmount(1000n))).toMatchObject({
+      provenance: { received: expect.arrayContaining([{ from: first.address, amount: 1000n }]) },
+    })
+  })
+
+  it('counts present money when no blocks are asked for', async () => {
+    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 7n })
+    expect(await newReader(0).read(payer.address, atomicAmount(7n))).toEqual({
+      outcome: 'read',
+      provenance: { balance: 7n, received: minted(7n) },
+    })
+  })
+
+  it('asks for transfers only to a payer whose balance suffices, once for payments in parallel and for a minute', async () => {
+    const [poor, rich] = [await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }), await createPayer(devnet.rpcUrl)]
+    await mine(BLOCKS)
+    const reader = newReader()
+    const before = proxy.calls.length
+    const needed = atomicAmount(1n)
+    await Promise.all(Array.from({ length: 20 }, () => reader.read(poor.address, needed)))
+    await Promise.all(Array.from({ length: 20 }, () => reader.read(rich.address, needed)))
+    await reader.read(rich.address, needed)
+    const balance = ['eth_blockNumber', 'eth_call']
+    expect(proxy.calls.slice(before)).toEqual([...balance, ...balance, 'eth_getLogs', ...balance])
+  })
+
+  it.each([
+    // https://github.com/paradigmxyz/reth, ProviderError::StateAtBlockPruned, and pull request 4092 for the code
+    ['reth', -32_603, 'state at block #12 is pruned'],
+    // https://github.com/ethereum/go-ethereum/issues/20874
+    ['geth', -32_000, 'missing trie node ef7df5d88cb1614dc3f143879a653cd90717ee42e967c5fabbcd7505a968f314 (path )'],
+  ])(
+    'takes the present balance at a node that keeps no state, in the words of %s, and says so',
+    async (_, code, message) => {
+      const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 900n })
+      const reader = newReader()
+      failCalls('eth_call', { kind: 'error', code, message })
+      expect(await reader.read(payer.address, atomicAmount(900n))).toMatchObject({
+        outcome: 'read',
+        provenance: { balance: 900n },
+      })
+      expect(await newReader().read(payer.address, atomicAmount(901n))).toMatchObject({ outcome: 'insufficient' })
+      expect(warnings).toEqual([expect.stringContaining('does not keep the balances')])
+    },
+  )
+
+  it('knows no senders when the node lists no transfers, and says so', async () => {
+    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 900n })
+    await mine(BLOCKS)
+    const reader = newReader()
+    proxy.setFault({ kind: 'error', code: -32_000, message: 'query returned more than 10000 results' }, 'eth_getLogs')
+    expect(await reader.read(payer.address, atomicAmount(900n))).toEqual({
+      outcome: 'read',
+      provenance: { balance: 900n, received: [] },
+    })
+    expect(warnings).toEqual([expect.stringContaining('does not list transfers')])
+  })
+
+  it('is unreachable, not without money, while the node gives no answer or has no calls left, and asks again', async () => {
+    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 900n })
+    await mine(BLOCKS)
+    const reader = newReader()
+    for (const fault of [{ kind: 'reset' }, { kind: 'error', code: 429, message: 'too many requests' }] as const) {
+      failCalls('eth_call', fault)
+      expect(await reader.read(payer.address, atomicAmount(900n))).toMatchObject({ outcome: 'unreachable' })
+    }
+    proxy.chooseFault(() => null)
+    expect(await reader.read(payer.address, atomicAmount(900n))).toMatchObject({ outcome: 'read' })
   })
 })

@@ -174,9 +174,10 @@ describe('payments that are accepted together', () => {
         const read: string[] = []
         await recordStatements(single, (statement) => typeof statement !== 'string' && read.push(statement.name))
         expect(outcomes(await acceptAll(jobs, [store]))).toEqual({ accepted: 20 })
+        const ofNewPayers = ['read_paid', 'await_turn_of_new_payers', 'read_new_payer_exposure']
         const written = ['claim_nonces', 'insert_jobs']
         expect(read.toSorted()).toEqual(
-          ['lock_free_keys', 'read_exposures_by_block', 'read_uncharged_budget', ...written].toSorted(),
+          ['lock_free_keys', 'read_exposures_by_block', 'read_uncharged_budget', ...ofNewPayers, ...written].toSorted(),
         )
       } finally {
         await single.close()

@@ -287,6 +287,34 @@ describe('sequential scans', () => {
     expect(await scansSince()).toBe(0)
   })
 
+  it('reads no table sequentially when a payment is judged that its payer has not covered', async () => {
+    const debt = newTestJob()
+    await jobInState(ledger, 'settlement_failed', debt)
+    const paid = await jobInState(ledger, 'completed')
+    const lost = newTestJob({ authorization: testAuthorization({ payer: paid.authorization.payer }) })
+    await ledger.execution.failJob(await jobInState(ledger, 'generating', lost), {
+      code: 'provider_empty_output',
+      reason: 'test',
+      attempt: 'failed_empty',
+    })
+    const received = [{ from: debt.authorization.payer, amount: atomicAmount(1n) }]
+    const { exposure } = newTestJob()
+    const provenance = { balance: atomicAmount(10n ** 12n), received }
+    const next = () =>
+      newTestJob({
+        authorization: testAuthorization({ payer: paid.authorization.payer }),
+        exposure: { ...exposure, provenance },
+      })
+    const [one, beyond] = [next(), next()]
+    for (const job of [one, beyond]) await bindTestKey(ledger, job)
+    await ledger.sql('UPDATE uncharged_work SET amount = 900000')
+    const priced = { ...beyond, exposure: { ...beyond.exposure, highestPrice: atomicAmount(1n) } }
+    await scansSince()
+    expect(await ledger.admission.acceptJob(priced)).toMatchObject({ outcome: 'exceeds_trust' })
+    expect(await ledger.admission.acceptJob(one)).toMatchObject({ outcome: 'accepted' })
+    expect(await scansSince()).toBe(0)
+  })
+
   it('reads no table sequentially for the sweepers', async () => {
     const { execution, retention, settlement, reports } = ledger
     await scansSince()

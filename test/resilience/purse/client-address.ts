@@ -23,10 +23,18 @@ const DEFAULT_PATIENCE_MS = 30_000
 
 /**
  * Returns the client number `index`. Every address of 127.0.0.0/8 is this machine, and the service sees each as another
- * client.
+ * client. Others call from networks of their own.
  */
 export function clientAddress(index: number): ClientAddress {
-  const address = `127.66.${Math.floor(index / 250)}.${1 + (index % 250)}`
+  return addressOf(`127.66.${Math.floor(index / 250)}.${1 + (index % 250)}`)
+}
+
+/** Returns a client of the network number `index`, a /24. */
+export function clientOfNetwork(index: number): ClientAddress {
+  return addressOf(`127.77.${index}.1`)
+}
+
+function addressOf(address: string): ClientAddress {
   const agent = new Agent({ keepAlive: false, localAddress: address })
   return {
     address,

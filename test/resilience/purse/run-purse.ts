@@ -45,7 +45,7 @@ const SPONSORED_GAS_WEI = parseEther('0.001')
 export async function runPurse({ seconds, attacks, onProgress = () => undefined }: PurseOptions): Promise<PurseReport> {
   const limits = {
     UNCHARGED_BUDGET_USDC: LIMITS_USDC.payer,
-    NEW_PAYER_EXPOSURE_USDC: LIMITS_USDC.newPayers,
+    NEW_PAYER_DAILY_LOSS_USDC: LIMITS_USDC.newPayers,
     MAXIMUM_OPEN_EXPOSURE_USDC: LIMITS_USDC.open,
   }
   const stack = await startCampaignStack({

@@ -31,6 +31,8 @@ export const AMPLE_FUNDS: ExposureTerms = {
   maximumOpen: atomicAmount(10n ** 12n),
   needsPermit: false,
   verifiedMsAgo: 0,
+  highestPrice: atomicAmount(10n ** 12n),
+  provenance: { balance: atomicAmount(10n ** 12n), received: [] },
   funds: {
     balance: atomicAmount(10n ** 12n),
     allowance: atomicAmount(10n ** 12n),
@@ -56,6 +58,7 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
     challengeTokenSha256: sha256Hex('the token of the challenge'),
     stagedUpload: newStagedUpload(),
     exposure: AMPLE_FUNDS,
+    clientNetwork: '192.0.2.0/24',
     origin: { requestId: randomUUID(), traceparent: null },
     ...overrides,
   }

@@ -69,7 +69,7 @@ export function openTestLedger(database: TestDatabase, maximumConnections: numbe
     settlement: createSettlementStore(pool),
     allowances: { ...createAllowanceRequestStore(pool, 'eip155:8453'), ...createAllowanceWorkStore(pool) },
     retention: createRetentionStore(pool),
-    reports: createReportsStore(pool, TEST_LIMITS.budget),
+    reports: createReportsStore(pool),
     sql,
     fingerprint: () => fingerprint(sql),
     close: async () => {

@@ -14,8 +14,9 @@ export interface Payer {
   readonly rpcUrl: string
   /** Lets Permit2 spend the payer's USDC. */
   approve(valueAtomic?: bigint): Promise<void>
-  /** Transfers USDC away. */
-  spend(valueAtomic: bigint): Promise<void>
+  /** Transfers USDC away, or to someone. */
+  spend(valueAtomic: bigint, to?: Hex): Promise<void>
+  balance(): Promise<bigint>
   /** Transfers the whole balance away. */
   spendAll(): Promise<void>
   /** Burns a Permit2 nonce, as its owner may at any time. */
@@ -50,9 +51,9 @@ export const payerCalls = {
     to: DEVNET_ADDRESSES.usdc,
     data: encodeFunctionData({ abi: ABI, functionName: 'approve', args: [DEVNET_ADDRESSES.permit2, valueAtomic] }),
   }),
-  spend: (valueAtomic: bigint): ContractCall => ({
+  spend: (valueAtomic: bigint, to: Hex = ELSEWHERE): ContractCall => ({
     to: DEVNET_ADDRESSES.usdc,
-    data: encodeFunctionData({ abi: ABI, functionName: 'transfer', args: [ELSEWHERE, valueAtomic] }),
+    data: encodeFunctionData({ abi: ABI, functionName: 'transfer', args: [to, valueAtomic] }),
   }),
   invalidateNonce: (nonce: bigint): ContractCall => ({
     to: DEVNET_ADDRESSES.permit2,
@@ -86,7 +87,7 @@ export function payerWithKey(rpcUrl: string, privateKey: Hex): Payer {
     const { status } = await chain.client.waitForTransactionReceipt({ hash })
     if (status !== 'success') throw new Error(`the payer’s transaction ${hash} was reverted`)
   }
-  const spend = (valueAtomic: bigint) => send(payerCalls.spend(valueAtomic))
+  const spend = (valueAtomic: bigint, to?: Hex) => send(payerCalls.spend(valueAtomic, to))
   return {
     address,
     account,
@@ -94,6 +95,7 @@ export function payerWithKey(rpcUrl: string, privateKey: Hex): Payer {
     rpcUrl,
     approve: (valueAtomic = maxUint256) => send(payerCalls.approve(valueAtomic)),
     spend,
+    balance: () => chain.usdcBalance(address),
     spendAll: async () => {
       // A settlement between the read and the transfer makes the transfer fail; the next attempt spends what is left.
       for (let attempt = 0; attempt < SPEND_ATTEMPTS; attempt++) {

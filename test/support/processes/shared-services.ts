@@ -45,6 +45,7 @@ export async function startSharedServices(): Promise<SharedServices> {
       apiEnvironment: {
         ...PATIENT_SETTINGS,
         REQUESTS_PER_MINUTE: '1000000',
+        NEW_PAYER_DAILY_LOSS_USDC: '1000000',
         NEW_PAYER_VERIFICATIONS_PER_MINUTE: '1000000',
         UNPAID_AUDIO_MINUTES_PER_MINUTE: '1000000',
       },

@@ -21,7 +21,7 @@ const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.m
 /** Campaigns provoke more uncharged work, and from more new payers, than any limit of a deployment would allow. */
 export const WITHOUT_BUDGETS = {
   UNCHARGED_BUDGET_USDC: '1000000',
-  NEW_PAYER_EXPOSURE_USDC: '1000000',
+  NEW_PAYER_DAILY_LOSS_USDC: '1000000',
   NEW_PAYER_VERIFICATIONS_PER_MINUTE: '1000000',
   UNPAID_AUDIO_MINUTES_PER_MINUTE: '1000000',
 }

@@ -12,7 +12,7 @@ import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { requestedMedia } from '../../../api/paid-request/job/media-response.ts'
 import { acceptQuality } from '../../../api/request/accept-quality.ts'
 import { capacityFor } from '../../../api/request/byte-buffer.ts'
-import { clientGroup, clientGroups, widerClientGroup } from '../../../api/request/client-address.ts'
+import { clientGroup, clientGroups, clientNetwork, widerClientGroup } from '../../../api/request/client-address.ts'
 import { readEffectiveRequest } from '../../../api/request/effective-request.ts'
 import { createDelimiterCounter } from '../../../api/request/multipart.ts'
 import { prepareBody } from '../../../api/request/prepare-request.ts'
@@ -189,6 +189,17 @@ describe('the network of a client', () => {
   ])('of %s is %s, within the site %s', (address, group, site) => {
     expect([clientGroup(address), widerClientGroup(address)]).toEqual([group, site])
     expect(clientGroups(address)).toEqual(site === null ? [group] : [group, site])
+  })
+
+  it.each([
+    ['203.0.113.9', '203.0.113.0/24'],
+    ['203.0.113.255', '203.0.113.0/24'],
+    ['::ffff:203.0.113.9', '203.0.113.0/24'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1::/48'],
+    ['2001:DB8:0001:ffff::', '2001:db8:1::/48'],
+    ['not an address', 'not an address'],
+  ])('whose losses are counted with those of %s is %s', (address, network) => {
+    expect(clientNetwork(address)).toBe(network)
   })
 
   it('all hosts of a /64 are one client, regardless of how their addresses are written', () => {

@@ -6,16 +6,10 @@ import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inPipelinedTransaction, type PipelinedTransaction } from '../transaction.ts'
-import {
-  AcceptanceRefused,
-  claimWithFreeKey,
-  findHolder,
-  judgePayment,
-  readPayerExposure,
-  type UnchargedLimits,
-} from './claim-nonce.ts'
+import { AcceptanceRefused } from './acceptance-refused.ts'
+import { claimWithFreeKey, findHolder, judgePayment, readPayerExposure, type UnchargedLimits } from './claim-nonce.ts'
 import { insertJobs } from './insert-jobs.ts'
-import type { NewPayersLimit } from './new-payers.ts'
+import { type NewPayersLimit, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
 import { runAgain } from './run-again.ts'
 import { isResultComplete, settleAgain } from './settle-again.ts'
 
@@ -32,24 +26,32 @@ interface HolderRow {
  */
 export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: AcceptanceLimits): Promise<Acceptance> {
   try {
-    return await inLimitedTransaction(pool, limits, (transaction, transactionLimits) =>
+    return await inLimitedTransaction(pool, limits, [asked.job.clientNetwork], (transaction, transactionLimits) =>
       acceptUnderLocks(transaction, withElapsed(asked), transactionLimits),
     )
   } catch (error) {
     if (error instanceof AcceptanceRefused) return error.acceptance
-    const sqlState = dataExceptionOf(error)
-    if (sqlState !== null) return { outcome: 'unstorable', sqlState }
+    const sqlState = sqlStateOf(error)
+    if (isDataException(sqlState)) return { outcome: 'unstorable', sqlState }
+    // A process with the turn of new payers hangs; PostgreSQL ends its transaction.
+    if (sqlState === LOCK_NOT_AVAILABLE)
+      return { outcome: 'new_payer_limit', limit: 'all', retryAfterSeconds: OPEN_WORK_RETRY_SECONDS }
     throw error
   }
 }
 
+const LOCK_NOT_AVAILABLE = '55P03'
+
+function sqlStateOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : ''
+}
+
 /**
- * Returns the SQLSTATE with which PostgreSQL rejected a value (class 22), or `null`. The values are the caller's, and the
- * transaction has written nothing; with them it would fail for ever.
+ * Returns whether PostgreSQL rejected a value (class 22). The values are the caller's, and the transaction has written
+ * nothing; with them it would fail for ever.
  */
-function dataExceptionOf(error: unknown): string | null {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  return /^22[0-9A-Z]{3}$/.test(code) ? code : null
+function isDataException(sqlState: string): boolean {
+  return /^22[0-9A-Z]{3}$/.test(sqlState)
 }
 
 /** What limits the work that payers may cause without a charge. */
@@ -58,15 +60,15 @@ export interface AcceptanceLimits {
   readonly newPayers: NewPayersLimit
 }
 
-/** Runs a transaction in which payments are accepted, with limits that count what it reserves until it has ended. */
+/** Runs a transaction in which payments from these networks are accepted, with limits that count what it reserves. */
 export async function inLimitedTransaction<T>(
   pool: Pool,
   { budget, newPayers }: AcceptanceLimits,
+  networks: readonly string[],
   work: (transaction: PipelinedTransaction, limits: UnchargedLimits) => Promise<T>,
 ): Promise<T> {
-  return await newPayers.inTransaction((reserving) =>
-    inPipelinedTransaction(pool, (transaction) => work(transaction, { budget, newPayers: reserving })),
-  )
+  const limits = { budget, newPayers: newPayers.forTransaction(networks) }
+  return await inPipelinedTransaction(pool, (transaction) => work(transaction, limits))
 }
 
 /** A payment, and when its acceptance was asked for, on the process's monotonic clock. */

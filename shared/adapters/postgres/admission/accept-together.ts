@@ -11,8 +11,8 @@ import {
   inLimitedTransaction,
   withElapsed,
 } from './accept-job.ts'
+import { AcceptanceRefused } from './acceptance-refused.ts'
 import {
-  AcceptanceRefused,
   claimNonces,
   exposureQuestion,
   lockFreeKeys,
@@ -84,7 +84,8 @@ async function acceptTogether(
   asked: readonly AskedAcceptance[],
   acceptanceLimits: AcceptanceLimits,
 ): Promise<ReadonlyMap<string, Acceptance>> {
-  return await inLimitedTransaction(pool, acceptanceLimits, async (transaction, limits) => {
+  const networks = asked.map(({ job }) => job.clientNetwork)
+  return await inLimitedTransaction(pool, acceptanceLimits, networks, async (transaction, limits) => {
     const jobs = asked.map(withElapsed)
     const questions = jobs.map((job) => exposureQuestion(job, limits))
     // The exposures are read after the locks, with a snapshot of their own.

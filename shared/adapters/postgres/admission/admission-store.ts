@@ -19,7 +19,7 @@ import { replaceClaim } from './replace-claim.ts'
 
 export interface AdmissionLimits {
   readonly budget: UnchargedBudget
-  /** The limit of all new payers together. */
+  /** The limit of what payments that their payers' settled charges do not cover may have open and lost in a day. */
   readonly newPayers: AtomicAmount
 }
 
@@ -31,12 +31,7 @@ export function createAdmissionStore(
 ): AdmissionStore {
   const limits = {
     budget,
-    newPayers: createNewPayersLimit({
-      establishedFrom: budget.perPayer,
-      limit: newPayers,
-      windowSeconds: budget.windowSeconds,
-      nowMs: () => performance.now(),
-    }),
+    newPayers: createNewPayersLimit(newPayers, () => performance.now()),
   }
   return {
     bindKey: createKeyBinder(pool),

@@ -6,7 +6,9 @@ import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
+import { AcceptanceRefused } from './acceptance-refused.ts'
 import { findExhaustedBudget } from './find-exhausted-budget.ts'
+import { admitUncovered, refuseBeyondTrust } from './judge-new-payer.ts'
 import type { NewPayers } from './new-payers.ts'
 import { type ExposureQuestion, type PayerExposure, readExposure } from './read-exposure.ts'
 
@@ -18,16 +20,6 @@ const payerLock = (
   lock: 'pg_advisory_xact_lock' | 'pg_try_advisory_xact_lock',
   [network, payer]: readonly [string, string],
 ) => `${lock}(hashtextextended('farebox payer ' || ${network} || ' ' || ${payer}, 0))`
-
-/** Thrown to roll back the claim of a payment that cannot be accepted; never leaves this folder. */
-export class AcceptanceRefused extends Error {
-  readonly acceptance: Acceptance
-
-  constructor(acceptance: Acceptance) {
-    super(acceptance.outcome)
-    this.acceptance = acceptance
-  }
-}
 
 export type NonceClaim =
   | Exclude<Acceptance, { outcome: 'accepted' | 'settles_again' }>
@@ -214,16 +206,15 @@ export function readPayerExposure(sql: Sql, job: NewJob, limits: UnchargedLimits
 }
 
 export function exposureQuestion(
-  { authorization: { payer }, exposure: { funds, verifiedMsAgo } }: NewJob,
+  { authorization: { payer, authorizedMaximum: maximum }, exposure: { funds, verifiedMsAgo } }: NewJob,
   limits: UnchargedLimits | null,
 ): ExposureQuestion {
   const windowSeconds = limits?.budget.windowSeconds ?? 0
-  const isKnown = limits === null || limits.newPayers.isEstablished(payer)
-  const establishedFrom = isKnown ? null : limits.newPayers.establishedFrom
-  return { payer, funds, verifiedMsAgo, aheadOf: null, windowSeconds, establishedFrom }
+  const isKnown = limits === null || limits.newPayers.paidBy(payer).paid >= maximum
+  return { payer, funds, verifiedMsAgo, aheadOf: null, windowSeconds, paidUpTo: isKnown ? null : maximum }
 }
 
-/** Throws `AcceptanceRefused` when the payment cannot be accepted. Returns whether the payer is new. */
+/** Throws `AcceptanceRefused` when the payment cannot be accepted. Returns whether what the payer paid does not cover it. */
 export async function judgePayment(
   sql: Sql,
   jobId: string,
@@ -253,41 +244,31 @@ export async function refusePayer(
 }
 
 /**
- * Throws `AcceptanceRefused` when the payer has more open than the limits or their funds allow. Returns whether the payer
- * is new.
+ * Throws `AcceptanceRefused` when the payer has more open than the limits or their funds allow. Returns whether what the
+ * payer paid does not cover the payment.
  */
 export async function refuseOverExposure(
   sql: Sql,
-  { authorization: { payer, authorizedMaximum: maximum }, exposure: { maximumOpen, needsPermit, funds } }: NewJob,
+  job: NewJob,
   exposure: PayerExposure,
   limits: UnchargedLimits | null,
 ): Promise<boolean> {
+  const { maximumOpen, needsPermit, funds } = job.exposure
+  const { authorizedMaximum: maximum } = job.authorization
   if (mixesPermits(needsPermit, exposure)) throw new AcceptanceRefused({ outcome: 'permit_already_used' })
   const total = openTotal(exposure, funds)
   if (total + maximum > maximumOpen && exposure.open.length > 0)
     throw new AcceptanceRefused({ outcome: 'exceeds_open_limit', openTotal: total })
+  const need = limits && (await refuseBeyondTrust(sql, job, exposure, limits.newPayers))
   if (!fitsFunds({ maximum, needsPermit }, exposure, funds))
     throw new AcceptanceRefused({
       outcome: 'exceeds_funds',
       openTotal: total,
       settlingNonces: settlingNonces(exposure),
     })
-  if (limits === null || exposure.isEstablished === null) return false
-  if (exposure.isEstablished) {
-    limits.newPayers.recordEstablished(payer)
-    return false
-  }
-  await reserveForNewPayer(sql, maximum, limits.newPayers)
+  if (limits === null || need === null || need.isCovered) return false
+  await admitUncovered(sql, job, need, limits.newPayers)
   return true
-}
-
-/**
- * Throws `AcceptanceRefused` when the payment of a new payer exceeds their shared limit. Called last, since a reservation
- * counts until the transaction has ended, even if the payment is refused.
- */
-async function reserveForNewPayer(sql: Sql, maximum: AtomicAmount, newPayers: NewPayers): Promise<void> {
-  const retryAfterSeconds = await newPayers.reserve(sql, maximum)
-  if (retryAfterSeconds !== null) throw new AcceptanceRefused({ outcome: 'new_payer_limit', retryAfterSeconds })
 }
 
 /**

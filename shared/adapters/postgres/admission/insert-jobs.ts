@@ -23,6 +23,7 @@ const COLUMNS = {
   request_id: 'text',
   traceparent: 'text',
   is_new_payer: 'boolean',
+  client_network: 'text',
 } as const
 const NAMES = Object.keys(COLUMNS).join(', ')
 const TYPES = Object.values(COLUMNS)
@@ -70,5 +71,6 @@ function valuesOf({ jobId, authorizationId, isNewPayer, job }: AcceptedClaim): r
     job.origin.requestId,
     job.origin.traceparent,
     isNewPayer,
+    job.clientNetwork,
   ]
 }

@@ -1,125 +1,136 @@
-import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
-import { isConnectionFailure } from '../../connection-failure.ts'
-import { type NewPayerExposure, readNewPayerExposure } from '../new-payer-exposure.ts'
+import { LRUCache } from 'lru-cache'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type NewPayerExposure, type NewPayerExposures, readNewPayerExposure } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'
 
-/**
- * How old a reading of the sums may be when a payment is accepted on it. What this process accepts in the meantime is
- * added; what other processes accept is not, so together they may exceed the limit by that much.
- */
-const READING_LIFE_MS = 1000
-/** How old it may be when one is refused: during an attack the sums run over many rows, and refusals come often. */
-const REFUSAL_READING_LIFE_MS = 100
-/** An established payer stays established; forgetting one costs a sum over some of their settlements. */
+/** What a network may take of what the others have left of the limit. */
+const SHARE_OF_NETWORK = 10n
+/** A refusal is repeated this long without a statement: during an attack the sums run over many rows, one at a time. */
+const REFUSAL_LIFE_MS = 1000
+const REMEMBERED_NETWORKS = 10_000
+/** Payers whose settled charges are remembered; forgetting one costs a sum over some of their settlements. */
 const REMEMBERED_PAYERS = 100_000
 /** Work in progress settles within seconds. */
-const OPEN_WORK_RETRY_SECONDS = 2
+export const OPEN_WORK_RETRY_SECONDS = 2
+/** How long a transaction waits for its turn, and how long PostgreSQL waits for one that has it: a process may freeze. */
+const LONGEST_WAIT = '5s'
 
-interface Reading extends NewPayerExposure {
-  readonly readAtMs: number
-  /** What committed transactions of this process had reserved when the reading began, so that it is in the sums. */
-  readonly committedBefore: bigint
+/** A payment that its payer's settled charges do not cover. */
+export interface UncoveredPayment {
+  readonly network: string
+  readonly maximum: AtomicAmount
+  /** The highest price of one call: a network may have that much in any case, while the limit lasts. */
+  readonly highestPrice: AtomicAmount
 }
 
-export interface NewPayersOptions {
-  /** Payers whose settled charges add up to less than this are new. */
-  readonly establishedFrom: AtomicAmount
-  /** The limit of all new payers together. */
-  readonly limit: AtomicAmount
-  readonly windowSeconds: number
-  readonly nowMs: () => number
+/** Why the limit has no place for a payment: what its network may have, or what all may have, is in use. */
+export interface LimitRefusal {
+  readonly limit: 'network' | 'all'
+  readonly retryAfterSeconds: number
 }
 
 /**
- * The shared limit of new payers: a wallet costs nothing, so what payers without a history may cost the service is
- * bounded for all of them together.
+ * The limit of what payments may have open and lost within a day that are not covered by what their payers have paid: a
+ * wallet costs nothing, so it holds for all of them together. Each network may have a tenth of what the others left, so
+ * that thefts use up the share of the networks that they come from.
  */
 export interface NewPayersLimit {
-  /**
-   * Runs one transaction. What it reserves counts while it runs, as no reading sees what is not committed, and after it
-   * was committed until the next reading, which sees what it wrote. What it did not write is given back then at the latest.
-   */
-  inTransaction<T>(work: (newPayers: NewPayers) => Promise<T>): Promise<T>
+  /** Returns the limit for one transaction, which accepts payments from these networks only. */
+  forTransaction(networks: readonly string[]): NewPayers
+}
+
+/** What a payer has settled at least, or exactly. */
+interface Paid {
+  readonly paid: AtomicAmount
+  readonly isAll: boolean
 }
 
 /** The limit, for one transaction. */
 export interface NewPayers {
-  /** Returns whether this payer is known to be established, so that their settlements need not be read. */
-  isEstablished(payer: string): boolean
-  /** Payers whose settled charges add up to less than this are new. */
-  readonly establishedFrom: AtomicAmount
-  /** Records that the payer's settled charges reach `establishedFrom`. */
-  recordEstablished(payer: string): void
-  /** Reserves a new payer's payment and returns `null` when it fits the limit, else returns the seconds until it may. */
-  reserve(sql: Sql, maximum: AtomicAmount): Promise<number | null>
+  /** Returns what is known of the payer's settled charges: exactly only what this transaction has read. */
+  paidBy(payer: string): Paid
+  recordPaid(payer: string, paid: Paid): void
+  /**
+   * Reserves a payment and returns `null` when it fits the limit, else returns why it does not. The first one waits until no
+   * other transaction has reserved what it has not written yet, and until the end of this one the others wait.
+   */
+  reserve(sql: Sql, payment: UncoveredPayment): Promise<LimitRefusal | null>
 }
 
-export function createNewPayersLimit(options: NewPayersOptions): NewPayersLimit {
-  const { establishedFrom, limit, windowSeconds, nowMs } = options
-  const established = new Set<string>()
-  /** What running transactions of this process have reserved. */
-  let pending = 0n
-  /** What committed ones had reserved, since the process started. */
-  let committed = 0n
-  let latest: Reading | null = null
+const NOTHING = atomicAmount(0n)
 
-  async function read(sql: Sql): Promise<Reading> {
-    const started = { readAtMs: nowMs(), committedBefore: committed }
-    const reading = { ...started, ...(await readNewPayerExposure(sql, windowSeconds)) }
-    if (latest === null || latest.readAtMs <= reading.readAtMs) latest = reading
-    return reading
-  }
-
-  function fits({ open, lasting, committedBefore }: Reading, maximum: AtomicAmount): boolean {
-    const total = open + lasting + pending + committed - committedBefore
-    return total === 0n || total + maximum <= limit
-  }
-
-  function recent(maximum: AtomicAmount): Reading | null {
-    if (latest === null) return null
-    const life = fits(latest, maximum) ? READING_LIFE_MS : REFUSAL_READING_LIFE_MS
-    return nowMs() - latest.readAtMs < life ? latest : null
-  }
-
-  function waitSeconds({ lasting, oldestLeavesInSeconds }: Reading, maximum: AtomicAmount): number {
-    return lasting + maximum > limit
-      ? Math.max(OPEN_WORK_RETRY_SECONDS, oldestLeavesInSeconds)
-      : OPEN_WORK_RETRY_SECONDS
-  }
-
-  const everyTransaction = {
-    establishedFrom,
-    isEstablished: (payer: string) => establishedFrom <= 0n || established.has(payer),
-    recordEstablished: (payer: string) => {
-      const [oldest] = established
-      if (oldest !== undefined && established.size >= REMEMBERED_PAYERS) established.delete(oldest)
-      established.add(payer)
-    },
+export function createNewPayersLimit(limit: AtomicAmount, nowMs: () => number): NewPayersLimit {
+  const paid = new LRUCache<string, AtomicAmount>({ max: REMEMBERED_PAYERS })
+  const refusals = new LRUCache<string, { refusal: LimitRefusal; maximum: AtomicAmount; atMs: number }>({
+    max: REMEMBERED_NETWORKS,
+  })
+  const recentRefusal = ({ network, maximum }: UncoveredPayment): LimitRefusal | null => {
+    const recent = refusals.get(network)
+    return recent && maximum >= recent.maximum && nowMs() - recent.atMs < REFUSAL_LIFE_MS ? recent.refusal : null
   }
   return {
-    inTransaction: async (work) => {
-      let reserved = 0n
-      let own: Reading | null = null
-      const reserve = async (sql: Sql, maximum: AtomicAmount) => {
-        // One reading at most, as other payers wait for the transaction.
-        const reading = recent(maximum) ?? own ?? (own = await read(sql))
-        // Judged and reserved without an await in between: nobody else reserves.
-        if (!fits(reading, maximum)) return waitSeconds(reading, maximum)
-        reserved += maximum
-        pending += maximum
-        return null
-      }
-      try {
-        const result = await work({ ...everyTransaction, reserve })
-        committed += reserved
-        return result
-      } catch (error) {
-        // Without an answer of the database it may be committed.
-        if (isConnectionFailure(error)) committed += reserved
-        throw error
-      } finally {
-        pending -= reserved
+    forTransaction: (networks) => {
+      const reserved = new Map<string, bigint>()
+      let exposures: Promise<NewPayerExposures> | null = null
+      const read = new Map<string, Paid>()
+      const paidBy = (payer: string) => read.get(payer) ?? { paid: paid.get(payer) ?? NOTHING, isAll: false }
+      return {
+        paidBy,
+        recordPaid: (payer, one) => {
+          const known = paidBy(payer)
+          if (known.isAll || (one.paid <= known.paid && !one.isAll)) return
+          read.set(payer, one)
+          if (one.paid > NOTHING) paid.set(payer, one.paid)
+        },
+        reserve: async (sql, payment) => {
+          const { network, maximum } = payment
+          const repeated = recentRefusal(payment)
+          if (repeated) return repeated
+          exposures ??= readAlone(sql, [...new Set(networks)])
+          const refusal = judge(limit, payment, await exposures, reserved)
+          if (refusal) refusals.set(network, { refusal, maximum, atMs: nowMs() })
+          else reserved.set(network, (reserved.get(network) ?? 0n) + maximum)
+          return refusal
+        },
       }
     },
   }
+}
+
+/** Waits for the turn and reads the sums behind it, with a snapshot of their own, in one round trip. */
+async function readAlone(sql: Sql, networks: readonly string[]): Promise<NewPayerExposures> {
+  const [, exposures] = await Promise.all([
+    sql.query({
+      name: 'await_turn_of_new_payers',
+      text: `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true),
+       pg_advisory_xact_lock(hashtextextended('farebox new payers', 0))`,
+      values: [LONGEST_WAIT],
+    }),
+    readNewPayerExposure(sql, networks),
+  ])
+  return exposures
+}
+
+function judge(
+  limit: AtomicAmount,
+  { network, maximum, highestPrice }: UncoveredPayment,
+  { all, byNetwork }: NewPayerExposures,
+  reserved: ReadonlyMap<string, bigint>,
+): LimitRefusal | null {
+  const own = byNetwork.get(network)
+  if (!own) throw new Error(`the exposure of ${network} was not read`)
+  const total = all.open + all.lost + [...reserved.values()].reduce((sum, amount) => sum + amount, 0n)
+  const ofNetwork = own.open + own.lost + (reserved.get(network) ?? 0n)
+  // A limit below the price of a call would otherwise let nobody begin.
+  if (total === 0n) return null
+  if (total + maximum > limit) return { limit: 'all', retryAfterSeconds: secondsUntilFits(all, maximum, limit) }
+  const left = (limit - (total - ofNetwork)) / SHARE_OF_NETWORK
+  const share = left > highestPrice ? left : highestPrice
+  return ofNetwork + maximum > share
+    ? { limit: 'network', retryAfterSeconds: secondsUntilFits(own, maximum, share) }
+    : null
+}
+
+function secondsUntilFits({ lost, oldestLeavesInSeconds }: NewPayerExposure, maximum: bigint, limit: bigint): number {
+  return lost + maximum > limit ? Math.max(OPEN_WORK_RETRY_SECONDS, oldestLeavesInSeconds) : OPEN_WORK_RETRY_SECONDS
 }

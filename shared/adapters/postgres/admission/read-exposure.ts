@@ -2,6 +2,7 @@ import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure } from '#shared/payment/exposure.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import { columnsOf, listed } from '../listed.ts'
+import { LOSS_WINDOW_SECONDS } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'
 
 /** Whose exposure is read, and which part of it. */
@@ -12,8 +13,8 @@ export interface ExposureQuestion {
   /** Leaves out this job and waiting jobs accepted after it. */
   readonly aheadOf: { readonly id: string } | null
   readonly windowSeconds: number
-  /** Asks whether the payer's settled charges reach this amount; `null` when that is known. */
-  readonly establishedFrom: AtomicAmount | null
+  /** Sums up the payer's settled charges until they reach this amount; `null` to leave them out. */
+  readonly paidUpTo: AtomicAmount | null
 }
 
 /** What a payer has open, owes, and caused without a charge. */
@@ -22,8 +23,10 @@ export interface PayerExposure extends Exposure {
   readonly owes: boolean
   /** The payer's uncharged work of the last `windowSeconds`, without calls that the service lost. */
   readonly uncharged: AtomicAmount
-  /** Whether the payer's settled charges reach `establishedFrom`; `null` when that was not asked. */
-  readonly isEstablished: boolean | null
+  /** The same of the time in which losses count. */
+  readonly lost: AtomicAmount
+  /** What the payer's settled charges reach; all of them, if that is less than `paidUpTo`. `null` without that. */
+  readonly paid: AtomicAmount | null
 }
 
 interface ExposureRow {
@@ -34,7 +37,8 @@ interface ExposureRow {
   is_settling: boolean
   owes: boolean | null
   uncharged: string | null
-  is_established: boolean | null
+  lost: string | null
+  paid: string | null
 }
 
 const SETTLED_AFTER_BLOCK =
@@ -49,15 +53,17 @@ const SETTLED_WITHIN = `SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
   WHERE jobs.payer = asked.payer AND jobs.finished_at >= now() - make_interval(secs => asked.since::float8 / 1000)`
 
 /** Ends at the settlement that reaches the amount: a payer may have millions. */
-const IS_ESTABLISHED = `EXISTS (SELECT FROM (
-    SELECT sum(charge_amount) OVER (ROWS UNBOUNDED PRECEDING) AS reached FROM settlements
-    WHERE payer = asked.payer AND state = 'confirmed') AS sums WHERE reached >= asked.established_from)`
+const paidBy = (payer: string, upTo: string) => `coalesce(
+    (SELECT reached FROM (
+      SELECT sum(charge_amount) OVER (ROWS UNBOUNDED PRECEDING) AS reached FROM settlements
+      WHERE payer = ${payer} AND state = 'confirmed') AS sums WHERE reached >= ${upTo} LIMIT 1),
+    (SELECT sum(charge_amount) FROM settlements WHERE payer = ${payer} AND state = 'confirmed'), 0)`
 
 /** The exposure of one row of `asked`. */
 const exposureOf = (settled: string) => `
   SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
     nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling,
-    NULL::boolean AS owes, NULL::numeric AS uncharged, NULL::boolean AS is_established
+    NULL::boolean AS owes, NULL::numeric AS uncharged, NULL::numeric AS lost, NULL::numeric AS paid
   FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
   WHERE jobs.payer = asked.payer AND finished_at IS NULL
     AND (asked.ahead_of IS NULL OR (jobs.id <> asked.ahead_of AND (state <> 'accepted' OR (jobs.accepted_at, jobs.id)
@@ -67,7 +73,9 @@ const exposureOf = (settled: string) => `
     EXISTS (SELECT FROM jobs WHERE payer = asked.payer AND is_owed),
     (SELECT coalesce(sum(amount), 0) FROM uncharged_work
       WHERE payer = asked.payer AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => asked.window_seconds)),
-    CASE WHEN asked.established_from IS NOT NULL THEN ${IS_ESTABLISHED} END
+    (SELECT coalesce(sum(amount), 0) FROM uncharged_work WHERE payer = asked.payer AND kind <> 'lost_call'
+      AND created_at > now() - make_interval(secs => ${LOSS_WINDOW_SECONDS})),
+    CASE WHEN asked.paid_up_to IS NOT NULL THEN ${paidBy('asked.payer', 'asked.paid_up_to')} END
   FROM (${settled}) AS settled`
 
 /** What the age of a payer's funds is counted in: blocks of a reading, or the time since the verification. */
@@ -75,15 +83,15 @@ export type FundsAge = 'block' | 'time'
 const SETTLED: Record<FundsAge, string> = { block: SETTLED_AFTER_BLOCK, time: SETTLED_WITHIN }
 export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge => (funds ? 'block' : 'time')
 
-const ASKED = '(payer, ahead_of, since, window_seconds, established_from)'
-const EXPOSURE = 'amount, nonce, by_permit, is_settling, owes, uncharged, is_established'
+const ASKED = '(payer, ahead_of, since, window_seconds, paid_up_to)'
+const EXPOSURE = 'amount, nonce, by_permit, is_settling, owes, uncharged, lost, paid'
 
 /** Ages are rounded up to this, so that payments that were verified at about the same time share a reading. */
 const AGE_STEP_MS = 10
 
-function askedValues({ payer, funds, verifiedMsAgo, aheadOf, windowSeconds, establishedFrom }: ExposureQuestion) {
+function askedValues({ payer, funds, verifiedMsAgo, aheadOf, windowSeconds, paidUpTo }: ExposureQuestion) {
   const since = funds ? funds.blockNumber.toString() : Math.ceil(verifiedMsAgo / AGE_STEP_MS) * AGE_STEP_MS
-  return [payer, aheadOf?.id ?? null, since, windowSeconds, establishedFrom?.toString() ?? null] as const
+  return [payer, aheadOf?.id ?? null, since, windowSeconds, paidUpTo?.toString() ?? null] as const
 }
 
 /** Returns a payer's exposure. */
@@ -118,6 +126,16 @@ export async function readExposures(
   return questions.map((question, index) => [question, exposures.get(keys[index]) ?? exposureFromRows([])])
 }
 
+/** Returns what the payer's settled charges reach; all of them, if that is less than `upTo`. */
+export async function readPaid(sql: Sql, payer: string, upTo: AtomicAmount): Promise<AtomicAmount> {
+  const { rows } = await sql.query<{ paid: string }>({
+    name: 'read_paid',
+    text: `SELECT ${paidBy('$1::text', '$2::numeric')} AS paid`,
+    values: [payer, upTo.toString()],
+  })
+  return atomicAmount(BigInt(rows[0]?.paid ?? 0))
+}
+
 function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
   const settled = rows.find(({ nonce }) => nonce === null)
   return {
@@ -136,6 +154,7 @@ function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
     settledSince: atomicAmount(BigInt(settled?.amount ?? 0)),
     owes: settled?.owes ?? false,
     uncharged: atomicAmount(BigInt(settled?.uncharged ?? 0)),
-    isEstablished: settled?.is_established ?? null,
+    lost: atomicAmount(BigInt(settled?.lost ?? 0)),
+    paid: settled?.paid ? atomicAmount(BigInt(settled.paid)) : null,
   }
 }

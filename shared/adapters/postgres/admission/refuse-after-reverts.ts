@@ -1,6 +1,6 @@
 import { REVERTS_WINDOW_SECONDS, settlementPause } from '#shared/payment/settlement-retry.ts'
 import type { Sql } from '../pool.ts'
-import { AcceptanceRefused } from './claim-nonce.ts'
+import { AcceptanceRefused } from './acceptance-refused.ts'
 
 interface RevertsRow {
   of_job: string

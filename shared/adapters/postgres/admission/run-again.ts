@@ -3,7 +3,8 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
-import { AcceptanceRefused, claimNonce, type UnchargedLimits } from './claim-nonce.ts'
+import { AcceptanceRefused } from './acceptance-refused.ts'
+import { claimNonce, type UnchargedLimits } from './claim-nonce.ts'
 
 /**
  * Moves failed or settlement_failed → accepted: nothing was charged; the new authorization pays for a new attempt at
@@ -16,8 +17,9 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
   const { rowCount } = await sql.query({
     name: 'run_again',
     text: `WITH replaced AS (
-         INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer)
-         SELECT jobs.id, authorizations.id, network, jobs.payer, 'replaced_result', charge_amount, is_new_payer
+         INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer, client_network)
+         SELECT jobs.id, authorizations.id, network, jobs.payer, 'replaced_result', charge_amount, is_new_payer,
+           client_network
          FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
          WHERE jobs.id = $1 AND state = 'settlement_failed')
        UPDATE jobs SET state = 'accepted', ${NOT_DEFERRED}, authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,
@@ -26,7 +28,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
        failure_code = NULL, failure_reason = NULL, finished_at = NULL, is_owed = false,
        usage = NULL, charge_amount = NULL, result_body = NULL, result_digest = NULL, result_expired_at = NULL,
        fence = fence + 1, lease_expires_at = NULL, orphaned_at = NULL, run_after = now(), enqueued_at = NULL,
-       accepted_at = now(), is_new_payer = $11
+       accepted_at = now(), is_new_payer = $11, client_network = $12
      WHERE id = $1 AND state = ANY($7)`,
     values: [
       jobId,
@@ -40,6 +42,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
       job.origin.requestId,
       job.origin.traceparent,
       claim.isNewPayer,
+      job.clientNetwork,
     ],
   })
   // The earlier settlement succeeded after all, and its job was reopened in the meantime.

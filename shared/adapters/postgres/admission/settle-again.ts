@@ -1,7 +1,8 @@
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { AcceptanceRefused, claimNonce } from './claim-nonce.ts'
+import { AcceptanceRefused } from './acceptance-refused.ts'
+import { claimNonce } from './claim-nonce.ts'
 import { refuseAfterReverts } from './refuse-after-reverts.ts'
 
 /**

@@ -50,12 +50,12 @@ export function createExposureAheadReader(sql: Sql, budget: UnchargedBudget) {
   const { windowSeconds } = budget
   return async (job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<ExposureAhead> => {
     const { payer } = job.authorization
-    const question = { ...since, payer, aheadOf: job, windowSeconds, establishedFrom: ANY_CHARGE }
+    const question = { ...since, payer, aheadOf: job, windowSeconds, paidUpTo: ANY_CHARGE }
     const read = readers[fundsAgeOf(question)]
-    const { uncharged, isEstablished, ...exposure } = await read({ question, askedAtMs: performance.now() })
+    const { uncharged, lost: _, paid, ...exposure } = await read({ question, askedAtMs: performance.now() })
     return {
       ...exposure,
-      hasPaid: isEstablished === true,
+      hasPaid: paid !== null && paid >= ANY_CHARGE,
       exhausted: await findExhaustedBudget(sql, payer, uncharged, budget),
     }
   }

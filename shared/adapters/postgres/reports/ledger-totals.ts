@@ -34,7 +34,7 @@ type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'to
  * Reads the totals by partial indexes: the cost depends on open work and the last minutes, not on the length of the
  * history.
  */
-export async function readLedgerTotals(sql: Sql, windowSeconds: number): Promise<LedgerTotals> {
+export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
   const unfinished = await readUnfinishedTotals(sql)
   const totals = await sql.query<TotalsRow>(
     `SELECT charged_jobs + charged.count AS charged_count, charged_total + charged.total AS charged_total,
@@ -54,14 +54,14 @@ export async function readLedgerTotals(sql: Sql, windowSeconds: number): Promise
   )
   const [row] = totals.rows
   if (!row) throw new Error('the stored totals have one row')
-  const newPayers = await readNewPayerExposure(sql, windowSeconds)
+  const { all: newPayers } = await readNewPayerExposure(sql)
   return {
     ...unfinished,
     charged: countAndTotal(row.charged_count, row.charged_total),
     ambiguous: countAndTotal(row.ambiguous_count, row.ambiguous_total),
     withheld: countAndTotal(row.withheld_count, row.withheld_total),
     uncharged: await readUnchargedTotals(sql),
-    newPayerExposure: atomicAmount(newPayers.open + newPayers.lasting),
+    newPayerExposure: atomicAmount(newPayers.open + newPayers.lost),
     inReview: Number(row.in_review),
     resolved: await readResolvedTotals(sql),
   }

@@ -1,4 +1,3 @@
-import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
@@ -7,11 +6,8 @@ import { rollUpHours } from './roll-up-hours.ts'
 export type ReportsStore = ReturnType<typeof createReportsStore>
 
 /** Creates the store of totals, which workers and the console read. */
-export function createReportsStore(pool: Pool, { windowSeconds }: Pick<UnchargedBudget, 'windowSeconds'>) {
-  return {
-    ...bindTo(pool, { readSettlementTotals, readSponsoredTotals, rollUpTotals, rollUpHours }),
-    readLedgerTotals: () => readLedgerTotals(pool, windowSeconds),
-  }
+export function createReportsStore(pool: Pool) {
+  return bindTo(pool, { readLedgerTotals, readSettlementTotals, readSponsoredTotals, rollUpTotals, rollUpHours })
 }
 
 /** Totals over all settlements of the ledger. */
