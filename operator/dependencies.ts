@@ -44,7 +44,7 @@ export async function createDependencies(config: OperatorConfig): Promise<Opened
   resources.defer(() => upkeep.stop())
   const opened = resources.move()
   return {
-    ...composeConsole(config, { pool, chain, logger, now }),
+    ...composeConsole(config, { metrics, pool, chain, logger, now }),
     metrics,
     startReporting: () =>
       startReporting({

@@ -1,5 +1,6 @@
 import { scryptSync } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
+import type { Registry } from 'prom-client'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { Role } from '#shared/operators/operator-account.ts'
 import { buildConsole } from '../../../operator/app.ts'
@@ -18,6 +19,8 @@ export interface TestConsole {
   readonly app: FastifyInstance
   readonly ledger: TestLedger
   readonly devnet: TestDevnet
+  /** What Prometheus would read. */
+  readonly metrics: Registry
   /** Returns a browser in which the account `reader` or `actor` is signed in. */
   signIn(role: Role): Promise<ConsoleVisitor>
   /** Adds another account that may act, and returns a browser in which it is signed in. */
@@ -55,6 +58,7 @@ export async function startTestConsole(
     app,
     ledger,
     devnet,
+    metrics: dependencies.metrics,
     signIn: async (role) => {
       const visitor = visitConsole(app)
       await visitor.signIn(NAMES[role], TEST_PASSWORD)
