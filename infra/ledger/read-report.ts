@@ -1,4 +1,5 @@
 import { readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
+import { readAuditHead, readChain } from '#shared/adapters/postgres/operators/read-chain.ts'
 import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
 import { type AbsorbedCost, readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
 import { type ModelCharges, readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
@@ -23,6 +24,7 @@ import {
   type UnknownSettlements,
 } from '#shared/adapters/postgres/reports/unknown-settlements.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { type AuditHead, findBreaks } from '#shared/operators/audit-chain.ts'
 
 export interface NewPayerReport {
   readonly openAtomic: bigint
@@ -50,10 +52,27 @@ export interface LedgerReport {
   /** What operators ended in the period. */
   readonly resolutions: Resolutions
   readonly unfinished: readonly UnfinishedJobs[]
+  readonly audit: AuditReport
+}
+
+/** The chain of all that operators ever did. */
+export interface AuditReport {
+  readonly head: AuditHead
+  readonly breaks: readonly string[]
+}
+
+export interface ReportOptions {
+  readonly windowSeconds: number
+  /** The end of the audit as it was written down before. */
+  readonly auditHead: AuditHead | null
 }
 
 /** Reads the report from one snapshot, so that its totals agree with each other while jobs continue. */
-export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds: number): Promise<LedgerReport> {
+export async function readReport(
+  pool: Pool,
+  period: LedgerPeriod,
+  { windowSeconds, auditHead }: ReportOptions,
+): Promise<LedgerReport> {
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
     return {
@@ -73,8 +92,14 @@ export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds
       unknownSettlements: await readUnknownSettlements(sql),
       resolutions: await readResolutions(sql, period),
       unfinished: await readUnfinishedJobs(sql),
+      audit: await readAudit(sql, auditHead),
     }
   })
+}
+
+async function readAudit(sql: Sql, remembered: AuditHead | null): Promise<AuditReport> {
+  const head = await readAuditHead(sql)
+  return { head, breaks: await findBreaks(readChain(sql), head, remembered) }
 }
 
 async function readNewPayers(sql: Sql, windowSeconds: number): Promise<NewPayerReport> {

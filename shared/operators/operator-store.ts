@@ -1,4 +1,5 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { AuditHead } from './audit-chain.ts'
 import type { Author } from './author.ts'
 import type { Operator, Role } from './operator-account.ts'
 
@@ -109,7 +110,7 @@ export interface NewAction {
 }
 
 /** What an operator did. */
-export interface OperatorAction extends Required<NewAction> {
+export interface OperatorAction extends Required<NewAction>, AuditHead {
   readonly id: bigint
   readonly doneAt: Date
   readonly operator: string
@@ -125,6 +126,7 @@ export interface ActionFilter {
 export interface OperatorActions {
   /** Records what changed nothing, such as a download. Every change records itself. */
   recordEvent(author: Author, event: NewAction): Promise<void>
+  readAuditHead(): Promise<AuditHead>
   /** Returns at most `limit` actions, newest first, before the action `before`. */
   readActions(
     filter: ActionFilter,

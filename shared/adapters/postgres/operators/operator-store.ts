@@ -10,6 +10,7 @@ import {
   listAccounts,
 } from './accounts.ts'
 import { readActions } from './read-actions.ts'
+import { readAuditHead } from './read-chain.ts'
 import { recordAction } from './record-action.ts'
 import { readCookieSecret, readPasswordHash, sweepSessions } from './sessions.ts'
 import { beginSignIn, endSession, openSession } from './sign-in.ts'
@@ -33,6 +34,7 @@ export function createOperatorStore(pool: Pool): OperatorAccounts & OperatorSess
     readCookieSecret: () => readCookieSecret(pool),
     sweepSessions: () => sweepSessions(pool),
     recordEvent: (author, event) => recordAction(pool, author, event),
+    readAuditHead: () => readAuditHead(pool),
     readActions: (filter, page) => readActions(pool, filter, page),
   }
 }
