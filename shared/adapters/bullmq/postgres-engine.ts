@@ -3,7 +3,7 @@ import { CONSUMER_RETRY_MS, MESSAGE_OPTIONS, type QueueEngine } from './queue-en
 import { ConnectionSharingBackend, ErrorTolerantClient, SharedPostgresConnection } from './workarounds.ts'
 
 /** The queue's tables are separate from the ledger's and can be dropped without losing work. */
-const QUEUE_SCHEMA = 'farebox_queue'
+export const QUEUE_SCHEMA = 'farebox_queue'
 /** Adding and taking messages are short statements. The listening connection is additional. */
 const MAXIMUM_CONNECTIONS = 6
 const CONNECT_TIMEOUT_MS = 5000

@@ -357,7 +357,7 @@ describe('a request to the console by somebody who may not make it', () => {
     expect(await console.ledger.fingerprint()).not.toBe('')
     const [now, earlier] = [await console.ledger.fingerprint(), before].map((digests) =>
       // Sign-ins of this file are recorded.
-      digests.split('\n').filter((line) => !/^(?:operator_actions|operator_sessions) /.test(line)),
+      digests.split('\n').filter((line) => !/^(?:operator_actions|operator_action_head|operator_sessions) /.test(line)),
     )
     expect(now).toEqual(earlier)
   })

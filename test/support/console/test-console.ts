@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Registry } from 'prom-client'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { Role } from '#shared/operators/operator-account.ts'
+import { serviceUrlOf } from '../../../infra/sandbox/postgres/service-connection.ts'
 import { buildConsole } from '../../../operator/app.ts'
 import { readConfig } from '../../../operator/config.ts'
 import { createDependencies } from '../../../operator/dependencies.ts'
@@ -46,7 +47,7 @@ export async function startTestConsole(
   const dependencies = await createDependencies(
     readConfig({
       ...PATIENT_SETTINGS,
-      DATABASE_URL: await through(ledger.url),
+      DATABASE_URL: await through(serviceUrlOf(ledger.url)),
       RPC_URL: devnet.rpcUrl,
       FACILITATOR_ADDRESSES: devnet.accounts.settlement.address,
       LOG_LEVEL: 'silent',
