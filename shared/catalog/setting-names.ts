@@ -1,6 +1,6 @@
 // Generated from the settings of API, workers and console: npm run generate
 
-/** What these processes read from their environment. None of it is a key of a vendor. */
+/** What these processes and the migration read from their environment. None of it is a key of a vendor. */
 export const SETTING_NAMES: readonly string[] = [
   'ACCEPTED_FACILITATOR_ADDRESSES',
   'ALLOWED_DELEGATES',
