@@ -1,7 +1,10 @@
+import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { findRoleProblem } from '#shared/adapters/postgres/role-rights.ts'
+import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { migrateAll } from '../../../infra/commands/migrate.ts'
 import { checkDatabaseRole } from '../../../infra/preflight/check-stores.ts'
 import { serviceUrlOf } from '../../../infra/sandbox/postgres/service-connection.ts'
@@ -142,7 +145,15 @@ describe('npm run migrate with an owner and a service', () => {
       const url = urlOf(service, encodeURIComponent(password))
       expect(await ask(url, 'SELECT count(*)::int AS jobs FROM jobs')).toEqual([{ jobs: 0 }])
       await expect(ask(url, 'ALTER TABLE operator_actions DISABLE TRIGGER USER')).rejects.toThrow(REFUSED)
+      const queue = await openJobQueue(
+        { DATABASE_URL: url, QUEUE_URL: undefined, QUEUE_PREFIX: 'farebox' },
+        () => undefined,
+      )
+      for (const name of QUEUE_NAMES) await queue.enqueue(randomUUID(), name)
+      await queue.close()
     }
+    const [queued] = await ask(urlOf(owner, 'of the owner'), 'SELECT count(*)::int AS count FROM farebox_queue.job')
+    expect(queued).toEqual({ count: 2 * QUEUE_NAMES.length })
     await expect(ask(urlOf(service, 'first'), 'SELECT 1')).rejects.toThrow('password authentication failed')
     const pool = new pg.Pool({ connectionString: urlOf(owner, 'of the owner') })
     expect(await findRoleProblem(pool)).toContain('is the owner of the tables')
