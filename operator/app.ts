@@ -6,6 +6,7 @@ import { addRendering } from './rendering/console.ts'
 import { addFailures, answerUnreadable } from './rendering/failures.ts'
 import { addFormBodies } from './rendering/forms.ts'
 import { addSecurityHeaders } from './rendering/security-headers.ts'
+import { addHostCheck } from './sessions/require-host.ts'
 import { addSessions, type SessionDependencies } from './sessions/session.ts'
 
 /** The id of a settlement without a record names network, payer and a nonce of up to 78 digits. */
@@ -17,6 +18,8 @@ export interface ConsoleDependencies extends PageDependencies, SessionDependenci
   readonly now: () => Date
   /** Returns whether a thrown error means that the database does not answer. */
   readonly isDependencyFailure: (error: unknown) => boolean
+  /** The hosts that browsers may name, next to loopback: `name`, or `name:port` for another port than the scheme's. */
+  readonly hosts: readonly string[]
   /** Proxies whose `X-Forwarded-For` is trusted, since sign-ins are limited by address. */
   readonly trustedProxies: readonly string[] | undefined
 }
@@ -32,11 +35,12 @@ export async function buildConsole(dependencies: ConsoleDependencies): Promise<F
   })
   addFormBodies(app)
   addSecurityHeaders(app)
+  addHostCheck(app, dependencies.hosts)
   await addSessions(app, dependencies)
   await addRendering(app, { navigation: NAVIGATION, now: dependencies.now })
   addFailures(app, dependencies)
   await addAssets(app)
-  app.get('/operator/healthz', { config: { isPublic: true } }, async () => ({ status: 'ok' }))
+  app.get('/operator/healthz', { config: { isPublic: true, isForAnyHost: true } }, async () => ({ status: 'ok' }))
   app.get('/', { config: { isPublic: true } }, async (_request, reply) => reply.redirect('/operator', 303))
   addPages(app, dependencies)
   return app

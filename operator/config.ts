@@ -12,6 +12,19 @@ export const settingsSchema = z.object({
   OPERATOR_PORT: z.coerce.number().int().min(0).max(65_535).default(8403),
   /** Where operators open the console. With https, browsers send its cookies over TLS only. */
   OPERATOR_BASE_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).default('http://127.0.0.1:8403'),
+  /**
+   * Comma-separated hosts by which browsers may reach the console, next to that of OPERATOR_BASE_URL and the names of
+   * loopback; with a port where it is not the scheme's own.
+   */
+  OPERATOR_HOSTS: z
+    .string()
+    .transform((list) => list.split(',').map((host) => host.trim()))
+    .pipe(
+      z.array(
+        z.string().regex(/^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i, 'must be hosts, such as console.example'),
+      ),
+    )
+    .optional(),
   /** Creates the account `operator`, which may act, when there is no account at the start. */
   OPERATOR_INITIAL_PASSWORD: z
     .string()

@@ -11,6 +11,7 @@ import type { ConsoleDependencies } from './app.ts'
 import { composeConsole } from './composition/compose-console.ts'
 import type { OperatorConfig } from './config.ts'
 import { startUpkeep } from './sessions/upkeep.ts'
+import { watchAudit } from './sessions/watch-audit.ts'
 
 const now = () => new Date()
 
@@ -36,15 +37,18 @@ export async function createDependencies(config: OperatorConfig): Promise<Opened
   })
   addNodeMetrics(metrics, () => nodes.readStates())
   resources.defer(nodes.watch(CHAIN_ID))
+  const store = createOperatorStore(pool)
+  const audit = watchAudit({ actions: store, metrics, logger })
+  resources.defer(() => audit.stop())
   const upkeep = startUpkeep({
-    store: createOperatorStore(pool),
+    store,
     initialPassword: config.OPERATOR_INITIAL_PASSWORD,
     logger,
   })
   resources.defer(() => upkeep.stop())
   const opened = resources.move()
   return {
-    ...composeConsole(config, { pool, chain, logger, now }),
+    ...composeConsole(config, { metrics, pool, chain, logger, now }),
     metrics,
     startReporting: () =>
       startReporting({

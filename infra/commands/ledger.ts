@@ -40,10 +40,10 @@ async function report(options: LedgerOptions): Promise<number> {
     // Read before the ledger, so that every transfer up to this block already has its row.
     const head = chain && (await namingFailure(CHAIN, chain.readHead()))
     const period = await namingFailure(DATABASE, resolvePeriod(pool, options))
-    const totals = await namingFailure(DATABASE, readReport(pool, period))
+    const totals = await namingFailure(DATABASE, readReport(pool, period, options.auditHead))
     const reconciliation = chain && head !== null ? await reconcilePeriod({ pool, chain, head }, options, period) : null
     console.log(options.asJson ? asJson({ ...totals, reconciliation }) : renderReport(totals, reconciliation))
-    return reconciliation && reconciliation.differences.length > 0 ? DIFFERENT : AGREED
+    return totals.audit.breaks.length + (reconciliation?.differences.length ?? 0) > 0 ? DIFFERENT : AGREED
   })
 }
 

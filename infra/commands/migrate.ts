@@ -1,22 +1,35 @@
 import { migrateQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { QUEUE_SCHEMA } from '#shared/adapters/bullmq/postgres-engine.ts'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
+import { findServiceRoles, grantServiceRights } from '#shared/adapters/postgres/role-rights.ts'
+import { prepareServiceRole } from '#shared/adapters/postgres/service-role.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 
 export interface MigrateAllOptions {
   /** Default: the same database. */
   readonly queueUrl?: string | undefined
+  /** How the services connect, where they do not as the owner of the tables. Their role is created if it is missing. */
+  readonly serviceUrl?: string | undefined
   /** Receives one line for each step. */
   readonly onProgress?: (line: string) => void
 }
 
-/** Migrates the tables of ledger and queue. Safe to repeat and to run from several machines concurrently. */
-export async function migrateAll(databaseUrl: string, options: MigrateAllOptions = {}): Promise<readonly string[]> {
-  const { queueUrl = databaseUrl, onProgress } = options
+/**
+ * Migrates the tables of ledger and queue as their owner, and gives the roles of services their rights. Safe to repeat and
+ * to run from several machines concurrently.
+ */
+export async function migrateAll(ownerUrl: string, options: MigrateAllOptions = {}): Promise<readonly string[]> {
+  const { queueUrl = ownerUrl, serviceUrl, onProgress } = options
   // An index over many millions of rows takes as long as it takes; only waits for locks are limited.
-  const connection = { connectionString: databaseUrl, applicationName: 'farebox migrate', statementTimeoutMs: 0 }
+  const connection = { connectionString: ownerUrl, applicationName: 'farebox migrate', statementTimeoutMs: 0 }
   return await withConnection(connection, async (pool) => {
     const applied = await migrate(pool, onProgress ? { onProgress } : {})
     await migrateQueue(queueUrl)
+    const role = serviceUrl === undefined ? [] : [await prepareServiceRole(pool, serviceUrl)]
+    for (const each of new Set([...role, ...(await findServiceRoles(pool))])) {
+      await grantServiceRights(pool, each, QUEUE_SCHEMA)
+      onProgress?.(`${each}: may use the tables as a service`)
+    }
     return applied
   })
 }
@@ -31,11 +44,14 @@ calls never wait behind it for long. The sessions that it waits for are named. S
 
 Exit codes: 0 when the schema is up to date, 1 for a failure (what was applied before stays applied), 2 for wrong usage.
 
-Environment: DATABASE_URL, and QUEUE_URL when the queue is not in that database. DATABASE_URL must reach PostgreSQL
-itself, or a pooler in session mode: the lock against a second migration belongs to a session.`
+Environment: MIGRATION_DATABASE_URL, whose role owns the tables, and DATABASE_URL, whose role the services have: it is
+created if it does not exist, and gets no more rights than they need, so that it can neither change what is recorded for
+good nor switch off the triggers that refuse it. Without the former, DATABASE_URL is for both. QUEUE_URL when the queue is
+not in that database. The migration must reach PostgreSQL itself, or a pooler in session mode: the lock against a second
+one belongs to a session.`
 
 async function main(): Promise<number> {
-  const { DATABASE_URL: databaseUrl, QUEUE_URL: queueUrl } = process.env
+  const { DATABASE_URL: databaseUrl, MIGRATION_DATABASE_URL: ownerUrl, QUEUE_URL: queueUrl } = process.env
   const [unknown] = process.argv.slice(2).filter((argument) => argument !== '--help')
   if (process.argv.includes('--help')) {
     console.log(HELP)
@@ -46,7 +62,11 @@ async function main(): Promise<number> {
     return 2
   }
   try {
-    const applied = await migrateAll(databaseUrl, { queueUrl, onProgress: (line) => console.error(line) })
+    const applied = await migrateAll(ownerUrl ?? databaseUrl, {
+      queueUrl,
+      serviceUrl: ownerUrl === undefined ? undefined : databaseUrl,
+      onProgress: (line) => console.error(line),
+    })
     console.log(applied.length === 0 ? 'The schema is up to date.' : `Applied ${applied.join(', ')}.`)
     return 0
   } catch (error) {

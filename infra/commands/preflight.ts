@@ -5,7 +5,7 @@ import { checkProviders } from '../preflight/check-providers.ts'
 import { checkService, sendTestAlert } from '../preflight/check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from '../preflight/check-settings.ts'
 import { checkSettlementContracts } from '../preflight/check-settlement-contracts.ts'
-import { checkDatabase, checkObjectStore, checkQueue } from '../preflight/check-stores.ts'
+import { checkDatabase, checkDatabaseRole, checkObjectStore, checkQueue } from '../preflight/check-stores.ts'
 import { makePaidCalls } from '../preflight/make-paid-calls.ts'
 import { HELP, type PreflightOptions, readOptions, UsageError } from '../preflight/read-options.ts'
 import { printProblem } from '../terminal.ts'
@@ -54,7 +54,7 @@ async function runChecks(
   if (!common) return checks
   // First: without the contracts of the payments all else is in vain.
   add(await checkChain(common, worker, options.expectedCode))
-  add([await checkDatabase(common), await checkQueue(common)])
+  add([await checkDatabase(common), await checkDatabaseRole(common), await checkQueue(common)])
   if (api) add([await checkObjectStore(api, 'api'), await checkArchive(api)])
   if (worker) add([await checkObjectStore(worker, 'worker')])
   add(await checkSettlementContracts(settings, options.expectedCode))

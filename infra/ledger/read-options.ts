@@ -1,26 +1,28 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { z } from 'zod'
+import type { AuditHead } from '#shared/operators/audit-chain.ts'
 import { rpcUrls } from '#shared/payment/chain-settings.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
 
 Prints revenue, charges by model, failures, absorbed cost, gas, uncharged work, exposure, debts, review items and their resolutions,
-and reconciles the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
+checks that the audit of operators' actions is as it was recorded, and reconciles the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
 
   --from TIME      ISO 8601 (default: 24 hours before --to)
   --to TIME        ISO 8601 (default: now)
   --json           print one JSON object; amounts are atomic USDC in decimal strings
   --no-chain       report the ledger only, without reconciliation
   --log-range N    blocks for each eth_getLogs (default: 2000)
+  --audit-head P:H an end of the audit that was printed before: what was recorded until then must be the same
   --sandbox        use database and chain of the running sandbox, from SANDBOX_FILE or .farebox/sandbox.json
   --help           show this text
 
 Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO, FACILITATOR_ADDRESSES and SETTLEMENT_CONTRACT
 (comma-separated) add addresses to those in the ledger. UNCHARGED_WINDOW_SECONDS as for the API (default: 3600).
 
-Exit code: 0 when ledger and chain agree, 1 on any difference, 2 on wrong usage or when the database or
+Exit code: 0 when ledger and chain agree and the audit is complete, 1 on any difference, 2 on wrong usage or when the database or
 the chain cannot be read.`
 
 /** Thrown for wrong arguments or settings; the message is for the operator. */
@@ -38,6 +40,7 @@ export interface LedgerOptions {
   readonly recipients: readonly string[]
   readonly facilitators: readonly string[]
   /** The window of uncharged work, as configured for the processes. */
+  readonly auditHead: AuditHead | null
 }
 
 const addresses = z
@@ -54,6 +57,14 @@ const optionsSchema = z.object({
     .string()
     .regex(/^[1-9]\d{0,6}$/, { error: 'must be a number of blocks from 1 to 9999999' })
     .default('2000'),
+  'audit-head': z
+    .string()
+    .regex(/^\d{1,18}:[0-9a-f]{64}$/, { error: 'must be a position, a colon and 64 hexadecimal digits' })
+    .transform((text): AuditHead => {
+      const [position = '', hash = ''] = text.split(':')
+      return { position: BigInt(position), hash }
+    })
+    .optional(),
 })
 
 const environmentSchema = z.object({
@@ -76,7 +87,7 @@ export async function readOptions(
 ): Promise<LedgerOptions | null> {
   const flags = parseFlags(programArguments)
   if (flags.help) return null
-  const { from, to, 'log-range': logRange } = checked(optionsSchema, flags, '--')
+  const { from, to, 'log-range': logRange, 'audit-head': auditHead } = checked(optionsSchema, flags, '--')
   if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
     throw new UsageError('--from must be before --to')
   const sandboxSettings = flags.sandbox ? await readSandboxFile(environment) : {}
@@ -96,6 +107,7 @@ export async function readOptions(
     logRange: BigInt(logRange),
     recipients: settings.PAY_TO ?? [],
     facilitators: [...(settings.FACILITATOR_ADDRESSES ?? []), ...(settings.SETTLEMENT_CONTRACT ?? [])],
+    auditHead: auditHead ?? null,
   }
 }
 
@@ -103,7 +115,16 @@ function parseFlags(programArguments: readonly string[]) {
   try {
     const flag = { type: 'boolean' } as const
     const text = { type: 'string' } as const
-    const options = { from: text, to: text, json: flag, 'no-chain': flag, 'log-range': text, sandbox: flag, help: flag }
+    const options = {
+      from: text,
+      to: text,
+      json: flag,
+      'no-chain': flag,
+      'log-range': text,
+      'audit-head': text,
+      sandbox: flag,
+      help: flag,
+    }
     return parseArgs({ args: [...programArguments], options, allowPositionals: false }).values
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))

@@ -1,4 +1,5 @@
 import { LOSS_WINDOW_SECONDS, readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
+import { readAuditHead, readChain } from '#shared/adapters/postgres/operators/read-chain.ts'
 import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
 import {
   type Resolutions,
@@ -37,6 +38,7 @@ import {
   type UnchargedWorkReport,
 } from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { type AuditHead, findBreaks } from '#shared/operators/audit-chain.ts'
 
 export interface NewPayerReport {
   readonly openAtomic: bigint
@@ -64,10 +66,20 @@ export interface LedgerReport {
   /** What operators ended in the period. */
   readonly resolutions: Resolutions
   readonly unfinished: readonly UnfinishedJobs[]
+  readonly audit: AuditReport
 }
 
-/** Reads the report from one snapshot, so that its totals agree with each other while jobs continue. */
-export async function readReport(pool: Pool, period: LedgerPeriod): Promise<LedgerReport> {
+/** The chain of all that operators ever did. */
+export interface AuditReport {
+  readonly head: AuditHead
+  readonly breaks: readonly string[]
+}
+
+/**
+ * Reads the report from one snapshot, so that its totals agree with each other while jobs continue. `auditHead` is the end
+ * of the audit as it was written down before.
+ */
+export async function readReport(pool: Pool, period: LedgerPeriod, auditHead: AuditHead | null): Promise<LedgerReport> {
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
     return {
@@ -87,8 +99,14 @@ export async function readReport(pool: Pool, period: LedgerPeriod): Promise<Ledg
       unknownSettlements: await readUnknownSettlements(sql),
       resolutions: await readResolutions(sql, period),
       unfinished: await readUnfinishedJobs(sql),
+      audit: await readAudit(sql, auditHead),
     }
   })
+}
+
+async function readAudit(sql: Sql, remembered: AuditHead | null): Promise<AuditReport> {
+  const head = await readAuditHead(sql)
+  return { head, breaks: await findBreaks(readChain(sql), head, remembered) }
 }
 
 async function readNewPayers(sql: Sql): Promise<NewPayerReport> {

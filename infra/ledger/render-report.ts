@@ -4,8 +4,10 @@ import type { PayerAmounts } from '#shared/adapters/postgres/reports/open-work.t
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import type { LedgerReport } from './read-report.ts'
+import type { AuditReport, LedgerReport } from './read-report.ts'
 import type { Reconciliation } from './reconcile.ts'
+
+const SHOWN_BREAKS = 100
 
 /** Renders the report as text, one section for each topic, with aligned columns. Amounts are USDC with six decimals. */
 export function renderReport(report: LedgerReport, reconciliation: Reconciliation | null): string {
@@ -95,6 +97,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
         oldestJobId,
       ]),
     ),
+    ...renderAudit(report.audit),
     ...section('Signed, not yet confirmed', [['settlements', ...sum(report.settlingNow)]]),
     ...(reconciliation ? renderReconciliation(reconciliation) : ['', 'Not reconciled with the chain (--no-chain).']),
   ].join('\n')
@@ -138,6 +141,15 @@ function renderResolutions({ byOutcome, newest }: Resolutions): readonly string[
           ]),
         )),
   ]
+}
+
+/** The last line is what `--audit-head` takes later. */
+function renderAudit({ head, breaks }: AuditReport): readonly string[] {
+  const shown = breaks.slice(0, SHOWN_BREAKS)
+  return section(`Audit: ${breaks.length === 0 ? 'every action is as it was recorded' : `${breaks.length} breaks`}`, [
+    ...shown.map((sentence) => [sentence]),
+    [`head ${head.position}:${head.hash}`],
+  ])
 }
 
 /** A reason may have several lines. */

@@ -1,11 +1,12 @@
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
+import { findRoleProblem } from '#shared/adapters/postgres/role-rights.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { type Check, passed } from '../check.ts'
+import { type Check, passed, skipped } from '../check.ts'
 import { attempted } from './attempted.ts'
 
 /** Checks that the database has this program's schema and this machine's time. */
@@ -37,6 +38,18 @@ export function checkObjectStore(settings: ObjectStoreSettings, user: ObjectUser
       store.close()
     }
   })
+}
+
+/** Checks that the services cannot rewrite what is recorded for good. One role for all is a risk, not a failure. */
+export function checkDatabaseRole({ DATABASE_URL: connectionString }: QueueSettings): Promise<Check> {
+  return attempted('database role', 'DATABASE_URL', () =>
+    withConnection({ connectionString, applicationName: 'farebox preflight' }, async (pool) => {
+      const problem = await findRoleProblem(pool)
+      return problem === null
+        ? passed('database role', 'can neither change what is recorded for good nor switch its triggers off')
+        : skipped('database role', `DATABASE_URL: ${problem}`)
+    }),
+  )
 }
 
 export function checkQueue(settings: QueueSettings): Promise<Check> {

@@ -8,6 +8,7 @@ import { fundSandboxAccounts, fundSettlementAccount } from './chain/fund-devnet.
 import { sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
 import { importDeployments } from './import-deployments.ts'
 import { startPostgres } from './postgres/embedded-postgres.ts'
+import { grantToService, serviceUrlOf } from './postgres/service-connection.ts'
 import type { ProcessExit } from './processes/guarded-process.ts'
 import { planProcesses } from './processes/process-plan.ts'
 import { startService } from './processes/service-processes.ts'
@@ -30,6 +31,7 @@ export interface SandboxInfo {
   settlementContract?: `0x${string}`
   usdc: string
   network: string
+  /** The owner's, for programs that look into the ledger or change it. The services have a role of their own. */
   databaseUrl: string
   upstreamUrl: string
   /** The operators' console, where it runs. */
@@ -115,14 +117,15 @@ async function startParts(
   ])
   const { privateKey } = secrets.accounts.settlement
   const facilitatorUrl = await options.startFacilitator?.({ rpcUrl: chain.rpcUrl, privateKey })
+  const serviceUrl = serviceUrlOf(database.connectionString)
   const real = {
-    databaseUrl: database.connectionString,
-    queueUrl: options.outerServices?.['QUEUE_URL'] ?? database.connectionString,
+    databaseUrl: serviceUrl,
+    queueUrl: options.outerServices?.['QUEUE_URL'] ?? serviceUrl,
     rpcUrl: chain.rpcUrl,
     upstreamUrl: upstream.url,
   }
   const connections = (await options.connections?.(real)) ?? real
-  const deploymentsFile = await writeDeployments(options, connections.upstreamUrl, real.databaseUrl)
+  const deploymentsFile = await writeDeployments(options, connections.upstreamUrl, serviceUrl)
   const { contract: settlementContract } = chain
   const plan = await planProcesses(options, {
     connections,
@@ -172,9 +175,13 @@ async function startDatabase(
   { directory, databaseUrl }: SandboxOptions,
   add: AddPart,
 ): Promise<{ connectionString: string; port?: number }> {
-  if (databaseUrl !== undefined) return { connectionString: databaseUrl }
+  if (databaseUrl !== undefined) {
+    await grantToService(databaseUrl)
+    return { connectionString: databaseUrl }
+  }
   const database = add('database', await startPostgres({ dataDirectory: join(directory, 'postgres') }))
-  await migrateAll(database.connectionString)
+  const { connectionString } = database
+  await migrateAll(connectionString, { serviceUrl: serviceUrlOf(connectionString) })
   return database
 }
 

@@ -1,3 +1,4 @@
+import type { Registry } from 'prom-client'
 import type { PublicClient } from 'viem'
 import { createRefundReader } from '#shared/adapters/chain/reading/refund-reader.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
@@ -16,9 +17,11 @@ import { createResolutionStore } from '#shared/adapters/postgres/resolutions/res
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ConsoleDependencies } from '../app.ts'
 import type { OperatorConfig } from '../config.ts'
+import { createSessionEvents } from '../sessions/events.ts'
 
 /** What the ports of the pages are made of. */
 export interface ConsoleConnections {
+  readonly metrics: Registry
   readonly pool: Pool
   readonly chain: PublicClient
   readonly logger: Logger
@@ -30,7 +33,7 @@ export interface ConsoleConnections {
 /** Composes the ports of all pages; opens nothing. */
 export function composeConsole(
   config: OperatorConfig,
-  { pool, chain, logger, now }: ConsoleConnections,
+  { metrics, pool, chain, logger, now }: ConsoleConnections,
 ): ConsoleDependencies {
   const operators = createOperatorStore(pool)
   return {
@@ -38,10 +41,12 @@ export function composeConsole(
     now,
     isDependencyFailure: isConnectionFailure,
     trustedProxies: config.OPERATOR_TRUSTED_PROXIES,
+    hosts: [new URL(config.OPERATOR_BASE_URL).host, ...(config.OPERATOR_HOSTS ?? [])],
     isSecure: config.OPERATOR_BASE_URL.startsWith('https:'),
     accounts: operators,
     sessions: operators,
     actions: operators,
+    events: createSessionEvents({ metrics, actions: operators, now }),
     configuration: createConfigurationStore(pool),
     totals: createReportsStore(pool),
     processes: createProcessReportStore(pool),

@@ -69,6 +69,7 @@ export async function sendView(request: FastifyRequest, reply: FastifyReply, pag
   // An address that begins with `//` would be one of another host, where a page repeats it.
   const url = request.url.replace(/^\/{2,}/, '/')
   const [path = '/'] = url.split('?', 1)
+  const notice = await takeNotice(request, reply)
   const html = await reply.viewAsync(`pages/${page.view}`, {
     title: page.title,
     data: page.data,
@@ -79,7 +80,7 @@ export async function sendView(request: FastifyRequest, reply: FastifyReply, pag
     here: { path, url, query: page.query ?? request.query },
     operator,
     csrf: reply.generateCsrf(),
-    notice: takeNotice(request, reply),
+    notice,
     format: FORMATS,
     navigation: server.navigation,
     now: server.consoleNow(),

@@ -64,7 +64,7 @@ interface Download<Path extends string, Query extends z.ZodObject> {
   >
 }
 
-/** Adds a file that is saved, such as a CSV. */
+/** Adds a file that is saved, such as a CSV. Who saved it is recorded before the first byte is sent. */
 export function addDownload<Path extends string, Query extends z.ZodObject>(
   app: FastifyInstance,
   { path, query: querySchema, read }: Download<Path, Query>,
@@ -74,8 +74,10 @@ export function addDownload<Path extends string, Query extends z.ZodObject>(
     const query = querySchema.safeParse(request.query)
     if (!query.success) return await sendOutcome(request, reply, { invalidQuery: z.prettifyError(query.error) }, {})
     const params = request.params as ParametersOf<Path>
-    const file = await read({ params, query: query.data }, requireOperator(request))
+    const operator = requireOperator(request)
+    const file = await read({ params, query: query.data }, operator)
     if ('notFound' in file) return await sendOutcome(request, reply, file, {})
+    await app.sessionEvents.download(operator.name, request.url)
     return reply
       .header('content-type', file.contentType)
       .header('content-disposition', `attachment; filename="${file.fileName.replace(/[^\w.-]/g, '_')}"`)
@@ -128,7 +130,7 @@ export function addAction<Path extends string, Fields extends z.ZodObject>(
         : { outcome: 'refused' as const, sentence: 'Nothing was changed.', fieldErrors: fieldErrorsOf(parsed.error) }
       if ('notFound' in outcome) return await sendOutcome(request, reply, outcome, {})
       if (outcome.outcome === 'done') {
-        leaveNotice(reply, outcome.sentence)
+        await leaveNotice(request, reply, outcome.sentence)
         return reply.redirect(outcome.location, 303)
       }
       return await showAgain(request, reply, page, outcome)

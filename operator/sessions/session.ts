@@ -5,9 +5,10 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { Operator } from '#shared/operators/operator-account.ts'
 import type { OperatorSessions } from '#shared/operators/operator-store.ts'
+import { createCookies } from './cookies.ts'
+import type { SessionEvents } from './events.ts'
 import './request.ts'
 
-const SESSION_COOKIE = 'operator_session'
 const TOKEN_BYTES = 32
 const LIFETIME_SECONDS = 12 * 3600
 const IDLE_SECONDS = 3600
@@ -16,6 +17,7 @@ export const SIGN_IN_PATH = '/operator/sign-in'
 
 export interface SessionDependencies {
   readonly sessions: OperatorSessions
+  readonly events: SessionEvents
   /** Whether the console is reached over TLS, so that browsers send its cookies over nothing else. */
   readonly isSecure: boolean
 }
@@ -25,18 +27,20 @@ export interface SessionDependencies {
  * with it; before a sign-in the cookie holds a random value that opens nothing.
  */
 export async function addSessions(app: FastifyInstance, dependencies: SessionDependencies): Promise<void> {
-  const parseOptions = { path: '/operator', httpOnly: true, sameSite: 'strict', secure: dependencies.isSecure } as const
-  await app.register(fastifyCookie, { parseOptions })
+  const cookies = createCookies(dependencies.isSecure, dependencies.sessions)
+  app.decorate('consoleCookies', cookies)
+  app.decorate('sessionEvents', dependencies.events)
+  await app.register(fastifyCookie, { parseOptions: cookies.options })
   await app.register(fastifyCsrfProtection, {
-    cookieKey: SESSION_COOKIE,
-    cookieOpts: parseOptions,
+    cookieKey: cookies.session,
+    cookieOpts: cookies.options,
     getToken: ({ body }) => (Object(body) as Record<string, string>)['_csrf'],
   })
   app.decorateRequest('operator', null)
   app.addHook('onRequest', async (request, reply) => {
     if (isVisitFromAnotherSite(request)) return reply.type('text/html; charset=utf-8').send(OPEN_AGAIN)
     if (request.routeOptions.config.isPublic) return
-    const token = request.cookies[SESSION_COOKIE]
+    const token = request.cookies[cookies.session]
     request.operator =
       token === undefined ? null : await dependencies.sessions.useSession(sha256Hex(token), IDLE_SECONDS)
     if (!request.operator) return sendToSignIn(request, reply)
@@ -50,9 +54,9 @@ const OPEN_AGAIN = `<!doctype html>
 `
 
 /** Returns whether a link on another site was followed: answering with a sign-in would replace an open session. */
-function isVisitFromAnotherSite({ method, headers, cookies }: FastifyRequest): boolean {
+function isVisitFromAnotherSite({ method, headers, cookies, server }: FastifyRequest): boolean {
   const isFollowed = headers['sec-fetch-site'] === 'cross-site' && headers['sec-fetch-mode'] === 'navigate'
-  return method === 'GET' && isFollowed && cookies[SESSION_COOKIE] === undefined
+  return method === 'GET' && isFollowed && cookies[server.consoleCookies.session] === undefined
 }
 
 function sendToSignIn(request: FastifyRequest, reply: FastifyReply): FastifyReply {
@@ -71,19 +75,21 @@ export async function startSession(
   { sessions }: Pick<SessionDependencies, 'sessions'>,
   request: FastifyRequest,
   reply: FastifyReply,
-  { name, passwordHash }: Operator & { readonly passwordHash: string },
+  { name, passwordHash, device }: Operator & { readonly passwordHash: string; readonly device: string | null },
 ): Promise<boolean> {
   const token = randomBytes(TOKEN_BYTES).toString('base64url')
-  const previous = request.cookies[SESSION_COOKIE]
+  const { session } = request.server.consoleCookies
+  const previous = request.cookies[session]
   const isOpen = await sessions.openSession({
     operator: name,
     passwordHash,
     address: request.ip,
+    device,
     tokenSha256: sha256Hex(token),
     lifetimeSeconds: LIFETIME_SECONDS,
     replaces: previous === undefined ? null : sha256Hex(previous),
   })
-  if (isOpen) reply.setCookie(SESSION_COOKIE, token)
+  if (isOpen) reply.setCookie(session, token)
   return isOpen
 }
 
@@ -92,6 +98,6 @@ export async function stopSession(
   { sessions }: Pick<SessionDependencies, 'sessions'>,
   request: FastifyRequest,
 ): Promise<void> {
-  const token = request.cookies[SESSION_COOKIE]
+  const token = request.cookies[request.server.consoleCookies.session]
   if (token !== undefined) await sessions.endSession(sha256Hex(token))
 }

@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { OperatorAccounts, OperatorSessions } from '#shared/operators/operator-store.ts'
 import { hashPassword } from '#shared/operators/password.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { elapses } from './repeat.ts'
 
 const FIRST_ACCOUNT = 'operator'
 const RETRY_MS = 1000
@@ -57,14 +57,5 @@ async function untilDone(work: () => Promise<void>, signal: AbortSignal, onFailu
       if (isFirst) onFailure(error)
       if (!(await elapses(RETRY_MS, signal))) return
     }
-  }
-}
-
-async function elapses(milliseconds: number, signal: AbortSignal): Promise<boolean> {
-  try {
-    await delay(milliseconds, undefined, { signal })
-    return true
-  } catch {
-    return false
   }
 }

@@ -1,6 +1,6 @@
 // Generated from the settings of API, workers and console: npm run generate
 
-/** What these processes read from their environment. None of it is a key of a vendor. */
+/** What these processes and the migration read from their environment. None of it is a key of a vendor. */
 export const SETTING_NAMES: readonly string[] = [
   'ACCEPTED_FACILITATOR_ADDRESSES',
   'ALLOWED_DELEGATES',
@@ -46,6 +46,7 @@ export const SETTING_NAMES: readonly string[] = [
   'MEDIA_DELIVERY',
   'METRICS_HOST',
   'METRICS_PORT',
+  'MIGRATION_DATABASE_URL',
   'MINIMUM_AUTHORIZATION_SECONDS',
   'NATIVE_TOKEN_USD',
   'NEW_PAYER_BALANCE_BLOCKS',
@@ -54,6 +55,7 @@ export const SETTING_NAMES: readonly string[] = [
   'OBJECT_STORE_DIRECTORY',
   'OPERATOR_BASE_URL',
   'OPERATOR_HOST',
+  'OPERATOR_HOSTS',
   'OPERATOR_INITIAL_PASSWORD',
   'OPERATOR_PORT',
   'OPERATOR_TRUSTED_PROXIES',

@@ -1,4 +1,5 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { AuditHead } from './audit-chain.ts'
 import type { Author } from './author.ts'
 import type { Operator, Role } from './operator-account.ts'
 
@@ -37,12 +38,23 @@ export interface SignInLimits {
   readonly byAddress: number
   /** For one account from all addresses from which nobody has signed in to it within 30 days. */
   readonly byAccount: number
+  /** From one known browser, which no other limit counts and none stops until then. */
+  readonly byDevice: number
+}
+
+/** A browser in which somebody has signed in to an account. */
+export interface KnownDevice {
+  readonly id: string
+  /** When its cookie was signed. A change of the password since then makes it a stranger's. */
+  readonly knownSince: Date
 }
 
 export interface SignInAttempt {
   readonly outcome: 'allowed'
   /** Counts as a failure until the sign-in succeeds, so that guesses that are sent together are counted. */
   readonly attempt: bigint
+  /** The id of the known browser that it is counted for; `null` when it counts for address and account. */
+  readonly device: string | null
   /** `null` for an account that does not exist or is disabled. */
   readonly account: (Operator & { readonly passwordHash: string }) | null
 }
@@ -50,17 +62,26 @@ export interface SignInAttempt {
 export interface OperatorSessions {
   beginSignIn(
     name: string,
-    address: string,
+    from: { readonly address: string; readonly device: KnownDevice | null },
     limits: SignInLimits,
-  ): Promise<SignInAttempt | { readonly outcome: 'throttled'; readonly retryAfterSeconds: number }>
+  ): Promise<
+    | SignInAttempt
+    | {
+        readonly outcome: 'throttled'
+        readonly retryAfterSeconds: number
+        /** `null` when there is no account of that name. */
+        readonly account: string | null
+      }
+  >
   /**
-   * Opens a session and forgets the failures of this account and address. Ends the session `replaces`. Returns `false`,
+   * Opens a session and forgets the failures of this known browser, or else of this account and address. Ends the session `replaces`. Returns `false`,
    * and opens none, when the account was disabled or its password changed since `passwordHash` was read.
    */
   openSession(session: {
     readonly operator: string
     readonly passwordHash: string
     readonly address: string
+    readonly device: string | null
     readonly tokenSha256: string
     readonly lifetimeSeconds: number
     readonly replaces: string | null
@@ -70,20 +91,30 @@ export interface OperatorSessions {
   /** Returns the hash to check the current password against before it is changed. */
   readPasswordHash(name: string): Promise<string | null>
   endSession(tokenSha256: string): Promise<void>
+  /** Returns what all processes of the console sign their cookies with. */
+  readCookieSecret(): Promise<Buffer>
   /** Deletes what has expired. */
   sweepSessions(): Promise<void>
 }
 
+/** What an operator does. */
+export interface NewAction {
+  /** What was done, as `noun.verb`, such as `deployment.drain`. */
+  readonly action: string
+  /** What it was done to, such as the id of a job or the name of a deployment. */
+  readonly subject: string
+  /** `null` where no reason is asked for. */
+  readonly reason: string | null
+  /** Never a password, key or token. */
+  readonly details?: { readonly [name: string]: JsonValue }
+}
+
 /** What an operator did. */
-export interface OperatorAction {
+export interface OperatorAction extends Required<NewAction>, AuditHead {
   readonly id: bigint
   readonly doneAt: Date
   readonly operator: string
   readonly source: Author['source']
-  readonly action: string
-  readonly subject: string
-  readonly reason: string | null
-  readonly details: { readonly [name: string]: JsonValue }
 }
 
 export interface ActionFilter {
@@ -93,6 +124,9 @@ export interface ActionFilter {
 }
 
 export interface OperatorActions {
+  /** Records what changed nothing, such as a download. Every change records itself. */
+  recordEvent(author: Author, event: NewAction): Promise<void>
+  readAuditHead(): Promise<AuditHead>
   /** Returns at most `limit` actions, newest first, before the action `before`. */
   readActions(
     filter: ActionFilter,

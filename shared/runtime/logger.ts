@@ -22,6 +22,8 @@ export interface LogFields {
   facilitator?: string
   /** The name of an account of the console. */
   operator?: string
+  /** The end of the audit, as `npm run ledger -- --audit-head` takes it. */
+  auditHead?: string
   reason?: string
   count?: number
   error?: unknown

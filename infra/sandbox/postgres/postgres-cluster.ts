@@ -7,7 +7,7 @@ import { readCommandLine, waitForPreviousProcess } from '../processes/previous-p
 import type { PostgresBinaries } from './postgres-binaries.ts'
 import type { PostgresUser } from './postgres-user.ts'
 
-/** The only role, and the owner of everything. */
+/** The owner of everything. */
 export const POSTGRES_ROLE = 'farebox'
 
 /** Kept inside the data directory, whose readers can read the data anyway. */

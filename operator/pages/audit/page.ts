@@ -30,11 +30,14 @@ export function addAuditPages(app: FastifyInstance, { actions }: AuditPageDepend
         .optional(),
     }),
     read: async ({ query: { before, ...filters } }) => {
-      const read = await actions.readActions(filters, { before: before ?? null, limit: PAGE_SIZE })
+      const [head, read] = await Promise.all([
+        actions.readAuditHead(),
+        actions.readActions(filters, { before: before ?? null, limit: PAGE_SIZE }),
+      ])
       return {
         title: 'Audit',
         view: 'audit/audit',
-        data: { ...read, filters, next: read.next === null ? null : linkTo(filters, read.next) },
+        data: { ...read, head, filters, next: read.next === null ? null : linkTo(filters, read.next) },
       }
     },
   })

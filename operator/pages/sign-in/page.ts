@@ -7,13 +7,15 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import { sendView } from '../../rendering/console.ts'
 import { requireSameOrigin } from '../../rendering/forms.ts'
 import { addAction, done } from '../../rendering/page.ts'
+import { findDevice, rememberDevice } from '../../sessions/known-device.ts'
 import { type SessionDependencies, SIGN_IN_PATH, startSession, stopSession } from '../../sessions/session.ts'
 
 export interface SignInDependencies extends SessionDependencies {
   readonly logger: Logger
+  readonly now: () => Date
 }
 
-const LIMITS: SignInLimits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 50 }
+const LIMITS: SignInLimits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 50, byDevice: 10 }
 
 const fieldsSchema = z.object({
   name: z.string().trim().toLowerCase().regex(OPERATOR_NAME),
@@ -59,10 +61,12 @@ async function signIn(dependencies: SignInDependencies, request: FastifyRequest,
   const fields = fieldsSchema.safeParse(request.body)
   if (!fields.success) return await showForm(request, reply, { ...form, status: 422, problem: WRONG })
   const { name, password } = fields.data
-  const { sessions, logger } = dependencies
-  const begun = await sessions.beginSignIn(name, request.ip, LIMITS)
+  const { sessions, events, logger, now } = dependencies
+  const device = await findDevice(request, name, now())
+  const begun = await sessions.beginSignIn(name, { address: request.ip, device }, LIMITS)
   if (begun.outcome === 'throttled') {
     logger.warn('throttled a sign-in')
+    await events.signIn('throttled', begun.account, request.ip)
     const minutes = Math.ceil(begun.retryAfterSeconds / 60)
     const problem = `Too many wrong passwords. Try again in ${minutes} ${minutes === 1 ? 'minute' : 'minutes'}.`
     reply.header('retry-after', String(begun.retryAfterSeconds))
@@ -70,10 +74,14 @@ async function signIn(dependencies: SignInDependencies, request: FastifyRequest,
   }
   const { account } = begun
   const isRight = await isPassword(password, account?.passwordHash ?? null)
-  if (account && isRight && (await startSession(dependencies, request, reply, account)))
+  if (account && isRight && (await startSession(dependencies, request, reply, { ...account, device: begun.device }))) {
+    await rememberDevice(reply, account.name, now())
+    await events.signIn('opened', account.name, request.ip)
     return reply.redirect(form.next, 303)
+  }
   // An unknown name may be a password that was typed into the wrong field.
   logger.warn('a sign-in failed', account ? { operator: account.name } : {})
+  await events.signIn('refused', account?.name ?? null, request.ip)
   return await showForm(request, reply, { ...form, status: 422, problem: WRONG })
 }
 

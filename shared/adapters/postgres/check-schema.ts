@@ -43,8 +43,9 @@ export function createLedgerCheck({ pool, databaseUrl, now }: CheckedLedger): Le
 }
 
 /** Repeats the checks while the database is unreachable, reporting each attempt to `onWait`. */
-export async function untilChecked(check: LedgerCheck, onWait: (error: unknown) => void): Promise<void> {
+export async function untilChecked(check: LedgerCheck, onWait: (error: unknown) => void): Promise<true> {
   while (!(await checkedNow(check, onWait))) await delay(RETRY_MS)
+  return true
 }
 
 /** Returns whether the checks passed, `false` for an unreachable database; throws when the database is incompatible. */

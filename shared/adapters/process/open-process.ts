@@ -11,6 +11,7 @@ import { openObjectStore } from '../object-store.ts'
 import { openTracer } from '../opentelemetry/open-tracer.ts'
 import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '../postgres/check-schema.ts'
 import { createPool, type Pool } from '../postgres/pool.ts'
+import { findRoleProblem } from '../postgres/role-rights.ts'
 
 interface LedgerSettings extends TelemetrySettings {
   readonly DATABASE_URL: string
@@ -67,7 +68,12 @@ export async function openLedgerProcess(
   addPoolMetrics(metrics, pool)
   const ledgerCheck = createLedgerCheck({ pool, databaseUrl: settings.DATABASE_URL, now })
   const check = waitsForLedger ? untilChecked : checkedNow
-  await check(ledgerCheck, (error) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }))
+  const isChecked = await check(ledgerCheck, (error) =>
+    logger.warn('DATABASE_URL: the database cannot be reached yet', { error }),
+  )
+  const roleProblem = isChecked ? await findRoleProblem(pool).catch(() => null) : null
+  if (roleProblem !== null)
+    logger.warn('DATABASE_URL: the role of this service has too many rights', { reason: roleProblem })
   return { metrics, tracer, logger, pool, ledgerCheck }
 }
 

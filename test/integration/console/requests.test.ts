@@ -138,6 +138,46 @@ describe('forms of the console', () => {
     })
   })
 
+  describe('a notice', () => {
+    it('is shown only in the words of the console', async () => {
+      const visitor = await console.signIn('act')
+      const forged = `${Buffer.from('Call us at once').toString('base64url')}.${'A'.repeat(43)}`
+      for (const value of [forged, forged.split('.')[0] ?? '', 'x', '.', '']) {
+        visitor.cookies.set('operator_notice', value)
+        const { status, body } = await visitor.get('/operator/account')
+        expect([value, status, body.includes('Call us at once')]).toEqual([value, 200, false])
+      }
+    })
+
+    it('is shown in no other browser than the one of its action', async () => {
+      const [visitor, other] = [await console.signIn('act'), await console.signIn('act')]
+      await visitor.submit('/operator/queues/text/pause', { reason: 'test' })
+      other.cookies.set('operator_notice', visitor.cookies.get('operator_notice') ?? '')
+      const sentence = /<p class="notice"/
+      expect((await other.get('/operator/account')).body).not.toMatch(sentence)
+      expect((await visitor.get('/operator/account')).body).toMatch(sentence)
+      await visitor.submit('/operator/queues/text/resume', { reason: 'test' })
+    })
+  })
+
+  describe('a file that is saved', () => {
+    it('is in the audit with who saved what, one by one up to the 99th of a day, and in a metric', async () => {
+      const visitor = await console.signIn('act')
+      const files = ['/operator/ledger/days.csv?from=2026-01-01&until=2026-01-31', '/operator/ledger/calls.csv']
+      for (const file of files) expect((await visitor.get(file)).status).toBe(200)
+      const rows = async () =>
+        await console.ledger.sql<{ subject: string; today: number }>(
+          `SELECT operator, subject, (details ->> 'today')::int AS today FROM operator_actions
+           WHERE action = 'file.download' ORDER BY id`,
+        )
+      expect(await rows()).toEqual(files.map((subject, index) => ({ operator: 'actor', subject, today: index + 1 })))
+      await visitor.get(`/operator/ledger/days.csv?unknown=${'x'.repeat(5000)}`)
+      for (let count = 4; count <= 120; count += 1) await visitor.get('/operator/ledger/days.csv')
+      expect((await rows()).map(({ today }) => today)).toEqual(Array.from({ length: 100 }, (_, index) => index + 1))
+      expect(await console.metrics.metrics()).toContain('farebox_operator_downloads_total 120\n')
+    })
+  })
+
   describe('the audit', () => {
     it('shows every action with its author, newest first, page by page and by each filter', async () => {
       await console.ledger.sql(
@@ -211,6 +251,43 @@ describe('a request to the console by somebody who may not make it', () => {
     expect(actions.length).toBeGreaterThan(OWN_ACCOUNT.length)
   })
 
+  it('is refused under another name than the console’s, whatever it is for', async () => {
+    const answers = async (host: string, path: string) => {
+      const { status, body } = await actor.get(path, { host })
+      return [status, body.includes('nav') || body.includes('form')]
+    }
+    for (const host of ['evil.test', 'evil.test:8403', '127.0.0.1.evil.test', 'localhost.evil.test', '192.0.2.1:8403'])
+      for (const path of ['/operator', '/operator/sign-in', '/', '/nothing', '/operator/assets/console.js'])
+        expect([host, path, await answers(host, path)]).toEqual([host, path, [421, false]])
+    const forged = await app.inject({
+      method: 'POST',
+      url: '/operator/sign-in',
+      headers: { host: 'evil.test', origin: 'http://evil.test' },
+    })
+    expect(forged.statusCode).toBe(421)
+    for (const host of ['127.0.0.1:9000', 'localhost', '[::1]:8403', 'LOCALHOST:1'])
+      expect([host, (await actor.get('/operator/account', { host })).status]).toEqual([host, 200])
+    // Kubernetes asks by the address of the pod.
+    expect((await actor.get('/operator/healthz', { host: '10.0.0.7:8403' })).status).toBe(200)
+  })
+
+  it('is answered under the names of OPERATOR_BASE_URL and OPERATOR_HOSTS', async () => {
+    const named = await startTestConsole(undefined, {
+      OPERATOR_BASE_URL: 'https://console.example',
+      OPERATOR_HOSTS: 'farebox.internal:8403, [fd00::1]',
+    })
+    const statusOf = async (host: string) =>
+      (await named.app.inject({ url: '/operator/sign-in', headers: { host } })).statusCode
+    try {
+      for (const host of ['console.example', 'Console.Example', 'farebox.internal:8403', '[fd00::1]'])
+        expect([host, await statusOf(host)]).toEqual([host, 200])
+      for (const host of ['farebox.internal', 'console.example:8403', 'example'])
+        expect([host, await statusOf(host)]).toEqual([host, 421])
+    } finally {
+      await named.close()
+    }
+  })
+
   it('has no page that a stranger can read', async () => {
     const stranger = visitConsole(app)
     for (const { path } of routesOf(app).filter(({ method }) => method === 'GET')) {
@@ -280,7 +357,7 @@ describe('a request to the console by somebody who may not make it', () => {
     expect(await console.ledger.fingerprint()).not.toBe('')
     const [now, earlier] = [await console.ledger.fingerprint(), before].map((digests) =>
       // Sign-ins of this file are recorded.
-      digests.split('\n').filter((line) => !/^(?:operator_actions|operator_sessions) /.test(line)),
+      digests.split('\n').filter((line) => !/^(?:operator_actions|operator_action_head|operator_sessions) /.test(line)),
     )
     expect(now).toEqual(earlier)
   })

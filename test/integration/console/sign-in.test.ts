@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { OperatorAccounts } from '#shared/operators/operator-store.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import { main } from '../../../infra/commands/operators.ts'
 import { startUpkeep } from '../../../operator/sessions/upkeep.ts'
-import { visitConsole } from '../../support/console/console-visitor.ts'
+import { type ConsoleVisitor, visitConsole } from '../../support/console/console-visitor.ts'
 import { readCsrfToken } from '../../support/console/read-markup.ts'
 import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
@@ -73,7 +73,18 @@ describe('sessions of operators', () => {
         const { status, headers } = await actor.submit('/operator/queues/text/pause', { reason: 'test' })
         const cookies = [headers['set-cookie']].flat().map(String)
         expect(status).toBe(303)
-        expect(cookies).toEqual([expect.stringMatching(/^operator_notice=.*; HttpOnly; Secure; SameSite=Strict$/)])
+        expect(cookies).toEqual([
+          expect.stringMatching(/^__Host-operator_notice=.*; Path=\/; HttpOnly; Secure; SameSite=Strict$/),
+        ])
+        // What only a TLS connection to this very host can have set: browsers take the prefix with nothing else.
+        expect([...actor.cookies.keys()]).toEqual([
+          '__Host-operator_session',
+          expect.stringMatching(/^__Host-operator_device_[0-9a-f]{16}$/),
+          '__Host-operator_notice',
+        ])
+        actor.cookies.set(SESSION, actor.cookies.get(`__Host-${SESSION}`) ?? '')
+        actor.cookies.delete(`__Host-${SESSION}`)
+        expect((await actor.get('/operator/account')).status).toBe(303)
       } finally {
         await secure.close()
       }
@@ -199,6 +210,143 @@ describe('sessions of operators', () => {
       await console.ledger.sql("UPDATE failed_sign_ins SET failed_at = now() - interval '16 minutes'")
       expect((await trySignIn({}, '192.0.2.7')).status).toBe(303)
       await clear()
+    })
+  })
+
+  describe('a browser that has signed in before', () => {
+    const ADDRESS = '192.0.2.20'
+    const DEVICE = /^operator_device_/
+    /** Sends the sign-in form from a browser. */
+    const send = async (visitor: ConsoleVisitor, fields: Readonly<Record<string, string>>) =>
+      await visitor.post('/operator/sign-in', {
+        password: TEST_PASSWORD,
+        _csrf: readCsrfToken((await visitor.get('/operator/sign-in')).body),
+        ...fields,
+      })
+    /** Returns a browser in which `name` signed in once, from another address, and signed out. */
+    async function knownTo(name: string, address = ADDRESS): Promise<ConsoleVisitor> {
+      const earlier = visitConsole(console.app, '192.0.2.21')
+      await earlier.signIn(name, TEST_PASSWORD)
+      const visitor = visitConsole(console.app, address)
+      for (const [cookie, value] of earlier.cookies) if (DEVICE.test(cookie)) visitor.cookies.set(cookie, value)
+      return visitor
+    }
+    const lockOut = async (address = ADDRESS) =>
+      await console.ledger.sql(
+        `INSERT INTO failed_sign_ins (operator, address) SELECT name, $1 FROM generate_series(1, 60) n,
+           unnest(ARRAY['actor', 'reader']) AS name`,
+        [address],
+      )
+    afterEach(clear)
+
+    it('enters after 1,000 wrong sign-ins from its address, and no other one does until their time', async () => {
+      const [known, unknown] = [await knownTo('actor'), visitConsole(console.app, ADDRESS)]
+      const token = readCsrfToken((await unknown.get('/operator/sign-in')).body)
+      for (let guess = 0; guess < 1000; guess += 1) {
+        const name = guess % 2 === 0 ? 'actor' : `invented-${guess}`
+        const { status } = await unknown.post('/operator/sign-in', { name, password: `guess ${guess}`, _csrf: token })
+        if (guess >= 30) expect(status).toBe(429)
+      }
+      const refused = await send(unknown, { name: 'actor' })
+      expect([refused.status, Number(refused.headers['retry-after']) > 0]).toEqual([429, true])
+      expect((await send(known, { name: 'actor' })).status).toBe(303)
+      // The sign-in of the known one forgives nobody else.
+      expect((await send(unknown, { name: 'actor' })).status).toBe(429)
+      await console.ledger.sql("UPDATE failed_sign_ins SET failed_at = now() - interval '901 seconds'")
+      expect((await send(unknown, { name: 'actor' })).status).toBe(303)
+    })
+
+    it('gets a new cookie with each sign-in', async () => {
+      const visitor = await knownTo('actor')
+      const cookie = () => [...visitor.cookies].find(([name]) => DEVICE.test(name))
+      const before = cookie()
+      await send(visitor, { name: 'actor' })
+      expect(cookie()?.[0]).toBe(before?.[0])
+      expect(cookie()?.[1]).not.toBe(before?.[1])
+    })
+
+    it('is a stranger again after ten wrong passwords, for as long as strangers are', async () => {
+      const visitor = await knownTo('actor')
+      await lockOut()
+      for (let guess = 0; guess < 10; guess += 1)
+        expect((await send(visitor, { name: 'actor', password: 'a wrong one' })).status).toBe(422)
+      expect((await send(visitor, { name: 'actor' })).status).toBe(429)
+    })
+
+    it('makes no limit of its address stricter', async () => {
+      const visitor = await knownTo('actor')
+      for (let guess = 0; guess < 9; guess += 1) await send(visitor, { name: 'actor', password: 'a wrong one' })
+      expect((await trySignIn({}, ADDRESS)).status).toBe(303)
+    })
+
+    it.each<[string, (visitor: ConsoleVisitor) => Promise<void> | void]>([
+      [
+        'that is of another account',
+        async (visitor) => {
+          const [cookie] = [...(await knownTo('reader')).cookies].filter(([name]) => DEVICE.test(name))
+          const own = [...visitor.cookies.keys()].find((name) => DEVICE.test(name))
+          visitor.cookies.set(String(own), String(cookie?.[1]))
+        },
+      ],
+      [
+        'that it changed',
+        (visitor) => {
+          for (const [name, value] of visitor.cookies)
+            if (DEVICE.test(name)) {
+              const [text, mac] = value.split('.')
+              const changed = Buffer.from(`${Date.now()} x`).toString('base64url')
+              visitor.cookies.set(name, `${text === changed ? '' : changed}.${mac}`)
+            }
+        },
+      ],
+      [
+        'from before the password changed',
+        async () => void (await console.ledger.sql('UPDATE operators SET password_changed_at = now()')),
+      ],
+    ])('is a stranger with a cookie %s', async (_title, spoil) => {
+      const visitor = await knownTo('actor')
+      await spoil(visitor)
+      await lockOut()
+      expect((await send(visitor, { name: 'actor' })).status).toBe(429)
+    })
+  })
+
+  describe('a failed sign-in', () => {
+    it('is in audit and metrics, by number where there are many, and never by the name that was entered', async () => {
+      // Numbers are those of one process since midnight.
+      const own = await startTestConsole()
+      try {
+        const visitor = visitConsole(own.app, '192.0.2.30')
+        const token = readCsrfToken((await visitor.get('/operator/sign-in')).body)
+        for (let guess = 0; guess < 140; guess += 1)
+          await visitor.post('/operator/sign-in', { name: `secret-${guess}`, password: 'x', _csrf: token })
+        await visitConsole(own.app, '192.0.2.31')
+          .signIn('actor', 'a wrong password')
+          .catch(() => undefined)
+        const rows = await own.ledger.sql<{ row: string }>(
+          `SELECT concat_ws(' ', operator, action, subject, details ->> 'address', details ->> 'today') AS row
+           FROM operator_actions WHERE subject = 'actor' OR action LIKE 'session.%' ORDER BY id`,
+        )
+        const upTo = (last: number) => Array.from({ length: last }, (_, index) => index + 1)
+        const row = (action: string, today: number) =>
+          `(not signed in) session.${action} (no such account) 192.0.2.30 ${today}`
+        expect(rows.map((recorded) => recorded.row)).toEqual([
+          'test operator.add actor',
+          ...upTo(20).map((today) => row('refuse', today)),
+          ...[...upTo(20), 100].map((today) => row('throttle', today)),
+          '(not signed in) session.refuse actor 192.0.2.31 1',
+        ])
+        const metrics = await own.metrics.metrics()
+        for (const [outcome, count] of [
+          ['opened', 0],
+          ['refused', 21],
+          ['throttled', 120],
+        ] as const)
+          expect(metrics).toContain(`farebox_operator_sign_ins_total{outcome="${outcome}"} ${count}\n`)
+        expect(JSON.stringify(await own.ledger.sql('SELECT * FROM operator_actions'))).not.toContain('secret-')
+      } finally {
+        await own.close()
+      }
     })
   })
 })
@@ -356,7 +504,7 @@ describe('accounts of operators', () => {
       const store = createOperatorStore(ledger.pool)
       await accounts.addAccount({ name, role: 'read', passwordHash: 'old hash' }, AUTHOR)
       await change(name)
-      const session = { operator: name, address: '192.0.2.9', lifetimeSeconds: 60, replaces: null }
+      const session = { operator: name, address: '192.0.2.9', device: null, lifetimeSeconds: 60, replaces: null }
       const tokenSha256 = 'c'.repeat(64)
       expect(await store.openSession({ ...session, passwordHash: 'old hash', tokenSha256 })).toBe(false)
       expect(await store.useSession(tokenSha256, 60)).toBe(null)
@@ -365,7 +513,7 @@ describe('accounts of operators', () => {
     it('opens one while the account is as it was', async () => {
       const store = createOperatorStore(ledger.pool)
       await accounts.addAccount({ name: 'prompt', role: 'read', passwordHash: 'hash' }, AUTHOR)
-      const session = { operator: 'prompt', address: '192.0.2.9', lifetimeSeconds: 60, replaces: null }
+      const session = { operator: 'prompt', address: '192.0.2.9', device: null, lifetimeSeconds: 60, replaces: null }
       const tokenSha256 = 'd'.repeat(64)
       expect(await store.openSession({ ...session, passwordHash: 'hash', tokenSha256 })).toBe(true)
       expect(await store.useSession(tokenSha256, 60)).toEqual({ name: 'prompt', role: 'read' })

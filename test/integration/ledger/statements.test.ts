@@ -425,13 +425,15 @@ describe('sequential scans', () => {
     await operators.addAccount({ name: 'a', role: 'act', passwordHash: 'hash' }, author)
     const tokenSha256 = 'a'.repeat(64)
     await scansSince()
-    const limits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 1 }
-    await operators.beginSignIn('a', '192.0.2.1', limits)
-    await operators.beginSignIn('a', '192.0.2.2', limits)
+    const limits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 1, byDevice: 1 }
+    await operators.beginSignIn('a', { address: '192.0.2.1', device: null }, limits)
+    await operators.beginSignIn('a', { address: '192.0.2.2', device: null }, limits)
+    await operators.beginSignIn('a', { address: '192.0.2.2', device: { id: 'b', knownSince: new Date() } }, limits)
     await operators.openSession({
       operator: 'a',
       passwordHash: 'hash',
       address: '192.0.2.1',
+      device: null,
       tokenSha256,
       lifetimeSeconds: 60,
       replaces: null,

@@ -1,7 +1,9 @@
 import { scryptSync } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
+import type { Registry } from 'prom-client'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { Role } from '#shared/operators/operator-account.ts'
+import { serviceUrlOf } from '../../../infra/sandbox/postgres/service-connection.ts'
 import { buildConsole } from '../../../operator/app.ts'
 import { readConfig } from '../../../operator/config.ts'
 import { createDependencies } from '../../../operator/dependencies.ts'
@@ -18,6 +20,8 @@ export interface TestConsole {
   readonly app: FastifyInstance
   readonly ledger: TestLedger
   readonly devnet: TestDevnet
+  /** What Prometheus would read. */
+  readonly metrics: Registry
   /** Returns a browser in which the account `reader` or `actor` is signed in. */
   signIn(role: Role): Promise<ConsoleVisitor>
   /** Adds another account that may act, and returns a browser in which it is signed in. */
@@ -43,7 +47,7 @@ export async function startTestConsole(
   const dependencies = await createDependencies(
     readConfig({
       ...PATIENT_SETTINGS,
-      DATABASE_URL: await through(ledger.url),
+      DATABASE_URL: await through(serviceUrlOf(ledger.url)),
       RPC_URL: devnet.rpcUrl,
       FACILITATOR_ADDRESSES: devnet.accounts.settlement.address,
       LOG_LEVEL: 'silent',
@@ -55,6 +59,7 @@ export async function startTestConsole(
     app,
     ledger,
     devnet,
+    metrics: dependencies.metrics,
     signIn: async (role) => {
       const visitor = visitConsole(app)
       await visitor.signIn(NAMES[role], TEST_PASSWORD)

@@ -13,6 +13,7 @@ export const OPERATOR_VALUES: Readonly<Record<string, string>> = {
   OPERATOR_INITIAL_PASSWORD: 'first sign-in of operators',
   PAY_TO: `0x${'1'.repeat(40)}`,
   POSTGRES_PASSWORD: 'password',
+  POSTGRES_SERVICE_PASSWORD: 'another password',
   PUBLIC_BASE_URL: 'https://farebox.example',
   QUEUE_URL: 'redis://:password@redis.example:6379/0',
   RECEIPT_SECRETS: `k1:${'d'.repeat(64)}`,
@@ -28,6 +29,7 @@ export const OPERATOR_VALUES: Readonly<Record<string, string>> = {
 /** Secrets that only the processes that need them may get. */
 export const SECRET_SETTINGS = [
   'CHALLENGE_SECRET',
+  'MIGRATION_DATABASE_URL',
   'OPERATOR_INITIAL_PASSWORD',
   'RECEIPT_SECRETS',
   'RECEIPT_SIGNING_KEY',
@@ -42,12 +44,16 @@ export const KNOWN_SETTINGS = {
   operator: new Set(Object.keys(operatorSettings.shape)),
 } as const
 
+/** Only the migration's, but in the same .env where processes run without containers. */
+const OTHER_SETTINGS = ['MIGRATION_DATABASE_URL']
+
 /** Renders their names: no deployment may name one of them as its key. */
 export function renderSettingNames(): string {
-  const names = [...new Set(Object.values(KNOWN_SETTINGS).flatMap((known) => [...known]))].sort()
+  const known = Object.values(KNOWN_SETTINGS).flatMap((settings) => [...settings])
+  const names = [...new Set([...known, ...OTHER_SETTINGS])].sort()
   return `// Generated from the settings of API, workers and console: npm run generate
 
-/** What these processes read from their environment. None of it is a key of a vendor. */
+/** What these processes and the migration read from their environment. None of it is a key of a vendor. */
 export const SETTING_NAMES: readonly string[] = [
 ${names.map((name) => `  '${name}',`).join('\n')}
 ]

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { migrateAll } from '../../../infra/commands/migrate.ts'
 import { type EmbeddedPostgres, startPostgres } from '../../../infra/sandbox/postgres/embedded-postgres.ts'
+import { serviceUrlOf } from '../../../infra/sandbox/postgres/service-connection.ts'
 import { type Sandbox, type SandboxInfo, startSandbox } from '../../../infra/sandbox/sandbox.ts'
 import { copyDatabase } from '../ledger/test-database.ts'
 import { PATIENT_SETTINGS } from '../patience.ts'
@@ -81,6 +82,6 @@ export async function startSharedServices(): Promise<SharedServices> {
 
 async function startTemplate(dataDirectory: string): Promise<EmbeddedPostgres> {
   const postgres = await startPostgres({ dataDirectory, maximumConnections: MAXIMUM_CONNECTIONS, isDurable: false })
-  await migrateAll(postgres.connectionString)
+  await migrateAll(postgres.connectionString, { serviceUrl: serviceUrlOf(postgres.connectionString) })
   return postgres
 }

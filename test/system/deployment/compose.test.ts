@@ -209,6 +209,7 @@ describe('settings', () => {
   test('each secret reaches only the services that need it', () => {
     expect(Object.fromEntries(SECRET_SETTINGS.map((secret) => [secret, servicesWith(secret)]))).toEqual({
       CHALLENGE_SECRET: ['api'],
+      MIGRATION_DATABASE_URL: ['migrate'],
       OPERATOR_INITIAL_PASSWORD: ['console'],
       RECEIPT_SECRETS: ['api'],
       RECEIPT_SIGNING_KEY: ['api'],

@@ -10,7 +10,9 @@ import {
   listAccounts,
 } from './accounts.ts'
 import { readActions } from './read-actions.ts'
-import { readPasswordHash, sweepSessions } from './sessions.ts'
+import { readAuditHead } from './read-chain.ts'
+import { recordAction } from './record-action.ts'
+import { readCookieSecret, readPasswordHash, sweepSessions } from './sessions.ts'
 import { beginSignIn, endSession, openSession } from './sign-in.ts'
 import { useSession } from './use-session.ts'
 
@@ -24,12 +26,15 @@ export function createOperatorStore(pool: Pool): OperatorAccounts & OperatorSess
     changePassword: (name, hash, author) => changePassword(pool, name, hash, author),
     disableAccount: (name, author) => disableAccount(pool, name, author),
     enableAccount: (name, author) => enableAccount(pool, name, author),
-    beginSignIn: (name, address, limits) => beginSignIn(pool, name, address, limits),
+    beginSignIn: (name, from, limits) => beginSignIn(pool, name, from, limits),
     openSession: (session) => openSession(pool, session),
     useSession: (token, idleSeconds) => useSession(pool, token, idleSeconds),
     readPasswordHash: (name) => readPasswordHash(pool, name),
     endSession: (token) => endSession(pool, token),
+    readCookieSecret: () => readCookieSecret(pool),
     sweepSessions: () => sweepSessions(pool),
+    recordEvent: (author, event) => recordAction(pool, author, event),
+    readAuditHead: () => readAuditHead(pool),
     readActions: (filter, page) => readActions(pool, filter, page),
   }
 }

@@ -9,6 +9,12 @@ export async function readPasswordHash(sql: Sql, name: string): Promise<string |
   return rows[0]?.password_hash ?? null
 }
 
+export async function readCookieSecret(sql: Sql): Promise<Buffer> {
+  const { rows } = await sql.query<{ secret: Buffer }>('SELECT secret FROM console_secret')
+  if (!rows[0]) throw new Error('the migration wrote the secret of the console')
+  return rows[0].secret
+}
+
 /** Deletes sessions that have expired, and failures that no limit counts any more. */
 export async function sweepSessions(sql: Sql): Promise<void> {
   await sql.query('DELETE FROM operator_sessions WHERE expires_at < now()')

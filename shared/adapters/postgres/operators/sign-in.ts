@@ -1,5 +1,5 @@
-import type { Operator, Role } from '#shared/operators/operator-account.ts'
-import type { OperatorSessions, SignInLimits } from '#shared/operators/operator-store.ts'
+import type { Operator } from '#shared/operators/operator-account.ts'
+import type { KnownDevice, OperatorSessions, SignInLimits } from '#shared/operators/operator-store.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { recordAction } from './record-action.ts'
@@ -9,28 +9,43 @@ const SIGN_IN_LOCK = 7_402_118
 
 /**
  * Counts a sign-in as failed until it succeeds, unless there were too many failures before. A refused one is not
- * counted: an account is open again as soon as the window has passed, however long strangers keep trying.
+ * counted: an account is open again as soon as the window has passed, however long strangers keep trying. A known browser
+ * is counted alone, so that nobody at its address, and nobody who guesses its account, keeps it out.
  */
 export async function beginSignIn(
   pool: Pool,
   name: string,
-  address: string,
+  { address, device }: { readonly address: string; readonly device: KnownDevice | null },
   limits: SignInLimits,
 ): ReturnType<OperatorSessions['beginSignIn']> {
   return await inTransaction(pool, async (sql) => {
     // Guesses that are sent together must see each other's rows.
     await sql.query(`SELECT pg_advisory_xact_lock(${SIGN_IN_LOCK})`)
-    const retryAfterSeconds = await readWait(sql, name, address, limits)
-    if (retryAfterSeconds > 0) return { outcome: 'throttled', retryAfterSeconds }
+    const account = await findAccount(sql, name)
+    const isKnown = device !== null && account !== null && (await isTrusted(sql, device, account, limits))
+    const retryAfterSeconds = isKnown ? 0 : await readWait(sql, name, address, limits)
+    if (retryAfterSeconds > 0) return { outcome: 'throttled', retryAfterSeconds, account: account?.name ?? null }
+    const counted = isKnown ? device.id : null
     const { rows } = await sql.query<{ id: string }>({
       name: 'begin_sign_in',
-      text: 'INSERT INTO failed_sign_ins (operator, address) VALUES ($1, $2) RETURNING id',
-      values: [name, address],
+      text: 'INSERT INTO failed_sign_ins (operator, address, device) VALUES ($1, $2, $3) RETURNING id',
+      values: [name, address, counted],
     })
     const [attempt] = rows
     if (!attempt) throw new Error('an INSERT returns its row')
-    return { outcome: 'allowed', attempt: BigInt(attempt.id), account: await findAccount(sql, name) }
+    return { outcome: 'allowed', attempt: BigInt(attempt.id), device: counted, account }
   })
+}
+
+/** Returns whether a known browser may still guess by itself. */
+async function isTrusted(sql: Sql, { id, knownSince }: KnownDevice, account: Account, limits: SignInLimits) {
+  if (account.passwordChangedAt >= knownSince) return false
+  const { rows } = await sql.query<{ failures: number }>({
+    name: 'count_failures_of_device',
+    text: `SELECT count(*)::int AS failures FROM failed_sign_ins WHERE device = $1 AND ${isRecent('$2')}`,
+    values: [id, limits.windowSeconds],
+  })
+  return (rows[0]?.failures ?? 0) < limits.byDevice
 }
 
 /** Returns the seconds until the oldest of too many failures leaves the window; 0 when there are few. */
@@ -38,13 +53,12 @@ async function readWait(sql: Sql, name: string, address: string, limits: SignInL
   const { rows } = await sql.query<Record<'by_both' | 'by_address' | 'by_account', number | null>>({
     name: 'read_failed_sign_ins',
     text: `SELECT
-       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins
-        WHERE operator = $1 AND address = $2 AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $4 - 1 LIMIT 1)
-         AS by_both,
-       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins
-        WHERE address = $2 AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $5 - 1 LIMIT 1) AS by_address,
-       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins
-        WHERE operator = $1 AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $6 - 1 LIMIT 1) AS by_account`,
+       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins WHERE operator = $1 AND address = $2 AND device IS NULL
+          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $4 - 1 LIMIT 1) AS by_both,
+       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins WHERE address = $2 AND device IS NULL
+          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $5 - 1 LIMIT 1) AS by_address,
+       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins WHERE operator = $1 AND device IS NULL
+          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $6 - 1 LIMIT 1) AS by_account`,
     values: [name, address, limits.windowSeconds, limits.byAccountAndAddress, limits.byAddress, limits.byAccount],
   })
   const wait = rows[0]
@@ -73,10 +87,13 @@ async function isKnownAddress(sql: Sql, name: string, address: string): Promise<
   return rowCount === 1
 }
 
-async function findAccount(sql: Sql, name: string): Promise<(Operator & { readonly passwordHash: string }) | null> {
-  const { rows } = await sql.query<{ name: string; role: Role; passwordHash: string }>({
+type Account = Operator & { readonly passwordHash: string; readonly passwordChangedAt: Date }
+
+async function findAccount(sql: Sql, name: string): Promise<Account | null> {
+  const { rows } = await sql.query<Account>({
     name: 'find_operator',
-    text: `SELECT name, role, password_hash AS "passwordHash" FROM operators WHERE name = $1 AND disabled_at IS NULL`,
+    text: `SELECT name, role, password_hash AS "passwordHash", password_changed_at AS "passwordChangedAt"
+     FROM operators WHERE name = $1 AND disabled_at IS NULL`,
     values: [name],
   })
   return rows[0] ?? null
@@ -87,7 +104,7 @@ export async function openSession(
   pool: Pool,
   session: Parameters<OperatorSessions['openSession']>[0],
 ): Promise<boolean> {
-  const { operator, passwordHash, address, tokenSha256, lifetimeSeconds, replaces } = session
+  const { operator, passwordHash, address, device, tokenSha256, lifetimeSeconds, replaces } = session
   return await inTransaction(pool, async (sql) => {
     // A change of the account waits for this row, and then ends the session.
     const { rowCount } = await sql.query({
@@ -98,8 +115,10 @@ export async function openSession(
     if (rowCount === 0) return false
     await sql.query({
       name: 'forget_failed_sign_ins',
-      text: 'DELETE FROM failed_sign_ins WHERE operator = $1 AND address = $2',
-      values: [operator, address],
+      // A known browser leaves alone what others of its address are counted for.
+      text: `DELETE FROM failed_sign_ins WHERE operator = $1
+         AND CASE WHEN $3::text IS NULL THEN address = $2 AND device IS NULL ELSE device = $3 END`,
+      values: [operator, address, device],
     })
     if (replaces !== null) await endSession(sql, replaces)
     await sql.query({

@@ -253,10 +253,13 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
     SELECT CASE state WHEN 'review' THEN 'review' ELSE 'debt' END, job_id, settlement_id, payer, 'paid_outside', charge,
       'Paid by bank transfer', 'operator', finished_at + interval '3 days'
     FROM history WHERE state IN ('review', 'settlement_failed') AND n % 3 = 0 AND accepted_at < now() - interval '7 days'`,
+  // The only one whose trigger runs: each row has the hash of the one before.
   operator_actions: `
+    SET session_replication_role = DEFAULT;
     INSERT INTO operator_actions (done_at, operator, source, action, subject, reason, details)
     SELECT accepted_at, 'operator', (ARRAY['console', 'command'])[1 + n % 2],
       (ARRAY['deployment.drain', 'deployment.enable', 'item.resolve', 'operator.sign_in'])[1 + n % 4],
       CASE WHEN n % 4 = 2 THEN job_id::text ELSE deployment END, 'Maintenance of the vendor', '{}'
-    FROM history WHERE n % 200 = 17`,
+    FROM history WHERE n % 200 = 17;
+    SET session_replication_role = replica`,
 }
