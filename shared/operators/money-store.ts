@@ -12,11 +12,15 @@ export interface ListPage {
   readonly limit: number
   /** The last entry of the page before; `null` for the first page. */
   readonly after: ListPosition | null
+  /** In place of `after`: the first entry of the page behind. */
+  readonly before?: ListPosition | undefined
 }
 
 export interface List<Entry> {
   readonly entries: readonly Entry[]
-  /** Where the next page begins; `null` on the last one. */
+  /** The first entry, before which there are others; `null` on the first page. */
+  readonly previous: ListPosition | null
+  /** The last entry, after which there are others; `null` on the last page. */
   readonly next: ListPosition | null
 }
 

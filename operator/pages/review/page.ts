@@ -10,7 +10,7 @@ import {
 } from '#shared/operators/resolution-store.ts'
 import { LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
-import { linkToNext, listPosition } from '../../rendering/list-position.ts'
+import { linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addAction, addPage, done, notFound, refused } from '../../rendering/page.ts'
 import { explainItem, explainOutcome, OUTCOME_LABELS } from './explanations.ts'
 
@@ -36,19 +36,18 @@ export function addReviewPages(app: FastifyInstance, { resolutions, refunds }: R
     query: z.object({
       kind: z.enum(RESOLVABLE_ITEMS).optional().catch(undefined),
       payer: payerFilter,
-      after: listPosition,
+      ...listPlace((id) => parseItemName(id) !== null),
     }),
-    read: async ({ query: { after, ...filters } }) => {
-      const { entries, next } = await resolutions.openItems(filters, { limit: PAGE_SIZE, after })
+    read: async ({ query: { after, before, ...filters } }) => {
+      const items = await resolutions.openItems(filters, { limit: PAGE_SIZE, after, before })
       return {
         title: 'Needs a person',
         view: 'review/items',
         data: {
-          items: entries.map((item) => ({ ...item, explanation: explainItem(item) })),
+          items: items.entries.map((item) => ({ ...item, explanation: explainItem(item) })),
           filters,
           kinds: RESOLVABLE_ITEMS,
-          isFirst: after === null,
-          next: linkToNext('/operator/review', filters, next),
+          around: linksAround('/operator/review', filters, items),
         },
       }
     },
