@@ -26,12 +26,13 @@ export async function listCalls(sql: Sql, filter: CallFilter, page: ListPage): P
     filter.from ? positionAt(filter.from) : BEGINNING,
     filter.until ? positionAt(filter.until) : END,
   ]
+  const suffix = filter.state === undefined ? '' : `_${filter.state}`
   return await readList(
     page,
     async ({ limit, after, before }) => {
       const [lower, upper] = [before ?? oldest, after ?? newest]
       const { rows } = await sql.query<CallRow & PositionRow>({
-        name: ['list_console_calls', filter.state, before && 'back'].filter((part) => part !== undefined).join('_'),
+        name: `list_console_calls${suffix}${before ? '_back' : ''}`,
         text: `SELECT ${CALL}, ${microsecondsOf('accepted_at')} AS microseconds FROM jobs
          WHERE (accepted_at, id) < (${timestampOf('$1')}, $2::uuid)
            AND (accepted_at, id) ${before ? '>' : '>='} (${timestampOf('$3')}, $4::uuid)

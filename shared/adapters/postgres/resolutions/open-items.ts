@@ -32,8 +32,9 @@ async function readOpen(sql: Sql, filter: ItemFilter, { limit, after, before }: 
   const payer = filter.payer === undefined ? null : `$${values.push(filter.payer.toLowerCase())}`
   const jobId = filter.jobId === undefined ? null : `$${values.push(filter.jobId)}`
   const parts = [filter.kind ?? 'all', payer && 'payer', jobId && 'job', before && 'back']
+  const suffix = parts.filter((part) => typeof part === 'string').join('_')
   const { rows } = await sql.query<ItemRow & { microseconds: string }>({
-    name: ['open_items', ...parts.filter((part) => typeof part === 'string')].join('_'),
+    name: `open_items_${suffix}`,
     text: `SELECT ${ITEM}, ${microsecondsOf('since')} AS microseconds FROM (
        ${kinds.map((kind) => selectOpen(kind, payer, jobId)).join('\n UNION ALL ')}) AS items
      WHERE (since, id) ${beyond} (${timestampOf('$1')}, $2) ORDER BY since${order}, id${order} LIMIT $3`,
