@@ -570,6 +570,20 @@ describe('the pages on catalog and deployments', () => {
       expect((await reader.get(`/operator/catalog/publications/${number}`)).body).toContain('0.119')
     })
 
+    it('a rise of a price shows as a rise, although the last calls were charged by a dearer catalog', async () => {
+      const author = { operator: 'ada', source: 'command' } as const
+      await store.importFile(author, { kind: 'catalog', content: catalogOf('0.05'), reason: 'cheaper' })
+      await console.ledger.sql(
+        `UPDATE jobs SET usage = '{"input_audio_ms": 1800000}', quoted_maximum = 61000, charge_amount = 61000`,
+      )
+      await saveDraft(actor, catalogOf('0.1'))
+      const { body } = await reader.get('/operator/catalog')
+      const [, row = ''] = /<td data-label="Model">All<\/td>([^]*?)<\/tr>/.exec(body) ?? []
+      const charged = [...row.matchAll(/data-label="Charged[^"]*" class="number"><span class="money">([\d.]+)/g)]
+      // Half an hour, for 0.122, 0.05 and 0.1 USD an hour.
+      expect(charged.map(([, amount]) => amount)).toEqual(['0.061000', '0.025000', '0.050000'])
+    })
+
     it('a draft that cannot be published is not saved, and the form shows why with what was entered', async () => {
       for (const [content, sentence] of [
         [catalogOf('0'), 'must be above 0'],

@@ -278,7 +278,7 @@ describe('the commands that publish a configuration', () => {
       expect((await catalog('validate')).output).toBe('The content is valid.\n')
       const { output } = await catalog('diff')
       expect(output).toContain(`model ${TRANSCRIPTION}, price per audio hour usd: 0.122 → 0.119`)
-      expect(output).toMatch(/all +1 calls, charged 0.005034 → 0.005034 USDC/)
+      expect(output).toMatch(/all +1 calls, charged 0.005034 → 0.005034 USDC \(then 0.005034\)/)
       expect((await catalog('publish', '--reason', 'cheaper hours')).output).toMatch(/^Published as catalog \d+/)
       expect((await catalog('history')).output).toMatch(/ada {2}cheaper hours$/m)
       expect((await catalog('show')).output).toContain('"price_per_audio_hour_usd": "0.119"')
