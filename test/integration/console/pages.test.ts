@@ -9,10 +9,12 @@ import type { ProviderKeys } from '#shared/catalog/provider-keys.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import type { ConsoleVisitor } from '../../support/console/console-visitor.ts'
+import { readForms } from '../../support/console/read-markup.ts'
 import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
 import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
@@ -102,6 +104,13 @@ describe('the pages on money', () => {
       'SELECT action, operator, source, reason FROM operator_actions WHERE subject = $1',
       [subject],
     )
+  }
+  /** Ends an item in its two steps. */
+  async function end(page: string, fields: Readonly<Record<string, string>>) {
+    const { status, body } = await actor.submit(`${page}/resolve`, fields)
+    const form = readForms(body).find(({ action }) => action === `${page}/resolve`)
+    if (status !== 200 || !form) throw new Error(`the first step answers ${status}: ${body}`)
+    return await actor.submit(form.action, form.fields)
   }
   it('leads from every id of a call to its page', async () => {
     const request = newTestJob({ idempotencyKey: `key=${randomUUID()}&%` })
@@ -225,8 +234,8 @@ describe('the pages on money', () => {
     const { id } = await unknownSettlement(running.ledger, { request: newTestJob({ authorization }) })
     const page = `/operator/review/${encodeURIComponent(id)}`
     expect(await textOf(`/operator/review?payer=${authorization.payer}`)).toContain(page)
-    expect((await actor.get(page)).body).toContain('End this item')
-    const ended = await actor.submit(`${page}/resolve`, { outcome: 'paid_outside', reason: 'wire transfer' })
+    expect((await actor.get(page)).body).toContain('End it')
+    const ended = await end(page, { outcome: 'paid_outside', reason: 'wire transfer' })
     expect(ended).toMatchObject({ status: 303, location: page })
     expect(await textOf(page)).toContain('wire transfer')
   })
@@ -234,15 +243,15 @@ describe('the pages on money', () => {
   it('ends an item once: the second operator reads who was first', async () => {
     const job = await jobInState(running.ledger, 'settlement_failed')
     const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
-    expect((await actor.get(page)).body).toContain('End this item')
-    const forgiven = await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'our outage' })
+    expect((await actor.get(page)).body).toContain('End it')
+    const forgiven = await end(page, { outcome: 'forgiven', reason: 'our outage' })
     expect(forgiven).toMatchObject({ status: 303, location: page })
     const second = await actor.submit(`${page}/resolve`, { outcome: 'paid_outside', reason: 'wire transfer' })
     expect(second.status).toBe(422)
     expect(second.body).toContain('actor ended this item')
     expect(second.body).toContain('our outage')
     const text = await textOf(page)
-    expect(text).not.toContain('End this item')
+    expect(text).not.toContain('End it')
     expect(text).toContain('our outage')
     expect(await textOf(`/operator/payments/${job.id}`)).toContain('actor ended the debt: forgiven')
     expect(await textOf(`/operator/review?payer=${job.authorization.payer}`)).toContain('Nothing needs a person')
@@ -250,13 +259,50 @@ describe('the pages on money', () => {
     expect(resolutions).toEqual({ count: 1 })
   })
 
+  it('ends nothing before an operator has confirmed item, outcome, amount and payer', async () => {
+    const job = await jobInState(running.ledger, 'settlement_failed')
+    const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
+    const before = withoutSessions(await running.ledger.fingerprint())
+    const asked = await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'our <b>outage</b>' })
+    expect(asked.status).toBe(200)
+    expect(withoutSessions(await running.ledger.fingerprint())).toBe(before)
+    const shown = shownTextOf(asked.body)
+    for (const text of [`debt:${job.id}`, 'forgiven', '0.005034 USDC', job.authorization.payer, 'Nothing is ended yet'])
+      expect(shown).toContain(text)
+    const [form] = readForms(asked.body.slice(asked.body.indexOf('<main')))
+    expect(form).toMatchObject({
+      action: `${page}/resolve`,
+      fields: { outcome: 'forgiven', reason: 'our <b>outage</b>' },
+    })
+    expect((await actor.submit(`${page}/resolve`, form?.fields)).status).toBe(303)
+    expect(await actionsOn(`debt:${job.id}`)).toHaveLength(1)
+  })
+
+  it('refuses a confirmation of an item that changed meanwhile, and shows it as it is now', async () => {
+    const request = newTestJob()
+    const job = await jobInState(running.ledger, 'review', request)
+    const page = `/operator/review/${encodeURIComponent(`review:${job.id}`)}`
+    const entered = { outcome: 'written_off', reason: 'too small to look into' }
+    const [form] = readForms((await actor.submit(`${page}/resolve`, entered)).body.split('<main')[1] ?? '')
+    // The chain shows what was charged: less than at most.
+    await unknownSettlement(running.ledger, { request, job, amount: atomicAmount(4321n) })
+    const late = await actor.submit(`${page}/resolve`, form?.fields)
+    expect([late.status, late.body]).toEqual([422, expect.stringContaining('This item changed after you looked')])
+    expect(late.body).toContain('0.004321')
+    expect(late.body).toContain('too small to look into')
+    expect(await actionsOn(`review:${job.id}`)).toEqual([])
+    for (const confirmed of ['x', 'a'.repeat(64)])
+      expect((await actor.submit(`${page}/resolve`, { ...entered, confirmed })).status).toBe(422)
+    expect((await end(page, entered)).status).toBe(303)
+  })
+
   it('lets a debt that was written off be forgiven later', async () => {
     const job = await jobInState(running.ledger, 'settlement_failed')
     const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
-    await actor.submit(`${page}/resolve`, { outcome: 'written_off', reason: 'too small' })
+    await end(page, { outcome: 'written_off', reason: 'too small' })
     expect(await textOf(`/operator/payments/${job.id}`)).toContain(`href="${page}"`)
     expect(await textOf(`/operator/payments/${job.id}`)).toContain('Written off. The payer still owes it')
-    expect((await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'a good customer' })).status).toBe(303)
+    expect((await end(page, { outcome: 'forgiven', reason: 'a good customer' })).status).toBe(303)
     expect(await textOf(`/operator/payments/${job.id}`)).toContain('nothing is owed')
   })
 
