@@ -54,6 +54,13 @@ export interface CallFilter {
   readonly until?: Date | undefined
 }
 
+/** Which calls are exported. */
+export interface ExportFilter extends Period {
+  readonly state?: CallFilter['state']
+  /** In lower case. */
+  readonly payer?: string | undefined
+}
+
 /** A row of the list of all calls for bookkeeping. */
 export interface ExportedCall extends CallSummary {
   readonly catalogVersion: string
@@ -136,5 +143,5 @@ export interface MoneyStore {
   /** Returns every day of the period, newest first. Both bounds are beginnings of UTC days. */
   readDays(period: Period): Promise<readonly LedgerDay[]>
   /** Returns the calls accepted in the period, oldest first, page by page. */
-  exportCalls(period: Period): AsyncIterable<readonly ExportedCall[]>
+  exportCalls(filter: ExportFilter): AsyncIterable<readonly ExportedCall[]>
 }

@@ -48,6 +48,7 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
           calls: calls.entries,
           filters,
           states: ['open', ...JOB_STATES],
+          csv: csvOf(filters),
           around: linksAround('/operator/payments', filters, calls),
         },
       }
@@ -68,4 +69,10 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
       }
     },
   })
+}
+
+/** Returns the parameters of the CSV of the same calls. */
+function csvOf(filters: Readonly<Record<string, string | undefined>>): string {
+  const given = Object.entries(filters).filter((entry): entry is [string, string] => entry[1] !== undefined)
+  return new URLSearchParams(given).toString()
 }

@@ -367,6 +367,41 @@ describe('the pages on money', () => {
     expect(await textOf(`/operator/ledger?${period}`)).toContain('charges and settlements differ')
   })
 
+  it('cuts the CSV of calls by period, state and payer, as the lists do', async () => {
+    const day = '2026-04-09'
+    const jobs = []
+    for (const state of ['completed', 'failed', 'review', 'completed'] as const)
+      jobs.push(await jobInState(running.ledger, state))
+    await running.ledger.sql('UPDATE jobs SET accepted_at = $2 WHERE id = ANY($1)', [
+      jobs.map(({ id }) => id),
+      `${day}T10:00:00Z`,
+    ])
+    const [first, failed, reviewed, last] = jobs
+    if (!first || !failed || !reviewed || !last) throw new Error('four jobs')
+    const exported = async (filter: string) => {
+      const { status, body } = await reader.get(`/operator/ledger/calls.csv?from=${day}&until=${day}&${filter}`)
+      if (status !== 200) throw new Error(`${filter} answers ${status}`)
+      return body
+        .split('\r\n')
+        .slice(1, -1)
+        .map((line) => line.split(',')[0])
+        .toSorted()
+    }
+    const idsOf = (...those: readonly { id: string }[]) => those.map(({ id }) => id).toSorted()
+    expect(await exported('')).toEqual(idsOf(...jobs))
+    expect(await exported('state=completed')).toEqual(idsOf(first, last))
+    expect(await exported('state=review')).toEqual(idsOf(reviewed))
+    const { payer } = failed.authorization
+    expect(await exported(`payer=${payer.toUpperCase().replace('0X', '0x')}`)).toEqual(idsOf(failed))
+    expect(await exported(`payer=${payer}&state=completed`)).toEqual([])
+    expect(await textOf(`/operator/payments?state=failed&from=${day}`)).toContain(
+      `calls.csv?state=failed&amp;from=${day}`,
+    )
+    // A file of other calls than those meant is worse than none.
+    for (const filter of ['state=nonsense', 'payer=0x1', 'from=yesterday'])
+      expect((await reader.get(`/operator/ledger/calls.csv?${filter}`)).status).toBe(400)
+  })
+
   it('shows at most a year of days, and today when the period is not readable', async () => {
     const today = new Date().toISOString().slice(0, 10)
     expect(await textOf('/operator/ledger?from=nonsense&until=nonsense')).toContain(`datetime="${today}"`)

@@ -389,7 +389,8 @@ describe('sequential scans', () => {
       for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, one)
     }
     await money.readDays(period)
-    for await (const calls of money.exportCalls(period)) expect(calls.length).toBeGreaterThan(0)
+    for (const filter of [{}, { payer }, { state: 'completed' as const, payer }])
+      for await (const calls of money.exportCalls({ ...period, ...filter })) expect(calls.length).toBeGreaterThan(0)
     await rollUpHours(ledger.pool)
     expect(await scansSince()).toBe(0)
   })

@@ -8,7 +8,7 @@ import { CALL, type CallRow, callSummary } from './call-row.ts'
 const UNFINISHED = "state IN ('accepted', 'generating', 'generated', 'settling')"
 
 /** The condition of each state in the words of its index, so that rare states are not searched for among all calls. */
-const CONDITIONS = {
+export const CONDITIONS = {
   open: UNFINISHED,
   accepted: `${UNFINISHED} AND state = 'accepted'`,
   generating: `${UNFINISHED} AND state = 'generating'`,
