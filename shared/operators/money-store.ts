@@ -24,6 +24,12 @@ export interface List<Entry> {
   readonly next: ListPosition | null
 }
 
+/** More than one only under a request id that several calls were sent with, or under a beginning. */
+export const MOST_FINDINGS = 20
+
+/** How much of an idempotency key the console shows and finds: the whole key is a capability. */
+export const SHOWN_KEY_CHARACTERS = 6
+
 /** What an id that somebody looked for belongs to. */
 export interface Finding {
   readonly kind: 'job' | 'payer' | 'unknown_settlement' | 'sponsored_permit'
@@ -131,7 +137,7 @@ export interface LedgerDay {
 
 /** What the console reads of calls and their money. Every statement is indexed. */
 export interface MoneyStore {
-  /** Looks for every kind of id; an idempotency key only as a whole. */
+  /** Looks for every kind of id, then for what begins with it; of an idempotency key no more than the console shows. */
   findById(id: string): Promise<readonly Finding[]>
   readPayment(jobId: string): Promise<PaymentRecord | null>
   /** Returns calls by the time of their acceptance, newest first. */

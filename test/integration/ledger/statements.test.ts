@@ -380,7 +380,8 @@ describe('sequential scans', () => {
     const period = { from: new Date(Date.now() - 86_400_000), until: new Date() }
     const page = { limit: 2, after: null }
     await scansSince()
-    for (const id of [job.id, payer, `0x${'ab'.repeat(32)}`, 'a key']) await money.findById(id)
+    for (const id of [job.id, payer, `0x${'ab'.repeat(32)}`, 'a key', '0xab', 'abcd', 'a beginning'])
+      await money.findById(id)
     await money.readPayment(job.id)
     await money.readPayer(payer)
     const pageBefore = { ...page, before: { microseconds: 0n, id: job.id } }
