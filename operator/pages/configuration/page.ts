@@ -8,6 +8,7 @@ import { linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { addDraftActions, type PublishingDependencies } from './draft-actions.ts'
 import { listPrices } from './list-prices.ts'
+import { priceForms } from './price-fields.ts'
 
 export type ConfigurationPageDependencies = PublishingDependencies
 
@@ -52,6 +53,7 @@ function addOverview(app: FastifyInstance, store: ConfigurationStore, kind: Publ
           review,
           destinations: review?.outcome === 'valid' ? review.destinations.map(lineOfDestination) : [],
           hasNewDestination: review?.outcome === 'valid' && review.destinations.some(({ isNew }) => isNew),
+          priceForms: kind === 'catalog' ? priceForms(draft?.content ?? contents.catalog) : [],
           prices: kind === 'catalog' ? listPrices(catalogsOfContents(contents).offered) : [],
           history: history.entries,
           around: linksAround(`/operator/${kind}`, {}, history),

@@ -665,6 +665,45 @@ describe('the pages on catalog and deployments', () => {
       expect(charged.map(([, amount]) => amount)).toEqual(['0.061000', '0.025000', '0.050000'])
     })
 
+    it('has a field with name, unit and built-in value for each price, which changes the draft and nothing else of it', async () => {
+      await saveDraft(actor, {
+        models: { 'textmodel-2.5-pro': { max_output_tokens: 4096, input_per_million_tokens: '1.3' } },
+      })
+      const action = `/operator/catalog/models/${encodeURIComponent(TRANSCRIPTION)}/draft`
+      const formOf = async (path: string) =>
+        readForms((await actor.get('/operator/catalog')).body).find((form) => form.action === path)
+      const form = await formOf(action)
+      expect(Object.keys(form?.fields ?? {})).toEqual(
+        expect.arrayContaining(['price_per_audio_hour_usd', 'minimum_charge_usd', 'maximum_charge_usd']),
+      )
+      expect(form?.fields).not.toHaveProperty('input_per_million_tokens')
+      const { body } = await actor.get('/operator/catalog')
+      expect(body).toContain('Audio, USD for an hour')
+      expect(body).toContain('Built in: 0.122')
+      expect((await actor.submit(action, { ...form?.fields, price_per_audio_hour_usd: '0.12' })).status).toBe(303)
+      const text = { max_output_tokens: 4096, input_per_million_tokens: '1.3' }
+      expect((await store.findDraft('catalog'))?.content).toEqual({
+        models: { 'textmodel-2.5-pro': text, [TRANSCRIPTION]: { price_per_audio_hour_usd: '0.12' } },
+      })
+      // An empty field is the built-in price; an edit that was not seen stays.
+      const late = await formOf(action)
+      expect(late?.fields).toMatchObject({ price_per_audio_hour_usd: '0.12', minimum_charge_usd: '' })
+      expect((await actor.submit(action, { ...late?.fields, price_per_audio_hour_usd: '' })).status).toBe(303)
+      expect((await store.findDraft('catalog'))?.content).toEqual({ models: { 'textmodel-2.5-pro': text } })
+      expect((await actor.submit(action, { ...late?.fields, price_per_audio_hour_usd: '0.1' })).status).toBe(422)
+      const now = await formOf(action)
+      for (const [entered, sentence] of [
+        ['a lot', 'Dollars with at most six decimals'],
+        ['0', 'must be above 0'],
+      ] as const) {
+        const refusal = await actor.submit(action, { ...now?.fields, price_per_audio_hour_usd: entered })
+        expect([refusal.status, refusal.body]).toEqual([422, expect.stringContaining(sentence)])
+        expect(refusal.body).toContain(`value="${entered}"`)
+      }
+      expect((await actor.submit('/operator/catalog/models/nothing/draft', now?.fields)).status).toBe(404)
+      expect((await reader.get('/operator/catalog')).body).not.toContain('Prices of')
+    })
+
     it('a draft that cannot be published is not saved, and the form shows why with what was entered', async () => {
       for (const [content, sentence] of [
         [catalogOf('0'), 'must be above 0'],

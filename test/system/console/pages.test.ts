@@ -164,6 +164,12 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     { ...FORMS.provider, form: '/enable', enter: { reason: 'Well' }, action: 'deployment.enable' },
     { ...FORMS.queue, form: '/pause', enter: { reason: 'Upkeep' }, action: 'queue.pause' },
     { ...FORMS.queue, form: '/resume', enter: { reason: 'Done' }, action: 'queue.resume' },
+    {
+      ...FORMS.catalog,
+      form: '/catalog/models/textmodel-3.5-flash/draft',
+      enter: { minimum_charge_usd: '0.002' },
+      action: 'configuration.draft',
+    },
     { ...FORMS.catalog, form: '/catalog/draft', enter: { content: DEARER }, action: 'configuration.draft' },
     { ...FORMS.catalog, form: '/catalog/publish', enter: { reason: 'Dearer' }, action: 'configuration.publish' },
     { ...FORMS.deployments, form: '/deployments/draft', action: 'configuration.draft' },
@@ -174,6 +180,9 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     const { page, problems, close } = await signIn('light')
     await page.goto(at)
     const shown = page.locator(`form[action$="${form}"]`)
+    // Of a form that is folded up.
+    const closed = page.locator('details:not([open])', { has: shown }).locator('summary')
+    if ((await closed.count()) > 0) await closed.click()
     for (const [name, value] of Object.entries(enter)) await shown.locator(`[name=${name}]`).fill(value)
     await shown.getByRole('button').click()
     await page.getByRole('status').waitFor()
