@@ -15,13 +15,14 @@ function axis(unit) {
   }
 }
 
-/** An axis of times on a 24-hour clock, with the day where one begins. */
+/** Returns the time on a 24-hour clock, or the day where one begins. */
+function timeOf(seconds, step) {
+  const [day, time] = new Date(seconds * 1000).toISOString().split('T')
+  return time.startsWith('00:00:00') ? day : time.slice(0, step < 60 ? 8 : 5)
+}
+
 function timeAxis() {
-  const shown = (seconds, step) => {
-    const [day, time] = new Date(seconds * 1000).toISOString().split('T')
-    return time.startsWith('00:00:00') ? day : time.slice(0, step < 60 ? 8 : 5)
-  }
-  const values = (_chart, splits, _axis, _space, step) => splits.map((seconds) => shown(seconds, step))
+  const values = (_chart, splits, _axis, _space, step) => splits.map((seconds) => timeOf(seconds, step))
   return { ...axis(), label: 'UTC', labelSize: 18, values }
 }
 

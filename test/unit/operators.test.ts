@@ -418,6 +418,11 @@ describe('a past call under another catalog', () => {
   })
 })
 
+const hours = (price: string) =>
+  overrideCatalogWith(publishedCatalog, {
+    models: { 'speechvendor/scribe-v2': { price_per_audio_hour_usd: price } },
+  })
+
 describe('what a draft would change about past calls', () => {
   const calls = CALLS.map(([operationId, body, usage]) => pastCall(operationId, body, usage))
   const inForce = publishedCatalog
@@ -452,10 +457,6 @@ describe('what a draft would change about past calls', () => {
   })
 
   it('shows a rise as a rise, also of calls that an older catalog charged more for', () => {
-    const hours = (price: string) =>
-      overrideCatalogWith(publishedCatalog, {
-        models: { 'speechvendor/scribe-v2': { price_per_audio_hour_usd: price } },
-      })
     const recordings = calls.filter(({ model }) => model === 'speechvendor/scribe-v2')
     const { total: all, examples } = whatIf(recordings, { inForce: hours('0.05'), draft: hours('0.1') })
     // Half an hour.

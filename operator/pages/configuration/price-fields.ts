@@ -36,8 +36,16 @@ export function priceForms(content: JsonValue) {
     fields: NAMES.flatMap((name) => {
       const builtIn = builtInPrice(model, name)
       if (builtIn === undefined) return []
-      const value = overridesOf(content)?.[model.id]?.[name] ?? ''
-      return [{ name, label: LABELS[name], value: String(value), maximum: 13, hint: `Built in: ${builtIn}` }]
+      const value = overridesOf(content)?.[model.id]?.[name]
+      return [
+        {
+          name,
+          label: LABELS[name],
+          value: typeof value === 'string' ? value : '',
+          maximum: 13,
+          hint: `Built in: ${builtIn}`,
+        },
+      ]
     }),
   }))
 }
@@ -58,12 +66,13 @@ export function withPrices(content: JsonValue, id: string, prices: z.infer<typeo
   }
 }
 
-function builtInPrice(model: Model, name: PriceName): unknown {
-  return model[CATALOG_FIELDS[name] as keyof Model]
+function builtInPrice(model: Model, name: PriceName): string | undefined {
+  const value: unknown = model[CATALOG_FIELDS[name] as keyof Model]
+  return typeof value === 'string' ? value : undefined
 }
 
 /** Returns the overrides by model; `undefined` for a content that is none of a catalog. */
 function overridesOf(content: JsonValue): Readonly<Record<string, Readonly<Record<string, JsonValue>>>> | undefined {
   const parsed = z.object({ models: z.record(z.string(), z.record(z.string(), z.json())) }).safeParse(content)
-  return parsed.success ? (parsed.data.models as Record<string, Record<string, JsonValue>>) : undefined
+  return parsed.success ? parsed.data.models : undefined
 }

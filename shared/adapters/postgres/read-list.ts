@@ -1,5 +1,5 @@
 import type { List, ListPage, ListPosition } from '#shared/operators/money-store.ts'
-import type { PositionRow } from './account/position.ts'
+import type { PositionRow } from './position.ts'
 
 /**
  * Reads a page of a list by `read`, which returns up to one row more than the limit, from the place of the page on: of

@@ -98,6 +98,8 @@ const LISTS: readonly ListOfConsole[] = [
   },
 ]
 
+const of = (payer: `0x${string}`) => newTestJob({ authorization: testAuthorization({ payer }) })
+
 describe('a list of the console', () => {
   let console: TestConsole
   let reader: ConsoleVisitor
@@ -105,7 +107,6 @@ describe('a list of the console', () => {
   beforeAll(async () => {
     console = await startTestConsole()
     const { ledger } = console
-    const of = (payer: `0x${string}`) => newTestJob({ authorization: testAuthorization({ payer }) })
     for (let count = 0; count < REVIEWED_OF_FULL; count += 1) await inReview(ledger, of(FULL as `0x${string}`))
     for (let count = 0; count < REVIEWED_OF_MORE; count += 1) await inReview(ledger, of(MORE as `0x${string}`))
     for (const make of [inDebt, lostSettlement]) for (let count = 0; count < 2; count += 1) await make(ledger)
@@ -145,6 +146,7 @@ describe('a list of the console', () => {
     return { ids, next: link('next'), previous: link('prev') }
   }
 
+  const storedIds = async (select: string) => (await console.ledger.sql<{ id: string }>(select)).map(({ id }) => id)
   /** Follows the links of a direction to their end. */
   async function follow(list: ListOfConsole, from: string, direction: 'next' | 'previous'): Promise<ListedPage[]> {
     const pages: ListedPage[] = []
@@ -162,10 +164,8 @@ describe('a list of the console', () => {
       const forwards = await follow(list, list.address, 'next')
       const ids = forwards.flatMap((page) => page.ids)
       expect(ids).toHaveLength(new Set(ids).size)
-      if (list.stored !== null) {
-        const stored = await console.ledger.sql<{ id: string }>(list.stored)
-        expect(ids.toSorted()).toEqual(stored.map(({ id }) => id).toSorted())
-      }
+      const stored = list.stored === null ? ids : await storedIds(list.stored)
+      expect(ids.toSorted()).toEqual(stored.toSorted())
       const last = forwards.at(-1)
       if (!last) throw new Error('a list has a page')
       const backwards = await follow(list, last.address, 'previous')

@@ -384,10 +384,9 @@ describe('the pages on money', () => {
       return body
         .split('\r\n')
         .slice(1, -1)
-        .map((line) => line.split(',')[0])
+        .map((line) => line.split(',')[0] ?? '')
         .toSorted()
     }
-    const idsOf = (...those: readonly { id: string }[]) => those.map(({ id }) => id).toSorted()
     expect(await exported('')).toEqual(idsOf(...jobs))
     expect(await exported('state=completed')).toEqual(idsOf(first, last))
     expect(await exported('state=review')).toEqual(idsOf(reviewed))
@@ -425,6 +424,7 @@ describe('the pages on money', () => {
   })
 })
 
+const idsOf = (...those: readonly { id: string }[]) => those.map(({ id }) => id).toSorted()
 const shownTextOf = (html: string) =>
   html
     .slice(html.indexOf('<main'))

@@ -97,9 +97,7 @@ describe('what the console reads', () => {
       expect([id, await matches(id.slice(0, length))]).toEqual([id, [['job', matched, job.id]]])
     // As the console's tables cut it off.
     expect(await matches(`${payer.slice(0, 8)}…${payer.slice(-4)}`)).toEqual([['payer', 'address', payer]])
-    expect(await matches(`${payer.slice(0, 12).toUpperCase().replace('0X', '0x')}`)).toEqual([
-      ['payer', 'address', payer],
-    ])
+    expect(await matches(payer.slice(0, 12).toUpperCase().replace('0X', '0x'))).toEqual([['payer', 'address', payer]])
     for (const nothing of [
       job.id.slice(0, 3),
       `${job.id.slice(0, 8)}--`,

@@ -2,8 +2,8 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import type { Publication, PublicationSummary } from '#shared/operators/configuration-store.ts'
 import type { List, ListPage } from '#shared/operators/money-store.ts'
-import { microsecondsOf, type PositionRow } from '../account/position.ts'
 import type { Sql } from '../pool.ts'
+import { microsecondsOf, type PositionRow } from '../position.ts'
 import { readList } from '../read-list.ts'
 
 interface SummaryRow {

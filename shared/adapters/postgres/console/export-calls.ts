@@ -1,6 +1,6 @@
 import type { ExportedCall, ExportFilter, ListPosition } from '#shared/operators/money-store.ts'
-import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../account/position.ts'
 import type { Sql } from '../pool.ts'
+import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
 import { CONDITIONS } from './list-calls.ts'
 

@@ -36,13 +36,14 @@ function uuidsFrom(text: string): readonly [string, string] | null {
   return first && last && (first.startsWith(text) || text === digits) ? [first, last] : null
 }
 
+const BETWEEN = `id BETWEEN $1::uuid AND $2::uuid ORDER BY id LIMIT ${MOST}`
+
 async function findUuids(sql: Sql, range: readonly [string, string]): Promise<readonly Finding[]> {
-  const within = (column: string) => `${column} BETWEEN $1::uuid AND $2::uuid ORDER BY ${column} LIMIT ${MOST}`
   const { rows } = await sql.query<Finding>({
     name: 'find_console_uuids',
-    text: `(SELECT 'job' AS kind, 'job' AS matched, id FROM jobs WHERE ${within('id')})
-     UNION ALL (SELECT 'job', 'receipt', job_id FROM receipts WHERE ${within('id')})
-     UNION ALL (SELECT 'job', 'settlement', job_id FROM settlements WHERE ${within('id')})`,
+    text: `(SELECT 'job' AS kind, 'job' AS matched, id FROM jobs WHERE ${BETWEEN})
+     UNION ALL (SELECT 'job', 'receipt', job_id FROM receipts WHERE ${BETWEEN})
+     UNION ALL (SELECT 'job', 'settlement', job_id FROM settlements WHERE ${BETWEEN})`,
     values: [...range],
   })
   return rows
@@ -69,29 +70,31 @@ async function findPayers(sql: Sql, beginning: string): Promise<readonly Finding
   return rows
 }
 
+const hashesOf = (table: string, column: string) =>
+  `(SELECT ${column} AS hash FROM ${table} WHERE ${hexWithin(column)} ORDER BY ${column} LIMIT ${MOST})`
+
 async function findHashes(sql: Sql, beginning: string): Promise<readonly string[]> {
-  const from = (table: string, column: string) =>
-    `(SELECT ${column} AS hash FROM ${table} WHERE ${hexWithin(column)} ORDER BY ${column} LIMIT ${MOST})`
   const { rows } = await sql.query<{ hash: string }>({
     name: 'find_console_hashes',
-    text: `${from('settlement_transactions', 'hash')} UNION ${from('settlements', 'transaction_hash')}
-     UNION ${from('unknown_settlements', 'transaction_hash')} UNION ${from('resolutions', 'refund_transaction')}
+    text: `${hashesOf('settlement_transactions', 'hash')} UNION ${hashesOf('settlements', 'transaction_hash')}
+     UNION ${hashesOf('unknown_settlements', 'transaction_hash')} UNION ${hashesOf('resolutions', 'refund_transaction')}
      LIMIT ${MOST}`,
     values: [beginning],
   })
   return rows.map(({ hash }) => hash)
 }
 
+const isShown = (column: string) => `char_length($1) <= least(${SHOWN_KEY_CHARACTERS}, char_length(${column}) / 2)`
+const named = (matched: string, column: string, condition = 'true') =>
+  `(SELECT 'job' AS kind, '${matched}' AS matched, id FROM jobs
+    WHERE ${column} >= $1 AND ${column} <= $1 || $2 AND starts_with(${column}, $1) AND ${condition}
+    ORDER BY ${column} LIMIT ${MOST})`
+
 /**
  * Finds what callers name themselves. A key is a capability: no more of it is searched by than the console shows, or the
  * search would say character by character what comes next.
  */
 async function findNames(sql: Sql, beginning: string): Promise<readonly Finding[]> {
-  const within = (column: string) => `${column} >= $1 AND ${column} <= $1 || $2 AND starts_with(${column}, $1)`
-  const isShown = (column: string) => `char_length($1) <= least(${SHOWN_KEY_CHARACTERS}, char_length(${column}) / 2)`
-  const named = (matched: string, column: string, condition = 'true') =>
-    `(SELECT 'job' AS kind, '${matched}' AS matched, id FROM jobs WHERE ${within(column)} AND ${condition}
-      ORDER BY ${column} LIMIT ${MOST})`
   const { rows } = await sql.query<Finding>({
     name: 'find_console_names',
     text: `${named('request', 'request_id')}

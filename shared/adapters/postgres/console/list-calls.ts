@@ -1,7 +1,7 @@
 import type { CallFilter, List, ListPage } from '#shared/operators/money-store.ts'
 import type { CallSummary } from '#shared/operators/payment-record.ts'
-import { BEGINNING, END, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../account/position.ts'
 import type { Sql } from '../pool.ts'
+import { BEGINNING, END, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
 import { readList } from '../read-list.ts'
 import { CALL, type CallRow, callSummary } from './call-row.ts'
 

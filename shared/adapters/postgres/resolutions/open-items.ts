@@ -1,8 +1,8 @@
 import { RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { List, ListPage } from '#shared/operators/money-store.ts'
 import type { ItemFilter, ItemRecord } from '#shared/operators/resolution-store.ts'
-import { BEGINNING, microsecondsOf, timestampOf } from '../account/position.ts'
 import type { Sql } from '../pool.ts'
+import { BEGINNING, microsecondsOf, timestampOf } from '../position.ts'
 import { readList } from '../read-list.ts'
 import { IS_OPEN, ITEM, ITEMS, type ItemRow, itemRecord } from './item-rows.ts'
 
