@@ -21,9 +21,10 @@ function timeOf(seconds, step) {
   return time.startsWith('00:00:00') ? day : time.slice(0, step < 60 ? 8 : 5)
 }
 
+const timesOf = (_chart, splits, _axis, _space, step) => splits.map((seconds) => timeOf(seconds, step))
+
 function timeAxis() {
-  const values = (_chart, splits, _axis, _space, step) => splits.map((seconds) => timeOf(seconds, step))
-  return { ...axis(), label: 'UTC', labelSize: 18, values }
+  return { ...axis(), label: 'UTC', labelSize: 18, values: timesOf }
 }
 
 function draw(element) {
