@@ -2,7 +2,7 @@ import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { Change } from '#shared/operators/compare-configurations.ts'
 import type { Draft, Publication, PublicationSummary } from '#shared/operators/configuration-store.ts'
 import { lineOfDestination, type Review } from '#shared/operators/review-configuration.ts'
-import type { ComparedCall, Comparison } from '#shared/operators/what-if.ts'
+import type { Amounts, ComparedCall, Comparison } from '#shared/operators/what-if.ts'
 
 /** What a command prints, in both forms. */
 export interface Rendered {
@@ -79,17 +79,23 @@ function lineOf({ subject, field, before, after }: Change): string {
 }
 
 function comparisonOf({ calls, refused, charged, quoted }: Comparison): string {
-  const [was, would] = [dollarsFromAtomic(charged.actual), dollarsFromAtomic(charged.draft)]
-  const [quotedWas, quotedWould] = [dollarsFromAtomic(quoted.actual), dollarsFromAtomic(quoted.draft)]
-  return `${calls} calls, charged ${was} → ${would} USDC, quoted ${quotedWas} → ${quotedWould}, refused ${refused}`
+  return `${calls} calls, charged ${amountsOf(charged)}, quoted ${amountsOf(quoted)}, refused ${refused}`
 }
 
-function exampleOf({ call, draft }: ComparedCall): string {
-  const was = dollarsFromAtomic(call.charge ?? call.quotedMaximum)
-  if (draft.outcome === 'refused') return `${call.jobId} ${call.model}: ${was} USDC → refused (${draft.why})`
-  const amount = call.charge === null ? draft.quotedMaximum : draft.charge
+function amountsOf({ past, inForce, draft }: Amounts): string {
+  return `${dollarsFromAtomic(inForce)} → ${dollarsFromAtomic(draft)} USDC (then ${dollarsFromAtomic(past)})`
+}
+
+function exampleOf({ call, inForce, draft }: ComparedCall): string {
   const kind = call.charge === null ? 'at most ' : ''
-  return `${call.jobId} ${call.model}: ${kind}${was} → ${amount === null ? 'unknown' : dollarsFromAtomic(amount)} USDC`
+  const past = dollarsFromAtomic(call.charge ?? call.quotedMaximum)
+  return `${call.jobId} ${call.model}: ${kind}${pricedOf(call, inForce)} → ${pricedOf(call, draft)} (then ${past} USDC)`
+}
+
+function pricedOf({ charge }: ComparedCall['call'], priced: ComparedCall['draft']): string {
+  if (priced.outcome === 'refused') return `refused, ${priced.why}`
+  const amount = charge === null ? priced.quotedMaximum : priced.charge
+  return amount === null ? 'unknown' : `${dollarsFromAtomic(amount)} USDC`
 }
 
 /** Amounts as atomic USDC in decimal digits, since JSON has no big integers. */

@@ -20,7 +20,7 @@ import { type ConfigurationOptions, helpOf, readOptions, UsageError } from './re
 import { renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
 
 const [DONE, REFUSED, FAILED] = [0, 1, 2]
-const HISTORY = 50
+const FIRST_PAGE = { limit: 50, after: null }
 
 /** Thrown when nothing was changed, with the reason. */
 class Refusal extends Error {}
@@ -66,7 +66,7 @@ async function run(store: ConfigurationStore, kind: PublicationKind, options: Co
     case 'show':
       return await show(store, kind, options)
     case 'history':
-      return print(options, renderHistory(await store.listPublications(kind, { limit: HISTORY })))
+      return print(options, renderHistory((await store.listPublications(kind, FIRST_PAGE)).entries))
     case 'draft':
       return await draft(store, kind, options)
     case 'discard':

@@ -15,6 +15,18 @@ function axis(unit) {
   }
 }
 
+/** Returns the time on a 24-hour clock, or the day where one begins. */
+function timeOf(seconds, step) {
+  const [day, time] = new Date(seconds * 1000).toISOString().split('T')
+  return time.startsWith('00:00:00') ? day : time.slice(0, step < 60 ? 8 : 5)
+}
+
+const timesOf = (_chart, splits, _axis, _space, step) => splits.map((seconds) => timeOf(seconds, step))
+
+function timeAxis() {
+  return { ...axis(), label: 'UTC', labelSize: 18, values: timesOf }
+}
+
 function draw(element) {
   charts.get(element)?.destroy()
   const { times, unit, series } = JSON.parse(element.dataset.chart)
@@ -24,7 +36,7 @@ function draw(element) {
       height: HEIGHT,
       // Times are shown in UTC, as everywhere in the console.
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
-      axes: [axis(), axis(unit)],
+      axes: [timeAxis(), axis(unit)],
       series: [
         { label: 'Time (UTC)', value: '{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}' },
         ...series.map(({ label, tone }) => ({

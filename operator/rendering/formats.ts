@@ -1,3 +1,5 @@
+import { SHOWN_KEY_CHARACTERS } from '#shared/operators/money-store.ts'
+
 const ATOMIC_DIGITS = 6
 const WEI_DIGITS = 18
 const SHOWN_ETH_DIGITS = 6
@@ -56,8 +58,6 @@ function age(moment: Date, now: Date): string {
 function milliseconds(value: number): string {
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`
 }
-
-const SHOWN_KEY_CHARACTERS = 6
 
 /** Renders what identifies an idempotency key to its owner; the whole key is a capability and never shown. */
 function idempotencyKey(key: string): string {

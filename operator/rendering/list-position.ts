@@ -1,28 +1,40 @@
 import { z } from 'zod'
-import type { ListPosition } from '#shared/operators/money-store.ts'
+import type { List, ListPosition } from '#shared/operators/money-store.ts'
 
-const POSITION = /^(\d{1,16})_([0-9a-f-]{36})$/
+const POSITION = /^(\d{1,16})_(.{1,200})$/
 
-/** The query parameter of a place in a list; `null` for the beginning, which an unreadable one means too. */
-export const listPosition = z
-  .string()
-  .transform((text): ListPosition | null => {
-    const [, microseconds, id] = POSITION.exec(text) ?? []
-    return microseconds !== undefined && id !== undefined && z.guid().safeParse(id).success
-      ? { microseconds: BigInt(microseconds), id }
-      : null
-  })
-  .default(null)
+/** The ids of a list of calls. */
+export const isUuid = (text: string) => z.guid().safeParse(text).success
 
-/** Returns the link to the next part of a list, with the filters of this one; `null` on the last one. */
-export function linkToNext(
+/**
+ * Returns the query parameters of a place in a list, whose entries have ids that `isId` knows. `null` stands for the
+ * beginning, which an unreadable place means too.
+ */
+export function listPlace(isId: (text: string) => boolean) {
+  const position = z
+    .string()
+    .transform((text): ListPosition | null => {
+      const [, microseconds, id] = POSITION.exec(text) ?? []
+      return microseconds !== undefined && id !== undefined && isId(id)
+        ? { microseconds: BigInt(microseconds), id }
+        : null
+    })
+    .default(null)
+  return { after: position, before: position.transform((place) => place ?? undefined) }
+}
+
+/** Returns the links from a part of a list to those around it, with the filters of this one; `null` where there is none. */
+export function linksAround(
   path: string,
   filters: Readonly<Record<string, string | undefined>>,
-  next: ListPosition | null,
-): string | null {
-  if (next === null) return null
-  const parameters = new URLSearchParams()
-  for (const [name, value] of Object.entries(filters)) if (value) parameters.set(name, value)
-  parameters.set('after', `${next.microseconds}_${next.id}`)
-  return `${path}?${parameters.toString()}`
+  { previous, next }: Pick<List<unknown>, 'previous' | 'next'>,
+): { readonly previous: string | null; readonly next: string | null } {
+  const linkTo = (side: 'after' | 'before', place: ListPosition | null) => {
+    if (place === null) return null
+    const parameters = new URLSearchParams()
+    for (const [name, value] of Object.entries(filters)) if (value) parameters.set(name, value)
+    parameters.set(side, `${place.microseconds}_${place.id}`)
+    return `${path}?${parameters.toString()}`
+  }
+  return { previous: linkTo('before', previous), next: linkTo('after', next) }
 }

@@ -40,6 +40,16 @@ export function done(sentence: string, location: string): Done {
   return { outcome: 'done', sentence, location }
 }
 
+/** A change that is made once it is confirmed by a second form, which this page has. */
+export interface Asked {
+  readonly outcome: 'asked'
+  readonly page: View
+}
+
+export function asked(page: View): Asked {
+  return { outcome: 'asked', page }
+}
+
 /** A change that was not made: the form is shown again with what was entered, and why. */
 export interface Refused {
   readonly outcome: 'refused'

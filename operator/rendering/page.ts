@@ -6,10 +6,10 @@ import type { Operator, Role } from '#shared/operators/operator-account.ts'
 import { sendView } from './console.ts'
 import { enteredFields, fieldErrorsOf, requireSameOrigin } from './forms.ts'
 import { leaveNotice } from './notice.ts'
-import type { Done, Moved, NotFound, Refused, View } from './outcomes.ts'
+import type { Asked, Done, Moved, NotFound, Refused, View } from './outcomes.ts'
 import { pageOf, type ReadPage, rememberPage, requireOperator, requireRole } from './page-registry.ts'
 
-export { done, moved, notFound, refused } from './outcomes.ts'
+export { asked, done, moved, notFound, refused } from './outcomes.ts'
 
 /** The parameters in a path: `/operator/payments/:id` has `{ id: string }`. */
 export type ParametersOf<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
@@ -100,12 +100,13 @@ interface Action<Path extends string, Fields extends z.ZodObject> {
     input: { readonly params: ParametersOf<Path>; readonly fields: z.infer<Fields> },
     author: Author,
     request: FastifyRequest,
-  ) => Promise<Done | Refused | NotFound>
+  ) => Promise<Done | Asked | Refused | NotFound>
 }
 
 /**
  * Adds a change by a form. Checks session, role, origin and CSRF token, and validates the fields. A refusal shows the
- * form again with what was entered and why (422); a change redirects (303) to a page that shows its sentence.
+ * form again with what was entered and why (422); a change redirects (303) to a page that shows its sentence. One that is
+ * confirmed first is asked about by a page with a second form, which sends the same action with more fields.
  */
 export function addAction<Path extends string, Fields extends z.ZodObject>(
   app: FastifyInstance,
@@ -129,6 +130,7 @@ export function addAction<Path extends string, Fields extends z.ZodObject>(
         ? await run({ params, fields: parsed.data }, { operator: operator.name, source: 'console' }, request)
         : { outcome: 'refused' as const, sentence: 'Nothing was changed.', fieldErrors: fieldErrorsOf(parsed.error) }
       if ('notFound' in outcome) return await sendOutcome(request, reply, outcome, {})
+      if (outcome.outcome === 'asked') return await sendOutcome(request, reply, outcome.page, {})
       if (outcome.outcome === 'done') {
         await leaveNotice(request, reply, outcome.sentence)
         return reply.redirect(outcome.location, 303)

@@ -37,7 +37,7 @@ const overrideSchemas = {
 } satisfies Record<Model['category'], z.ZodType>
 
 /** Maps the file's field names to the catalog's. */
-const CATALOG_FIELDS: Readonly<Record<string, string>> = {
+export const CATALOG_FIELDS: Readonly<Record<string, string>> = {
   minimum_charge_usd: 'minimumChargeUsd',
   maximum_charge_usd: 'maximumChargeUsd',
   input_per_million_tokens: 'inputPerMillionTokensUsd',

@@ -1,6 +1,7 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from './author.ts'
 import type { PublicationKind } from './configuration.ts'
+import type { List, ListPage } from './money-store.ts'
 import type { PastCall } from './price-again.ts'
 import type { WorkerKeys } from './validate-configuration.ts'
 
@@ -76,11 +77,8 @@ export interface ConfigurationStore {
   /** Returns the publication in force; `null` before the first one. */
   findNewest(kind: PublicationKind): Promise<Publication | null>
   findPublication(number: bigint): Promise<Publication | null>
-  /** Returns publications of a kind, newest first, at most `limit` older than `before`. */
-  listPublications(
-    kind: PublicationKind,
-    page: { readonly limit: number; readonly before?: bigint },
-  ): Promise<readonly PublicationSummary[]>
+  /** Returns publications of a kind, newest first. */
+  listPublications(kind: PublicationKind, page: ListPage): Promise<List<PublicationSummary>>
   findDraft(kind: PublicationKind): Promise<Draft | null>
   /** Saves the draft, unless somebody else has edited it since. */
   saveDraft(author: Author, edit: DraftEdit): Promise<DraftOutcome>

@@ -12,13 +12,23 @@ export interface ListPage {
   readonly limit: number
   /** The last entry of the page before; `null` for the first page. */
   readonly after: ListPosition | null
+  /** In place of `after`: the first entry of the page behind. */
+  readonly before?: ListPosition | undefined
 }
 
 export interface List<Entry> {
   readonly entries: readonly Entry[]
-  /** Where the next page begins; `null` on the last one. */
+  /** The first entry, before which there are others; `null` on the first page. */
+  readonly previous: ListPosition | null
+  /** The last entry, after which there are others; `null` on the last page. */
   readonly next: ListPosition | null
 }
+
+/** More than one only under a request id that several calls were sent with, or under a beginning. */
+export const MOST_FINDINGS = 20
+
+/** How much of an idempotency key the console shows and finds: the whole key is a capability. */
+export const SHOWN_KEY_CHARACTERS = 6
 
 /** What an id that somebody looked for belongs to. */
 export interface Finding {
@@ -48,6 +58,13 @@ export interface CallFilter {
   readonly state?: JobState | 'open' | undefined
   readonly from?: Date | undefined
   readonly until?: Date | undefined
+}
+
+/** Which calls are exported. */
+export interface ExportFilter extends Period {
+  readonly state?: CallFilter['state']
+  /** In lower case. */
+  readonly payer?: string | undefined
 }
 
 /** A row of the list of all calls for bookkeeping. */
@@ -120,7 +137,7 @@ export interface LedgerDay {
 
 /** What the console reads of calls and their money. Every statement is indexed. */
 export interface MoneyStore {
-  /** Looks for every kind of id; an idempotency key only as a whole. */
+  /** Looks for every kind of id, then for what begins with it; of an idempotency key no more than the console shows. */
   findById(id: string): Promise<readonly Finding[]>
   readPayment(jobId: string): Promise<PaymentRecord | null>
   /** Returns calls by the time of their acceptance, newest first. */
@@ -132,5 +149,5 @@ export interface MoneyStore {
   /** Returns every day of the period, newest first. Both bounds are beginnings of UTC days. */
   readDays(period: Period): Promise<readonly LedgerDay[]>
   /** Returns the calls accepted in the period, oldest first, page by page. */
-  exportCalls(period: Period): AsyncIterable<readonly ExportedCall[]>
+  exportCalls(filter: ExportFilter): AsyncIterable<readonly ExportedCall[]>
 }

@@ -1,3 +1,4 @@
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ResolutionOutcome, ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { RefundTransfer } from '#shared/payment/refund.ts'
 import type { Author } from './author.ts'
@@ -53,6 +54,8 @@ export interface Resolution {
   readonly reason: string
   /** Proven transfers of the amount, of which the first one that refunds nothing else is recorded; only of refunds. */
   readonly refund: { readonly network: string; readonly transfers: readonly RefundTransfer[] } | null
+  /** The `versionOf` the item that the operator confirmed this for; it must not have changed since. */
+  readonly confirmed?: string | undefined
 }
 
 export type StoredResolution =
@@ -62,6 +65,8 @@ export type StoredResolution =
   | { readonly outcome: 'not_found' }
   /** The item changed, for example because its payer paid; it has these outcomes now. */
   | { readonly outcome: 'not_allowed'; readonly allowed: readonly ResolutionOutcome[] }
+  /** It is not as it was confirmed any more. */
+  | { readonly outcome: 'changed' }
   /** Each transfer refunds another item already. */
   | { readonly outcome: 'refund_used'; readonly itemIds: readonly string[] }
 
@@ -76,6 +81,11 @@ export interface ResolutionStore {
   findItem(name: ItemName): Promise<ItemRecord | null>
   /** Ends an item, and records who did it, in one transaction. */
   storeResolution(name: ItemName, resolution: Resolution, author: Author): Promise<StoredResolution>
+}
+
+/** Returns what tells an item from the same one after a change of anything that is known about it. */
+export function versionOf(item: ItemRecord): string {
+  return sha256Hex(JSON.stringify(item, (_, value: unknown) => (typeof value === 'bigint' ? value.toString() : value)))
 }
 
 /** Returns the outcomes that an item may have now; none for one that is ended. */

@@ -3,7 +3,13 @@ import { proveRefund } from '#shared/payment/prove-refund.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
 import type { Author } from './author.ts'
 import type { ResolutionRecord } from './payment-record.ts'
-import { allowedOutcomes, type ItemName, type ItemRecord, type ResolutionStore } from './resolution-store.ts'
+import {
+  allowedOutcomes,
+  type ItemName,
+  type ItemRecord,
+  type Resolution,
+  type ResolutionStore,
+} from './resolution-store.ts'
 
 /** What an operator decides, as they entered it. */
 export interface Decision {
@@ -26,21 +32,24 @@ export type Resolved =
       readonly sentence: string
     }
 
+/** A decision that the item allows, with what is known about it. */
+export interface CheckedDecision {
+  readonly outcome: 'possible'
+  readonly item: ItemRecord
+  readonly resolution: Resolution
+}
+
 interface Dependencies {
   readonly store: ResolutionStore
   readonly refunds: RefundReader
 }
 
-/**
- * Ends an item as an operator decided. A refund is proven on chain first. Of two operators, the second is refused with
- * who was first, when and how.
- */
-export async function resolveItem(
+/** Says whether an item may be ended as an operator decided. A refund is proven on chain. */
+export async function checkDecision(
   { store, refunds }: Dependencies,
   name: ItemName,
   { outcome, reason: enteredReason, refundTransaction }: Decision,
-  author: Author,
-): Promise<Resolved> {
+): Promise<CheckedDecision | Exclude<Resolved, { outcome: 'resolved' }>> {
   const reason = enteredReason.trim()
   if (reason.length === 0) return refused('reason', 'Enter the reason: it is kept with the resolution.')
   if (reason.length > LONGEST_REASON || reason.includes('\0'))
@@ -54,7 +63,24 @@ export async function resolveItem(
   const proof = outcome === 'refunded' ? await proveRefund(refunds, refundTransaction, item) : null
   if (proof?.outcome === 'refused') return refused('refund_transaction', proof.sentence)
   const refund = proof && { network: item.network, transfers: proof.transfers }
-  const stored = await store.storeResolution(name, { outcome, reason, refund }, author)
+  return { outcome: 'possible', item, resolution: { outcome, reason, refund } }
+}
+
+/**
+ * Ends an item as an operator decided, and as they confirmed it where a version of it is given. Of two operators, the
+ * second is refused with who was first, when and how.
+ */
+export async function resolveItem(
+  dependencies: Dependencies,
+  name: ItemName,
+  decision: Decision,
+  author: Author,
+  confirmed?: string,
+): Promise<Resolved> {
+  const checked = await checkDecision(dependencies, name, decision)
+  if (checked.outcome !== 'possible') return checked
+  const { item, resolution } = checked
+  const stored = await dependencies.store.storeResolution(name, { ...resolution, confirmed }, author)
   switch (stored.outcome) {
     case 'resolved':
       return { ...stored, item: { ...item, resolution: stored.resolution } }
@@ -63,13 +89,19 @@ export async function resolveItem(
     case 'conflict':
       return refused(null, conflictSentence(stored.resolution))
     case 'not_allowed':
-      return notAllowed(item, stored.allowed, outcome)
+      return notAllowed(item, stored.allowed, resolution.outcome)
+    case 'changed':
+      return refused(null, 'This item changed after you looked, and was not ended. It is shown as it is now.')
     case 'refund_used':
       return refused('refund_transaction', `This transfer refunds another item already: ${stored.itemIds.join(', ')}.`)
   }
 }
 
-function notAllowed(item: ItemRecord, allowed: readonly ResolutionOutcome[], outcome: ResolutionOutcome): Resolved {
+function notAllowed(
+  item: ItemRecord,
+  allowed: readonly ResolutionOutcome[],
+  outcome: ResolutionOutcome,
+): Extract<Resolved, { outcome: 'refused' }> {
   if (allowed.length > 0)
     return refused('outcome', `This item cannot be ${said(outcome)}; it may be ${allowed.map(said).join(', ')}.`)
   return refused(null, item.resolution ? conflictSentence(item.resolution) : 'This item is no longer open.')
@@ -91,6 +123,9 @@ function said(outcome: ResolutionOutcome): string {
   return outcome.replaceAll('_', ' ')
 }
 
-function refused(field: Extract<Resolved, { outcome: 'refused' }>['field'], sentence: string): Resolved {
+function refused(
+  field: Extract<Resolved, { outcome: 'refused' }>['field'],
+  sentence: string,
+): Extract<Resolved, { outcome: 'refused' }> {
   return { outcome: 'refused', field, sentence }
 }

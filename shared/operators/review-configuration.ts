@@ -71,7 +71,10 @@ export async function reviewContent(
   return {
     outcome: 'valid',
     difference: compareConfigurations(kind, contentsOf(inForce), after),
-    whatIf: whatIf(await store.readLastCalls(CALLS), catalogsOfContents(after).offered),
+    whatIf: whatIf(await store.readLastCalls(CALLS), {
+      inForce: catalogsOfContents(contentsOf(inForce)).offered,
+      draft: catalogsOfContents(after).offered,
+    }),
     destinations: kind === 'deployments' ? reviewDestinations(inForce, content) : [],
     waiting: kind === 'deployments' ? await readWaiting(store, content) : [],
   }

@@ -2,19 +2,27 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type PastCall, type PricedAgain, priceAgain } from './price-again.ts'
 
-/** Sums of the calls that are priced both ways. */
+/** The same calls three times: older ones were charged by the catalog of their day. */
+export interface Amounts {
+  readonly past: AtomicAmount
+  readonly inForce: AtomicAmount
+  readonly draft: AtomicAmount
+}
+
+/** Sums of the calls that both catalogs price. */
 export interface Comparison {
   readonly calls: number
   /** Calls that the draft refuses. */
   readonly refused: number
-  readonly charged: { readonly actual: AtomicAmount; readonly draft: AtomicAmount }
-  readonly quoted: { readonly actual: AtomicAmount; readonly draft: AtomicAmount }
+  readonly charged: Amounts
+  readonly quoted: Amounts
 }
 
 export interface ComparedCall {
   readonly call: PastCall
+  readonly inForce: PricedAgain
   readonly draft: PricedAgain
-  /** How far the charge, or without one the maximum, is from what it was; of a refused call all of it. */
+  /** How far the draft moves the charge, or without one the maximum, from what is in force; of a refused call all of it. */
   readonly difference: bigint
 }
 
@@ -29,9 +37,15 @@ export interface WhatIf {
 
 const EXAMPLES = 10
 
-/** Recomputes the charges and maxima of past calls, newest first, under the catalog that a draft offers. */
-export function whatIf(calls: readonly PastCall[], draft: Catalog): WhatIf {
-  const compared = calls.map((call) => compare(call, draft))
+/** What callers are offered. */
+interface Offers {
+  readonly inForce: Catalog
+  readonly draft: Catalog
+}
+
+/** Recomputes the charges and maxima of past calls, newest first, under what is in force and under a draft. */
+export function whatIf(calls: readonly PastCall[], offers: Offers): WhatIf {
+  const compared = calls.map((call) => compare(call, offers))
   const models = [...new Set(calls.map(({ model }) => model))].toSorted()
   return {
     since: calls.at(-1)?.acceptedAt ?? null,
@@ -44,15 +58,24 @@ export function whatIf(calls: readonly PastCall[], draft: Catalog): WhatIf {
   }
 }
 
-function compare(call: PastCall, catalog: Catalog): ComparedCall {
-  const draft = priceAgain(call, catalog)
-  return { call, draft, difference: differenceOf(call, draft) }
+function compare(call: PastCall, offers: Offers): ComparedCall {
+  const [inForce, draft] = [priceAgain(call, offers.inForce), priceAgain(call, offers.draft)]
+  const hasCharge = call.charge !== null && chargeOf(draft) !== chargeOf(inForce)
+  const amountOf = hasCharge ? chargeOf : maximumOf
+  return { call, inForce, draft, difference: differenceOf(amountOf(inForce), amountOf(draft)) }
 }
 
-function differenceOf({ charge, quotedMaximum }: PastCall, draft: PricedAgain): bigint {
-  if (draft.outcome === 'refused') return 0n - (charge ?? quotedMaximum)
-  if (charge !== null && draft.charge !== null && draft.charge !== charge) return draft.charge - charge
-  return draft.quotedMaximum === null ? 0n : draft.quotedMaximum - quotedMaximum
+/** Returns 0 for an amount that is not known: there is nothing to compare with. A refused call has an amount of 0. */
+function differenceOf(inForce: bigint | null, draft: bigint | null): bigint {
+  return inForce === null || draft === null ? 0n : draft - inForce
+}
+
+function chargeOf(priced: PricedAgain): bigint | null {
+  return priced.outcome === 'refused' ? 0n : priced.charge
+}
+
+function maximumOf(priced: PricedAgain): bigint | null {
+  return priced.outcome === 'refused' ? 0n : priced.quotedMaximum
 }
 
 function compareSizes(left: bigint, right: bigint): number {
@@ -61,23 +84,26 @@ function compareSizes(left: bigint, right: bigint): number {
 }
 
 function sumUp(compared: readonly ComparedCall[]): Comparison {
-  const priced = compared.flatMap(({ call, draft }) => (draft.outcome === 'priced' ? [{ call, draft }] : []))
-  const charged = priced.filter(({ call, draft }) => call.charge !== null && draft.charge !== null)
-  const quoted = priced.filter(({ draft }) => draft.quotedMaximum !== null)
+  const priced = compared.flatMap(({ call, inForce, draft }) =>
+    inForce.outcome === 'priced' && draft.outcome === 'priced' ? [{ call, inForce, draft }] : [],
+  )
+  const charged = priced.map(({ call, inForce, draft }) => [call.charge, inForce.charge, draft.charge])
+  const quoted = priced.map(({ call, inForce, draft }) => [
+    call.quotedMaximum,
+    inForce.quotedMaximum,
+    draft.quotedMaximum,
+  ])
   return {
     calls: compared.length,
-    refused: compared.length - priced.length,
-    charged: {
-      actual: total(charged.map(({ call }) => call.charge)),
-      draft: total(charged.map(({ draft }) => draft.charge)),
-    },
-    quoted: {
-      actual: total(quoted.map(({ call }) => call.quotedMaximum)),
-      draft: total(quoted.map(({ draft }) => draft.quotedMaximum)),
-    },
+    refused: compared.filter(({ draft }) => draft.outcome === 'refused').length,
+    charged: amountsOf(charged),
+    quoted: amountsOf(quoted),
   }
 }
 
-function total(amounts: readonly (AtomicAmount | null)[]): AtomicAmount {
-  return atomicAmount(amounts.reduce<bigint>((sum, amount) => sum + (amount ?? 0n), 0n))
+/** Adds up the past amounts, those in force and under the draft of the calls of which all three are known. */
+function amountsOf(rows: readonly (readonly (AtomicAmount | null)[])[]): Amounts {
+  const known = rows.filter((row) => !row.includes(null))
+  const total = (column: number) => atomicAmount(known.reduce<bigint>((sum, row) => sum + (row[column] ?? 0n), 0n))
+  return { past: total(0), inForce: total(1), draft: total(2) }
 }

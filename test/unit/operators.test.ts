@@ -418,21 +418,33 @@ describe('a past call under another catalog', () => {
   })
 })
 
-describe('what a draft would have changed', () => {
+const hours = (price: string) =>
+  overrideCatalogWith(publishedCatalog, {
+    models: { 'speechvendor/scribe-v2': { price_per_audio_hour_usd: price } },
+  })
+
+describe('what a draft would change about past calls', () => {
   const calls = CALLS.map(([operationId, body, usage]) => pastCall(operationId, body, usage))
+  const inForce = publishedCatalog
 
   it('sums up charges and maxima of all calls, and by model', () => {
-    const { total: all, byModel } = whatIf(calls, other)
+    const { total: all, byModel } = whatIf(calls, { inForce, draft: other })
     const priced = calls.map((call) => priceAgain(call, other))
+    const [charged, quoted] = [
+      total(calls.map(({ charge }) => charge)),
+      total(calls.map(({ quotedMaximum }) => quotedMaximum)),
+    ]
     expect(all).toEqual({
       calls: 5,
       refused: 0,
       charged: {
-        actual: total(calls.map(({ charge }) => charge)),
+        past: charged,
+        inForce: charged,
         draft: total(priced.map((one) => (one.outcome === 'priced' ? one.charge : null))),
       },
       quoted: {
-        actual: total(calls.map(({ quotedMaximum }) => quotedMaximum)),
+        past: quoted,
+        inForce: quoted,
         draft: total(priced.map((one) => (one.outcome === 'priced' ? one.quotedMaximum : null))),
       },
     })
@@ -444,16 +456,28 @@ describe('what a draft would have changed', () => {
     ])
   })
 
-  it('a refused call is counted and not summed up', () => {
-    const draft = overrideCatalogWith(publishedCatalog, { models: { 'textmodel-2.5-pro': { enabled: false } } })
-    expect(whatIf(calls, draft).total).toMatchObject({ calls: 5, refused: 2 })
+  it('shows a rise as a rise, also of calls that an older catalog charged more for', () => {
+    const recordings = calls.filter(({ model }) => model === 'speechvendor/scribe-v2')
+    const { total: all, examples } = whatIf(recordings, { inForce: hours('0.05'), draft: hours('0.1') })
+    // Half an hour.
+    expect(all.charged).toEqual({ past: 61_000n, inForce: 25_000n, draft: 50_000n })
+    expect(examples).toMatchObject([{ difference: 25_000n }])
   })
 
-  it('names the calls that change most first, and none that stays', () => {
-    const { examples } = whatIf(calls, other)
+  it('a refused call is counted and not summed up', () => {
+    const draft = overrideCatalogWith(publishedCatalog, { models: { 'textmodel-2.5-pro': { enabled: false } } })
+    expect(whatIf(calls, { inForce, draft }).total).toMatchObject({ calls: 5, refused: 2 })
+    const offeredAgain = whatIf(calls, { inForce: draft, draft: inForce })
+    expect(offeredAgain.total).toMatchObject({ calls: 5, refused: 0 })
+    expect(offeredAgain.total.charged.past).toBe(total(calls.slice(2).map(({ charge }) => charge)))
+    expect(offeredAgain.examples.map(({ difference }) => difference > 0n)).toEqual([true, true])
+  })
+
+  it('names the calls that the draft changes most first, and none that stays as it is in force', () => {
+    const { examples } = whatIf(calls, { inForce, draft: other })
     const sizes = examples.map(({ difference }) => (difference < 0n ? -difference : difference))
     expect(sizes.length).toBeGreaterThan(0)
     expect(sizes).toEqual(sizes.toSorted((left, right) => Number(right - left)))
-    expect(whatIf(calls, publishedCatalog).examples).toEqual([])
+    expect(whatIf(calls, { inForce: other, draft: other }).examples).toEqual([])
   })
 })

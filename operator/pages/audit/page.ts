@@ -37,14 +37,21 @@ export function addAuditPages(app: FastifyInstance, { actions }: AuditPageDepend
       return {
         title: 'Audit',
         view: 'audit/audit',
-        data: { ...read, head, filters, next: read.next === null ? null : linkTo(filters, read.next) },
+        data: {
+          ...read,
+          head,
+          filters,
+          // Actions are read from the newest on, which is where the way back leads.
+          previous: before === undefined ? null : linkTo(filters, null),
+          next: read.next === null ? null : linkTo(filters, read.next),
+        },
       }
     },
   })
 }
 
-function linkTo(filters: Readonly<Record<string, string | undefined>>, before: bigint): string {
-  const parameters = new URLSearchParams({ before: before.toString() })
+function linkTo(filters: Readonly<Record<string, string | undefined>>, before: bigint | null): string {
+  const parameters = new URLSearchParams(before === null ? {} : { before: before.toString() })
   for (const [name, value] of Object.entries(filters)) if (value !== undefined) parameters.set(name, value)
   return `/operator/audit?${parameters.toString()}`
 }

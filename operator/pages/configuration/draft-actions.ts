@@ -3,13 +3,15 @@ import { z } from 'zod'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import type { ConfigurationStore, Draft, DraftOutcome } from '#shared/operators/configuration-store.ts'
+import type { ConfigurationStore, Draft, DraftEdit, DraftOutcome } from '#shared/operators/configuration-store.ts'
 import { LONGEST_PASSWORD } from '#shared/operators/operator-account.ts'
 import type { OperatorAccounts, OperatorSessions } from '#shared/operators/operator-store.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import { contentsOf, publishContent, readInForce, whyNotPublished } from '#shared/operators/review-configuration.ts'
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
+import type { Done, Refused } from '../../rendering/outcomes.ts'
 import { addAction, done, notFound, refused } from '../../rendering/page.ts'
+import { priceFields, withPrices } from './price-fields.ts'
 
 export interface PublishingDependencies {
   readonly configuration: ConfigurationStore
@@ -42,13 +44,12 @@ export function addDraftActions(
     run: async ({ fields }, author) => {
       const content = contentOf(fields.content)
       if (content === undefined) return refused('The draft was not saved.', { content: 'This is not valid JSON.' })
-      const problem = problemOf(kind, contentsOf(await readInForce(store), { [kind]: content }))
-      if (problem !== null) return refused('The draft was not saved.', { content: problem })
-      return isSaved(await store.saveDraft(author, { kind, content, edited: fields.draft }))
-        ? done('The draft is saved. Nothing is published yet.', `${page}#draft`)
-        : refused(OTHER_EDIT)
+      return await save(store, author, { kind, content, edited: fields.draft }, (problem) =>
+        refused('The draft was not saved.', { content: problem }),
+      )
     },
   })
+  if (kind === 'catalog') addPrices(app, store)
   addAction(app, {
     path: `/operator/${kind}/draft/discard`,
     page,
@@ -73,6 +74,37 @@ export function addDraftActions(
         : refused('Somebody else edited the draft after you opened this page. Submit again to replace it.')
     },
   })
+}
+
+/** Adds the form of a model's prices, which changes them in the draft, or begins one from what is in force. */
+function addPrices(app: FastifyInstance, store: ConfigurationStore): void {
+  addAction(app, {
+    path: '/operator/catalog/models/:model/draft',
+    page: '/operator/catalog',
+    fields: priceFields.extend({ draft: seen }),
+    run: async ({ params: { model }, fields: { draft: edited, ...prices } }, author) => {
+      const [inForce, draft] = await Promise.all([readInForce(store), store.findDraft('catalog')])
+      const content = withPrices(draft?.content ?? contentsOf(inForce).catalog, model, prices)
+      if (content === null) return notFound('The catalog has no such model.')
+      return await save(store, author, { kind: 'catalog', content, edited }, (problem) =>
+        refused(`The draft was not saved: ${problem}`),
+      )
+    },
+  })
+}
+
+/** Saves a draft that could be published, unless somebody else edited it in the meantime. */
+async function save(
+  store: ConfigurationStore,
+  author: Author,
+  edit: DraftEdit,
+  refuse: (problem: string) => Refused,
+): Promise<Done | Refused> {
+  const problem = problemOf(edit.kind, contentsOf(await readInForce(store), { [edit.kind]: edit.content }))
+  if (problem !== null) return refuse(problem)
+  return isSaved(await store.saveDraft(author, edit))
+    ? done('The draft is saved. Nothing is published yet.', `/operator/${edit.kind}#draft`)
+    : refused(OTHER_EDIT)
 }
 
 function addPublish(app: FastifyInstance, dependencies: PublishingDependencies, kind: PublicationKind): void {

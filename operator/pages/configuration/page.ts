@@ -4,9 +4,11 @@ import { catalogsOfContents } from '#shared/operators/catalogs-of-configuration.
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
 import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
 import { contentsOf, lineOfDestination, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'
+import { linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { addDraftActions, type PublishingDependencies } from './draft-actions.ts'
 import { listPrices } from './list-prices.ts'
+import { priceForms } from './price-fields.ts'
 
 export type ConfigurationPageDependencies = PublishingDependencies
 
@@ -30,16 +32,15 @@ export function addConfigurationPages(app: FastifyInstance, dependencies: Config
 function addOverview(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
   addPage(app, {
     path: `/operator/${kind}`,
-    query: z.object({ before: number.optional() }),
-    read: async ({ query: { before } }) => {
+    query: z.object(listPlace((id) => number.safeParse(id).success)),
+    read: async ({ query: { after, before } }) => {
       const [inForce, draft, history] = await Promise.all([
         readInForce(store),
         store.findDraft(kind),
-        store.listPublications(kind, { limit: HISTORY, ...(before === undefined ? {} : { before }) }),
+        store.listPublications(kind, { limit: HISTORY, after, before }),
       ])
       const contents = contentsOf(inForce)
       const review = draft && (await reviewContent(store, inForce, kind, draft.content))
-      const oldest = history.length === HISTORY ? history.at(-1) : undefined
       return {
         title: TITLES[kind],
         view: 'configuration/overview',
@@ -52,9 +53,10 @@ function addOverview(app: FastifyInstance, store: ConfigurationStore, kind: Publ
           review,
           destinations: review?.outcome === 'valid' ? review.destinations.map(lineOfDestination) : [],
           hasNewDestination: review?.outcome === 'valid' && review.destinations.some(({ isNew }) => isNew),
+          priceForms: kind === 'catalog' ? priceForms(draft?.content ?? contents.catalog) : [],
           prices: kind === 'catalog' ? listPrices(catalogsOfContents(contents).offered) : [],
-          history,
-          next: oldest ? `/operator/${kind}?before=${oldest.number}` : null,
+          history: history.entries,
+          around: linksAround(`/operator/${kind}`, {}, history),
         },
       }
     },

@@ -2,7 +2,8 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { csvLines } from '#shared/csv/csv-lines.ts'
-import type { MoneyStore, Period } from '#shared/operators/money-store.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
+import type { ExportFilter, MoneyStore, Period } from '#shared/operators/money-store.ts'
 import { addDownload, addPage } from '../../rendering/page.ts'
 import { beginningOf, DAY_MS, dayOf, utcDay } from '../../rendering/utc-day.ts'
 import { CALL_COLUMNS, callCells, DAY_COLUMNS, dayCells } from './csv-rows.ts'
@@ -15,7 +16,15 @@ export interface LedgerPageDependencies {
 
 const SHOWN_DAYS = 31
 const MOST_DAYS = 366
+const ADDRESS = /^0x[0-9a-f]{40}$/
 const period = z.object({ from: utcDay, until: utcDay })
+/** A part that is not readable is an error here: a file of other calls than those meant would be taken for them. */
+const exported = z.object({
+  from: z.iso.date().optional(),
+  until: z.iso.date().optional(),
+  state: z.enum(['open', ...JOB_STATES]).optional(),
+  payer: z.string().toLowerCase().regex(ADDRESS).optional(),
+})
 
 /** Adds the ledger day by day, and its CSV files. */
 export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageDependencies): void {
@@ -54,17 +63,17 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
   })
   addDownload(app, {
     path: '/operator/ledger/calls.csv',
-    query: period,
-    read: async ({ query }) => {
-      const shown = periodOf(query, now())
-      return file('calls', shown, Readable.from(renderCalls(money, shown)))
+    query: exported,
+    read: async ({ query: { from, until, ...filter } }) => {
+      const shown = periodOf({ from, until }, now())
+      return file('calls', shown, Readable.from(renderCalls(money, { ...shown, ...filter })))
     },
   })
 }
 
-async function* renderCalls(money: MoneyStore, shown: Period): AsyncGenerator<string> {
+async function* renderCalls(money: MoneyStore, filter: ExportFilter): AsyncGenerator<string> {
   yield csvLines([CALL_COLUMNS])
-  for await (const calls of money.exportCalls(shown)) yield csvLines(calls.map(callCells))
+  for await (const calls of money.exportCalls(filter)) yield csvLines(calls.map(callCells))
 }
 
 /** Returns the days from `from` to `until`, both inclusive; without bounds, the last month until today. */

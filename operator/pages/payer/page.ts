@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { MoneyStore } from '#shared/operators/money-store.ts'
-import { linkToNext, listPosition } from '../../rendering/list-position.ts'
+import { isUuid, linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 
 export interface PayerPageDependencies {
@@ -15,20 +15,20 @@ const PAGE_SIZE = 25
 export function addPayerPages(app: FastifyInstance, { money }: PayerPageDependencies): void {
   addPage(app, {
     path: '/operator/payers/:payer',
-    query: z.object({ after: listPosition }),
-    read: async ({ params, query: { after } }) => {
+    query: z.object(listPlace(isUuid)),
+    read: async ({ params, query: { after, before } }) => {
       const address = params.payer.toLowerCase()
       const payer = ADDRESS.test(address) ? await money.readPayer(address) : null
       if (!payer) return notFound('The ledger has no payer with this address.')
-      const calls = await money.listPayerCalls(address, { limit: PAGE_SIZE, after })
+      const calls = await money.listPayerCalls(address, { limit: PAGE_SIZE, after, before })
       return {
         title: `Payer ${address}`,
         view: 'payer/payer',
         data: {
           payer,
           calls: calls.entries,
-          isFirst: after === null,
-          next: linkToNext(`/operator/payers/${address}`, {}, calls.next),
+          isFirst: calls.previous === null,
+          around: linksAround(`/operator/payers/${address}`, {}, calls),
         },
       }
     },

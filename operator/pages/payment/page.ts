@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import type { MoneyStore } from '#shared/operators/money-store.ts'
 import type { ResolutionStore } from '#shared/operators/resolution-store.ts'
-import { linkToNext, listPosition } from '../../rendering/list-position.ts'
+import { isUuid, linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { beginningOf, utcDay } from '../../rendering/utc-day.ts'
 import { timelineOf } from './timeline.ts'
@@ -31,24 +31,25 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
         .catch(undefined),
       from: utcDay,
       until: utcDay,
-      after: listPosition,
+      ...listPlace(isUuid),
     }),
-    read: async ({ query: { after, ...filters } }) => {
+    read: async ({ query: { after, before, ...filters } }) => {
       const { state, from, until } = filters
       const filter = {
         state,
         from: from === undefined ? undefined : beginningOf(from),
         until: until === undefined ? undefined : beginningOf(until, 1),
       }
-      const { entries, next } = await money.listCalls(filter, { limit: PAGE_SIZE, after })
+      const calls = await money.listCalls(filter, { limit: PAGE_SIZE, after, before })
       return {
         title: 'Payments',
         view: 'payment/payments',
         data: {
-          calls: entries,
+          calls: calls.entries,
           filters,
           states: ['open', ...JOB_STATES],
-          next: linkToNext('/operator/payments', filters, next),
+          csv: csvOf(filters),
+          around: linksAround('/operator/payments', filters, calls),
         },
       }
     },
@@ -68,4 +69,10 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
       }
     },
   })
+}
+
+/** Returns the parameters of the CSV of the same calls. */
+function csvOf(filters: Readonly<Record<string, string | undefined>>): string {
+  const given = Object.entries(filters).filter((entry): entry is [string, string] => entry[1] !== undefined)
+  return new URLSearchParams(given).toString()
 }

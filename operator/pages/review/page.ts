@@ -7,11 +7,12 @@ import {
   type ItemRecord,
   parseItemName,
   type ResolutionStore,
+  versionOf,
 } from '#shared/operators/resolution-store.ts'
-import { LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
+import { type CheckedDecision, checkDecision, LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
-import { linkToNext, listPosition } from '../../rendering/list-position.ts'
-import { addAction, addPage, done, notFound, refused } from '../../rendering/page.ts'
+import { linksAround, listPlace } from '../../rendering/list-position.ts'
+import { addAction, addPage, asked, done, notFound, refused } from '../../rendering/page.ts'
 import { explainItem, explainOutcome, OUTCOME_LABELS } from './explanations.ts'
 
 export interface ReviewPageDependencies {
@@ -36,19 +37,18 @@ export function addReviewPages(app: FastifyInstance, { resolutions, refunds }: R
     query: z.object({
       kind: z.enum(RESOLVABLE_ITEMS).optional().catch(undefined),
       payer: payerFilter,
-      after: listPosition,
+      ...listPlace((id) => parseItemName(id) !== null),
     }),
-    read: async ({ query: { after, ...filters } }) => {
-      const { entries, next } = await resolutions.openItems(filters, { limit: PAGE_SIZE, after })
+    read: async ({ query: { after, before, ...filters } }) => {
+      const items = await resolutions.openItems(filters, { limit: PAGE_SIZE, after, before })
       return {
         title: 'Needs a person',
         view: 'review/items',
         data: {
-          items: entries.map((item) => ({ ...item, explanation: explainItem(item) })),
+          items: items.entries.map((item) => ({ ...item, explanation: explainItem(item) })),
           filters,
           kinds: RESOLVABLE_ITEMS,
-          isFirst: after === null,
-          next: linkToNext('/operator/review', filters, next),
+          around: linksAround('/operator/review', filters, items),
         },
       }
     },
@@ -69,17 +69,22 @@ export function addReviewPages(app: FastifyInstance, { resolutions, refunds }: R
       outcome: z.enum(RESOLUTION_OUTCOMES, 'Choose how it was ended.'),
       reason: z.string(),
       refund_transaction: z.string().trim().default(''),
+      confirmed: z.string().max(100).default(''),
     }),
     run: async ({ params, fields }, author) => {
       const name = parseItemName(params.item)
       if (!name) return notFound(UNKNOWN)
-      const { outcome, reason, refund_transaction: refundTransaction } = fields
-      const resolved = await resolveItem(
+      const { outcome, reason, refund_transaction: refundTransaction, confirmed } = fields
+      const [dependencies, decision] = [
         { store: resolutions, refunds },
-        name,
         { outcome, reason, refundTransaction },
-        author,
-      )
+      ]
+      // What cannot be taken back takes two steps: the first one ends nothing.
+      const resolved =
+        confirmed === ''
+          ? await checkDecision(dependencies, name, decision)
+          : await resolveItem(dependencies, name, decision, author, confirmed)
+      if (resolved.outcome === 'possible') return asked(askToConfirm(resolved, refundTransaction))
       if (resolved.outcome === 'not_found') return notFound(UNKNOWN)
       if (resolved.outcome === 'refused')
         return resolved.field === null
@@ -130,6 +135,24 @@ function describeItem(item: ItemRecord) {
         : []),
       { name: 'reason', label: 'Reason', type: 'textarea', isRequired: true, maximum: LONGEST_REASON },
     ],
+  }
+}
+
+/** Returns the page that names what is about to be ended, how, for which amount and payer. */
+function askToConfirm({ item, resolution: { outcome, reason } }: CheckedDecision, refundTransaction: string) {
+  const hidden = { outcome, reason, refund_transaction: refundTransaction, confirmed: versionOf(item) }
+  return {
+    title: `End this ${spaced(item.kind)}?`,
+    view: 'review/confirm',
+    data: {
+      item,
+      reason,
+      refundTransaction,
+      label: OUTCOME_LABELS[outcome],
+      meaning: explainOutcome(item, outcome),
+      page: pageOf(item.id),
+      fields: Object.entries(hidden).map(([name, value]) => ({ name, label: name, type: 'hidden', value })),
+    },
   }
 }
 

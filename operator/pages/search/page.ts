@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Finding, MoneyStore } from '#shared/operators/money-store.ts'
+import { type Finding, MOST_FINDINGS, type MoneyStore } from '#shared/operators/money-store.ts'
 import { addPage, moved } from '../../rendering/page.ts'
 
 export interface SearchPageDependencies {
@@ -19,7 +19,11 @@ export function addSearchPages(app: FastifyInstance, { money }: SearchPageDepend
       return {
         title: 'Search',
         view: 'search/search',
-        data: { isEmpty: q === '', findings: findings.map((finding) => ({ ...finding, href: pathOf(finding) })) },
+        data: {
+          isEmpty: q === '',
+          isCut: findings.length >= MOST_FINDINGS,
+          findings: findings.map((finding) => ({ ...finding, href: pathOf(finding) })),
+        },
       }
     },
   })

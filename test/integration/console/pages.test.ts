@@ -9,10 +9,12 @@ import type { ProviderKeys } from '#shared/catalog/provider-keys.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import type { ConsoleVisitor } from '../../support/console/console-visitor.ts'
+import { readForms } from '../../support/console/read-markup.ts'
 import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
 import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
@@ -102,6 +104,13 @@ describe('the pages on money', () => {
       'SELECT action, operator, source, reason FROM operator_actions WHERE subject = $1',
       [subject],
     )
+  }
+  /** Ends an item in its two steps. */
+  async function end(page: string, fields: Readonly<Record<string, string>>) {
+    const { status, body } = await actor.submit(`${page}/resolve`, fields)
+    const form = readForms(body).find(({ action }) => action === `${page}/resolve`)
+    if (status !== 200 || !form) throw new Error(`the first step answers ${status}: ${body}`)
+    return await actor.submit(form.action, form.fields)
   }
   it('leads from every id of a call to its page', async () => {
     const request = newTestJob({ idempotencyKey: `key=${randomUUID()}&%` })
@@ -225,8 +234,8 @@ describe('the pages on money', () => {
     const { id } = await unknownSettlement(running.ledger, { request: newTestJob({ authorization }) })
     const page = `/operator/review/${encodeURIComponent(id)}`
     expect(await textOf(`/operator/review?payer=${authorization.payer}`)).toContain(page)
-    expect((await actor.get(page)).body).toContain('End this item')
-    const ended = await actor.submit(`${page}/resolve`, { outcome: 'paid_outside', reason: 'wire transfer' })
+    expect((await actor.get(page)).body).toContain('End it')
+    const ended = await end(page, { outcome: 'paid_outside', reason: 'wire transfer' })
     expect(ended).toMatchObject({ status: 303, location: page })
     expect(await textOf(page)).toContain('wire transfer')
   })
@@ -234,15 +243,15 @@ describe('the pages on money', () => {
   it('ends an item once: the second operator reads who was first', async () => {
     const job = await jobInState(running.ledger, 'settlement_failed')
     const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
-    expect((await actor.get(page)).body).toContain('End this item')
-    const forgiven = await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'our outage' })
+    expect((await actor.get(page)).body).toContain('End it')
+    const forgiven = await end(page, { outcome: 'forgiven', reason: 'our outage' })
     expect(forgiven).toMatchObject({ status: 303, location: page })
     const second = await actor.submit(`${page}/resolve`, { outcome: 'paid_outside', reason: 'wire transfer' })
     expect(second.status).toBe(422)
     expect(second.body).toContain('actor ended this item')
     expect(second.body).toContain('our outage')
     const text = await textOf(page)
-    expect(text).not.toContain('End this item')
+    expect(text).not.toContain('End it')
     expect(text).toContain('our outage')
     expect(await textOf(`/operator/payments/${job.id}`)).toContain('actor ended the debt: forgiven')
     expect(await textOf(`/operator/review?payer=${job.authorization.payer}`)).toContain('Nothing needs a person')
@@ -250,13 +259,50 @@ describe('the pages on money', () => {
     expect(resolutions).toEqual({ count: 1 })
   })
 
+  it('ends nothing before an operator has confirmed item, outcome, amount and payer', async () => {
+    const job = await jobInState(running.ledger, 'settlement_failed')
+    const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
+    const before = withoutSessions(await running.ledger.fingerprint())
+    const asked = await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'our <b>outage</b>' })
+    expect(asked.status).toBe(200)
+    expect(withoutSessions(await running.ledger.fingerprint())).toBe(before)
+    const shown = shownTextOf(asked.body)
+    for (const text of [`debt:${job.id}`, 'forgiven', '0.005034 USDC', job.authorization.payer, 'Nothing is ended yet'])
+      expect(shown).toContain(text)
+    const [form] = readForms(asked.body.slice(asked.body.indexOf('<main')))
+    expect(form).toMatchObject({
+      action: `${page}/resolve`,
+      fields: { outcome: 'forgiven', reason: 'our <b>outage</b>' },
+    })
+    expect((await actor.submit(`${page}/resolve`, form?.fields)).status).toBe(303)
+    expect(await actionsOn(`debt:${job.id}`)).toHaveLength(1)
+  })
+
+  it('refuses a confirmation of an item that changed meanwhile, and shows it as it is now', async () => {
+    const request = newTestJob()
+    const job = await jobInState(running.ledger, 'review', request)
+    const page = `/operator/review/${encodeURIComponent(`review:${job.id}`)}`
+    const entered = { outcome: 'written_off', reason: 'too small to look into' }
+    const [form] = readForms((await actor.submit(`${page}/resolve`, entered)).body.split('<main')[1] ?? '')
+    // The chain shows what was charged: less than at most.
+    await unknownSettlement(running.ledger, { request, job, amount: atomicAmount(4321n) })
+    const late = await actor.submit(`${page}/resolve`, form?.fields)
+    expect([late.status, late.body]).toEqual([422, expect.stringContaining('This item changed after you looked')])
+    expect(late.body).toContain('0.004321')
+    expect(late.body).toContain('too small to look into')
+    expect(await actionsOn(`review:${job.id}`)).toEqual([])
+    for (const confirmed of ['x', 'a'.repeat(64)])
+      expect((await actor.submit(`${page}/resolve`, { ...entered, confirmed })).status).toBe(422)
+    expect((await end(page, entered)).status).toBe(303)
+  })
+
   it('lets a debt that was written off be forgiven later', async () => {
     const job = await jobInState(running.ledger, 'settlement_failed')
     const page = `/operator/review/${encodeURIComponent(`debt:${job.id}`)}`
-    await actor.submit(`${page}/resolve`, { outcome: 'written_off', reason: 'too small' })
+    await end(page, { outcome: 'written_off', reason: 'too small' })
     expect(await textOf(`/operator/payments/${job.id}`)).toContain(`href="${page}"`)
     expect(await textOf(`/operator/payments/${job.id}`)).toContain('Written off. The payer still owes it')
-    expect((await actor.submit(`${page}/resolve`, { outcome: 'forgiven', reason: 'a good customer' })).status).toBe(303)
+    expect((await end(page, { outcome: 'forgiven', reason: 'a good customer' })).status).toBe(303)
     expect(await textOf(`/operator/payments/${job.id}`)).toContain('nothing is owed')
   })
 
@@ -321,6 +367,40 @@ describe('the pages on money', () => {
     expect(await textOf(`/operator/ledger?${period}`)).toContain('charges and settlements differ')
   })
 
+  it('cuts the CSV of calls by period, state and payer, as the lists do', async () => {
+    const day = '2026-04-09'
+    const jobs = []
+    for (const state of ['completed', 'failed', 'review', 'completed'] as const)
+      jobs.push(await jobInState(running.ledger, state))
+    await running.ledger.sql('UPDATE jobs SET accepted_at = $2 WHERE id = ANY($1)', [
+      jobs.map(({ id }) => id),
+      `${day}T10:00:00Z`,
+    ])
+    const [first, failed, reviewed, last] = jobs
+    if (!first || !failed || !reviewed || !last) throw new Error('four jobs')
+    const exported = async (filter: string) => {
+      const { status, body } = await reader.get(`/operator/ledger/calls.csv?from=${day}&until=${day}&${filter}`)
+      if (status !== 200) throw new Error(`${filter} answers ${status}`)
+      return body
+        .split('\r\n')
+        .slice(1, -1)
+        .map((line) => line.split(',')[0] ?? '')
+        .toSorted()
+    }
+    expect(await exported('')).toEqual(idsOf(...jobs))
+    expect(await exported('state=completed')).toEqual(idsOf(first, last))
+    expect(await exported('state=review')).toEqual(idsOf(reviewed))
+    const { payer } = failed.authorization
+    expect(await exported(`payer=${payer.toUpperCase().replace('0X', '0x')}`)).toEqual(idsOf(failed))
+    expect(await exported(`payer=${payer}&state=completed`)).toEqual([])
+    expect(await textOf(`/operator/payments?state=failed&from=${day}`)).toContain(
+      `calls.csv?state=failed&amp;from=${day}`,
+    )
+    // A file of other calls than those meant is worse than none.
+    for (const filter of ['state=nonsense', 'payer=0x1', 'from=yesterday'])
+      expect((await reader.get(`/operator/ledger/calls.csv?${filter}`)).status).toBe(400)
+  })
+
   it('shows at most a year of days, and today when the period is not readable', async () => {
     const today = new Date().toISOString().slice(0, 10)
     expect(await textOf('/operator/ledger?from=nonsense&until=nonsense')).toContain(`datetime="${today}"`)
@@ -344,6 +424,7 @@ describe('the pages on money', () => {
   })
 })
 
+const idsOf = (...those: readonly { id: string }[]) => those.map(({ id }) => id).toSorted()
 const shownTextOf = (html: string) =>
   html
     .slice(html.indexOf('<main'))
@@ -568,6 +649,59 @@ describe('the pages on catalog and deployments', () => {
       expect(after).toContain('0.119 for an hour')
       const { number } = (await store.findNewest('catalog')) ?? { number: 0n }
       expect((await reader.get(`/operator/catalog/publications/${number}`)).body).toContain('0.119')
+    })
+
+    it('a rise of a price shows as a rise, although the last calls were charged by a dearer catalog', async () => {
+      const author = { operator: 'ada', source: 'command' } as const
+      await store.importFile(author, { kind: 'catalog', content: catalogOf('0.05'), reason: 'cheaper' })
+      await console.ledger.sql(
+        `UPDATE jobs SET usage = '{"input_audio_ms": 1800000}', quoted_maximum = 61000, charge_amount = 61000`,
+      )
+      await saveDraft(actor, catalogOf('0.1'))
+      const { body } = await reader.get('/operator/catalog')
+      const [, row = ''] = /<td data-label="Model">All<\/td>([^]*?)<\/tr>/.exec(body) ?? []
+      const charged = [...row.matchAll(/data-label="Charged[^"]*" class="number"><span class="money">([\d.]+)/g)]
+      // Half an hour, for 0.122, 0.05 and 0.1 USD an hour.
+      expect(charged.map(([, amount]) => amount)).toEqual(['0.061000', '0.025000', '0.050000'])
+    })
+
+    it('has a field with name, unit and built-in value for each price, which changes the draft and nothing else of it', async () => {
+      await saveDraft(actor, {
+        models: { 'textmodel-2.5-pro': { max_output_tokens: 4096, input_per_million_tokens: '1.3' } },
+      })
+      const action = `/operator/catalog/models/${encodeURIComponent(TRANSCRIPTION)}/draft`
+      const formOf = async (path: string) =>
+        readForms((await actor.get('/operator/catalog')).body).find((form) => form.action === path)
+      const form = await formOf(action)
+      expect(Object.keys(form?.fields ?? {})).toEqual(
+        expect.arrayContaining(['price_per_audio_hour_usd', 'minimum_charge_usd', 'maximum_charge_usd']),
+      )
+      expect(form?.fields).not.toHaveProperty('input_per_million_tokens')
+      const { body } = await actor.get('/operator/catalog')
+      expect(body).toContain('Audio, USD for an hour')
+      expect(body).toContain('Built in: 0.122')
+      expect((await actor.submit(action, { ...form?.fields, price_per_audio_hour_usd: '0.12' })).status).toBe(303)
+      const text = { max_output_tokens: 4096, input_per_million_tokens: '1.3' }
+      expect((await store.findDraft('catalog'))?.content).toEqual({
+        models: { 'textmodel-2.5-pro': text, [TRANSCRIPTION]: { price_per_audio_hour_usd: '0.12' } },
+      })
+      // An empty field is the built-in price; an edit that was not seen stays.
+      const late = await formOf(action)
+      expect(late?.fields).toMatchObject({ price_per_audio_hour_usd: '0.12', minimum_charge_usd: '' })
+      expect((await actor.submit(action, { ...late?.fields, price_per_audio_hour_usd: '' })).status).toBe(303)
+      expect((await store.findDraft('catalog'))?.content).toEqual({ models: { 'textmodel-2.5-pro': text } })
+      expect((await actor.submit(action, { ...late?.fields, price_per_audio_hour_usd: '0.1' })).status).toBe(422)
+      const now = await formOf(action)
+      for (const [entered, sentence] of [
+        ['a lot', 'Dollars with at most six decimals'],
+        ['0', 'must be above 0'],
+      ] as const) {
+        const refusal = await actor.submit(action, { ...now?.fields, price_per_audio_hour_usd: entered })
+        expect([refusal.status, refusal.body]).toEqual([422, expect.stringContaining(sentence)])
+        expect(refusal.body).toContain(`value="${entered}"`)
+      }
+      expect((await actor.submit('/operator/catalog/models/nothing/draft', now?.fields)).status).toBe(404)
+      expect((await reader.get('/operator/catalog')).body).not.toContain('Prices of')
     })
 
     it('a draft that cannot be published is not saved, and the form shows why with what was entered', async () => {

@@ -76,7 +76,7 @@ describe('the configuration in the ledger', () => {
       const differing = await Promise.all(Array.from({ length: 8 }, () => importFirstFiles(ledger.pool, files)))
       expect(differing).toEqual(Array.from({ length: 8 }, () => []))
       for (const kind of ['catalog', 'deployments'] as const)
-        expect(await store.listPublications(kind, { limit: 10 })).toEqual([
+        expect((await store.listPublications(kind, { limit: 10, after: null })).entries).toEqual([
           expect.objectContaining({ kind, operator: 'import', reason: 'first start' }),
         ])
       expect((await actions()).slice(0, 2).toSorted()).toEqual([
@@ -153,7 +153,7 @@ describe('the configuration in the ledger', () => {
       const newest = await store.findNewest('catalog')
       expect(published).toMatchObject({ number: newest?.number })
       expect(refused).toMatchObject({ newest: { number: newest?.number, operator: newest?.operator } })
-      expect(await store.listPublications('catalog', { limit: 10 })).toHaveLength(1)
+      expect((await store.listPublications('catalog', { limit: 10, after: null })).entries).toHaveLength(1)
     })
 
     it('that was validated together with other deployments than those in force is refused', async () => {
@@ -196,10 +196,11 @@ describe('the configuration in the ledger', () => {
       const first = await publish(ADA, '1.3', null)
       if (first.outcome !== 'published') throw new Error('not published')
       await publish(ADA, '1.4', first.number)
-      const [newest] = await store.listPublications('catalog', { limit: 1 })
-      expect(await store.listPublications('catalog', { limit: 1, before: newest?.number ?? 0n })).toEqual([
-        expect.objectContaining({ number: first.number }),
-      ])
+      const newest = await store.listPublications('catalog', { limit: 1, after: null })
+      expect(await store.listPublications('catalog', { limit: 1, after: newest.next })).toMatchObject({
+        entries: [{ number: first.number }],
+        next: null,
+      })
       await expect(ledger.sql('UPDATE publications SET reason = $1', ['other'])).rejects.toThrow('immutable')
       await expect(ledger.sql('DELETE FROM publications')).rejects.toThrow('immutable')
     })
@@ -277,7 +278,7 @@ describe('the commands that publish a configuration', () => {
       expect((await catalog('validate')).output).toBe('The content is valid.\n')
       const { output } = await catalog('diff')
       expect(output).toContain(`model ${TRANSCRIPTION}, price per audio hour usd: 0.122 → 0.119`)
-      expect(output).toMatch(/all +1 calls, charged 0.005034 → 0.005034 USDC/)
+      expect(output).toMatch(/all +1 calls, charged 0.005034 → 0.005034 USDC \(then 0.005034\)/)
       expect((await catalog('publish', '--reason', 'cheaper hours')).output).toMatch(/^Published as catalog \d+/)
       expect((await catalog('history')).output).toMatch(/ada {2}cheaper hours$/m)
       expect((await catalog('show')).output).toContain('"price_per_audio_hour_usd": "0.119"')

@@ -76,6 +76,65 @@ describe('what the console reads', () => {
     expect(await matches(payer.toUpperCase().replace('0X', '0x'))).toEqual([['payer', 'address', payer]])
   })
 
+  it('finds what begins with a text: a call by each of its ids, and a payer', async () => {
+    const request = newTestJob({ origin: { requestId: `Begun_${randomUUID()}`, traceparent: null } })
+    const job = await jobInState(ledger, 'completed', request)
+    const settlement = await settlementOf(job.id)
+    const { payer } = request.authorization
+    for (const [id, length, matched] of [
+      [job.id, 24, 'job'],
+      [job.id.toUpperCase(), 24, 'job'],
+      [job.id.replaceAll('-', ''), 20, 'job'],
+      [settlement.receipt_id, 24, 'receipt'],
+      [settlement.id, 35, 'settlement'],
+      [request.origin.requestId ?? '', 12, 'request'],
+      [settlement.transaction_hash, 14, 'transaction'],
+      [settlement.signed, 14, 'transaction'],
+      [request.idempotencyKey, 6, 'key'],
+    ] as const)
+      expect([id, await matches(id.slice(0, length))]).toEqual([id, [['job', matched, job.id]]])
+    // As the console's tables cut it off.
+    expect(await matches(`${payer.slice(0, 8)}…${payer.slice(-4)}`)).toEqual([['payer', 'address', payer]])
+    expect(await matches(payer.slice(0, 12).toUpperCase().replace('0X', '0x'))).toEqual([['payer', 'address', payer]])
+    for (const nothing of [
+      job.id.slice(0, 3),
+      `${job.id.slice(0, 8)}--`,
+      `${job.id.slice(0, 13)}g`,
+      'Begun_%',
+      'begun_',
+    ])
+      expect([nothing, await matches(nothing)]).toEqual([nothing, []])
+  })
+
+  it('lists no more than 20 findings of a beginning, and each payer once', async () => {
+    for (let count = 0; count < 22; count += 1)
+      await jobInState(ledger, 'accepted', newTestJob({ origin: { requestId: `many-${count}`, traceparent: null } }))
+    expect(await matches('many')).toHaveLength(20)
+    const { payer } = testAuthorization()
+    for (let count = 0; count < 3; count += 1)
+      await jobInState(ledger, 'failed', newTestJob({ authorization: testAuthorization({ payer }) }))
+    expect(await matches(payer.slice(0, 20))).toEqual([['payer', 'address', payer]])
+  })
+
+  it('tells by no search how an idempotency key goes on behind what the console shows', async () => {
+    const long = newTestJob({ idempotencyKey: `qz${randomUUID()}` })
+    const short = newTestJob({ idempotencyKey: 'wxyz12345' })
+    const [found] = [await jobInState(ledger, 'accepted', long), await jobInState(ledger, 'accepted', short)]
+    const released = await jobInState(ledger, 'failed')
+    await ledger.sql('UPDATE jobs SET released_idempotency_key = $2, idempotency_key = NULL WHERE id = $1', [
+      released.id,
+      'vutsrq-released',
+    ])
+    for (let length = 4; length <= 6; length += 1)
+      expect(await matches(long.idempotencyKey.slice(0, length))).toEqual([['job', 'key', found?.id]])
+    for (let length = 7; length < long.idempotencyKey.length; length += 1)
+      expect(await matches(long.idempotencyKey.slice(0, length))).toEqual([])
+    expect(await matches('wxyz')).toHaveLength(1)
+    expect(await matches('wxyz1')).toEqual([])
+    expect(await matches('vutsrq')).toEqual([['job', 'released_key', released.id]])
+    expect(await matches('vutsrq-')).toEqual([])
+  })
+
   it('finds nothing by a part of an idempotency key, or by text that is no id', async () => {
     const request = newTestJob({ idempotencyKey: `key-${randomUUID()}` })
     await jobInState(ledger, 'accepted', request)

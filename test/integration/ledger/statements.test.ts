@@ -408,13 +408,18 @@ describe('sequential scans', () => {
     const period = { from: new Date(Date.now() - 86_400_000), until: new Date() }
     const page = { limit: 2, after: null }
     await scansSince()
-    for (const id of [job.id, payer, `0x${'ab'.repeat(32)}`, 'a key']) await money.findById(id)
+    for (const id of [job.id, payer, `0x${'ab'.repeat(32)}`, 'a key', '0xab', 'abcd', 'a beginning'])
+      await money.findById(id)
     await money.readPayment(job.id)
     await money.readPayer(payer)
-    await money.listPayerCalls(payer, page)
-    for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, page)
+    const pageBefore = { ...page, before: { microseconds: 0n, id: job.id } }
+    for (const one of [page, pageBefore]) {
+      await money.listPayerCalls(payer, one)
+      for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, one)
+    }
     await money.readDays(period)
-    for await (const calls of money.exportCalls(period)) expect(calls.length).toBeGreaterThan(0)
+    for (const filter of [{}, { payer }, { state: 'completed' as const, payer }])
+      for await (const calls of money.exportCalls({ ...period, ...filter })) expect(calls.length).toBeGreaterThan(0)
     await rollUpHours(ledger.pool, 24)
     expect(await scansSince()).toBe(0)
   })
@@ -452,7 +457,8 @@ describe('sequential scans', () => {
     const { payer } = review.request.authorization
     await scansSince()
     for (const filter of [{}, { payer }, ...RESOLVABLE_ITEMS.map((kind) => ({ kind, payer }))])
-      await store.openItems(filter, { limit: 2, after: null })
+      for (const before of [undefined, { microseconds: 0n, id: review.id }])
+        await store.openItems(filter, { limit: 2, after: null, before })
     for (const { id } of [review, debt, unknown]) {
       const name = parseItemName(id)
       if (!name) throw new Error(`${id} is no name`)

@@ -2,9 +2,10 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { findBarriers, findOverflow } from '../../support/browser/accessibility.ts'
-import { PHONE, startBrowser, type TestBrowser, type Visitor } from '../../support/browser/browser.ts'
+import { DESKTOP, PHONE, startBrowser, type TestBrowser, type Visitor } from '../../support/browser/browser.ts'
 import { findForeignMarkup } from '../../support/browser/foreign-markup.ts'
 import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
+import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
 const PAGE = (body: string) => `<!doctype html><html lang="en"><title>A page</title><main><h1>A page</h1>${body}</main>`
@@ -131,6 +132,70 @@ describe.skipIf(!havePrograms('chromium'))('a live page of the console', () => {
     expect(await page.getByRole('searchbox').inputValue()).toBe('half of an id')
     expect(await page.evaluate('document.activeElement.id')).toBe('search')
     expect(problems).toEqual([])
+  })
+
+  it('fits a phone with amounts of hundreds and of many millions', async () => {
+    const { page } = visitor
+    const job = await jobInState(console.ledger, 'completed')
+    await console.ledger.sql(
+      'UPDATE settlements SET gas_used = 1, effective_gas_price = 1, gas_cost = 0 WHERE job_id = $1',
+      [job.id],
+    )
+    for (const amount of ['100000000', '888888888', '999999999999999']) {
+      await console.ledger.sql('UPDATE jobs SET quoted_maximum = $2, charge_amount = $2 WHERE id = $1', [
+        job.id,
+        amount,
+      ])
+      await console.ledger.sql('UPDATE settlements SET charge_amount = $2, gas_cost = $2 WHERE job_id = $1', [
+        job.id,
+        amount,
+      ])
+      for (const path of [
+        '/operator/ledger',
+        '/operator/payments',
+        `/operator/payments/${job.id}`,
+        `/operator/payers/${job.authorization.payer}`,
+      ]) {
+        await page.goto(path)
+        await page.setViewportSize(PHONE)
+        expect([amount, path, await findOverflow(page)]).toEqual([amount, path, []])
+      }
+    }
+    await page.setViewportSize(DESKTOP)
+    await page.goto('/operator')
+  })
+
+  it('draws the times of its charts in UTC on a 24-hour clock', async () => {
+    const abroad = await browser.open(origin, { locale: 'en-US', timezoneId: 'America/New_York' })
+    await abroad.page.addInitScript(`{
+      globalThis.drawn = []
+      const { fillText } = CanvasRenderingContext2D.prototype
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+        globalThis.drawn.push(String(text))
+        return fillText.call(this, text, ...rest)
+      }
+    }`)
+    await abroad.page.goto('/operator/sign-in')
+    await abroad.page.getByLabel('Account').fill('actor')
+    await abroad.page.getByLabel('Password').fill(TEST_PASSWORD)
+    await abroad.page.getByRole('button', { name: 'Sign in' }).click()
+    await abroad.page.getByRole('heading', { name: 'Now', exact: true }).waitFor()
+    const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
+    const { attemptId } = await console.ledger.execution.startAttempt(job, 'drawn', null)
+    await console.ledger.sql("UPDATE upstream_attempts SET started_at = now() - interval '2 hours' WHERE id = $1", [
+      attemptId,
+    ])
+    await abroad.page.goto('/operator/providers/drawn?window=24h')
+    const drawn = () => abroad.page.evaluate<string[]>('globalThis.drawn')
+    await expect.poll(drawn).toContain('UTC')
+    const times = (await drawn()).filter((text) => /\d:\d|[ap]m/i.test(text))
+    expect(times.length).toBeGreaterThan(0)
+    expect(times.filter((text) => !/^([01]\d|2[0-3]):[0-5]\d$/.test(text))).toEqual([])
+    const shown = new Set(times)
+    // Hours of the whole day, of which some are after noon.
+    expect([...shown].some((text) => text > '12:59')).toBe(true)
+    expect(abroad.problems).toEqual([])
+    await abroad.close()
   })
 
   it('leads to the sign-in when the session ends, and back to the page', async () => {

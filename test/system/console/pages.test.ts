@@ -66,8 +66,8 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
   })
 
   /** Opens a window in which the sandbox's operator is signed in, by the form. */
-  const signIn = async (mode: keyof typeof MODES): Promise<Visitor> => {
-    const visitor = await browser.open(origin, MODES[mode])
+  const signIn = async (mode: keyof typeof MODES, options = {}): Promise<Visitor> => {
+    const visitor = await browser.open(origin, { ...MODES[mode], ...options })
     const { user = '', password = '' } = sandbox.info.operator ?? {}
     await visitor.page.goto('/operator')
     await visitor.page.getByLabel('Account').or(visitor.page.locator('[name=name]')).first().fill(user)
@@ -164,6 +164,12 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     { ...FORMS.provider, form: '/enable', enter: { reason: 'Well' }, action: 'deployment.enable' },
     { ...FORMS.queue, form: '/pause', enter: { reason: 'Upkeep' }, action: 'queue.pause' },
     { ...FORMS.queue, form: '/resume', enter: { reason: 'Done' }, action: 'queue.resume' },
+    {
+      ...FORMS.catalog,
+      form: '/catalog/models/textmodel-3.5-flash/draft',
+      enter: { minimum_charge_usd: '0.002' },
+      action: 'configuration.draft',
+    },
     { ...FORMS.catalog, form: '/catalog/draft', enter: { content: DEARER }, action: 'configuration.draft' },
     { ...FORMS.catalog, form: '/catalog/publish', enter: { reason: 'Dearer' }, action: 'configuration.publish' },
     { ...FORMS.deployments, form: '/deployments/draft', action: 'configuration.draft' },
@@ -174,6 +180,9 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     const { page, problems, close } = await signIn('light')
     await page.goto(at)
     const shown = page.locator(`form[action$="${form}"]`)
+    // Of a form that is folded up.
+    const closed = page.locator('details:not([open])', { has: shown }).locator('summary')
+    if ((await closed.count()) > 0) await closed.click()
     for (const [name, value] of Object.entries(enter)) await shown.locator(`[name=${name}]`).fill(value)
     await shown.getByRole('button').click()
     await page.getByRole('status').waitFor()
@@ -209,15 +218,45 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     await page.goto(`/operator/review?kind=${kind}`)
     await page.locator('main tbody a').first().click()
     const address = page.url()
-    await page.getByRole('button', { name: 'End this item' }).click()
+    await page.getByRole('button', { name: 'Continue' }).click()
     // The form says what is missing.
     if (page.url() === address) await page.locator('[name=outcome]').selectOption('paid_outside')
     await page.locator('[name=reason]').fill('Paid by bank transfer')
-    await page.getByRole('button', { name: 'End this item' }).click()
+    await page.getByRole('button', { name: 'Continue' }).click()
+    await page.getByText('Nothing is ended yet').waitFor()
+    for (const mode of ['light', 'phone', 'dark'] as const) {
+      await page.setViewportSize(MODES[mode].viewport)
+      await page.emulateMedia({ colorScheme: MODES[mode].colorScheme })
+      expect([mode, await findBarriers(page), await findOverflow(page)]).toEqual([mode, [], []])
+      if (CONSOLE_PICTURES)
+        await page.screenshot({ path: `${CONSOLE_PICTURES}/confirm-${kind}-${mode}.png`, fullPage: true })
+    }
+    await page.getByRole('button', { name: 'End this item: paid outside' }).click()
     await page.getByRole('status').waitFor()
-    expect(await page.getByRole('button', { name: 'End this item' }).count()).toBe(0)
+    expect(await page.getByRole('button', { name: 'Continue' }).count()).toBe(0)
     expect(await findBarriers(page)).toEqual([])
     expect(problems).toEqual([])
+    await close()
+  })
+
+  it('ends an item by keyboard and without scripts, with a second key after the one that enters it', async () => {
+    const { page, close } = await signIn('light', { javaScriptEnabled: false })
+    await page.goto('/operator/review?kind=review')
+    await page.locator('main tbody a').first().press('Enter')
+    const address = page.url()
+    await page.locator('[name=outcome]').selectOption('written_off')
+    await page.locator('[name=reason]').fill('Too small')
+    // The key that sends a form from a field, pressed twice.
+    await page.locator('[name=refund_transaction]').press('Enter')
+    await page.getByText('Nothing is ended yet').waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('link', { name: 'Do not end it' }).press('Enter')
+    await page.waitForURL(address)
+    await page.locator('[name=outcome]').selectOption('written_off')
+    await page.locator('[name=reason]').fill('Too small')
+    await page.getByRole('button', { name: 'Continue' }).press('Enter')
+    await page.getByRole('button', { name: 'End this item: written off' }).press('Enter')
+    await page.getByText('Ended by operator').waitFor()
     await close()
   })
 
@@ -229,8 +268,9 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     for (const { page } of [first, second]) {
       await page.locator('[name=outcome]').selectOption('paid_outside')
       await page.locator('[name=reason]').fill('Paid by bank transfer')
-      await page.getByRole('button', { name: 'End this item' }).click()
+      await page.getByRole('button', { name: 'Continue' }).click()
     }
+    for (const { page } of [first, second]) await page.getByRole('button', { name: 'End this item' }).click()
     await first.page.getByRole('status').waitFor()
     expect(await second.page.getByRole('alert').textContent()).toMatch(/^operator ended this item at /)
     await Promise.all([first.close(), second.close()])

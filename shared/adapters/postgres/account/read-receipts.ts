@@ -2,7 +2,7 @@ import type { ReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { AccountPage, AccountPeriod, AccountReceipt, PageRequest } from '#shared/jobs/account-store.ts'
 import { CURRENT_RECEIPT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } from '../current-receipt.ts'
 import type { Sql } from '../pool.ts'
-import { cutPage, END, microsecondsOf, type PositionRow, positionAt, timestampOf } from './position.ts'
+import { cutPage, END, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
 
 type ReceiptRow = PositionRow & CurrentReceiptRow & { readonly idempotency_key: string }
 

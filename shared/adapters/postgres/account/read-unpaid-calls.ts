@@ -2,7 +2,7 @@ import type { PageRequest, UnpaidCall, UnpaidCalls } from '#shared/jobs/account-
 import type { JobState } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Sql } from '../pool.ts'
-import { BEGINNING, cutPage, microsecondsOf, type PositionRow, timestampOf } from './position.ts'
+import { BEGINNING, cutPage, microsecondsOf, type PositionRow, timestampOf } from '../position.ts'
 
 interface CallRow extends PositionRow {
   readonly idempotency_key: string

@@ -1,7 +1,10 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import type { Publication, PublicationSummary } from '#shared/operators/configuration-store.ts'
+import type { List, ListPage } from '#shared/operators/money-store.ts'
 import type { Sql } from '../pool.ts'
+import { microsecondsOf, type PositionRow } from '../position.ts'
+import { readList } from '../read-list.ts'
 
 interface SummaryRow {
   readonly number: string
@@ -13,6 +16,9 @@ interface SummaryRow {
 }
 
 type Row = SummaryRow & { readonly content: JsonValue }
+
+/** After every number. */
+const END = { id: '9223372036854775807' }
 
 /** Returns the publication of a kind that is in force. */
 export async function findNewest(sql: Sql, kind: PublicationKind): Promise<Publication | null> {
@@ -50,15 +56,23 @@ export async function findNewestImport(sql: Sql, kind: PublicationKind): Promise
 export async function listPublications(
   sql: Sql,
   kind: PublicationKind,
-  { limit, before }: { readonly limit: number; readonly before?: bigint },
-): Promise<readonly PublicationSummary[]> {
-  const { rows } = await sql.query<SummaryRow>({
-    name: 'list_publications',
-    text: `SELECT number, kind, published_at, operator, reason, file_sha256 FROM publications
-           WHERE kind = $1 AND ($2::bigint IS NULL OR number < $2) ORDER BY number DESC LIMIT $3`,
-    values: [kind, before ?? null, limit],
-  })
-  return rows.map(summaryOf)
+  page: ListPage,
+): Promise<List<PublicationSummary>> {
+  return await readList(
+    page,
+    async ({ limit, after, before }) => {
+      const [place, beyond, order] = before ? [before, '>', ''] : [after ?? END, '<', ' DESC']
+      const { rows } = await sql.query<SummaryRow & PositionRow>({
+        name: before ? 'list_publications_back' : 'list_publications',
+        text: `SELECT number, number::text AS id, kind, published_at, operator, reason, file_sha256,
+             ${microsecondsOf('published_at')} AS microseconds
+           FROM publications WHERE kind = $1 AND number ${beyond} $2::bigint ORDER BY number${order} LIMIT $3`,
+        values: [kind, place.id, limit + 1],
+      })
+      return rows
+    },
+    summaryOf,
+  )
 }
 
 function summaryOf(row: SummaryRow): PublicationSummary {

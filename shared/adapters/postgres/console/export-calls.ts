@@ -1,7 +1,8 @@
-import type { ExportedCall, Period } from '#shared/operators/money-store.ts'
-import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../account/position.ts'
+import type { ExportedCall, ExportFilter, ListPosition } from '#shared/operators/money-store.ts'
 import type { Sql } from '../pool.ts'
+import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
+import { CONDITIONS } from './list-calls.ts'
 
 const PAGE_CALLS = 1000
 
@@ -16,34 +17,57 @@ type Row = CallRow &
     readonly settlement_state: string | null
   }
 
-/** Returns the calls accepted in the period, oldest first, with the settlement that charged them or may still do so. */
+/**
+ * Returns the calls accepted in the period, oldest first, with the settlement that charged them or may still do so. Reads
+ * a page while the one before is written, and holds no more than these two.
+ */
 export async function* exportCalls(
   sql: Sql,
-  { from, until }: Period,
+  filter: ExportFilter,
   pageCalls = PAGE_CALLS,
 ): AsyncGenerator<readonly ExportedCall[]> {
-  const end = positionAt(until)
-  for (let after = positionAt(from), isFirst = true; ; isFirst = false) {
-    const { rows } = await sql.query<Row>({
-      name: isFirst ? 'export_first_console_calls' : 'export_console_calls',
-      text: `SELECT ${CALL}, ${microsecondsOf('jobs.accepted_at')} AS microseconds, jobs.catalog_version, jobs.receipt_id,
-         authorizations.network, settlement.transaction_hash, settlement.block_number, settlement.gas_cost,
-         settlement.state AS settlement_state
-       FROM (SELECT id FROM jobs WHERE (accepted_at, id) ${isFirst ? '>=' : '>'} (${timestampOf('$1')}, $2::uuid)
-           AND (accepted_at, id) < (${timestampOf('$3')}, $4::uuid)
-         ORDER BY accepted_at, id LIMIT $5) AS page
-       JOIN jobs ON jobs.id = page.id
-       JOIN authorizations ON authorizations.id = jobs.authorization_id
-       LEFT JOIN LATERAL (SELECT transaction_hash, block_number, gas_cost, state FROM settlements
-         WHERE settlements.authorization_id = jobs.authorization_id OFFSET 0) AS settlement ON true
-       ORDER BY jobs.accepted_at, jobs.id`,
-      values: [after.microseconds.toString(), after.id, end.microseconds.toString(), end.id, pageCalls + 1],
-    })
-    const page = cutPage(rows, pageCalls)
-    if (page.rows.length > 0) yield page.rows.map(exportedCall)
-    if (page.next === null) return
-    after = page.next
+  let reading = readPage(sql, filter, null, pageCalls)
+  for (;;) {
+    const { rows, next } = await reading
+    if (next !== null) {
+      reading = readPage(sql, filter, next, pageCalls)
+      // Whoever stops reading does not wait for it.
+      reading.catch(() => undefined)
+    }
+    if (rows.length > 0) yield rows.map(exportedCall)
+    if (next === null) return
   }
+}
+
+async function readPage(sql: Sql, filter: ExportFilter, after: ListPosition | null, limit: number) {
+  const { state, payer } = filter
+  const [from, until] = [after ?? positionAt(filter.from), positionAt(filter.until)]
+  const suffix = `${after ? '' : '_first'}${state ? `_${state}` : ''}${payer ? '_payer' : ''}`
+  const conditions = [...(state ? [CONDITIONS[state]] : []), ...(payer ? ['payer = $6'] : [])]
+  const { rows } = await sql.query<Row>({
+    name: `export_console_calls${suffix}`,
+    text: `SELECT ${CALL}, ${microsecondsOf('jobs.accepted_at')} AS microseconds, jobs.catalog_version, jobs.receipt_id,
+       authorizations.network, settlement.transaction_hash, settlement.block_number, settlement.gas_cost,
+       settlement.state AS settlement_state
+     FROM (SELECT ${CALL}, jobs.catalog_version, jobs.receipt_id, jobs.authorization_id
+       FROM jobs WHERE (accepted_at, id) ${after ? '>' : '>='} (${timestampOf('$1')}, $2::uuid)
+         AND (accepted_at, id) < (${timestampOf('$3')}, $4::uuid)
+         ${conditions.map((condition) => `AND ${condition}`).join(' ')}
+       ORDER BY accepted_at, id LIMIT $5) AS jobs
+     JOIN authorizations ON authorizations.id = jobs.authorization_id
+     LEFT JOIN LATERAL (SELECT transaction_hash, block_number, gas_cost, state FROM settlements
+       WHERE settlements.authorization_id = jobs.authorization_id OFFSET 0) AS settlement ON true
+     ORDER BY jobs.accepted_at, jobs.id`,
+    values: [
+      from.microseconds.toString(),
+      from.id,
+      until.microseconds.toString(),
+      until.id,
+      limit + 1,
+      ...(payer ? [payer] : []),
+    ],
+  })
+  return cutPage(rows, limit)
 }
 
 function exportedCall(row: Row): ExportedCall {

@@ -1,16 +1,18 @@
-import type { Finding } from '#shared/operators/money-store.ts'
+import { type Finding, MOST_FINDINGS } from '#shared/operators/money-store.ts'
 import type { Sql } from '../pool.ts'
 import { SETTLEMENTS_OF_SIGNED } from '../settlement-transactions.ts'
+import { findByBeginning } from './find-by-beginning.ts'
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const ADDRESS = /^0x[0-9a-f]{40}$/
 const HASH = /^0x[0-9a-f]{64}$/
-/** More than one job only under a request id that several calls were sent with. */
-const MOST_FINDINGS = 20
 /** As long as an idempotency key may be. */
 const LONGEST_ID = 255
 
-/** Returns what an id belongs to. A text may be several things at once: callers choose request ids and keys. */
+/**
+ * Returns what an id belongs to; when it is none, what ids that begin with it belong to. A text may be several things at
+ * once: callers choose request ids and keys.
+ */
 export async function findById(sql: Sql, text: string): Promise<readonly Finding[]> {
   // PostgreSQL stores no NUL, so nothing has such an id.
   if (text.length > LONGEST_ID || text.includes('\0')) return []
@@ -21,8 +23,9 @@ export async function findById(sql: Sql, text: string): Promise<readonly Finding
     ...(HASH.test(lower) ? await findTransaction(sql, lower) : []),
     ...(await findText(sql, text)),
   ]
+  if (found.length === 0) found.push(...(await findByBeginning(sql, text, (hash) => findTransaction(sql, hash))))
   const distinct = new Map(found.map((finding) => [`${finding.kind} ${finding.id}`, finding]))
-  return [...distinct.values()]
+  return [...distinct.values()].slice(0, MOST_FINDINGS)
 }
 
 async function findUuid(sql: Sql, id: string): Promise<readonly Finding[]> {
@@ -69,7 +72,7 @@ async function findTransaction(sql: Sql, hash: string): Promise<readonly Finding
   return rows
 }
 
-/** Finds what callers name themselves. A key is a capability, so no part of one is enough. */
+/** Finds what callers name themselves, as a whole. */
 async function findText(sql: Sql, text: string): Promise<readonly Finding[]> {
   const { rows } = await sql.query<Finding>({
     name: 'find_console_text',

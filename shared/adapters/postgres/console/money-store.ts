@@ -16,6 +16,6 @@ export function createMoneyStore(pool: Pool): MoneyStore {
     readPayer: (payer) => readPayer(pool, payer),
     listPayerCalls: (payer, page) => listPayerCalls(pool, payer, page),
     readDays: (period) => readDays(pool, period),
-    exportCalls: (period) => exportCalls(pool, period),
+    exportCalls: (filter) => exportCalls(pool, filter),
   }
 }

@@ -1,8 +1,9 @@
 import { RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { List, ListPage } from '#shared/operators/money-store.ts'
 import type { ItemFilter, ItemRecord } from '#shared/operators/resolution-store.ts'
-import { BEGINNING, cutPage, microsecondsOf, timestampOf } from '../account/position.ts'
 import type { Sql } from '../pool.ts'
+import { BEGINNING, microsecondsOf, timestampOf } from '../position.ts'
+import { readList } from '../read-list.ts'
 import { IS_OPEN, ITEM, ITEMS, type ItemRow, itemRecord } from './item-rows.ts'
 
 /** The column of each kind that a filter compares. */
@@ -21,21 +22,25 @@ const JOB_ID: Readonly<Record<ResolvableItem, string>> = {
 
 /** Returns open items, oldest first. Reads all of them: they are few, or somebody should know. */
 export async function openItems(sql: Sql, filter: ItemFilter, page: ListPage): Promise<List<ItemRecord>> {
+  return await readList(page, (one) => readOpen(sql, filter, one), itemRecord)
+}
+
+async function readOpen(sql: Sql, filter: ItemFilter, { limit, after, before }: ListPage) {
   const kinds = filter.kind === undefined ? RESOLVABLE_ITEMS : [filter.kind]
-  const after = page.after ?? { ...BEGINNING, id: '' }
-  const values: unknown[] = [after.microseconds.toString(), after.id, page.limit + 1]
+  const [place, beyond, order] = before ? [before, '<', ' DESC'] : [after ?? { ...BEGINNING, id: '' }, '>', '']
+  const values: unknown[] = [place.microseconds.toString(), place.id, limit + 1]
   const payer = filter.payer === undefined ? null : `$${values.push(filter.payer.toLowerCase())}`
   const jobId = filter.jobId === undefined ? null : `$${values.push(filter.jobId)}`
-  const filters = [filter.kind ?? 'all', ...(payer ? ['payer'] : []), ...(jobId ? ['job'] : [])].join('_')
+  const parts = [filter.kind ?? 'all', payer && 'payer', jobId && 'job', before && 'back']
+  const suffix = parts.filter((part) => typeof part === 'string').join('_')
   const { rows } = await sql.query<ItemRow & { microseconds: string }>({
-    name: `open_items_${filters}`,
+    name: `open_items_${suffix}`,
     text: `SELECT ${ITEM}, ${microsecondsOf('since')} AS microseconds FROM (
        ${kinds.map((kind) => selectOpen(kind, payer, jobId)).join('\n UNION ALL ')}) AS items
-     WHERE (since, id) > (${timestampOf('$1')}, $2) ORDER BY since, id LIMIT $3`,
+     WHERE (since, id) ${beyond} (${timestampOf('$1')}, $2) ORDER BY since${order}, id${order} LIMIT $3`,
     values,
   })
-  const cut = cutPage(rows, page.limit)
-  return { entries: cut.rows.map(itemRecord), next: cut.next }
+  return rows
 }
 
 function selectOpen(kind: ResolvableItem, payer: string | null, jobId: string | null): string {

@@ -8,6 +8,7 @@ import {
   parseItemName,
   type Resolution,
   type StoredResolution,
+  versionOf,
 } from '#shared/operators/resolution-store.ts'
 import type { RefundTransfer } from '#shared/payment/refund.ts'
 import { recordAction } from '../operators/record-action.ts'
@@ -37,6 +38,7 @@ export async function storeResolution(
     if (item.resolution !== null && !allowed.includes(resolution.outcome))
       return { outcome: 'conflict', resolution: item.resolution }
     if (!allowed.includes(resolution.outcome)) return { outcome: 'not_allowed', allowed }
+    if (resolution.confirmed !== undefined && resolution.confirmed !== versionOf(item)) return { outcome: 'changed' }
     const transfer = resolution.refund ? await takeTransfer(sql, resolution.refund) : null
     if (transfer !== null && 'itemIds' in transfer) return { outcome: 'refund_used', itemIds: transfer.itemIds }
     const stored = await insertResolution(sql, item, resolution, transfer, author)
