@@ -20,6 +20,7 @@ import { startTraceCollector, type TraceCollector, traceOf } from '../../support
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { payChat, signChat } from '../../support/payer/chat-call.ts'
 import { paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
+import { giveHistory } from '../../support/payer/give-history.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { isRunning } from '../../support/processes/is-running.ts'
 import { runCommand } from '../../support/processes/run-program.ts'
@@ -563,6 +564,8 @@ describe('deployments that change under load', () => {
     await controls.controlQueue(author, { queue: 'images', isPaused: true, reason: 'to gather calls' })
     await untilApplied((worker) => worker.queues?.images?.isPaused === true)
     const image = { model: IMAGE, prompt: 'The last tram' }
+    expect((await pay()).status).toBe(200)
+    await giveHistory(sandbox, payer.address, '2')
     const answers = Promise.all(Array.from({ length: 40 }, () => pay('/v1/images/generations', image)))
     await until(async () => {
       const jobs = await sandbox.sql("SELECT 1 FROM jobs WHERE state = 'accepted' AND public_model = $1", [IMAGE])
