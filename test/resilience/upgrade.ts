@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { migrateQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { migrateAll } from '../../infra/commands/migrate.ts'
 import { startPostgres } from '../../infra/sandbox/postgres/embedded-postgres.ts'
 import type { ServiceName } from '../../infra/sandbox/sandbox-options.ts'
@@ -48,6 +49,8 @@ export async function runUpgrade({
   const postgres = await startPostgres({ dataDirectory: join(directory, 'postgres') })
   try {
     await migrateWith(checkout, postgres.connectionString)
+    // The sandbox's role of services may not create what BullMQ creates with the first message.
+    await migrateQueue(postgres.connectionString)
     const earlier = new Set<ServiceName>(PROCESSES)
     const stack = await startCampaignStack({
       databaseUrl: postgres.connectionString,

@@ -17,6 +17,27 @@ const AUTHOR = { operator: 'tester', source: 'command' } as const
 /** Texts that two ways of writing down a row could differ in. */
 const TEXTS = ['', 'a,b', '3:abc', '-', 'Ω 🚋 é', 'line\nline', '"\\', '\u2028', 'x'.repeat(2000)]
 
+/** Runs the command. Returns its exit code, and what it says about the audit. */
+async function judge(on: TestLedger, ...options: readonly string[]) {
+  const printed: string[] = []
+  vi.spyOn(console, 'log').mockImplementation((text: string) => void printed.push(text))
+  try {
+    const exitCode = await main(['--no-chain', '--json', ...options], { DATABASE_URL: on.url })
+    const { audit } = JSON.parse(printed.join('')) as {
+      audit: { head: { position: string; hash: string }; breaks: string[] }
+    }
+    return { exitCode, ...audit }
+  } finally {
+    vi.restoreAllMocks()
+  }
+}
+/** Changes the audit as the owner of the database can. */
+async function tamper(sql: Sql, statement: string): Promise<void> {
+  await sql.query('ALTER TABLE operator_actions DISABLE TRIGGER USER')
+  await sql.query(statement)
+  await sql.query('ALTER TABLE operator_actions ENABLE TRIGGER USER')
+}
+
 describe('the audit of operators', () => {
   let ledger: TestLedger
   beforeAll(async () => {
@@ -31,27 +52,6 @@ describe('the audit of operators', () => {
       reason,
       details: { text: reason, of: [1, 2.5, null, { z: '', a: subject }] },
     })
-  /** Runs the command. Returns its exit code, and what it says about the audit. */
-  async function judge(on: TestLedger, ...options: readonly string[]) {
-    const printed: string[] = []
-    vi.spyOn(console, 'log').mockImplementation((text: string) => void printed.push(text))
-    try {
-      const exitCode = await main(['--no-chain', '--json', ...options], { DATABASE_URL: on.url })
-      const { audit } = JSON.parse(printed.join('')) as {
-        audit: { head: { position: string; hash: string }; breaks: string[] }
-      }
-      return { exitCode, ...audit }
-    } finally {
-      vi.restoreAllMocks()
-    }
-  }
-  /** Changes the audit as the owner of the database can. */
-  async function tamper(sql: Sql, statement: string): Promise<void> {
-    await sql.query('ALTER TABLE operator_actions DISABLE TRIGGER USER')
-    await sql.query(statement)
-    await sql.query('ALTER TABLE operator_actions ENABLE TRIGGER USER')
-  }
-
   it('is complete after any text, and after actions at the same time', async () => {
     for (const text of TEXTS) await record(text.slice(0, 300), text)
     await Promise.all(Array.from({ length: 40 }, (_, index) => record(`at once ${index}`)))

@@ -14,6 +14,16 @@ import { createTestLedger, type TestLedger } from '../../support/ledger/test-led
 /** PostgreSQL's words for what a role has no right to. */
 const REFUSED = /permission denied|must be owner|must be superuser/
 
+const ask = async (url: string, statement: string) => {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    return (await client.query<Record<string, unknown>>(statement)).rows
+  } finally {
+    await client.end()
+  }
+}
+
 describe('the role of the services', () => {
   let ledger: TestLedger
   let service: pg.Pool
@@ -115,15 +125,6 @@ describe('npm run migrate with an owner and a service', () => {
     ;[url.username, url.password] = [role, password]
     url.pathname = `/${owner}`
     return url.href
-  }
-  const ask = async (url: string, statement: string) => {
-    const client = new pg.Client({ connectionString: url })
-    await client.connect()
-    try {
-      return (await client.query<Record<string, unknown>>(statement)).rows
-    } finally {
-      await client.end()
-    }
   }
   beforeAll(async () => {
     ledger = await createTestLedger()

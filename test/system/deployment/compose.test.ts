@@ -209,13 +209,15 @@ describe('settings', () => {
   test('each secret reaches only the services that need it', () => {
     expect(Object.fromEntries(SECRET_SETTINGS.map((secret) => [secret, servicesWith(secret)]))).toEqual({
       CHALLENGE_SECRET: ['api'],
-      MIGRATION_DATABASE_URL: ['migrate'],
+      // Made of POSTGRES_PASSWORD.
+      MIGRATION_DATABASE_URL: [],
       OPERATOR_INITIAL_PASSWORD: ['console'],
       RECEIPT_SECRETS: ['api'],
       RECEIPT_SIGNING_KEY: ['api'],
       SETTLEMENT_PRIVATE_KEYS: ['settler'],
       S3_SECRET_ACCESS_KEY: ['bucket-init', 'api', 'worker', 'settler', 'objects'],
     })
+    expect(servicesWith('POSTGRES_PASSWORD')).toEqual(['migrate', 'postgres', 'postgres-exporter'])
     const withProviderKeys = Object.entries(services).filter(([, { env_file: files }]) => files.length > 0)
     expect(withProviderKeys.map(([name, { env_file: files }]) => [name, files])).toEqual([
       ['worker', ['./providers.env']],
