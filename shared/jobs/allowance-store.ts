@@ -137,7 +137,7 @@ export interface AllowanceWorkStore {
   releaseAllowance(claim: ClaimedPermit, delayMs: number): Promise<Written>
   /**
    * Moves requested → signed: takes the next account nonce of the key's nonce queue and stores the transaction signed
-   * for it, before anything is sent.
+   * for it, before anything is sent. `queue_full`: the key has as many unmined transactions as nodes hold.
    */
   recordPermit(
     claim: ClaimedPermit,
@@ -146,7 +146,7 @@ export interface AllowanceWorkStore {
       readonly minimumAccountNonce: bigint
       sign(accountNonce: bigint): Promise<SignedTransaction>
     },
-  ): Promise<SignedPermit | 'stale'>
+  ): Promise<SignedPermit | 'stale' | 'queue_full'>
   /** Returns the current transactions of a signed permit: a sweeper may have replaced them. */
   readSignedPermit(allowanceId: string): Promise<SignedPermit | null>
   /** Moves requested or signed → confirmed. */

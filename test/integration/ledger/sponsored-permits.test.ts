@@ -48,12 +48,14 @@ async function claimOne(): Promise<ClaimedPermit> {
 /** Signs the oldest permit that is due with the first settlement key. */
 async function sign(): Promise<ClaimedPermit> {
   const claim = await claimOne()
+  const account = { network: 'eip155:8453', facilitator: '0x01' } as const
   const signed = await ledger.allowances.recordPermit(claim, {
-    account: { network: 'eip155:8453', facilitator: '0x01' },
-    minimumAccountNonce: 0n,
+    account,
+    // All earlier ones are mined.
+    minimumAccountNonce: (await ledger.settlement.readNextAccountNonce(account)) ?? 0n,
     sign: async () => ({ hash: randomHex(32), raw: '0x02' }),
   })
-  if (signed === 'stale') throw new Error('stale')
+  if (typeof signed === 'string') throw new Error(signed)
   return { ...claim, signed }
 }
 

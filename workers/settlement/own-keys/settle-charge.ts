@@ -23,7 +23,7 @@ export interface SettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
     Pick<
       JobSettlementStore,
-      'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'
+      'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'
     > &
     EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler

@@ -81,6 +81,7 @@ async function renewAlone(
     minimumAccountNonce: minimumOf(prepared, verdict),
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, prepared.terms, accountNonce),
   })
+  if (written === 'queue_full') return later('the settlement key has no account nonce left', 'review')
   return moved(written, { ...job, settlement: null })
 }
 
@@ -103,6 +104,7 @@ async function renewInBatch(
 ): Promise<StepOutcome> {
   const { authorization } = job
   const { chargeAmount } = requireSealed(job)
+  const nowMs = performance.now()
   const renewed = await batches.renew(
     {
       job,
@@ -115,6 +117,8 @@ async function renewInBatch(
       contract,
       affordableGas: prepared.affordableGas,
       minimumAccountNonce: minimumOf(prepared, verdict),
+      waitsSinceMs: nowMs,
+      preparedMs: nowMs,
     },
     verdict.verdict === 'batch_reverted' ? Math.max(1, Math.floor(batch.size / 2)) : MAXIMUM_BATCH_PAYMENTS,
   )
