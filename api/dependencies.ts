@@ -86,7 +86,11 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const { outcomes, allowanceOutcomes } = openOutcomes(config, resources, { store, allowanceStore, logger })
   const permitTurns = createPermitTurns({ store, outcomes, logger })
   // A remote facilitator submits nothing but payments.
-  const sponsoring = config.FACILITATOR_URL === undefined ? sponsoringTerms(config) : null
+  const sponsoringLimits = config.FACILITATOR_URL === undefined ? sponsoringTerms(config) : null
+  const sponsoring = sponsoringLimits && {
+    ...sponsoringLimits,
+    needsPaidCall: config.SETTLEMENT_CONTRACT !== undefined,
+  }
   addSponsoringMetrics(metrics, sponsoring?.dailyGasWei ?? 0n)
   const opened = resources.move()
   return {

@@ -21,6 +21,12 @@ export function widerClientGroup(address: string): string | null {
   return groups === null || ipv4In(groups) !== null ? null : prefix(groups, SITE_GROUPS)
 }
 
+/** Returns the network that one operator usually holds: the /24 of an IPv4 address, and the /48 of an IPv6 address. */
+export function clientNetwork(address: string): string {
+  const site = widerClientGroup(address)
+  return site ?? `${clientGroup(address).split('.').slice(0, 3).join('.')}.0/24`
+}
+
 /**
  * Returns the networks under which limits per client count a caller, the narrowest first: that of the host and, for
  * IPv6, that of the site.

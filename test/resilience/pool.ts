@@ -117,7 +117,9 @@ function violationsOf(report: Omit<PoolReport, 'violations'>): readonly string[]
 }
 
 function countOf(names: readonly string[]): Readonly<Record<string, number>> {
-  return Object.fromEntries([...Map.groupBy(names, (name) => name)].map(([name, { length }]) => [name, length] as const))
+  return Object.fromEntries(
+    [...Map.groupBy(names, (name) => name)].map(([name, { length }]) => [name, length] as const),
+  )
 }
 
 /** Runs `npm run campaign -- pool`. */

@@ -104,10 +104,7 @@ export interface TestWorker {
   runDeferredFor(jobId: string, seconds: number, changes?: Partial<TestWorkerDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
   /** Returns dependencies that reach the chain through another proxy and settle with another key. */
-  through(
-    proxy: RpcProxy,
-    settlementKey: `0x${string}`,
-  ): Pick<TestWorkerDependencies, ThroughChain>
+  through(proxy: RpcProxy, settlementKey: `0x${string}`): Pick<TestWorkerDependencies, ThroughChain>
   stop(): Promise<void>
 }
 
@@ -259,10 +256,7 @@ function batchesOf(dependencies: BatchDependencies): SettlementBatches {
 }
 
 /** Returns the chain dependencies of a worker, through a proxy. */
-function through(
-  { url }: RpcProxy,
-  settlementKey: `0x${string}`,
-): Pick<TestWorkerDependencies, ThroughChain> {
+function through({ url }: RpcProxy, settlementKey: `0x${string}`): Pick<TestWorkerDependencies, ThroughChain> {
   const client = createChainClient(url, PATIENCE_MS)
   const latest = createLatestBlock(client)
   return {

@@ -2,7 +2,13 @@ import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Hex, HttpRequestError, type Log, RpcRequestError } from 'viem'
 import { describe, expect, it } from 'vitest'
 import { batchSettlementAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
-import { isAlreadySent, isMissingBlock, isPoolFull, isRateLimit, isTooLarge } from '#shared/adapters/chain/network/rpc-failure.ts'
+import {
+  isAlreadySent,
+  isMissingBlock,
+  isPoolFull,
+  isRateLimit,
+  isTooLarge,
+} from '#shared/adapters/chain/network/rpc-failure.ts'
 import { isPaymentOf, paymentsOfReceipt, transferOf } from '#shared/adapters/chain/settlement-contract/batch-receipt.ts'
 import { shareOfGas } from '#shared/adapters/chain/settlement-contract/share-of-gas.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'

@@ -12,7 +12,7 @@ import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { requestedMedia } from '../../../api/paid-request/job/media-response.ts'
 import { acceptQuality } from '../../../api/request/accept-quality.ts'
 import { capacityFor } from '../../../api/request/byte-buffer.ts'
-import { clientGroup, clientGroups, widerClientGroup } from '../../../api/request/client-address.ts'
+import { clientGroup, clientGroups, clientNetwork, widerClientGroup } from '../../../api/request/client-address.ts'
 import { readEffectiveRequest } from '../../../api/request/effective-request.ts'
 import { createDelimiterCounter } from '../../../api/request/form-delimiters.ts'
 import { prepareBody } from '../../../api/request/prepare-request.ts'
@@ -189,6 +189,14 @@ describe('the network of a client', () => {
   ])('of %s is %s, within the site %s', (address, group, site) => {
     expect([clientGroup(address), widerClientGroup(address)]).toEqual([group, site])
     expect(clientGroups(address)).toEqual(site === null ? [group] : [group, site])
+  })
+
+  it.each([
+    ['198.51.100.7', '198.51.100.0/24'],
+    ['::ffff:198.51.100.250', '198.51.100.0/24'],
+    ['2001:db8:1:2::3', '2001:db8:1::/48'],
+  ])('the network of %s, whose addresses one operator usually holds, is %s', (address, network) => {
+    expect(clientNetwork(address)).toBe(network)
   })
 
   it('all hosts of a /64 are one client, regardless of how their addresses are written', () => {

@@ -11,7 +11,6 @@ import { togetherOrInHalves } from './together-or-in-halves.ts'
 
 type NewSettlement = Parameters<JobSettlementStore['recordSettlement']>[1]
 
-
 interface Recording {
   readonly job: ClaimedJob
   readonly settlement: NewSettlement

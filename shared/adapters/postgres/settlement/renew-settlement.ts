@@ -11,11 +11,7 @@ type Renewal = Parameters<JobSettlementStore['renewSettlement']>[1]
  * transaction signed for it. Guarded by the job's fence and by the used nonce, so that it moves once. The old
  * transactions stay stored: if the chain was misread, Permit2's nonce still lets only one of them move money.
  */
-export async function renewSettlement(
-  pool: Pool,
-  job: ClaimedJob,
-  renewal: Renewal,
-): Promise<Written | 'queue_full'> {
+export async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written | 'queue_full'> {
   try {
     return await renew(pool, job, renewal)
   } catch (error) {
