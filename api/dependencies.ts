@@ -107,7 +107,8 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store,
     outcomes,
     permitTurns,
-    permitUrl: sponsoring && new URL('/v1/allowances', config.PUBLIC_BASE_URL).href,
+    // A payer without an allowance has rarely paid before: their permit travels with the payment where that suffices.
+    permitUrl: sponsoring && !sponsoring.needsPaidCall ? new URL('/v1/allowances', config.PUBLIC_BASE_URL).href : null,
     allowanceRequests: {
       terms,
       keys: payment.keys,
