@@ -268,22 +268,22 @@ describe('gathering a batch', () => {
   /** Gathers up to three; records what is sent, and when. Sending takes 20 ms. Those that are `full` get no outcome. */
   function gatheringOf(nextBlock: () => NextBlock | null, failing = new Set<string>(), full = new Set<string>()) {
     const sent: Sent[] = []
-    let giveRoom: () => void = () => undefined
+    const room = Promise.withResolvers<void>()
     const gathering: Gathering<Item, string> = createGathering<Item, string>({
       choose: (waiting) => ({ items: waiting.slice(0, MOST), isFull: waiting.length >= MOST }),
       send: async (items, decide) => {
         sent.push({ atMs: performance.now() - startMs, names: items.map(({ name }) => name).join(' ') })
         if (items.some(({ name }) => failing.has(name))) throw new Error('not stored')
-        const outcomeOf = (name: string) => (name === 'bad' ? new Error('bad') : `${name} sent`)
-        decide(items.map(({ name }) => (full.has(name) ? null : outcomeOf(name))))
+        const outcomes = items.map(({ name }) => (name === 'bad' ? new Error('bad') : `${name} sent`))
+        decide(outcomes.map((outcome, index) => (full.has(items[index]?.name ?? '') ? null : outcome)))
         await new Promise((resolve) => setTimeout(resolve, SEND_MS))
       },
-      untilRoom: () => new Promise((resolve) => (giveRoom = resolve)),
+      untilRoom: () => room.promise,
       nextBlock,
     })
     const add = (names: string) => names.split(' ').map((name) => gathering.add({ name }))
-    const room = { give: () => giveRoom(), withoutRoom: gathering.withoutRoom }
-    return { add, come: (names: string) => void add(names), sent, room }
+    const withoutRoom = () => gathering.withoutRoom()
+    return { add, come: (names: string) => void add(names), sent, giveRoom: room.resolve, withoutRoom }
   }
   let startMs = 0
   const at = async (untilMs: number) => {
@@ -330,19 +330,19 @@ describe('gathering a batch', () => {
 
     it('lets those that find no room wait for it, in their turn and without another try', async () => {
       const full = new Set(['b', 'c'])
-      const { add, come, sent, room } = gatheringOf(immediately, new Set(), full)
+      const { add, come, sent, giveRoom, withoutRoom } = gatheringOf(immediately, new Set(), full)
       const [first, second] = add('a b c')
       come('d e')
       await at(10 * SEND_MS)
       expect(sent).toEqual([{ atMs: 0, names: 'a b c' }])
-      expect(room.withoutRoom()).toBe(4)
+      expect(withoutRoom()).toBe(4)
       expect(await first).toBe('a sent')
       full.clear()
-      room.give()
+      giveRoom()
       await at(20 * SEND_MS)
       expect(sent.map(({ names }) => names)).toEqual(['a b c', 'b c d', 'e'])
       expect(await second).toBe('b sent')
-      expect(room.withoutRoom()).toBe(0)
+      expect(withoutRoom()).toBe(0)
     })
 
     it('leaves those that do not fit to the next batch', async () => {

@@ -142,17 +142,14 @@ describe('the ceiling of a day', () => {
   })
 })
 
-describe('the shares of wallets that never paid', () => {
-  const stranger = () => newPermit(randomHex(20))
-  const outcomesOf = async (requests: readonly Promise<{ readonly outcome: string }>[]) =>
-    Object.fromEntries(
-      [...Map.groupBy(await Promise.all(requests), ({ outcome }) => outcome)].map(([name, { length }]) => [
-        name,
-        length,
-      ]),
-    )
-  const network = (number: number) => ({ clientNetwork: `192.0.${number}.0/24` })
+const stranger = () => newPermit(randomHex(20))
+const outcomesOf = async (requests: readonly Promise<{ readonly outcome: string }>[]) =>
+  Object.fromEntries(
+    [...Map.groupBy(await Promise.all(requests), ({ outcome }) => outcome)].map(([name, { length }]) => [name, length]),
+  )
+const network = (number: number) => ({ clientNetwork: `192.0.${number}.0/24` })
 
+describe('the shares of wallets that never paid', () => {
   it('are a quarter of the ceiling in an hour, which concurrent requests of many networks do not pass', async () => {
     const requests = Array.from({ length: 40 }, (_, number) => request(stranger(), network(number)))
     expect(await outcomesOf(requests)).toEqual({ accepted: 2, ceiling_reached: 38 })

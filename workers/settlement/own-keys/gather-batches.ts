@@ -1,14 +1,10 @@
 import type { StoredSettlement } from '#shared/jobs/job.ts'
-import {
-  type BatchRecording,
-  type BatchRenewal,
-  type JobSettlementStore,
-  MOST_UNMINED_NONCES,
-} from '#shared/jobs/settlement-store.ts'
+import type { BatchRecording, BatchRenewal, JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
-import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { createGathering, type Gathered, type Gathering } from './gathering.ts'
+import { choosePayments, MAXIMUM_BATCH_PAYMENTS } from './choose-payments.ts'
+import { createGathering, type Gathering } from './gathering.ts'
 import { createNonceRoom, type NonceRoomDependencies } from './nonce-room.ts'
 import {
   batchesOf,
@@ -59,8 +55,6 @@ export interface BatchesState {
   readonly gasLimit: bigint
 }
 
-/** More would hold up those that settle through a reader of receipts, and lose more when a batch reverts. */
-export const MAXIMUM_BATCH_PAYMENTS = 100
 /** A node that takes longer to answer a broadcast does not hold up the next batch. */
 const LONGEST_BROADCAST_MS = 1000
 /** How long batches stay smaller after a refusal before twice as much is tried: one node may have been set wrongly. */
@@ -93,12 +87,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     growsAt = gasLimit < maximumBatchGas ? performance.now() + SMALLER_MS : Number.POSITIVE_INFINITY
   }
 
-  const choose = (waiting: readonly Payment[]) => {
-    const oldestFirst = waiting.toSorted((one, other) => one.place.waitsSinceMs - other.place.waitsSinceMs)
-    return oldestFirst[0]?.place.contract === null
-      ? { items: oldestFirst.slice(0, MOST_UNMINED_NONCES), isFull: true }
-      : chooseTogether(oldestFirst, readGasLimit(), settler)
-  }
+  const choose = (waiting: readonly Payment[]) => choosePayments(waiting, readGasLimit(), settler)
 
   const send = async (
     payments: readonly Payment[],
@@ -124,7 +113,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     return createGathering({
       choose,
       send: (payments, decide) => send(payments, room.minedCount(), decide),
-      untilRoom: room.wait,
+      untilRoom: () => room.wait(),
       nextBlock: blockWatch.nextBlock,
     })
   }
@@ -173,37 +162,11 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     },
     readState: () => ({
       out: followers.size,
-      withoutNonce: [...streams.values()].reduce((sum, { withoutRoom }) => sum + withoutRoom(), 0),
+      withoutNonce: [...streams.values()].reduce((sum, stream) => sum + stream.withoutRoom(), 0),
       refused: refusals.size,
       gasLimit: readGasLimit(),
     }),
   }
-}
-
-/** Returns the oldest with those of its kind that fit beside it. New payments never share a batch with repeated ones. */
-function chooseTogether(
-  waiting: readonly Payment[],
-  gasLimit: bigint,
-  { batchGas }: BatchDependencies['settler'],
-): Gathered<Payment> {
-  const alike = waiting.filter(({ kind }) => kind === waiting[0]?.kind)
-  let count = 0
-  let most = MAXIMUM_BATCH_PAYMENTS
-  for (const payment of alike) {
-    if (count > 0 && count >= Math.min(most, payment.most)) break
-    most = Math.min(most, payment.most)
-    count += 1
-  }
-  const limit = alike
-    .slice(0, count)
-    .map(({ place }) => place.affordableGas ?? gasLimit)
-    .reduce(smaller, gasLimit)
-  while (count > 1 && batchGas(termsOf(alike.slice(0, count))) > limit) count -= 1
-  return { items: alike.slice(0, count), isFull: count < alike.length || count >= most }
-}
-
-function termsOf(payments: readonly Payment[]): readonly SettlementTerms[] {
-  return payments.map(({ part }) => part.charge.terms)
 }
 
 function smaller(one: bigint, other: bigint): bigint {

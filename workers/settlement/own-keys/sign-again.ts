@@ -4,7 +4,8 @@ import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts
 import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
-import { MAXIMUM_BATCH_PAYMENTS, type SettlementBatches } from './gather-batches.ts'
+import { MAXIMUM_BATCH_PAYMENTS } from './choose-payments.ts'
+import type { SettlementBatches } from './gather-batches.ts'
 import type { Verdict } from './judge-settlement.ts'
 import { later, whileNotListed, whileUnprepared } from './while-unprepared.ts'
 
