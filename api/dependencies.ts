@@ -88,7 +88,11 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const { outcomes, allowanceOutcomes } = openOutcomes(config, resources, { store, allowanceStore, logger })
   const permitTurns = createPermitTurns({ store, outcomes, logger })
   // A remote facilitator submits nothing but payments.
-  const sponsoring = config.FACILITATOR_URL === undefined ? sponsoringTerms(config) : null
+  const sponsoringLimits = config.FACILITATOR_URL === undefined ? sponsoringTerms(config) : null
+  const sponsoring = sponsoringLimits && {
+    ...sponsoringLimits,
+    needsPaidCall: config.SETTLEMENT_CONTRACT !== undefined,
+  }
   addSponsoringMetrics(metrics, sponsoring?.dailyGasWei ?? 0n)
   const opened = resources.move()
   return {
@@ -107,7 +111,8 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store,
     outcomes,
     permitTurns,
-    permitUrl: sponsoring && new URL('/v1/allowances', config.PUBLIC_BASE_URL).href,
+    // A payer without an allowance has rarely paid before: their permit travels with the payment where that suffices.
+    permitUrl: sponsoring && !sponsoring.needsPaidCall ? new URL('/v1/allowances', config.PUBLIC_BASE_URL).href : null,
     allowanceRequests: {
       terms,
       keys: payment.keys,

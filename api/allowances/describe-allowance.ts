@@ -5,7 +5,7 @@ import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
 import { lastingPermit, SUGGESTED_VALUE } from '../paid-request/payment/permit-terms.ts'
 import type { allowanceStatusSchema } from '../schemas/allowances.ts'
 import { findOwnerRefusal, limitError } from './refusals.ts'
-import { readOwner } from './request-allowance.ts'
+import { isFirstCallMissing, readOwner } from './request-allowance.ts'
 import { type AllowanceDependencies, MINIMUM_DEADLINE_SECONDS } from './sponsoring.ts'
 
 type AllowanceStatus = z.infer<typeof allowanceStatusSchema>
@@ -17,12 +17,13 @@ type AllowanceStatus = z.infer<typeof allowanceStatusSchema>
 export async function describeAllowance(
   dependencies: AllowanceDependencies,
   owner: `0x${string}`,
+  clientNetwork: string,
 ): Promise<AllowanceStatus> {
   const { terms, sponsoring, now } = dependencies
   const reading = await readOwner(dependencies, owner)
   const { allowance, balance, permitNonce: nonce, block, chainTime } = reading
   const maximum = allowance < balance ? allowance : balance
-  const refusal = await findRefusal(dependencies, owner, reading)
+  const refusal = await findRefusal(dependencies, { owner, clientNetwork }, reading)
   const machineTime = BigInt(Math.floor(now().getTime() / 1000))
   const nowSeconds = chainTime > machineTime ? chainTime : machineTime
   return {
@@ -52,13 +53,14 @@ export async function describeAllowance(
 /** Returns why the suggested permit would not be submitted now, or `null`. Only its simulation is left out. */
 async function findRefusal(
   { store, sponsoring }: AllowanceDependencies,
-  owner: `0x${string}`,
+  { owner, clientNetwork }: { readonly owner: `0x${string}`; readonly clientNetwork: string },
   reading: AllowanceReading,
 ): Promise<AppError | null> {
   if (sponsoring === null) return new AppError('sponsoring_disabled')
   const refusal = findOwnerRefusal(reading, sponsoring)
   // A permit would be answered without a transaction, so no limit applies.
   if (refusal || isAllowanceSufficient(reading, SUGGESTED_VALUE)) return refusal
-  const limited = await store.findSponsoringRefusal(owner, { ...sponsoring, reservedGasWei: 0n })
+  if (await isFirstCallMissing({ store }, owner, sponsoring)) return new AppError('permit_travels_with_payment')
+  const limited = await store.findSponsoringRefusal(owner, { ...sponsoring, expectedGasWei: 0n, clientNetwork })
   return limited && limitError(limited)
 }

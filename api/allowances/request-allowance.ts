@@ -19,6 +19,8 @@ export type AllowanceAnswer = z.infer<typeof allowanceSchema>
 
 /** The connection of a caller who asks for an allowance. */
 export interface AllowanceCaller {
+  /** The network whose share of the gas this one takes. */
+  readonly clientNetwork: string
   /** Counts a request that costs RPC calls. Throws `rate_limited`. */
   readonly limitReads: () => void
   /** Called when the caller begins to wait; the signal aborts when they must be answered. */
@@ -40,6 +42,8 @@ export async function requestAllowance(
   if (latest && !hasFailed(latest)) return await awaitSponsored(dependencies, latest, caller)
   if (sponsoring === null) throw new AppError('sponsoring_disabled')
   requireWorthwhile(presented, sponsoring, dependencies.now())
+  if (await isFirstCallMissing(dependencies, presented.owner, sponsoring))
+    throw new AppError('permit_travels_with_payment')
   caller.limitReads()
   const reading = await readOwner(dependencies, presented.owner)
   const permit = withNonce(dependencies, presented, reading)
@@ -92,6 +96,15 @@ function requireTime(deadline: bigint, nowSeconds: bigint): void {
     param: 'permit.deadline',
     message: `permit.deadline must be at least ${MINIMUM_DEADLINE_SECONDS} seconds ahead, in Unix seconds; it is now ${nowSeconds}.`,
   })
+}
+
+/** Returns whether the owner's permit belongs to a first paid call, which submits it when its charge is collected. */
+export async function isFirstCallMissing(
+  { store }: Pick<AllowanceDependencies, 'store'>,
+  owner: `0x${string}`,
+  { needsPaidCall }: SponsoringSettings,
+): Promise<boolean> {
+  return needsPaidCall && !(await store.hasPaid(owner))
 }
 
 /** Reads the owner's state from the chain. Throws `payment_network_unavailable`. */
@@ -158,8 +171,12 @@ async function submit(
     if (submitted && !hasFailed(submitted)) return await awaitSponsored(dependencies, submitted, caller)
     throw new AppError('permit_rejected', { cause: simulation.reason })
   }
-  const { reservedGasWei } = simulation
-  const requested = await store.requestAllowance({ ...permit, digest }, { ...sponsoring, reservedGasWei })
+  const { expectedGasWei, reservedGasWei } = simulation
+  const { clientNetwork } = caller
+  const requested = await store.requestAllowance(
+    { ...permit, digest },
+    { ...sponsoring, expectedGasWei, reservedGasWei, clientNetwork },
+  )
   if (!('allowanceId' in requested)) throw limitError(requested)
   return await awaitSponsored(dependencies, { ...permit, allowanceId: requested.allowanceId }, caller)
 }

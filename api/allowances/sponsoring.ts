@@ -7,7 +7,11 @@ import type { OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'
 export const MINIMUM_DEADLINE_SECONDS = 300
 
 /** What sponsoring costs at most. The smallest value of a permit is the smallest balance of its owner. */
-export type SponsoringSettings = Omit<SponsoringLimits, 'reservedGasWei'>
+export interface SponsoringSettings
+  extends Pick<SponsoringLimits, 'perOwnerSeconds' | 'dailyGasWei' | 'minimumBalance'> {
+  /** Whether only wallets that have paid are sponsored: the permit of a first call travels with its payment. */
+  readonly needsPaidCall: boolean
+}
 
 /** Everything that the routes of allowances need. */
 export interface AllowanceDependencies {

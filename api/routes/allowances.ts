@@ -8,6 +8,7 @@ import { type AllowanceAnswer, requestAllowance } from '../allowances/request-al
 import type { AllowanceDependencies } from '../allowances/sponsoring.ts'
 import type { VerificationLimiter } from '../paid-request/payment/verify-authorization.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
+import { clientNetwork } from '../request/client-address.ts'
 import { requireJson } from '../request/headers.ts'
 import { walletAddressSchema } from '../schemas/balance.ts'
 import { createCallerHold, sendInterimResponses } from './held-connection.ts'
@@ -39,7 +40,11 @@ export function addAllowanceRoutes(app: FastifyInstance, dependencies: RouteDepe
   app.get(PATH, {
     onRequest: async (request, reply) => limitRate(request, reply, 'openai'),
     handler: async (request, reply) => {
-      const status = await describeAllowance(allowanceRequests, readOwnerAddress(request.query))
+      const status = await describeAllowance(
+        allowanceRequests,
+        readOwnerAddress(request.query),
+        clientNetwork(request.ip),
+      )
       return reply.header('cache-control', 'no-store').send(status)
     },
   })
@@ -67,6 +72,7 @@ async function holdForAllowance(
   const hold = createCallerHold(request, reply, limits)
   try {
     return await requestAllowance(allowanceRequests, permit, {
+      clientNetwork: clientNetwork(request.ip),
       limitReads: () => void limitVerifications(request),
       startWaiting: (owner) => hold.holdIn(admission.holdWithoutWork(request, `allowance of ${owner}`)),
     })

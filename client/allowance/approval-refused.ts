@@ -23,6 +23,7 @@ const PROBLEMS: Readonly<Record<string, string>> = {
     'The wallet’s account has code (a smart account or an EIP-7702 delegation), so the service submits no permit of it.',
   owner_allowance_limit: 'The service has submitted a permit of this wallet lately, and does so once a day.',
   sponsored_gas_limit: 'The service has spent what it pays for permits a day.',
+  permit_travels_with_payment: 'The service pays for approvals of wallets that have paid a call before.',
   sponsoring_disabled: 'The service pays for no approvals.',
   sponsoring_unavailable: 'The service cannot pay for the approval at the moment.',
 }
@@ -47,6 +48,7 @@ export function asRefusal(error: unknown): unknown {
 
 function adviceFor(code: string, retryAfterMs: number | null): string {
   if (code === 'owner_balance_too_low') return 'Add USDC to the wallet, then approve again.'
+  if (code === 'permit_travels_with_payment') return 'Make a paid call first; it brings a permit of its own.'
   if (code === 'owner_has_code') return 'Pay from an account without code.'
   if (retryAfterMs === null) return `${OTHERWISE[0]?.toUpperCase()}${OTHERWISE.slice(1)}.`
   return `Approve again in ${duration(retryAfterMs)}; otherwise ${OTHERWISE}.`

@@ -61,6 +61,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   permit_rejected: 'Approve again: it signs another permit.',
   owner_allowance_limit:
     'Approve later, or in a transaction of your own, which needs ETH for gas; until then each call brings a permit.',
+  permit_travels_with_payment: 'Make a paid call first: it brings a permit, and approve() works after it.',
   sponsored_gas_limit:
     'Approve later, or in a transaction of your own, which needs ETH for gas; until then each call brings a permit.',
   sponsoring_disabled:

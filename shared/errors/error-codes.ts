@@ -88,6 +88,11 @@ export const ERROR_CODES = {
     message:
       'The owner has too little USDC for a sponsored allowance. Add funds first, or pay each call with a permit.',
   },
+  permit_travels_with_payment: {
+    ...conflict,
+    message:
+      'The service submits permits of wallets that have paid before. Attach this one to your first paid call instead: as the extension eip2612GasSponsoring of its payment, with a larger amount than the call’s maximum. It is submitted together with the charge, and later calls need none.',
+  },
   content_rejected: {
     ...invalidRequest,
     message: 'Safety screening rejected this content. Nothing was charged.',

@@ -11,8 +11,12 @@ export interface SponsoringLimits {
   readonly perOwnerSeconds: number
   /** The most that all permits of the last 24 hours may cost, in wei. */
   readonly dailyGasWei: bigint
-  /** The most that this permit can cost. It counts in full until its real cost is known. */
+  /** The most that this permit may cost: its fees do not rise above that while it is pending. */
   readonly reservedGasWei: bigint
+  /** What it is expected to cost, with a margin. It counts until its real cost is known. */
+  readonly expectedGasWei: bigint
+  /** The network of the caller, which has a share of what wallets that never paid may use; `null` when it is unknown. */
+  readonly clientNetwork: string | null
   /** Read again immediately before a transaction is signed, in atomic units of the asset. */
   readonly minimumBalance: bigint
 }
@@ -79,7 +83,12 @@ export interface AllowanceRequestStore {
     limits: SponsoringLimits,
   ): Promise<AllowanceRequest>
   /** Returns which limit would refuse a permit of the owner now. Reads without a lock, so it promises nothing. */
-  findSponsoringRefusal(owner: Hex, limits: Omit<SponsoringLimits, 'minimumBalance'>): Promise<SponsoringRefusal | null>
+  findSponsoringRefusal(
+    owner: Hex,
+    limits: Omit<SponsoringLimits, 'minimumBalance' | 'reservedGasWei'>,
+  ): Promise<SponsoringRefusal | null>
+  /** Returns whether a charge of this wallet was ever collected. */
+  hasPaid(owner: Hex): Promise<boolean>
   findSponsoredPermit(digest: Hex): Promise<SponsoredPermit | null>
   /** Returns the owner's newest permit. */
   findLatestSponsored(owner: Hex): Promise<SponsoredPermit | null>
@@ -137,7 +146,7 @@ export interface AllowanceWorkStore {
   releaseAllowance(claim: ClaimedPermit, delayMs: number): Promise<Written>
   /**
    * Moves requested → signed: takes the next account nonce of the key's nonce queue and stores the transaction signed
-   * for it, before anything is sent.
+   * for it, before anything is sent. `queue_full`: the key has as many unmined transactions as nodes hold.
    */
   recordPermit(
     claim: ClaimedPermit,
@@ -146,7 +155,7 @@ export interface AllowanceWorkStore {
       readonly minimumAccountNonce: bigint
       sign(accountNonce: bigint): Promise<SignedTransaction>
     },
-  ): Promise<SignedPermit | 'stale'>
+  ): Promise<SignedPermit | 'stale' | 'queue_full'>
   /** Returns the current transactions of a signed permit: a sweeper may have replaced them. */
   readSignedPermit(allowanceId: string): Promise<SignedPermit | null>
   /** Moves requested or signed → confirmed. */

@@ -59,7 +59,7 @@ export interface JobSettlementStore {
       minimumAccountNonce: bigint
       sign(accountNonce: bigint): Promise<SignedTransaction>
     },
-  ): Promise<Written>
+  ): Promise<Written | 'queue_full'>
   /**
    * Stays settling: signs settlements together for another account nonce, after the transactions of their batches can
    * no longer settle them. Each is guarded by its job's fence and by the batch that it leaves, so that it moves once;
@@ -68,7 +68,7 @@ export interface JobSettlementStore {
   renewBatch(
     renewals: readonly BatchRenewal[],
     batch: NewBatch,
-  ): Promise<readonly (StoredSettlement | 'stale' | Error)[]>
+  ): Promise<readonly (StoredSettlement | 'stale' | 'queue_full' | Error)[]>
   /** Gives up a transaction that no node takes: a filler uses up its account nonce, and its payments are signed again. */
   abandonBatch(batchId: string): Promise<void>
   /**
@@ -136,8 +136,11 @@ export interface ReleasedRenewal extends Omit<NewBatch, 'contract'> {
   readonly charge: PreparedCharge
 }
 
-/** `settled_before`: an earlier settlement of the job was not looked up. */
-export type RecordingOutcome = StoredSettlement | 'stale' | 'settled_before'
+/**
+ * `settled_before`: an earlier settlement of the job was not looked up. `queue_full`: the key has as many unmined
+ * transactions as nodes hold, so nothing was signed; it can once the chain has mined one.
+ */
+export type RecordingOutcome = StoredSettlement | 'stale' | 'settled_before' | 'queue_full'
 
 /** A block whose state proves that a settlement cannot succeed, for as long as the chain contains it. */
 export interface JudgedBlock {
@@ -199,6 +202,12 @@ export interface RemoteSettlementStore {
   /** Counts the request as answered: with the transaction that the facilitator named, or with nothing sent. */
   recordSettlementAnswer(job: ClaimedJob, settlementId: string, hash: Hex | null): Promise<Written>
 }
+
+/**
+ * The most transactions of a key that are signed and not mined. reth, which Base runs, holds 16 of one sender unless its
+ * operator changed `--txpool.max-account-slots`, and refuses more.
+ */
+export const MOST_UNMINED_NONCES = 16
 
 /** One settlement key on one network. */
 export interface SettlementAccount {

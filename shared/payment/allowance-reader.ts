@@ -14,8 +14,11 @@ export type ReadAllowance =
   | { readonly outcome: 'unreachable'; readonly cause: unknown }
 
 export type PermitSimulation =
-  /** `reservedGasWei`: the most that its transaction may cost, with room for higher fees while it is pending. */
-  | { readonly outcome: 'valid'; readonly reservedGasWei: bigint }
+  /**
+   * `expectedGasWei`: what its transaction costs at the fees of the moment, with a margin. `reservedGasWei`: the most that
+   * it may cost, with room for higher fees while it is pending.
+   */
+  | { readonly outcome: 'valid'; readonly expectedGasWei: bigint; readonly reservedGasWei: bigint }
   /** `reason`: the contract's own words, for logs. */
   | { readonly outcome: 'refused'; readonly reason: string }
   | { readonly outcome: 'unreachable'; readonly cause: unknown }

@@ -92,6 +92,8 @@ export type Broadcast =
   | { outcome: 'sent'; wasKnown: boolean }
   /** The account nonce is used: by this transaction, by another of this service, or by another user of the key. */
   | { outcome: 'account_nonce_used' }
+  /** No node has room for it in its pool until a block was mined. It answers reads as before. */
+  | { outcome: 'pool_full'; cause: unknown }
   /** No node takes a transaction of this size: its calldata or its gas limit exceeds what they allow. */
   | { outcome: 'too_large'; cause: unknown }
   | { outcome: 'unreachable'; cause: unknown }

@@ -1,13 +1,17 @@
-import type { z } from 'zod'
+import { z } from 'zod'
 import { accountAddress } from './account-settings.ts'
 
 /** The setting of API and workers for the operator's settlement contract. */
 export const settlementContractSettings = {
   /**
    * The contract that settles many payments in one transaction (`infra/settlement-contract.md`). Challenges name it, and
-   * payments that were signed for a settlement key are settled directly. Without it, all are.
+   * payments that were signed for a settlement key are settled directly. Without it, or with `none`, all are.
    */
-  SETTLEMENT_CONTRACT: accountAddress.optional(),
+  SETTLEMENT_CONTRACT: z
+    .literal('none')
+    .transform(() => undefined)
+    .or(accountAddress)
+    .optional(),
 }
 
 /** Checks that no remote facilitator, which has keys of its own, is meant to settle through the contract. */

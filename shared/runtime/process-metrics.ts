@@ -1,5 +1,5 @@
 import { totalmem } from 'node:os'
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 
 /** The members of node-postgres's pool that are read here. */
 interface ConnectionPool {
@@ -27,6 +27,7 @@ interface NodeState {
   readonly host: string
   readonly isAnswering: boolean
   readonly headAgeMs: number | null
+  readonly poolRefusals: number
 }
 
 /**
@@ -56,6 +57,16 @@ export function addNodeMetrics(registry: Registry, readStates: () => readonly No
         (one, other) => (one.headAgeMs ?? 0) - (other.headAgeMs ?? 0),
       ))
         if (headAgeMs !== null) headAge.set({ node: host }, headAgeMs / 1000)
+    },
+  })
+  const refusals: Counter = new Counter({
+    name: 'farebox_rpc_node_pool_refusals_total',
+    help: 'Transactions that a node of RPC_URL refused to this process because its pool had no room for them',
+    labelNames: ['node'],
+    registers: [registry],
+    collect: () => {
+      refusals.reset()
+      for (const { host, poolRefusals } of readStates()) refusals.inc({ node: host }, poolRefusals)
     },
   })
 }

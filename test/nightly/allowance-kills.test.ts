@@ -30,7 +30,13 @@ const POINTS: readonly (readonly [string, PointAction])[] = [
 ]
 let stack: CampaignStack
 beforeAll(async () => {
-  stack = await startCampaignStack({ apis: 1, workers: 2, approvedPayers: 0, sponsoredPayers: 0 })
+  stack = await startCampaignStack({
+    apis: 1,
+    workers: 2,
+    approvedPayers: 0,
+    sponsoredPayers: 0,
+    settlementContract: false,
+  })
 })
 afterAll(() => stack.stop())
 /** Waits until a process has failed at the point, and lets it work again. */

@@ -12,7 +12,7 @@ import { generateFrames } from '../support/media/mp3-generator.ts'
 import { scriptSpeech, writeSpeech } from '../support/media/tone-voice.ts'
 import { havePrograms } from '../support/processes/optional-program.ts'
 import { runProgram } from '../support/processes/run-program.ts'
-import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
+import { type SharedSandbox, startTestSandbox } from '../support/processes/test-sandbox.ts'
 
 const MODEL = 'speechvendor/scribe-v2'
 const MINUTE_MS = 60_000
@@ -63,7 +63,8 @@ describe.skipIf(!canRun)('3 h 15 of scripted voices', () => {
   }
 
   beforeAll(async () => {
-    sandbox = await useSharedSandbox()
+    // Where a contract submits permits, only wallets that have paid are sponsored.
+    sandbox = await startTestSandbox({ settlementContract: false })
     folder = await mkdtemp(join(tmpdir(), 'farebox-long-'))
     const { baseUrl, rpcUrl, payer } = sandbox.info
     farebox = await createFarebox({

@@ -331,6 +331,7 @@ describe('settings of the facilitator', () => {
     const contract = { SETTLEMENT_CONTRACT: `0x${'Cc'.repeat(20)}` }
     const settings = { ...API_SETTINGS, ...FACILITATOR_ADDRESSES_SETTING, ...contract }
     expect(readApiConfig(settings).SETTLEMENT_CONTRACT).toBe(`0x${'cc'.repeat(20)}`)
+    expect(readApiConfig({ ...settings, SETTLEMENT_CONTRACT: 'none' }).SETTLEMENT_CONTRACT).toBeUndefined()
     expect(() => readApiConfig({ ...API_SETTINGS, ...REMOTE_FACILITATOR, ...contract })).toThrow(
       /cannot be set with FACILITATOR_URL[\s\S]*SETTLEMENT_CONTRACT/,
     )

@@ -10,8 +10,8 @@ import { createTracer } from '#shared/adapters/opentelemetry/tracer.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
 
-const up = { host: 'one.example', isAnswering: true, headAgeMs: 2500 }
-const down = { host: 'one.example', isAnswering: false, headAgeMs: 40_000 }
+const up = { host: 'one.example', isAnswering: true, headAgeMs: 2500, poolRefusals: 2 }
+const down = { host: 'one.example', isAnswering: false, headAgeMs: 40_000, poolRefusals: 1 }
 /** Collects exported spans. `paths` names each span as `parent > name`, in the order in which they ended. */
 function createExporter() {
   const exporter = new InMemorySpanExporter()
@@ -76,11 +76,18 @@ describe('metrics of the process', () => {
 
   it('reports the age of the newest block of each node, of two URLs of one host the older one', async () => {
     const registry = new Registry()
-    const unknown = { host: 'two.example', isAnswering: false, headAgeMs: null }
+    const unknown = { host: 'two.example', isAnswering: false, headAgeMs: null, poolRefusals: 0 }
     addNodeMetrics(registry, () => [down, unknown, up])
     const metrics = await registry.metrics()
     expect(metrics).toContain('farebox_rpc_node_head_age_seconds{node="one.example"} 40\n')
     expect(metrics).not.toContain('head_age_seconds{node="two.example"}')
+  })
+
+  it('counts the transactions that each node refused for its pool, of two URLs of one host together', async () => {
+    const registry = new Registry()
+    addNodeMetrics(registry, () => [down, up])
+    for (let scrape = 0; scrape < 2; scrape += 1)
+      expect(await registry.metrics()).toContain('farebox_rpc_node_pool_refusals_total{node="one.example"} 3\n')
   })
 })
 

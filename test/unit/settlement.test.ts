@@ -265,21 +265,25 @@ describe('the judgement of a settlement', () => {
 })
 
 describe('gathering a batch', () => {
-  /** Gathers up to three; records what is sent, and when. Sending takes 20 ms. */
-  function gatheringOf(nextBlock: () => NextBlock | null, failing = new Set<string>()) {
+  /** Gathers up to three; records what is sent, and when. Sending takes 20 ms. Those that are `full` get no outcome. */
+  function gatheringOf(nextBlock: () => NextBlock | null, failing = new Set<string>(), full = new Set<string>()) {
     const sent: Sent[] = []
+    const room = Promise.withResolvers<void>()
     const gathering: Gathering<Item, string> = createGathering<Item, string>({
       choose: (waiting) => ({ items: waiting.slice(0, MOST), isFull: waiting.length >= MOST }),
       send: async (items, decide) => {
         sent.push({ atMs: performance.now() - startMs, names: items.map(({ name }) => name).join(' ') })
         if (items.some(({ name }) => failing.has(name))) throw new Error('not stored')
-        decide(items.map(({ name }) => (name === 'bad' ? new Error('bad') : `${name} sent`)))
+        const outcomes = items.map(({ name }) => (name === 'bad' ? new Error('bad') : `${name} sent`))
+        decide(outcomes.map((outcome, index) => (full.has(items[index]?.name ?? '') ? null : outcome)))
         await new Promise((resolve) => setTimeout(resolve, SEND_MS))
       },
+      untilRoom: () => room.promise,
       nextBlock,
     })
     const add = (names: string) => names.split(' ').map((name) => gathering.add({ name }))
-    return { add, come: (names: string) => void add(names), sent }
+    const withoutRoom = () => gathering.withoutRoom()
+    return { add, come: (names: string) => void add(names), sent, giveRoom: room.resolve, withoutRoom }
   }
   let startMs = 0
   const at = async (untilMs: number) => {
@@ -322,6 +326,23 @@ describe('gathering a batch', () => {
       expect(sent).toHaveLength(1)
       await at(SEND_MS + 5)
       expect(sent.map(({ names }) => names)).toEqual(['a', 'b c'])
+    })
+
+    it('lets those that find no room wait for it, in their turn and without another try', async () => {
+      const full = new Set(['b', 'c'])
+      const { add, come, sent, giveRoom, withoutRoom } = gatheringOf(immediately, new Set(), full)
+      const [first, second] = add('a b c')
+      come('d e')
+      await at(10 * SEND_MS)
+      expect(sent).toEqual([{ atMs: 0, names: 'a b c' }])
+      expect(withoutRoom()).toBe(4)
+      expect(await first).toBe('a sent')
+      full.clear()
+      giveRoom()
+      await at(20 * SEND_MS)
+      expect(sent.map(({ names }) => names)).toEqual(['a b c', 'b c d', 'e'])
+      expect(await second).toBe('b sent')
+      expect(withoutRoom()).toBe(0)
     })
 
     it('leaves those that do not fit to the next batch', async () => {

@@ -37,6 +37,8 @@ interface Watch {
   readonly startedAt: number
   readonly following: Following
   readonly sent: Set<string>
+  /** Whether the nodes' pools had no room for the newest one: only a block makes room. */
+  isPoolFull: boolean
   signed: SignedPermit
   evidenceAt: number
   /** Whether a transaction is in a block that is not deep enough. */
@@ -60,6 +62,7 @@ export async function followPermit(
     startedAt,
     following: blockWatch.follow(hashesOf(signed)),
     sent: new Set(),
+    isPoolFull: false,
     signed,
     evidenceAt: startedAt + evidenceAfterMs,
     isMined: false,
@@ -86,6 +89,8 @@ async function sendNewest({ permits, logger }: FollowPermitDependencies, watch: 
   const [newest] = signed.transactions
   if (!newest || signed.isAbandoned || sent.has(newest.hash)) return
   const answer = await permits.broadcast(newest)
+  watch.isPoolFull = answer.outcome === 'pool_full'
+  if (answer.outcome === 'pool_full') return
   if (answer.outcome === 'unreachable')
     logger.warn('no response to a broadcast', { allowanceId: claim.allowanceId, error: answer.cause })
   else sent.add(newest.hash)
@@ -93,13 +98,13 @@ async function sendNewest({ permits, logger }: FollowPermitDependencies, watch: 
 
 function nextNews(
   { leaseMs, unaskedMs = UNASKED_MS }: FollowPermitDependencies,
-  { signed, sent, isMined, following }: Watch,
+  { signed, sent, isMined, isPoolFull, following }: Watch,
   signal: AbortSignal,
 ): Promise<ChainNews> {
   const [newest] = signed.transactions
   const isSent = newest === undefined || signed.isAbandoned || sent.has(newest.hash)
-  const longestMs = Math.min(unaskedMs, isSent ? unaskedMs : RESEND_MS, leaseMs / 3)
-  return following.next({ longestMs, signal, everyBlock: isMined, justSent: isSent })
+  const longestMs = Math.min(unaskedMs, isSent || isPoolFull ? unaskedMs : RESEND_MS, leaseMs / 3)
+  return following.next({ longestMs, signal, everyBlock: isMined || isPoolFull, justSent: isSent })
 }
 
 /** Reads the transactions, with evidence when it is due or when one was mined without effect. */

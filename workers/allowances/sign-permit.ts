@@ -73,6 +73,7 @@ export async function signPermit(dependencies: SignPermitDependencies, claim: Cl
       minimumAccountNonce: isKnown ? 0n : await accounts.countAccountNonces(facilitator),
       sign: (accountNonce) => permits.sign(permit, prepared.terms, accountNonce),
     })
+    if (signed === 'queue_full') return { next: 'wait' }
     return signed === 'stale' ? { next: 'ended' } : { next: 'follow', signed }
   } catch (error) {
     return waitFor(error)

@@ -120,6 +120,7 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
           settlements,
           payerCode,
           blockWatch,
+          accounts,
           gas: gasOfContracts(chain, createGasReader(chain, estimateFees), settlementKeysOf(accounts, config)),
         })
       : composeRemoteFacilitator(config, options, { chain, url: config.FACILITATOR_URL, payerCode, blockWatch })
@@ -159,15 +160,16 @@ interface Chain {
 interface OwnKeys extends Chain {
   readonly settler: Settler
   readonly settlements: SettlementVerification
+  readonly accounts: SettlementAccounts
   readonly gas: GasReader
 }
 
 function composeOwnKeys(
   { RECEIPT_SECRET_ID: receiptSecretId, SETTLEMENT_BATCH_GAS: maximumBatchGas }: WorkerConfig,
   { settlementStore, logger, tracer, now }: PaymentOptions,
-  { chain, settler, settlements, gas, payerCode, blockWatch }: OwnKeys,
+  { chain, settler, settlements, accounts, gas, payerCode, blockWatch }: OwnKeys,
 ): SettlingParty {
-  const settling = { settlementStore, settler, blockWatch, logger }
+  const settling = { settlementStore, settler, accounts, blockWatch, logger }
   const batches = gatherBatches({ ...settling, maximumBatchGas })
   const steps = createOwnKeySettlement({ ...settling, receiptSecretId, now, batches })
   return {

@@ -86,6 +86,12 @@ export function addBatchMetrics(registry: Registry, batches: Pick<SettlementBatc
     ...register,
     collect: () => out.set(batches.readState().out),
   })
+  const withoutNonce: Gauge = new Gauge({
+    name: 'farebox_settlements_without_nonce',
+    help: 'Charges of this process that wait because their settlement key has as many unmined transactions as nodes hold',
+    ...register,
+    collect: () => withoutNonce.set(batches.readState().withoutNonce),
+  })
   const gasLimit: Gauge = new Gauge({
     name: 'farebox_settlement_batch_gas_limit',
     help: 'The most gas that a batch of this process may need: SETTLEMENT_BATCH_GAS, or less after every node refused a size',

@@ -69,7 +69,7 @@ export function addSponsoredMetrics(
   })
   const day = new Gauge({
     name: 'farebox_sponsored_gas_day_wei',
-    help: 'Gas of sponsored permits in the last 24 hours, with the most that those in progress may cost; limited by SPONSORED_GAS_DAILY_MAXIMUM',
+    help: 'Gas of sponsored permits in the last 24 hours, with what those in progress are expected to cost; limited by SPONSORED_GAS_DAILY_MAXIMUM',
     ...register,
     collect: async () => {
       const totals = await read()

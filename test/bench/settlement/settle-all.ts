@@ -96,7 +96,13 @@ export async function prepareOurs(
     feeBumpAfterMs: FEE_BUMP_AFTER_MS,
     logger: silent,
   }
-  const batches = gatherBatches({ ...settling, settler, blockWatch, maximumBatchGas: MAXIMUM_BATCH_GAS })
+  const batches = gatherBatches({
+    ...settling,
+    settler,
+    accounts: keeping.accounts,
+    blockWatch,
+    maximumBatchGas: MAXIMUM_BATCH_GAS,
+  })
   const settlingDependencies: SettlingDependencies = {
     settlementStore: ledger.settlement,
     executionStore,

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { createPayingClient, type PayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { catalogOf } from '../../support/payer/paid-call.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
-import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+import { type SharedSandbox, startTestSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 import { until } from '../../support/until.ts'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
@@ -129,7 +129,8 @@ describe('a lasting allowance', () => {
   let payer: Payer
   let client: PayingClient
   beforeAll(async () => {
-    sandbox = await useSharedSandbox()
+    // Where a contract submits permits, only wallets that have paid are sponsored.
+    sandbox = await startTestSandbox({ settlementContract: false })
     const { rpcUrl, network } = sandbox.info
     payer = await createPayer(rpcUrl)
     client = createPayingClient({ privateKey: payer.privateKey, rpcUrl, network })

@@ -9,6 +9,7 @@ import { isRevert } from '#shared/adapters/chain/network/rpc-failure.ts'
 import { openRpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { RETH_POOL_IS_FULL } from '../../support/chain/limited-pool.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 
@@ -210,6 +211,20 @@ describe('several nodes', () => {
       expect(isRevert(thrown)).toBe(true)
     })
     expect(calls).toEqual([1, 0])
+  })
+
+  it.each([
+    ['its pool is full', { kind: 'error', ...RETH_POOL_IS_FULL }, 1],
+    ['it takes no more calls for now', { kind: 'status', status: 429 }, 0],
+  ] as const)('goes on reading from a node that refuses a transaction because %s', async (_, fault, refusals) => {
+    const opened = open(...nodes())
+    const [preferred] = nodes()
+    preferred.setFault(fault, 'eth_sendRawTransaction')
+    nodes()[1].setFault({ kind: 'error', code: -32_000, message: 'another error' }, 'eth_sendRawTransaction')
+    const sending = opened.call({ method: 'eth_sendRawTransaction', params: ['0x00'] })
+    await expect(sending).rejects.toThrow(refusals > 0 ? RETH_POOL_IS_FULL.message : 'another error')
+    expect(opened.readStates()[0]).toMatchObject({ isAnswering: true, poolRefusals: refusals })
+    expect(await callsDuring(() => opened.call(head))).toEqual([1, 0])
   })
 
   it('sends a transaction to every node and succeeds when one accepts it', async () => {

@@ -105,6 +105,21 @@ describe('batches in the ledger', () => {
       ])
     })
 
+    it('signs no seventeenth transaction of a key before the chain has mined one, whatever it is for', async () => {
+      const sender = randomAddress()
+      const batch = newTestBatch(sender)
+      const batched = await settlingBatch(ledger, 1, batch)
+      for (let more = 1; more < 16; more += 1) await settlingBatch(ledger, 1, batch)
+      const [late] = await generatedJobs(ledger, 1)
+      if (!late) throw new Error('a job')
+      expect(await record([late], batch)).toEqual(['queue_full'])
+      expect((await storedState(ledger, late.id)).state).toBe('generated')
+      expect(await renew(batched, newTestBatch(sender))).toEqual(['queue_full'])
+      expect(batch.signed).toHaveLength(16)
+      expect(await record([late], { ...batch, minimumAccountNonce: 1n })).toMatchObject([{ batch: { size: 1 } }])
+      expect(await nextNonceOf(batch)).toBe(17n)
+    })
+
     it('leaves out jobs whose lease was lost and those with an earlier settlement that was not looked up', async () => {
       const [held, late] = await generatedJobs(ledger, 2)
       const request = newTestJob()

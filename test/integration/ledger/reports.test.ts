@@ -360,7 +360,14 @@ describe('totals of the ledger', () => {
     const store = measuredAllowanceStore(registry, ledger.allowances)
     const gas = { gasUsed: 1n, effectiveGasPrice: 7n, cost: atomicAmount(5n) }
     const mined = { transaction: '0x01', blockNumber: 1n, blockHash: '0x02', gas, costWei: 7n } as const
-    const limits = { perOwnerSeconds: 0, dailyGasWei: 100n, reservedGasWei: 1n, minimumBalance: 0n }
+    const limits = {
+      perOwnerSeconds: 0,
+      dailyGasWei: 1000n,
+      reservedGasWei: 1n,
+      expectedGasWei: 1n,
+      clientNetwork: '192.0.2.0/24',
+      minimumBalance: 0n,
+    }
     const claimed = async (digest: `0x${string}`) => {
       const permit = { owner: digest, value: 1n, deadline: 1n, nonce: 0n, signature: '0x', digest } as const
       await ledger.allowances.requestAllowance(permit, limits)

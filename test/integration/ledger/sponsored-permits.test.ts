@@ -2,12 +2,18 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { ClaimedPermit, MinedPermit, SponsoringLimits } from '#shared/jobs/allowance-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import type { RequestedPermit } from '../../support/payer/allowance-permit.ts'
 
 let ledger: TestLedger
+/** Wallets that have paid. */
+let paying: readonly `0x${string}`[]
 beforeAll(async () => {
   ledger = await createTestLedger()
+  paying = await Promise.all(Array.from({ length: 40 }, payingOwner))
 })
 afterEach(async () => {
   await ledger.sql('DELETE FROM settlement_transactions')
@@ -18,7 +24,9 @@ afterAll(() => ledger.close())
 const LIMITS: SponsoringLimits = {
   perOwnerSeconds: 86_400,
   dailyGasWei: 1000n,
-  reservedGasWei: 100n,
+  reservedGasWei: 600n,
+  expectedGasWei: 100n,
+  clientNetwork: null,
   minimumBalance: 0n,
 }
 const DAY = 86_400
@@ -27,7 +35,19 @@ function randomHex(bytes: number): `0x${string}` {
   return `0x${randomBytes(bytes).toString('hex')}`
 }
 
-function newPermit(owner = randomHex(20)): RequestedPermit {
+async function payingOwner(): Promise<`0x${string}`> {
+  const payer = randomHex(20)
+  await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization({ payer }) }))
+  return payer
+}
+
+let turn = 0
+function nextPaying(): `0x${string}` {
+  turn += 1
+  return paying[turn % paying.length] ?? '0x'
+}
+
+function newPermit(owner = nextPaying()): RequestedPermit {
   return { owner, value: 5n, deadline: 10n, nonce: 0n, signature: randomHex(65), digest: randomHex(32) }
 }
 
@@ -48,12 +68,14 @@ async function claimOne(): Promise<ClaimedPermit> {
 /** Signs the oldest permit that is due with the first settlement key. */
 async function sign(): Promise<ClaimedPermit> {
   const claim = await claimOne()
+  const account = { network: 'eip155:8453', facilitator: '0x01' } as const
   const signed = await ledger.allowances.recordPermit(claim, {
-    account: { network: 'eip155:8453', facilitator: '0x01' },
-    minimumAccountNonce: 0n,
+    account,
+    // All earlier ones are mined.
+    minimumAccountNonce: (await ledger.settlement.readNextAccountNonce(account)) ?? 0n,
     sign: async () => ({ hash: randomHex(32), raw: '0x02' }),
   })
-  if (signed === 'stale') throw new Error('stale')
+  if (typeof signed === 'string') throw new Error(signed)
   return { ...claim, signed }
 }
 
@@ -96,8 +118,8 @@ describe('the ceiling of a day', () => {
     expect(answers.filter(({ outcome }) => outcome === 'ceiling_reached')).toHaveLength(30)
   })
 
-  it('counts a permit in full until its cost is known, and a permit without a cost not at all', async () => {
-    expect(await request(newPermit(), { reservedGasWei: 950n })).toMatchObject({ outcome: 'accepted' })
+  it('counts what a permit is expected to cost until its cost is known, and a permit without a cost not at all', async () => {
+    expect(await request(newPermit(), { expectedGasWei: 950n })).toMatchObject({ outcome: 'accepted' })
     expect(await request(newPermit())).toEqual({ outcome: 'ceiling_reached', retryAfterSeconds: 10 })
     await ledger.allowances.confirmAllowance(await sign(), { by: 'own_transaction', mined: minedFor(900n) })
     expect(await request(newPermit())).toMatchObject({ outcome: 'accepted' })
@@ -120,11 +142,72 @@ describe('the ceiling of a day', () => {
   })
 })
 
+const stranger = () => newPermit(randomHex(20))
+const outcomesOf = async (requests: readonly Promise<{ readonly outcome: string }>[]) =>
+  Object.fromEntries(
+    [...Map.groupBy(await Promise.all(requests), ({ outcome }) => outcome)].map(([name, { length }]) => [name, length]),
+  )
+const network = (number: number) => ({ clientNetwork: `192.0.${number}.0/24` })
+
+describe('the shares of wallets that never paid', () => {
+  it('are a quarter of the ceiling in an hour, which concurrent requests of many networks do not pass', async () => {
+    const requests = Array.from({ length: 40 }, (_, number) => request(stranger(), network(number)))
+    expect(await outcomesOf(requests)).toEqual({ accepted: 2, ceiling_reached: 38 })
+    expect(await request(newPermit())).toMatchObject({ outcome: 'accepted' })
+    await ledger.sql(
+      "UPDATE sponsored_permits SET state = 'confirmed', block_number = 1, finished_at = now() - interval '50 minutes', gas_wei = 100, gas_used = 1, effective_gas_price = 1, gas_cost = 1, transaction_hash = 'h', block_hash = 'b'",
+    )
+    const refused = await request(stranger(), network(99))
+    expect(refused).toMatchObject({ outcome: 'ceiling_reached' })
+    const seconds = 'retryAfterSeconds' in refused ? refused.retryAfterSeconds : 0
+    expect(seconds).toBeGreaterThan(0)
+    expect(seconds).toBeLessThanOrEqual(600)
+    await ledger.sql("UPDATE sponsored_permits SET finished_at = finished_at - interval '11 minutes'")
+    expect(await request(stranger(), network(99))).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('are a sixteenth of the ceiling in a day for each network, which others do not lose', async () => {
+    const limits = { dailyGasWei: 16_000n, ...network(1) }
+    const requests = Array.from({ length: 12 }, () => request(stranger(), limits))
+    expect(await outcomesOf(requests)).toEqual({ accepted: 10, ceiling_reached: 2 })
+    expect(await request(stranger(), { ...limits, ...network(2) })).toMatchObject({ outcome: 'accepted' })
+    expect(await request(newPermit(), limits)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('let each network have one permit a day, however high fees are', async () => {
+    expect(await request(stranger(), network(1))).toMatchObject({ outcome: 'accepted' })
+    expect(await request(stranger(), network(1))).toMatchObject({ outcome: 'ceiling_reached' })
+    expect(await request(stranger(), network(2))).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('leave a quarter of a day to wallets that paid', async () => {
+    await ledger.sql(
+      `INSERT INTO sponsored_permits (digest, network, owner, value, deadline, permit_nonce, signature, reserved_gas_wei,
+         minimum_balance, state, block_number, finished_at, gas_wei, gas_used, effective_gas_price, gas_cost,
+         transaction_hash, block_hash, is_new_owner)
+       SELECT 'spent' || hour, 'n', 'o' || hour, 1, 1, 0, '0x', 1, 0, 'confirmed', 1, now() - make_interval(hours => hour),
+         240, 1, 1, 1, 'h' || hour, 'b', true FROM generate_series(2, 4) AS hour`,
+    )
+    expect(await request(stranger(), network(1))).toMatchObject({ outcome: 'ceiling_reached' })
+    expect(await request(newPermit())).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('are counted by a network that is forgotten after a day', async () => {
+    await request(stranger(), network(1))
+    await ledger.allowances.failAllowance(await claimOne(), { code: 'permit_rejected', reason: 'test' }, null)
+    await ledger.sql("UPDATE sponsored_permits SET requested_at = now() - interval '25 hours'")
+    await request(stranger(), network(2))
+    expect(await ledger.sql('SELECT client_network FROM sponsored_permits WHERE client_network IS NOT NULL')).toEqual([
+      { client_network: '192.0.2.0/24' },
+    ])
+  })
+})
+
 describe('the limit of an owner', () => {
   it('allows one permit in progress, and the next one a day after the last that cost gas', async () => {
-    const owner = randomHex(20)
+    const owner = nextPaying()
     expect(await request(newPermit(owner))).toMatchObject({ outcome: 'accepted' })
-    const limits = { perOwnerSeconds: DAY, dailyGasWei: 1000n, reservedGasWei: 0n }
+    const limits = { perOwnerSeconds: DAY, dailyGasWei: 1000n, expectedGasWei: 0n, clientNetwork: null }
     const inProgress = { outcome: 'owner_limit', retryAfterSeconds: 10 }
     expect(await request(newPermit(owner))).toEqual(inProgress)
     expect(await ledger.allowances.findSponsoringRefusal(owner, limits)).toEqual(inProgress)
@@ -226,7 +309,7 @@ describe('account nonces', () => {
     expect(signed).toMatchObject({ accountNonce: 4n, fillers: [], isAbandoned: false })
     expect(await ledger.settlement.readNextAccountNonce(account)).toBe(5n)
     expect(await ledger.settlement.readNonceQueue(account, 4n)).toMatchObject({
-      transactions: [{ accountNonce: 4n, isAbandoned: false, maximumCostWei: 100n }],
+      transactions: [{ accountNonce: 4n, isAbandoned: false, maximumCostWei: 600n }],
     })
     expect(await ledger.settlement.fillGap(account, 4n, { hash: randomHex(32), raw: '0x03' })).toBe(false)
   })

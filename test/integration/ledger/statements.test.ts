@@ -365,7 +365,14 @@ describe('sequential scans', () => {
     const { allowances } = ledger
     const owner = `0x${'a1'.repeat(20)}` as const
     const permit = { owner, value: 1n, deadline: 1n, nonce: 0n, signature: '0x01', digest: '0x02' } as const
-    const limits = { perOwnerSeconds: 60, dailyGasWei: 100n, reservedGasWei: 1n, minimumBalance: 0n }
+    const limits = {
+      perOwnerSeconds: 60,
+      dailyGasWei: 100n,
+      reservedGasWei: 1n,
+      expectedGasWei: 1n,
+      clientNetwork: '192.0.2.0/24',
+      minimumBalance: 0n,
+    }
     await scansSince()
     await allowances.requestAllowance(permit, limits)
     await allowances.findSponsoringRefusal(owner, limits)

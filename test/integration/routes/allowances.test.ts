@@ -16,6 +16,9 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type ExpectedRefusal, expectErrorBody } from '../../support/http/expect-refusal.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
@@ -23,7 +26,12 @@ import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { PERMIT_TYPES } from '../../support/payer/sign-permit.ts'
 import { admission, composeApp, limitRate, newAllowances, terms } from './compose-app.ts'
 
-const SPONSORING: SponsoringSettings = { minimumBalance: 100_000n, perOwnerSeconds: 86_400, dailyGasWei: 10n ** 18n }
+const SPONSORING: SponsoringSettings = {
+  minimumBalance: 100_000n,
+  perOwnerSeconds: 86_400,
+  dailyGasWei: 10n ** 18n,
+  needsPaidCall: false,
+}
 /** Callers wait this long for a worker, which these tests do not have. */
 const HOLD_MS = 20
 const QUICK_POLL_MS = 10
@@ -415,12 +423,69 @@ describe('limits of sponsored permits', () => {
     const fees = await createFeeEstimator(createChainClient(proxy.url, PATIENCE_MS))()
     const limited = await serve({ ...SPONSORING, dailyGasWei: 120_000n * fees.maxFeePerGas * 4n })
     const answers = await Promise.all(owners.map(async (owner) => (await ask(await permit(owner), limited)).status))
-    const rows = await ledger.sql<{ reserved: string }>('SELECT reserved_gas_wei AS reserved FROM sponsored_permits')
+    const rows = await ledger.sql<{ reserved: string }>('SELECT expected_gas_wei AS reserved FROM sponsored_permits')
     expect(rows.length).toBe(answers.filter((answer) => answer === 503).length)
     expect(rows.length).toBeGreaterThan(0)
     expect(rows.length).toBeLessThan(8)
     const total = rows.reduce((sum, { reserved }) => sum + BigInt(reserved), 0n)
-    expect(total).toBeLessThanOrEqual(120_000n * fees.maxFeePerGas * 4n)
+    // None of them has paid before.
+    expect(total).toBeLessThanOrEqual(120_000n * fees.maxFeePerGas)
+  })
+
+  it('a permit in progress counts about 1.2 times what it costs at the fees of the moment, and not its fee cap', async () => {
+    await ask(await permit(payer))
+    const { baseFeePerGas, maxPriorityFeePerGas } = await createFeeEstimator(
+      createChainClient(proxy.url, PATIENCE_MS),
+    )()
+    const [row] = await ledger.sql<{ expected: string }>('SELECT expected_gas_wei AS expected FROM sponsored_permits')
+    const { owner, value, deadline, signature } = await permit(payer)
+    const typed = {
+      owner: owner as `0x${string}`,
+      value: BigInt(value),
+      nonce: 0n,
+      deadline: BigInt(deadline),
+      signature,
+    }
+    const used = await devnet.client.estimateGas({
+      ...permitCall(typed),
+      account: devnet.accounts.settlement.address,
+    })
+    const ratio = Number(BigInt(row?.expected ?? 0)) / Number(used * (baseFeePerGas + maxPriorityFeePerGas))
+    // USDC on Base uses about 10,000 gas more, for which it is 1.15.
+    expect(ratio).toBeGreaterThan(1.1)
+    expect(ratio).toBeLessThan(1.4)
+  })
+
+  it('a wallet that never paid is told to attach its permit to a payment, before any work, where a contract submits it', async () => {
+    const withContract = await serve({ ...SPONSORING, needsPaidCall: true })
+    const before = proxy.calls.length
+    const answer = await ask(await permit(payer), withContract)
+    expect(answer.headers.get('x-should-retry')).toBe('false')
+    await expectRefused(answer, {
+      status: 409,
+      code: 'permit_travels_with_payment',
+      param: null,
+      says: ['first paid call', 'eip2612GasSponsoring', 'larger amount'],
+    })
+    expect(proxy.calls.length).toBe(before)
+    expect((await status(payer.address, withContract))['sponsoring']).toMatchObject({
+      available: false,
+      reason: 'permit_travels_with_payment',
+      message: expect.stringContaining('eip2612GasSponsoring'),
+    })
+  })
+
+  it('a wallet that has paid is sponsored also where a contract submits the permits of others', async () => {
+    const owner = await createPayer(devnet.rpcUrl)
+    const authorization = testAuthorization({ payer: owner.address })
+    await jobInState(ledger, 'completed', newTestJob({ authorization }))
+    const withContract = await serve({ ...SPONSORING, needsPaidCall: true })
+    expect((await status(owner.address, withContract))['sponsoring']).toMatchObject({ available: true })
+    await expectErrorBody(await ask(await permit(owner), withContract), {
+      status: 503,
+      code: 'allowance_pending',
+      param: null,
+    })
   })
 
   it('a service that sponsors nothing says so, and what to do instead', async () => {

@@ -92,6 +92,8 @@ export function createPermitSponsor(worker: TestWorker, chain: SettlementChain):
         perOwnerSeconds: 86_400,
         dailyGasWei: 10n ** 24n,
         reservedGasWei: RESERVED_WEI,
+        expectedGasWei: RESERVED_WEI,
+        clientNetwork: null,
         minimumBalance: 100_000n,
         ...changes,
       })

@@ -35,7 +35,7 @@ export interface RpcProxy {
   /** Applies the fault to `times` calls, after `passing` calls that pass. */
   setFaultFor(passing: number, times: number, fault: RpcFault): void
   /** Lets `choose` pick the fault of each call, before any other setting; `null` lets the call pass. */
-  chooseFault(choose: (call: RpcCall) => RpcFault | null): void
+  chooseFault(choose: (call: RpcCall) => RpcFault | null | Promise<RpcFault | null>): void
   /**
    * Answers, until `thaw`, as a node that has stopped importing blocks: it knows this block as the latest one and no
    * transaction of a later one, and still forwards transactions.
@@ -54,11 +54,11 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
   let fault: RpcFault | null = null
   let faultyMethods: ReadonlySet<string> = new Set()
   let [passing, times] = [0, Number.POSITIVE_INFINITY]
-  let choose: ((call: RpcCall) => RpcFault | null) | null = null
+  let choose: Parameters<RpcProxy['chooseFault']>[0] | null = null
   let frozenAt: string | null = null
-  const takeFault = (call: RpcCall): RpcFault | null => {
+  const takeFault = async (call: RpcCall): Promise<RpcFault | null> => {
     const { method } = call
-    const chosen = choose?.(call)
+    const chosen = await choose?.(call)
     if (chosen) return chosen
     if (!fault || (faultyMethods.size > 0 && !faultyMethods.has(method))) return null
     if (passing > 0) {
@@ -72,7 +72,7 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
     const body = await readBody(request)
     const { id, method, params = [] } = JSON.parse(body) as { id: number; method: string; params?: unknown[] }
     calls.push(method)
-    const met = takeFault({ method, params })
+    const met = await takeFault({ method, params })
     if (met && !DELIVERED.has(met.kind)) return answerFaulty(met, id, request, response)
     if (met?.kind === 'slow') await delay(met.delayMs)
     if (met?.kind === 'held') await met.until

@@ -31,7 +31,10 @@ export interface SettlementChain {
   readonly contract: Hex | null
   /** What payers sign as facilitator: the contract or the key. */
   readonly signedFor: Hex
-  readonly chain: Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'blockWatch' | 'chainClock' | 'gas'>
+  readonly chain: Pick<
+    TestWorkerDependencies,
+    'verifier' | 'settler' | 'accounts' | 'blockWatch' | 'chainClock' | 'gas'
+  >
   /** Replaces stuck transactions once; returns how many actions it took. */
   keep(changes?: Partial<ReplacementDependencies>): Promise<number>
   /** Runs the finality watcher once. */

@@ -23,6 +23,7 @@ export const OPERATOR_VALUES: Readonly<Record<string, string>> = {
   RPC_URL: 'https://rpc.example/base',
   S3_ACCESS_KEY_ID: 'access',
   S3_SECRET_ACCESS_KEY: 'secret',
+  SETTLEMENT_CONTRACT: `0x${'4'.repeat(40)}`,
   SETTLEMENT_PRIVATE_KEYS: `0x${'3'.repeat(64)}`,
 }
 

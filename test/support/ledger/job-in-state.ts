@@ -145,8 +145,13 @@ export const fencedWrites = {
     to: 'settling',
     run: async ({ settlement }, job) => {
       const lookedUp = await lookUpEarlier(settlement, job)
-      const terms = { chargeAmount: TEST_PRICE, minimumAccountNonce: 0n, sign: signRandomBytes, lookedUp }
-      return typeof (await settlement.recordSettlement(job, terms)) === 'string' ? 'stale' : 'written'
+      for (;;) {
+        // All earlier ones are mined.
+        const minimumAccountNonce = (await settlement.readNextAccountNonce(job.authorization)) ?? 0n
+        const terms = { chargeAmount: TEST_PRICE, minimumAccountNonce, sign: signRandomBytes, lookedUp }
+        const outcome = await settlement.recordSettlement(job, terms)
+        if (outcome !== 'queue_full') return typeof outcome === 'string' ? 'stale' : 'written'
+      }
     },
   },
   recordBatch: {

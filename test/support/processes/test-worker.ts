@@ -10,6 +10,7 @@ import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-fun
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { gasOfContracts } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
@@ -76,8 +77,10 @@ export interface JobView {
 /** Settles with its own key, unless `settlementSteps` replaces that. */
 export type TestWorkerDependencies = Omit<RunJobDependencies, 'settlementSteps' | 'leases'> &
   Omit<SettlementDependencies, 'batches'> &
-  Pick<BatchDependencies, 'settlementStore' | 'maximumBatchGas'> &
+  Pick<BatchDependencies, 'settlementStore' | 'maximumBatchGas' | 'accounts'> &
   Partial<Pick<RunJobDependencies, 'settlementSteps' | 'leases'> & Pick<SettlementDependencies, 'batches'>>
+
+type ThroughChain = 'verifier' | 'payerFunds' | 'settler' | 'accounts' | 'blockWatch' | 'chainClock' | 'gas'
 
 /** A worker in this process with a real ledger, chain and upstream; it reaches the chain through a fault proxy. */
 export interface TestWorker {
@@ -101,10 +104,7 @@ export interface TestWorker {
   runDeferredFor(jobId: string, seconds: number, changes?: Partial<TestWorkerDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
   /** Returns dependencies that reach the chain through another proxy and settle with another key. */
-  through(
-    proxy: RpcProxy,
-    settlementKey: `0x${string}`,
-  ): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'blockWatch' | 'chainClock' | 'gas'>
+  through(proxy: RpcProxy, settlementKey: `0x${string}`): Pick<TestWorkerDependencies, ThroughChain>
   stop(): Promise<void>
 }
 
@@ -256,16 +256,14 @@ function batchesOf(dependencies: BatchDependencies): SettlementBatches {
 }
 
 /** Returns the chain dependencies of a worker, through a proxy. */
-function through(
-  { url }: RpcProxy,
-  settlementKey: `0x${string}`,
-): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'blockWatch' | 'chainClock' | 'gas'> {
+function through({ url }: RpcProxy, settlementKey: `0x${string}`): Pick<TestWorkerDependencies, ThroughChain> {
   const client = createChainClient(url, PATIENCE_MS)
   const latest = createLatestBlock(client)
   return {
     verifier: createAuthorizationVerifier(client, 8453),
     payerFunds: createPayerFundsReader(client, () => performance.now()),
     settler: createSettler(client, 8453, [settlementKey], { latest }),
+    accounts: createSettlementAccounts(client, 8453, [settlementKey]),
     blockWatch: createBlockWatch(latest),
     chainClock: createChainClock(client, () => new Date()),
     gas: gasOfContracts(client, createGasReader(client, createFeeEstimator(client)), [

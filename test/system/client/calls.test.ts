@@ -23,7 +23,7 @@ import { startLocalServer } from '../../support/mcp/local-server.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
 import { startFareboxCommand } from '../../support/processes/farebox-command.ts'
-import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+import { type SharedSandbox, startTestSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../support/client/killed-call.ts', import.meta.url))
 interface Ended {
@@ -208,7 +208,8 @@ describe('an SDK that repeats one call 50 times through farebox.fetch', () => {
 describe('refusals of the service', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
-    sandbox = await useSharedSandbox()
+    // Where a contract submits permits, only wallets that have paid are sponsored.
+    sandbox = await startTestSandbox({ settlementContract: false })
   })
 
   afterEach(() => sandbox.setFaults([]))
@@ -354,7 +355,8 @@ describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
   let sandbox: SharedSandbox
   let root: string
   beforeAll(async () => {
-    sandbox = await useSharedSandbox()
+    // Where a contract submits permits, only wallets that have paid are sponsored.
+    sandbox = await startTestSandbox({ settlementContract: false })
     root = await mkdtemp(join(tmpdir(), 'farebox-leftover-'))
   })
   afterAll(async () => {

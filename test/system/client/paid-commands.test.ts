@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parseUsdc } from '../../../client/farebox.ts'
 import { type CommandWallet, createCommandWallet } from '../../support/client/command-wallet.ts'
-import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+import { type SharedSandbox, startTestSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 import { until } from '../../support/until.ts'
 
 /** What the cheapest chat and one image cost. */
@@ -228,7 +228,8 @@ describe('commands on the account', () => {
   let recording: string
   let chargedForRecording: bigint
   beforeAll(async () => {
-    sandbox = await useSharedSandbox()
+    // Where a contract submits permits, only wallets that have paid are sponsored.
+    sandbox = await startTestSandbox({ settlementContract: false })
     wallet = await createCommandWallet(sandbox, { usdcAtomic: FUNDS, approved: false })
     poor = await createCommandWallet(sandbox, { usdcAtomic: 0n, approved: false })
     recording = join(wallet.folder, 'tram.mp3')

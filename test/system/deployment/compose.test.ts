@@ -139,8 +139,8 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
   test.each([
     ['ACCEPTED_FACILITATOR_ADDRESSES', ['api']],
     ['SETTLEMENT_CONTRACT', ['api', 'settler', 'worker']],
-  ])('docker-compose passes %s to %j only, while .env has it', async (setting, expected) => {
-    const address = `0x${'4'.repeat(40)}`
+  ])('docker-compose passes %s of .env to %j only', async (setting, expected) => {
+    const address = `0x${'5'.repeat(40)}`
     const { stdout } = await config({ ...OPERATOR_VALUES, [setting]: address })
     const read = parse(stdout) as { services: Record<string, { environment?: Record<string, string> }> }
     const receiving = Object.keys(services).filter((name) => read.services[name]?.environment?.[setting] === address)
@@ -148,6 +148,7 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
   })
 
   test.each([
+    'SETTLEMENT_CONTRACT',
     'SETTLEMENT_PRIVATE_KEYS',
     'CHALLENGE_SECRET',
     'OPERATOR_INITIAL_PASSWORD',

@@ -321,8 +321,11 @@ describe('the Kubernetes manifests', () => {
       const { env, envFrom } = containerOf(name)
       expect(envFrom[0]?.configMapRef?.name).toBe(settings.metadata.name)
       const own = env.map(({ name: setting, value }) => [setting, value ?? OPERATOR_VALUES[setting] ?? ''] as const)
-      const { PAY_TO = '', FACILITATOR_ADDRESSES = '' } = OPERATOR_VALUES
-      return { ...IMAGE_SETTINGS, ...settings.data, PAY_TO, FACILITATOR_ADDRESSES, ...Object.fromEntries(own) }
+      const { PAY_TO = '', FACILITATOR_ADDRESSES = '', SETTLEMENT_CONTRACT = '' } = OPERATOR_VALUES
+      // Those that the overlay has a sample of.
+      const addresses = Object.entries({ PAY_TO, FACILITATOR_ADDRESSES, SETTLEMENT_CONTRACT })
+      const filled = Object.fromEntries(addresses.filter(([setting]) => setting in settings.data))
+      return { ...IMAGE_SETTINGS, ...settings.data, ...filled, ...Object.fromEntries(own) }
     }
 
     test('the overlay has the intended objects in one namespace, with the image’s full name', () => {
@@ -390,6 +393,17 @@ describe('the Kubernetes manifests', () => {
       expect(
         written.map(({ name }) => name).filter((name) => SECRET_SETTINGS.some((secret) => secret === name)),
       ).toEqual([])
+    })
+
+    test('API, worker and settler settle through the contract by default, and do not start with the overlay’s sample', () => {
+      const contract = OPERATOR_VALUES['SETTLEMENT_CONTRACT']
+      for (const name of ['api', 'worker', 'settler'] as const) {
+        const environment = environmentOf(name)
+        const readSettings = readConfigOf[name === 'api' ? 'api' : 'worker']
+        expect(readSettings(environment)).toMatchObject({ SETTLEMENT_CONTRACT: contract })
+        const unfilled = { ...environment, SETTLEMENT_CONTRACT: `0x${'3'.padStart(40, '0')}` }
+        expect(() => readSettings(unfilled)).toThrow('SETTLEMENT_CONTRACT')
+      }
     })
 
     test('worker and settler together serve each queue once', () => {

@@ -27,7 +27,8 @@ const runHere = (programArguments: readonly string[], environment: Record<string
 let sandbox: TestSandbox
 let environment: Record<string, string>
 beforeAll(async () => {
-  sandbox = await startTestSandbox()
+  // Where a contract submits permits, only wallets that have paid are sponsored.
+  sandbox = await startTestSandbox({ settlementContract: false })
   environment = { DATABASE_URL: sandbox.info.databaseUrl, RPC_URL: sandbox.info.rpcUrl }
 })
 afterAll(() => sandbox.stop())

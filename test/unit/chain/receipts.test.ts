@@ -2,7 +2,13 @@ import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Hex, HttpRequestError, type Log, RpcRequestError } from 'viem'
 import { describe, expect, it } from 'vitest'
 import { batchSettlementAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
-import { isMissingBlock, isRateLimit, isTooLarge } from '#shared/adapters/chain/network/rpc-failure.ts'
+import {
+  isAlreadySent,
+  isMissingBlock,
+  isPoolFull,
+  isRateLimit,
+  isTooLarge,
+} from '#shared/adapters/chain/network/rpc-failure.ts'
 import { isPaymentOf, paymentsOfReceipt, transferOf } from '#shared/adapters/chain/settlement-contract/batch-receipt.ts'
 import { shareOfGas } from '#shared/adapters/chain/settlement-contract/share-of-gas.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
@@ -131,6 +137,37 @@ describe('failures of the node', () => {
     ['execution reverted: rate limit'],
   ])('does not take "%s" for a rate limit', (message) => {
     expect(isRateLimit(nodeError(message))).toBe(false)
+  })
+
+  it('recognizes a gateway that refuses a key for its rate by its status', () => {
+    expect(isRateLimit(new HttpRequestError({ url, status: 429 }))).toBe(true)
+    expect(isRateLimit(new HttpRequestError({ url, status: 503 }))).toBe(false)
+  })
+
+  // reth: "txpool is full" with -32003 for a sender with too many; geth: both, with -32000 (core/txpool/errors.go and
+  // legacypool.go, read on 2026-11-25).
+  it.each([
+    ['txpool is full', -32_003],
+    ['txpool is full', -32_000],
+    ['in-flight transaction limit reached for delegated accounts', -32_000],
+    ['Transaction pool is full', -32_000],
+  ])('recognizes "%s" (%i) as a pool without room', (message, code) => {
+    expect(isPoolFull(nodeError(message, code))).toBe(true)
+    expect(isRateLimit(nodeError(message, code))).toBe(false)
+  })
+
+  it.each([
+    ['replacement transaction underpriced'],
+    ['already known'],
+    ['transaction underpriced'],
+    ['nonce too low'],
+    ['execution reverted: txpool is full'],
+  ])('does not take "%s" for a pool without room', (message) => {
+    expect(isPoolFull(nodeError(message))).toBe(false)
+  })
+
+  it('takes a replacement that is refused for its price as sent: the pool has another one of ours', () => {
+    expect(isAlreadySent(nodeError('replacement transaction underpriced'))).toBe(true)
   })
 
   it('does not take the text of a revert, which a payer may have written, for an error of the node', () => {

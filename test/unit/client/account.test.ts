@@ -128,6 +128,7 @@ const CASES = [
   ['owner_allowance_limit', 80_000_000, /once a day/, /^Approve again in 23 h; otherwise approve Permit2/],
   ['sponsored_gas_limit', 600_000, /what it pays for permits a day/, /^Approve again in 10 min; otherwise/],
   ['sponsoring_disabled', null, /pays for no approvals/, /^Approve Permit2 for USDC in a transaction of your own/],
+  ['permit_travels_with_payment', null, /that have paid a call before/, /^Make a paid call first/],
   ['another_code', null, /The service’s own words\./, /^Approve Permit2/],
 ] as const
 const answer = (code: string) =>

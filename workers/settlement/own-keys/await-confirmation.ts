@@ -27,7 +27,10 @@ export interface ConfirmationDependencies {
 const WATCH_MS = 20_000
 /** Longer than a block of Base, so that a settlement that is mined in the next one is read once. */
 const UNASKED_MS = 2500
-/** Pause before a transaction that no node accepted is sent again: every later account nonce waits for it. */
+/**
+ * Pause before a transaction that no node accepted is sent again: every later account nonce waits for it. Each further one
+ * is twice as long, up to the time between two looks at receipts.
+ */
 const RESEND_MS = 500
 /** Pause before another look at a listed transaction without a receipt: the node that answered is behind. */
 const RECHECK_MS = 250
@@ -57,6 +60,10 @@ interface Watch {
   readonly following: Following
   /** Hashes of the transactions that a node accepted. */
   readonly sent: Set<string>
+  /** How long the newest transaction waits until it is sent again, while no node accepts it. */
+  resendMs: number
+  /** Whether the nodes' pools had no room for it: only a block makes room. */
+  isPoolFull: boolean
   settlement: StoredSettlement
   /** When evidence is read next. */
   evidenceAt: number
@@ -88,6 +95,8 @@ export async function awaitConfirmation(
     startedAt,
     following: blockWatch.follow(hashesOf(settlement)),
     sent: new Set(),
+    resendMs: RESEND_MS,
+    isPoolFull: false,
     settlement,
     evidenceAt: startedAt + EVIDENCE_AFTER_MS,
     unexplainedSince: null,
@@ -120,6 +129,9 @@ async function sendNewest({ settler, batches, logger }: ConfirmationDependencies
   const [newest] = transactions
   if (!newest || watch.sent.has(newest.hash)) return
   const answer = await settler.broadcast(newest)
+  watch.isPoolFull = answer.outcome === 'pool_full'
+  // Counted by node; the settlements of a key meet it together.
+  if (answer.outcome === 'pool_full') return
   if (answer.outcome === 'unreachable' || (answer.outcome === 'too_large' && !batch)) {
     logger.warn('no response to a broadcast', { jobId: watch.job.id, error: answer.cause })
     return
@@ -137,15 +149,18 @@ function readEvidenceIn(watch: Watch, pauseMs: number): void {
 /** Waits until the settlement may have changed, or must be looked at or sent again. */
 async function nextNews(
   { unaskedMs = UNASKED_MS }: ConfirmationDependencies,
-  { settlement, sent, rechecks, evidenceAt, isMined, following }: Watch,
+  watch: Watch,
   signal: AbortSignal,
   justSent: boolean,
 ): Promise<ChainNews> {
+  const { settlement, sent, rechecks, evidenceAt, isMined, isPoolFull, following } = watch
   const [newest] = settlement.transactions
   const isSent = newest === undefined || sent.has(newest.hash)
-  const pause = Math.min(unaskedMs, isSent ? unaskedMs : RESEND_MS, rechecks > 0 ? RECHECK_MS : unaskedMs)
+  const resendMs = isSent || isPoolFull ? unaskedMs : watch.resendMs
+  if (!isSent) watch.resendMs = Math.min(2 * watch.resendMs, unaskedMs)
+  const pause = Math.min(unaskedMs, resendMs, rechecks > 0 ? RECHECK_MS : unaskedMs)
   const longestMs = Math.max(1, Math.min(pause, evidenceAt - performance.now()))
-  return await following.next({ longestMs, signal, everyBlock: isMined, justSent })
+  return await following.next({ longestMs, signal, everyBlock: isMined || isPoolFull, justSent })
 }
 
 /** Reads the transactions, with evidence when it is due. Returns `null` while the watch goes on. */

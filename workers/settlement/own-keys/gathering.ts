@@ -19,15 +19,22 @@ export interface GatheringOptions<Item, Outcome> {
   readonly choose: (waiting: readonly Item[]) => Gathered<Item>
   /**
    * Sends them together. Calls `decide` with their outcomes as soon as those are known, and resolves when the next ones
-   * may be sent. Rejects when none has an outcome.
+   * may be sent; those with `null` go on waiting. Rejects when none has an outcome.
    */
-  readonly send: (items: readonly Item[], decide: (outcomes: readonly (Outcome | Error)[]) => void) => Promise<void>
+  readonly send: (
+    items: readonly Item[],
+    decide: (outcomes: readonly (Outcome | Error | null)[]) => void,
+  ) => Promise<void>
+  /** Waits until those that were left without an outcome may get one. */
+  readonly untilRoom: () => Promise<void>
   readonly nextBlock: BlockWatch['nextBlock']
 }
 
 /** Gathers what one settlement key sends. */
 export interface Gathering<Item, Outcome> {
   add(item: Item): Promise<Outcome>
+  /** Returns how many wait for room. */
+  withoutRoom(): number
 }
 
 interface Waiting<Item, Outcome> {
@@ -45,10 +52,12 @@ interface Waiting<Item, Outcome> {
 export function createGathering<Item extends object, Outcome>({
   choose,
   send,
+  untilRoom,
   nextBlock,
 }: GatheringOptions<Item, Outcome>): Gathering<Item, Outcome> {
   const waiting = new Map<Item, Waiting<Item, Outcome>>()
   let isRunning = false
+  let isWaitingForRoom = false
   let sentAt = Number.NEGATIVE_INFINITY
   let onAdded: (() => void) | null = null
   const sendMs: number[] = []
@@ -73,6 +82,13 @@ export function createGathering<Item extends object, Outcome>({
     }
   }
 
+  /** Lets those that have no outcome go on waiting, before the others. */
+  const putBack = (left: readonly Waiting<Item, Outcome>[]) => {
+    const later = [...waiting.values()]
+    waiting.clear()
+    for (const one of [...left, ...later]) waiting.set(one.item, one)
+  }
+
   const run = async () => {
     isRunning = true
     // After everything that arrives in the same turn of the event loop.
@@ -81,17 +97,29 @@ export function createGathering<Item extends object, Outcome>({
       const going = (await gather()).flatMap((item) => waiting.get(item) ?? [])
       for (const { item } of going) waiting.delete(item)
       const startedAt = performance.now()
+      let left: readonly Waiting<Item, Outcome>[] = []
       try {
         await send(
           going.map(({ item }) => item),
-          (outcomes) => settle(going, outcomes),
+          (outcomes) => {
+            left = going.filter((_, index) => outcomes[index] === null)
+            settle(going, outcomes)
+          },
         )
       } catch (error) {
         for (const { reject } of going) reject(error)
       }
-      sentAt = performance.now()
-      sendMs.push(sentAt - startedAt)
-      if (sendMs.length > REMEMBERED_SENDS) sendMs.shift()
+      if (left.length < going.length) {
+        sentAt = performance.now()
+        sendMs.push(sentAt - startedAt)
+        if (sendMs.length > REMEMBERED_SENDS) sendMs.shift()
+      }
+      if (left.length > 0) {
+        putBack(left)
+        isWaitingForRoom = true
+        await untilRoom()
+        isWaitingForRoom = false
+      }
       await nextTurn()
     }
     isRunning = false
@@ -104,15 +132,19 @@ export function createGathering<Item extends object, Outcome>({
         onAdded?.()
         if (!isRunning) void run()
       }),
+    withoutRoom: () => (isWaitingForRoom ? waiting.size : 0),
   }
 }
 
-function settle<Item, Outcome>(going: readonly Waiting<Item, Outcome>[], outcomes: readonly (Outcome | Error)[]): void {
+function settle<Item, Outcome>(
+  going: readonly Waiting<Item, Outcome>[],
+  outcomes: readonly (Outcome | Error | null)[],
+): void {
   for (const [index, { resolve, reject }] of going.entries()) {
     const outcome = outcomes[index]
     if (outcome instanceof Error) reject(outcome)
     else if (outcome === undefined) reject(new Error('a settlement was left without an outcome'))
-    else resolve(outcome)
+    else if (outcome !== null) resolve(outcome)
   }
 }
 

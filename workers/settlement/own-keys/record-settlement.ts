@@ -1,6 +1,6 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { EarlierSettlement, JobSettlementStore, RecordingOutcome } from '#shared/jobs/settlement-store.ts'
-import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts'
+import type { EarlierSettlement } from '#shared/jobs/settlement-store.ts'
+import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { StepContext, StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
@@ -10,8 +10,7 @@ import type { SettlementBatches } from './gather-batches.ts'
 import { whileNotListed, whileUnprepared } from './while-unprepared.ts'
 
 export interface RecordingDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'recordSettlement'> &
-    FinishSettlementDependencies['settlementStore'] &
+  readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
     EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler
   readonly batches: Pick<SettlementBatches, 'record'>
@@ -29,8 +28,9 @@ export async function recordSettlement(
   job: ClaimedJob,
   context: StepContext,
   lookedUp: readonly string[] = [],
+  waitsSinceMs = performance.now(),
 ): Promise<StepOutcome> {
-  const { settler, logger } = dependencies
+  const { settler, batches, logger } = dependencies
   const findCharge = (earlier: EarlierSettlement) => findEarlierCharge(settler, earlier)
   const prepared = await settler.prepare(job.authorization, requireSealed(job).chargeAmount)
   if (prepared.outcome === 'unreachable') {
@@ -42,32 +42,19 @@ export async function recordSettlement(
     const earlier = await lookUpEarlier(dependencies, job, findCharge)
     return earlier.outcome === 'none_charged' ? failSettlement(dependencies, job, prepared.code) : earlier.step
   }
-  const settlement = await record(dependencies, job, prepared, { context, lookedUp })
+  const { chargeAmount } = requireSealed(job)
+  const { terms, ...sender } = prepared
+  // In a batch it only waits from now on: for others, and for the chain.
+  if (prepared.contract !== null) context.releasePlace()
+  const settlement = await batches.record(
+    { job, charge: { authorization: job.authorization, chargeAmount, terms }, lookedUp },
+    { ...sender, waitsSinceMs, preparedMs: performance.now() },
+  )
+  if (settlement === 'outdated') return recordSettlement(dependencies, job, context, lookedUp, waitsSinceMs)
   if (settlement === 'settled_before') {
     const earlier = await lookUpEarlier(dependencies, job, findCharge)
     if (earlier.outcome !== 'none_charged') return earlier.step
-    return recordSettlement(dependencies, job, context, earlier.settlementIds)
+    return recordSettlement(dependencies, job, context, earlier.settlementIds, waitsSinceMs)
   }
   return settlement === 'stale' ? { next: 'stale' } : { next: 'moved', job: { ...job, state: 'settling', settlement } }
-}
-
-async function record(
-  { settlementStore, settler, batches }: RecordingDependencies,
-  job: ClaimedJob,
-  { terms, sender, contract, affordableGas, minimumAccountNonce }: Extract<PreparedSettlement, { outcome: 'ready' }>,
-  { context, lookedUp }: { readonly context: StepContext; readonly lookedUp: readonly string[] },
-): Promise<RecordingOutcome> {
-  const { authorization } = job
-  const { chargeAmount } = requireSealed(job)
-  if (contract === null)
-    return await settlementStore.recordSettlement(job, {
-      chargeAmount,
-      minimumAccountNonce,
-      sign: (accountNonce) => settler.sign(authorization, chargeAmount, terms, accountNonce),
-      lookedUp,
-    })
-  // From now on it only waits: for others, and for the chain.
-  context.releasePlace()
-  const charge = { authorization, chargeAmount, terms }
-  return await batches.record({ job, charge, lookedUp }, { sender, contract, affordableGas, minimumAccountNonce })
 }

@@ -106,6 +106,7 @@ async function resend(
       logger.warn('no response to a broadcast', { facilitator, error: answer.cause })
       return
     }
+    if (answer.outcome === 'pool_full') return
     if (transaction === head && (answer.outcome !== 'sent' || answer.wasKnown)) return
     if (performance.now() >= until) return
   }

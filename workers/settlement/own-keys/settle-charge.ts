@@ -21,10 +21,7 @@ import { later } from './while-unprepared.ts'
 
 export interface SettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    Pick<
-      JobSettlementStore,
-      'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'
-    > &
+    Pick<JobSettlementStore, 'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'> &
     EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler
   readonly batches: SettlementBatches

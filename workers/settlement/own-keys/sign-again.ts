@@ -4,7 +4,8 @@ import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts
 import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
-import { MAXIMUM_BATCH_PAYMENTS, type SettlementBatches } from './gather-batches.ts'
+import { MAXIMUM_BATCH_PAYMENTS } from './choose-payments.ts'
+import type { SettlementBatches } from './gather-batches.ts'
 import type { Verdict } from './judge-settlement.ts'
 import { later, whileNotListed, whileUnprepared } from './while-unprepared.ts'
 
@@ -81,6 +82,7 @@ async function renewAlone(
     minimumAccountNonce: minimumOf(prepared, verdict),
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, prepared.terms, accountNonce),
   })
+  if (written === 'queue_full') return later('the settlement key has no account nonce left', 'review')
   return moved(written, { ...job, settlement: null })
 }
 
@@ -103,6 +105,7 @@ async function renewInBatch(
 ): Promise<StepOutcome> {
   const { authorization } = job
   const { chargeAmount } = requireSealed(job)
+  const nowMs = performance.now()
   const renewed = await batches.renew(
     {
       job,
@@ -115,6 +118,8 @@ async function renewInBatch(
       contract,
       affordableGas: prepared.affordableGas,
       minimumAccountNonce: minimumOf(prepared, verdict),
+      waitsSinceMs: nowMs,
+      preparedMs: nowMs,
     },
     verdict.verdict === 'batch_reverted' ? Math.max(1, Math.floor(batch.size / 2)) : MAXIMUM_BATCH_PAYMENTS,
   )

@@ -4,7 +4,7 @@ import type { FeeEstimator } from '../settlement/fee-estimator.ts'
 import { recoverSigner } from '../signing/secp256k1.ts'
 import { readCode } from '../verification/payer-code.ts'
 import { facilitatorOf } from './facilitator-of.ts'
-import { permitDigest, reservedGasFor, simulatePermit } from './permit-call.ts'
+import { expectedGasFor, permitDigest, reservedGasFor, simulatePermit } from './permit-call.ts'
 import { readOwner } from './read-owner.ts'
 
 /** Creates the reader of allowances. It has no key: a simulation needs only the facilitator's address. */
@@ -22,7 +22,8 @@ export function createAllowanceReader(client: PublicClient, estimateFees: FeeEst
       try {
         const fees = await estimateFees()
         const simulated = await simulatePermit(client, permit, facilitatorOf(permit.owner, facilitators), fees)
-        return simulated.outcome === 'valid' ? { outcome: 'valid', reservedGasWei: reservedGasFor(fees) } : simulated
+        if (simulated.outcome !== 'valid') return simulated
+        return { outcome: 'valid', expectedGasWei: expectedGasFor(fees), reservedGasWei: reservedGasFor(fees) }
       } catch (cause) {
         return { outcome: 'unreachable', cause }
       }

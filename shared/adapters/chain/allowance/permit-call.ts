@@ -2,6 +2,7 @@ import { encodeFunctionData, hashTypedData, numberToHex, type PublicClient, pars
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { isFeeRefusal, isRevert } from '../network/rpc-failure.ts'
+import type { Fees } from '../settlement/fee-estimator.ts'
 import type { SimulatedFees } from '../verification/settlement-call.ts'
 
 type Hex = `0x${string}`
@@ -12,11 +13,18 @@ type Hex = `0x${string}`
  * 10,000 more. Unused gas is not paid, but the limit is what is reserved.
  */
 export const PERMIT_GAS = 120_000n
+/** 1.2 times what the devnet's USDC uses, which leaves room for what the real one reads beyond it. */
+const EXPECTED_GAS = 93_600n
 /**
  * How many times the fees of the moment are reserved. Each replacement of a stuck transaction raises its fees by an
  * eighth; a permit without that room would be given up instead. The rest covers a rollup's fee for the data.
  */
 const RESERVED_FEES = 2n
+
+/** Returns what a permit is expected to cost, with a margin: a block's base fee and tip are paid, not the fee cap. */
+export function expectedGasFor({ baseFeePerGas, maxPriorityFeePerGas }: Fees): bigint {
+  return EXPECTED_GAS * (baseFeePerGas + maxPriorityFeePerGas)
+}
 
 /** Returns what a permit may cost at most when its transaction is first sent with these fees, in wei. */
 export function reservedGasFor({ maxFeePerGas }: SimulatedFees): bigint {

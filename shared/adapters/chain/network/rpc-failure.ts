@@ -12,6 +12,13 @@ const BLOCK_MISSING = /BlockOutOfRange|\b(block|header)( for hash)? not found\b|
 const ALREADY_SENT = /already known|already imported|known transaction|replacement transaction underpriced/i
 const ACCOUNT_NONCE_USED = /nonce too low/i
 /**
+ * The pool holds as many transactions of this sender, or of all, as it will: geth (`ErrTxPoolOverflow`,
+ * `ErrInflightTxLimitReached`) and reth, which says the first for a sender with 16 pending ones, too
+ * (`SpammerExceededCapacity` becomes `TxPoolOverflow`, -32003). A replacement that is refused for its price is no such
+ * refusal: the pool has another transaction of ours.
+ */
+const POOL_FULL = /\b(tx ?pool|transaction pool|mempool) is full\b|\bin-flight transaction limit reached\b/i
+/**
  * The transaction has too many bytes or too high a gas limit, for a block, for a transaction (EIP-7825), or for what the
  * node forwards: as geth, reth, Erigon, anvil; Nethermind and Besu; and gateways say it.
  */
@@ -26,6 +33,7 @@ const TOO_LARGE = new RegExp(
   'i',
 )
 const CONTENT_TOO_LARGE = 413
+const TOO_MANY_REQUESTS = 429
 /** How providers report that a key has no calls left for now. Each has a code of its own. */
 const RATE_LIMITED =
   /\brate.?limit|\btoo many request|\brequests? (rate|limit|count)\b|\bquota\b|\b(compute units|throughput)\b/i
@@ -67,7 +75,12 @@ export function isMissingBlock(error: unknown): boolean {
 
 /** Returns whether the node refuses this key's calls for now, whatever they are. */
 export function isRateLimit(error: unknown): boolean {
-  return isNodeError(error, RATE_LIMITED)
+  return isNodeError(error, RATE_LIMITED) || hasStatus(error, TOO_MANY_REQUESTS)
+}
+
+/** Returns whether the node takes no further transaction for now. It keeps those that it has, and answers all else. */
+export function isPoolFull(error: unknown): boolean {
+  return isNodeError(error, POOL_FULL)
 }
 
 /** Returns whether no node gave an answer, or only that this key has no calls left for now: neither says anything. */
@@ -85,15 +98,13 @@ export function isAccountNonceUsed(error: unknown): boolean {
 
 /** Returns whether the node, or the gateway before it, takes no transaction of this size. */
 export function isTooLarge(error: unknown): boolean {
-  return isNodeError(error, TOO_LARGE) || isRefusedContent(error)
+  return isNodeError(error, TOO_LARGE) || hasStatus(error, CONTENT_TOO_LARGE)
 }
 
-function isRefusedContent(error: unknown): boolean {
-  return error instanceof BaseError && error.walk((cause) => isContentTooLarge(cause)) !== null
-}
-
-function isContentTooLarge(cause: unknown): boolean {
-  return cause instanceof HttpRequestError && cause.status === CONTENT_TOO_LARGE
+/** Returns whether a gateway answered with this status, and without an error of the node. */
+function hasStatus(error: unknown, status: number): boolean {
+  if (!(error instanceof BaseError)) return false
+  return error.walk((cause) => cause instanceof HttpRequestError && cause.status === status) !== null
 }
 
 /** Returns whether a node reports `what`. The text of a revert is that of a contract, which a payer may have written. */

@@ -1,8 +1,7 @@
 import { RpcRequestError } from 'viem'
-import { isAccountNonceUsed, isAlreadySent, isFeeRefusal, isRevert, isTooLarge } from './rpc-failure.ts'
+import { isAccountNonceUsed, isAlreadySent, isFeeRefusal, isPoolFull, isRevert, isTooLarge } from './rpc-failure.ts'
 import { openRpcNode, type RpcCall } from './rpc-node.ts'
 import {
-  ask,
   askForChain,
   checkHead,
   checkUntil,
@@ -10,6 +9,7 @@ import {
   type NodeState,
   OtherChain,
   read,
+  send,
   stateOf,
   type WatchedNode,
 } from './watched-node.ts'
@@ -31,7 +31,13 @@ export interface RpcNodes {
 /** Opens the nodes at `rpcUrls`. Reads prefer the earlier ones; a call takes at most `timeoutMs` at each. */
 export function openRpcNodes(rpcUrls: readonly string[], timeoutMs: number): RpcNodes {
   const nodes = rpcUrls.map(
-    (url): WatchedNode => ({ rpc: openRpcNode(url, timeoutMs), restsUntil: 0, head: null, isBehind: false }),
+    (url): WatchedNode => ({
+      rpc: openRpcNode(url, timeoutMs),
+      restsUntil: 0,
+      head: null,
+      isBehind: false,
+      poolRefusals: 0,
+    }),
   )
   return {
     call: (call) =>
@@ -77,7 +83,7 @@ async function readFromFirst(nodes: readonly WatchedNode[], call: RpcCall): Prom
 /** Resolves when one node has accepted a transaction. One that hangs must not delay the caller. */
 async function sendToAll(nodes: readonly WatchedNode[], call: RpcCall): Promise<unknown> {
   try {
-    return await Promise.any(nodes.map((node) => ask(node, call)))
+    return await Promise.any(nodes.map((node) => send(node, call)))
   } catch (error) {
     throw error instanceof AggregateError ? mostSpecific(error.errors) : error
   }
@@ -88,7 +94,7 @@ async function sendToAll(nodes: readonly WatchedNode[], call: RpcCall): Promise<
  * That a transaction is too large counts only when every node that answered says so: another one may still take it.
  */
 function mostSpecific(failures: readonly unknown[]): unknown {
-  for (const isSpecific of [isAlreadySent, isAccountNonceUsed, isOtherAnswer, isTooLarge]) {
+  for (const isSpecific of [isAlreadySent, isAccountNonceUsed, isPoolFull, isOtherAnswer, isTooLarge]) {
     const found = failures.find(isSpecific)
     if (found !== undefined) return found
   }

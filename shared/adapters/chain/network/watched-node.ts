@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { RpcRequestError } from 'viem'
 import { headAgeMs, headOf, isBehind, type NodeHead } from './node-head.ts'
-import { isMissingBlock, isRateLimit, isTooLarge } from './rpc-failure.ts'
+import { isMissingBlock, isPoolFull, isRateLimit, isTooLarge } from './rpc-failure.ts'
 import type { RpcCall, RpcNode } from './rpc-node.ts'
 
 /** A node that failed is asked only after the others, and checked again after this time. */
@@ -23,6 +23,8 @@ export interface WatchedNode {
   restsUntil: number
   head: NodeHead | null
   isBehind: boolean
+  /** How many transactions it refused because its pool had no room for them. */
+  poolRefusals: number
 }
 
 export interface NodeState {
@@ -32,12 +34,14 @@ export interface NodeState {
   readonly isBehind: boolean
   /** Age of the newest block; `null` before the first check that was answered. */
   readonly headAgeMs: number | null
+  /** Transactions that it refused because its pool had no room for them, since this process started. */
+  readonly poolRefusals: number
 }
 
 export function stateOf(node: WatchedNode): NodeState {
-  const { rpc, head } = node
+  const { rpc, head, isBehind, poolRefusals } = node
   const ageMs = head && headAgeMs(head, new Date())
-  return { host: rpc.host, isAnswering: isAnswering(node), isBehind: node.isBehind, headAgeMs: ageMs }
+  return { host: rpc.host, isAnswering: isAnswering(node), isBehind, headAgeMs: ageMs, poolRefusals }
 }
 
 /** Checks one node until `signal` aborts, by itself: another that hangs must not delay it. */
@@ -106,6 +110,20 @@ export async function ask(node: WatchedNode, call: RpcCall): Promise<unknown> {
     return await withBlockRetries(() => node.rpc.call(call))
   } catch (error) {
     if (isFailure(error)) rest(node)
+    throw error
+  }
+}
+
+/**
+ * Sends a transaction. That the node takes no more of them for now, or no more calls, says nothing about reads: it does
+ * not rest, and a read that is refused as well finds out.
+ */
+export async function send(node: WatchedNode, call: RpcCall): Promise<unknown> {
+  try {
+    return await withBlockRetries(() => node.rpc.call(call))
+  } catch (error) {
+    if (isPoolFull(error)) node.poolRefusals += 1
+    if (isFailure(error) && !isRateLimit(error)) rest(node)
     throw error
   }
 }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { PublicClient } from 'viem'
 import type { Broadcast, SignedTransaction } from '#shared/payment/facilitator.ts'
-import { isAccountNonceUsed, isAlreadySent, isTooLarge } from '../network/rpc-failure.ts'
+import { isAccountNonceUsed, isAlreadySent, isPoolFull, isTooLarge } from '../network/rpc-failure.ts'
 
 /** How long an answer counts for the other payments of a batch, which are sent some at a time. */
 const KEPT_MS = 250
@@ -17,6 +17,7 @@ export async function broadcast(client: PublicClient, { raw }: SignedTransaction
   } catch (cause) {
     if (isAlreadySent(cause)) return { outcome: 'sent', wasKnown: true }
     if (isAccountNonceUsed(cause)) return { outcome: 'account_nonce_used' }
+    if (isPoolFull(cause)) return { outcome: 'pool_full', cause }
     return isTooLarge(cause) ? { outcome: 'too_large', cause } : { outcome: 'unreachable', cause }
   }
 }
@@ -43,7 +44,7 @@ export function createSharedBroadcasts(client: PublicClient): SharedBroadcasts {
       answers.set(hash, answer, { ttl: 0 })
       const { outcome } = await answer
       if (answers.get(hash) === answer) {
-        if (outcome === 'unreachable') answers.delete(hash)
+        if (outcome === 'unreachable' || outcome === 'pool_full') answers.delete(hash)
         else answers.set(hash, answer)
       }
       return await answer

@@ -7,12 +7,14 @@ import { findLatestSponsored, findSponsoredPermit, readAllowanceOutcomes } from 
 import { recordPermit } from './record-permit.ts'
 import { requestAllowance } from './request-allowance.ts'
 import { findSponsoringRefusal } from './sponsoring-limits.ts'
+import { hasPaid } from './sponsoring-shares.ts'
 
 /** Creates the API's store of sponsored permits over one pool. */
 export function createAllowanceRequestStore(pool: Pool, network: string): AllowanceRequestStore {
   return {
     requestAllowance: (permit, limits) => requestAllowance(pool, network, permit, limits),
     findSponsoringRefusal: (owner, limits) => findSponsoringRefusal(pool, { owner, digest: null }, limits),
+    hasPaid: (owner) => hasPaid(pool, owner),
     findSponsoredPermit: (digest) => findSponsoredPermit(pool, digest),
     findLatestSponsored: (owner) => findLatestSponsored(pool, owner),
     readAllowanceOutcomes: (allowanceIds) => readAllowanceOutcomes(pool, allowanceIds),

@@ -1,6 +1,6 @@
 import type { AllowanceWorkStore, ClaimedPermit, SignedPermit } from '#shared/jobs/allowance-store.ts'
 import type { Pool } from '../pool.ts'
-import { insertTransaction, takeAccountNonces } from '../settlement/account-nonces.ts'
+import { insertTransaction, NonceQueueFull, takeAccountNonces } from '../settlement/account-nonces.ts'
 import { inTransaction } from '../transaction.ts'
 
 type Signing = Parameters<AllowanceWorkStore['recordPermit']>[1]
@@ -13,7 +13,16 @@ export async function recordPermit(
   pool: Pool,
   claim: ClaimedPermit,
   signing: Signing,
-): Promise<SignedPermit | 'stale'> {
+): Promise<SignedPermit | 'stale' | 'queue_full'> {
+  try {
+    return await record(pool, claim, signing)
+  } catch (error) {
+    if (error instanceof NonceQueueFull) return 'queue_full'
+    throw error
+  }
+}
+
+async function record(pool: Pool, claim: ClaimedPermit, signing: Signing): Promise<SignedPermit | 'stale'> {
   const { allowanceId, fence } = claim
   const { account, minimumAccountNonce } = signing
   return await inTransaction(pool, async (sql) => {

@@ -21,6 +21,7 @@ export async function requestAllowance(
     const existing = await findExisting(sql, permit.digest)
     if (existing && !existing.may_be_tried_again)
       return { outcome: 'existing', allowanceId: existing.id, state: stateOf(existing.state) }
+    await forgetNetworks(sql)
     const refusal = await findSponsoringRefusal(sql, permit, limits)
     if (refusal) return refusal
     const allowanceId = await store(sql, network, permit, limits)
@@ -30,6 +31,16 @@ export async function requestAllowance(
       values: [allowanceId],
     })
     return { outcome: 'accepted', allowanceId, state: 'pending' }
+  })
+}
+
+/** A network counts for a day. */
+async function forgetNetworks(sql: Sql): Promise<void> {
+  await sql.query({
+    name: 'forget_networks_of_permits',
+    text: `UPDATE sponsored_permits SET client_network = NULL
+     WHERE client_network IS NOT NULL AND requested_at < now() - interval '1 day' AND finished_at IS NOT NULL`,
+    values: [],
   })
 }
 
@@ -59,13 +70,16 @@ async function store(sql: Sql, network: string, permit: Permit, limits: Limits):
   const { rows } = await sql.query<{ id: string }>({
     name: 'store_permit',
     text: `INSERT INTO sponsored_permits
-       (digest, network, owner, value, deadline, permit_nonce, signature, reserved_gas_wei, minimum_balance)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+       (digest, network, owner, value, deadline, permit_nonce, signature, reserved_gas_wei, minimum_balance,
+        expected_gas_wei, client_network, is_new_owner)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+       NOT EXISTS (SELECT FROM settlements WHERE payer = $3 AND state = 'confirmed'))
      ON CONFLICT (digest) DO UPDATE SET state = 'requested', requested_at = now(), finished_at = NULL, run_after = now(),
        lease_expires_at = NULL, fence = sponsored_permits.fence + 1, facilitator = NULL, account_nonce = NULL,
        abandoned_at = NULL, block_number = NULL, is_granted_elsewhere = false, finalized_at = NULL, failure_code = NULL, failure_reason = NULL,
        signature = excluded.signature, reserved_gas_wei = excluded.reserved_gas_wei,
-       minimum_balance = excluded.minimum_balance
+       minimum_balance = excluded.minimum_balance, expected_gas_wei = excluded.expected_gas_wei,
+       client_network = excluded.client_network, is_new_owner = excluded.is_new_owner
      RETURNING id`,
     values: [
       permit.digest,
@@ -77,6 +91,8 @@ async function store(sql: Sql, network: string, permit: Permit, limits: Limits):
       permit.signature,
       limits.reservedGasWei.toString(),
       limits.minimumBalance.toString(),
+      limits.expectedGasWei.toString(),
+      limits.clientNetwork,
     ],
   })
   const [row] = rows

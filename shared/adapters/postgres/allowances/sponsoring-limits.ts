@@ -1,7 +1,8 @@
 import type { SponsoringLimits, SponsoringRefusal } from '#shared/jobs/allowance-store.ts'
 import type { Sql } from '../pool.ts'
+import { checkShares, hasPaid } from './sponsoring-shares.ts'
 
-type Limits = Omit<SponsoringLimits, 'minimumBalance'>
+type Limits = Omit<SponsoringLimits, 'minimumBalance' | 'reservedGasWei'>
 
 /** The permit that is asked for does not count against itself; `null` where only an owner is known. */
 interface Requested {
@@ -9,7 +10,7 @@ interface Requested {
   readonly digest: string | null
 }
 
-/** A permit in progress is decided within a few blocks, and then often costs less than was reserved for it. */
+/** A permit in progress is decided within a few blocks, and then often costs less than was expected. */
 const SOON_SECONDS = 10
 
 /** Returns which limit refuses a permit, or `null`. */
@@ -18,7 +19,10 @@ export async function findSponsoringRefusal(
   requested: Requested,
   limits: Limits,
 ): Promise<SponsoringRefusal | null> {
-  return (await checkOwner(sql, requested, limits)) ?? (await checkCeiling(sql, limits))
+  const refusal = await checkOwner(sql, requested, limits)
+  if (refusal) return refusal
+  const refused = (await hasPaid(sql, requested.owner)) ? null : await checkShares(sql, limits)
+  return refused ?? (await checkCeiling(sql, limits))
 }
 
 async function checkOwner(
@@ -41,22 +45,22 @@ async function checkOwner(
   return row ? { outcome: 'owner_limit', retryAfterSeconds: wholeSeconds(row.seconds) } : null
 }
 
-/** What was spent in the last day, and what permits in progress may still cost. */
-async function checkCeiling(sql: Sql, { dailyGasWei, reservedGasWei }: Limits): Promise<SponsoringRefusal | null> {
+/** What was spent in the last day, and what permits in progress are expected to cost. */
+async function checkCeiling(sql: Sql, { dailyGasWei, expectedGasWei }: Limits): Promise<SponsoringRefusal | null> {
   const { rows } = await sql.query<{ is_reached: boolean; has_open: boolean; seconds: number | null }>({
     name: 'check_sponsored_gas',
     text: `WITH spent AS (
        SELECT finished_at, gas_wei, sum(gas_wei) OVER (ORDER BY finished_at, id) AS freed
        FROM sponsored_permits WHERE gas_wei IS NOT NULL AND finished_at > now() - interval '1 day'
      ), total AS (
-       SELECT (SELECT coalesce(sum(gas_wei), 0) FROM spent) + coalesce(sum(reserved_gas_wei), 0) + $2::numeric - $1::numeric
+       SELECT (SELECT coalesce(sum(gas_wei), 0) FROM spent) + coalesce(sum(coalesce(expected_gas_wei, reserved_gas_wei)), 0) + $2::numeric - $1::numeric
            AS excess, count(*) > 0 AS has_open
        FROM sponsored_permits WHERE state IN ('requested', 'signed'))
      SELECT excess > 0 AS is_reached, has_open,
        (SELECT extract(epoch FROM min(finished_at) + interval '1 day' - now())::float8
         FROM spent WHERE freed >= excess) AS seconds
      FROM total`,
-    values: [dailyGasWei.toString(), reservedGasWei.toString()],
+    values: [dailyGasWei.toString(), expectedGasWei.toString()],
   })
   const [row] = rows
   if (!row) throw new Error('an aggregate always returns its row')

@@ -68,7 +68,7 @@ export async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
     text: `SELECT count(*) FILTER (WHERE state = 'requested')::int AS requested,
        count(*) FILTER (WHERE state = 'signed')::int AS signed,
        coalesce(extract(epoch FROM now() - min(requested_at)), 0)::float8 AS oldest,
-       coalesce(sum(reserved_gas_wei), 0) AS reserved,
+       coalesce(sum(coalesce(expected_gas_wei, reserved_gas_wei)), 0) AS reserved,
        (SELECT coalesce(sum(gas_wei), 0) FROM sponsored_permits
         WHERE gas_wei IS NOT NULL AND finished_at > now() - interval '1 day') AS spent
      FROM sponsored_permits WHERE state IN ('requested', 'signed')`,

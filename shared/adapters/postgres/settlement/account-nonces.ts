@@ -1,4 +1,4 @@
-import type { SettlementAccount } from '#shared/jobs/settlement-store.ts'
+import { MOST_UNMINED_NONCES, type SettlementAccount } from '#shared/jobs/settlement-store.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Sql } from '../pool.ts'
 
@@ -9,10 +9,27 @@ import type { Sql } from '../pool.ts'
  */
 export const LARGEST_NONCE_STEP = 1000
 
+const NEXT_NONCE = `(CASE
+  WHEN $3::numeric - account.next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE account.next_account_nonce END)`
+/** How many account nonces may be taken. `greatest` ignores a head that nobody has seen yet. */
+const ROOM = `$6 + greatest(account.head_account_nonce, $3::numeric) - ${NEXT_NONCE}`
+
+/** Thrown when a key has fewer account nonces left than were asked for, until the chain has mined some. */
+export class NonceQueueFull extends Error {
+  /** How many are left. */
+  readonly room: number
+
+  constructor(room: number) {
+    super(`a settlement key has ${MOST_UNMINED_NONCES} unmined transactions`)
+    this.room = room
+  }
+}
+
 /**
  * Takes the next `count` account nonces of a key and returns the first. The account's row stays locked until the
  * transaction ends, so the next process to lock it also finds the transactions signed for them. `minimum` is the
- * chain's count: a key that was used elsewhere continues from there, never backwards and never far ahead.
+ * chain's count: a key that was used elsewhere continues from there, never backwards and never far ahead. Throws
+ * `NonceQueueFull` when more would be unmined than nodes hold, by this count and the one that the ledger has seen last.
  */
 export async function takeAccountNonces(
   sql: Sql,
@@ -22,17 +39,24 @@ export async function takeAccountNonces(
 ): Promise<bigint> {
   const { rows } = await sql.query<{ first: string }>({
     name: 'take_account_nonces',
-    text: `INSERT INTO settlement_accounts AS account (network, facilitator, next_account_nonce)
-     VALUES ($1, $2, $3::numeric + $5)
+    text: `INSERT INTO settlement_accounts AS account
+       (network, facilitator, next_account_nonce, head_account_nonce, head_since)
+     VALUES ($1, $2, $3::numeric + $5, $3::numeric, now())
      ON CONFLICT (network, facilitator)
-       DO UPDATE SET next_account_nonce = $5 + CASE
-         WHEN $3::numeric - account.next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE account.next_account_nonce END
+       DO UPDATE SET next_account_nonce = $5 + ${NEXT_NONCE}
+       WHERE ${ROOM} >= $5
      RETURNING next_account_nonce - $5 AS first`,
-    values: [network, facilitator, minimum.toString(), LARGEST_NONCE_STEP, count],
+    values: [network, facilitator, minimum.toString(), LARGEST_NONCE_STEP, count, MOST_UNMINED_NONCES],
   })
   const [row] = rows
-  if (!row) throw new Error('an upsert always returns its row')
-  return BigInt(row.first)
+  if (row) return BigInt(row.first)
+  const { rows: full } = await sql.query<{ room: number }>({
+    name: 'read_nonce_room',
+    text: `SELECT greatest(0, ${ROOM})::int AS room FROM settlement_accounts AS account
+     WHERE network = $1 AND facilitator = $2 AND $5::int IS NOT NULL`,
+    values: [network, facilitator, minimum.toString(), LARGEST_NONCE_STEP, count, MOST_UNMINED_NONCES],
+  })
+  throw new NonceQueueFull(full[0]?.room ?? 0)
 }
 
 /**

@@ -2,6 +2,7 @@ import type { BatchRecording, NewBatch, RecordingOutcome } from '#shared/jobs/se
 import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
+import { NonceQueueFull } from './account-nonces.ts'
 import { batchValues, INSERTED_BATCH, type SignedBatch, signBatch } from './insert-batch.ts'
 import { moveToSettling, outcomesOf } from './move-to-settling.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
@@ -16,7 +17,14 @@ export async function recordBatch(
   batch: NewBatch,
 ): Promise<readonly (RecordingOutcome | Error)[]> {
   if (recordings.length === 0) return []
-  const record = (together: readonly BatchRecording[]) => recordTogether(pool, together, batch)
+  const record = async (together: readonly BatchRecording[]) => {
+    try {
+      return await recordTogether(pool, together, batch)
+    } catch (error) {
+      if (!(error instanceof NonceQueueFull)) throw error
+      return together.map(() => 'queue_full' as const)
+    }
+  }
   return await togetherOrInHalves<BatchRecording, RecordingOutcome>(record)(recordings)
 }
 

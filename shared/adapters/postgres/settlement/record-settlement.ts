@@ -1,18 +1,15 @@
 import type { ClaimedJob, StoredTransaction } from '#shared/jobs/job.ts'
-import type { JobSettlementStore, RecordingOutcome } from '#shared/jobs/settlement-store.ts'
+import { type JobSettlementStore, MOST_UNMINED_NONCES, type RecordingOutcome } from '#shared/jobs/settlement-store.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { batch } from '../batch.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { takeAccountNonces } from './account-nonces.ts'
+import { NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
 import { moveToSettling, outcomesOf } from './move-to-settling.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
 
 type NewSettlement = Parameters<JobSettlementStore['recordSettlement']>[1]
-
-/** Other workers wait while a batch is signed; this many take tens of milliseconds. */
-const MAXIMUM_BATCH = 64
 
 interface Recording {
   readonly job: ClaimedJob
@@ -38,20 +35,31 @@ export function createSettlementRecorder(pool: Pool): JobSettlementStore['record
     const recorder =
       recorders.get(account) ??
       batch(
-        togetherOrInHalves<Recording, RecordingOutcome>((recordings) => recordTogether(pool, recordings)),
-        MAXIMUM_BATCH,
+        togetherOrInHalves<Recording, RecordingOutcome>((recordings) => recordThatFit(pool, recordings)),
+        MOST_UNMINED_NONCES,
       )
     recorders.set(account, recorder)
     return recorder
   }
   return (job, settlement) => {
     const { network, facilitator } = job.authorization
-    // The minimum is the chain's count, read once per key, so it differs only around a key's first settlement.
-    return recorderOf(`${network} ${facilitator} ${settlement.minimumAccountNonce}`)({ job, settlement })
+    return recorderOf(`${network} ${facilitator}`)({ job, settlement })
   }
 }
 
-/** Records settlements of one key with one minimum. */
+/** Records as many settlements of one key as it has account nonces left. */
+async function recordThatFit(pool: Pool, recordings: readonly Recording[]): Promise<readonly RecordingOutcome[]> {
+  try {
+    return await recordTogether(pool, recordings)
+  } catch (error) {
+    if (!(error instanceof NonceQueueFull)) throw error
+    const fitting = recordings.slice(0, error.room)
+    const left = recordings.slice(error.room).map(() => 'queue_full' as const)
+    return fitting.length === 0 ? left : [...(await recordThatFit(pool, fitting)), ...left]
+  }
+}
+
+/** Records settlements of one key. */
 async function recordTogether(pool: Pool, recordings: readonly Recording[]): Promise<readonly RecordingOutcome[]> {
   return await inTransaction(pool, async (sql) => {
     const claims = recordings.map(({ job, settlement }) => ({ job, lookedUp: settlement.lookedUp ?? [] }))
@@ -74,7 +82,9 @@ async function recordTogether(pool: Pool, recordings: readonly Recording[]): Pro
 async function signNext(sql: Sql, recordings: readonly Recording[]): Promise<readonly SignedRecording[]> {
   const [first] = recordings
   if (!first) return []
-  const { minimumAccountNonce } = first.settlement
+  const minimumAccountNonce = recordings
+    .map(({ settlement }) => settlement.minimumAccountNonce)
+    .reduce((one, other) => (one > other ? one : other))
   const { facilitator: sender } = first.job.authorization
   const firstNonce = await takeAccountNonces(sql, first.job.authorization, minimumAccountNonce, recordings.length)
   const signed: SignedRecording[] = []

@@ -4,10 +4,11 @@ import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readTransactions } from '../settlement-transactions.ts'
 import { inTransaction } from '../transaction.ts'
+import { NonceQueueFull } from './account-nonces.ts'
 import { batchValues, INSERTED_BATCH, signBatch } from './insert-batch.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
 
-type RenewalOutcome = StoredSettlement | 'stale' | Error
+type RenewalOutcome = StoredSettlement | 'stale' | 'queue_full' | Error
 
 /**
  * Stays settling: moves settlements from their batches to a new one of another account nonce, and stores the transaction
@@ -20,8 +21,15 @@ export async function renewBatch(
   batch: NewBatch,
 ): Promise<readonly RenewalOutcome[]> {
   if (renewals.length === 0) return []
-  const renew = (together: readonly BatchRenewal[]) => renewTogether(pool, together, batch)
-  return await togetherOrInHalves<BatchRenewal, StoredSettlement | 'stale'>(renew)(renewals)
+  const renew = async (together: readonly BatchRenewal[]) => {
+    try {
+      return await renewTogether(pool, together, batch)
+    } catch (error) {
+      if (!(error instanceof NonceQueueFull)) throw error
+      return together.map(() => 'queue_full' as const)
+    }
+  }
+  return await togetherOrInHalves<BatchRenewal, StoredSettlement | 'stale' | 'queue_full'>(renew)(renewals)
 }
 
 async function renewTogether(

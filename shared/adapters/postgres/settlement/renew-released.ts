@@ -3,16 +3,30 @@ import type { FinalityStore, NewBatch, UnfinalSettlement } from '#shared/jobs/se
 import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { insertTransaction, takeAccountNonces } from './account-nonces.ts'
+import { insertTransaction, NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
 import { batchValues, INSERTED_BATCH, signBatch } from './insert-batch.ts'
 
 type ReleasedRenewal = Parameters<FinalityStore['renewReleased']>[1]
 
 /**
  * Moves a confirmed settlement to another account nonce. Its job is completed and claimed by nobody, so the settlement's
- * own row is the guard: of several watchers, the first one moves it from the account nonce that all of them saw.
+ * own row is the guard: of several watchers, the first one moves it from the account nonce that all of them saw. Returns
+ * `null` also while the key has too many unmined transactions: the watcher comes again.
  */
 export async function renewReleased(
+  pool: Pool,
+  settlement: Pick<UnfinalSettlement, 'settlementId' | 'transactions'>,
+  renewal: ReleasedRenewal,
+): Promise<StoredTransaction | null> {
+  try {
+    return await renew(pool, settlement, renewal)
+  } catch (error) {
+    if (error instanceof NonceQueueFull) return null
+    throw error
+  }
+}
+
+async function renew(
   pool: Pool,
   { settlementId, transactions }: Pick<UnfinalSettlement, 'settlementId' | 'transactions'>,
   renewal: ReleasedRenewal,

@@ -2,7 +2,7 @@ import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
 import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import { inFencedTransaction, lockClaimedJob } from '../move-job.ts'
 import type { Pool } from '../pool.ts'
-import { insertTransaction, takeAccountNonces } from './account-nonces.ts'
+import { insertTransaction, NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
 
 type Renewal = Parameters<JobSettlementStore['renewSettlement']>[1]
 
@@ -11,7 +11,16 @@ type Renewal = Parameters<JobSettlementStore['renewSettlement']>[1]
  * transaction signed for it. Guarded by the job's fence and by the used nonce, so that it moves once. The old
  * transactions stay stored: if the chain was misread, Permit2's nonce still lets only one of them move money.
  */
-export async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written> {
+export async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written | 'queue_full'> {
+  try {
+    return await renew(pool, job, renewal)
+  } catch (error) {
+    if (error instanceof NonceQueueFull) return 'queue_full'
+    throw error
+  }
+}
+
+async function renew(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written> {
   const { network, facilitator } = job.authorization
   const { settlementId, usedAccountNonce } = renewal
   return await inFencedTransaction(pool, async (sql) => {

@@ -1,0 +1,120 @@
+import type { StoredTransaction } from '#shared/jobs/job.ts'
+import type {
+  BatchRecording,
+  BatchRenewal,
+  JobSettlementStore,
+  NewBatch,
+  RecordingOutcome,
+} from '#shared/jobs/settlement-store.ts'
+import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+
+export interface StorePaymentsDependencies {
+  readonly settlementStore: Pick<JobSettlementStore, 'recordSettlement' | 'recordBatch' | 'renewBatch'>
+  readonly settler: Pick<Settler, 'sign' | 'signBatch'>
+}
+
+/** Where a payment is settled, and since when it could be. */
+export interface SettlementPlace {
+  readonly sender: `0x${string}`
+  /** The contract that settles it together with others; `null` when the key settles it in a transaction of its own. */
+  readonly contract: `0x${string}` | null
+  /** See `PreparedSettlement`. */
+  readonly affordableGas: bigint | null
+  readonly minimumAccountNonce: bigint
+  /** When it was prepared first and last, by `performance.now()`. */
+  readonly waitsSinceMs: number
+  readonly preparedMs: number
+}
+
+export type Payment =
+  | { readonly kind: 'record'; readonly part: BatchRecording; readonly place: SettlementPlace; readonly most: number }
+  | { readonly kind: 'renew'; readonly part: BatchRenewal; readonly place: SettlementPlace; readonly most: number }
+
+/** `outdated`: it was prepared too long ago. Its payer may have spent the money since, and fees may have risen. */
+export type PaymentOutcome = RecordingOutcome | 'outdated'
+
+/** Many blocks; a payment that meets no full queue waits for one at most. */
+const FRESH_MS = 10_000
+
+/** Signs and stores payments of one kind, one key and one contract, for account nonces that the chain has not used. */
+export async function storePayments(
+  dependencies: StorePaymentsDependencies,
+  payments: readonly Payment[],
+  minedCount: bigint,
+): Promise<readonly (PaymentOutcome | Error)[]> {
+  const oldest = performance.now() - FRESH_MS
+  const fresh = payments.filter(({ kind, place }) => kind === 'renew' || place.preparedMs >= oldest)
+  const outcomes = await storeFresh(dependencies, fresh, minedCount)
+  const stored = new Map(fresh.map((payment, index) => [payment, outcomes[index]]))
+  return payments.map((payment) => stored.get(payment) ?? 'outdated')
+}
+
+async function storeFresh(
+  { settlementStore, settler }: StorePaymentsDependencies,
+  payments: readonly Payment[],
+  minedCount: bigint,
+): Promise<readonly (RecordingOutcome | Error)[]> {
+  const [first] = payments
+  if (!first) return []
+  const minimumAccountNonce = payments.map(({ place }) => place.minimumAccountNonce).reduce(larger, minedCount)
+  const recordings = payments.flatMap(({ kind, part }) => (kind === 'record' ? part : []))
+  const { sender, contract } = first.place
+  if (contract === null) return await recordAlone({ settlementStore, settler }, recordings, minimumAccountNonce)
+  const batch: NewBatch = {
+    account: { network: first.part.job.authorization.network, facilitator: sender },
+    contract,
+    minimumAccountNonce,
+    sign: (charges, accountNonce) => settler.signBatch(charges, sender, accountNonce),
+  }
+  if (recordings.length > 0) return await settlementStore.recordBatch(recordings, batch)
+  return await settlementStore.renewBatch(
+    payments.flatMap(({ kind, part }) => (kind === 'renew' ? part : [])),
+    batch,
+  )
+}
+
+/** Records each in a transaction of its own; the store writes them together. */
+async function recordAlone(
+  { settlementStore, settler }: StorePaymentsDependencies,
+  recordings: readonly BatchRecording[],
+  minimumAccountNonce: bigint,
+): Promise<readonly (RecordingOutcome | Error)[]> {
+  return await Promise.all(
+    recordings.map(async ({ job, charge: { authorization, chargeAmount, terms }, lookedUp = [] }) => {
+      const sign = (accountNonce: bigint) => settler.sign(authorization, chargeAmount, terms, accountNonce)
+      try {
+        return await settlementStore.recordSettlement(job, { chargeAmount, minimumAccountNonce, sign, lookedUp })
+      } catch (error) {
+        return error instanceof Error ? error : new Error(String(error))
+      }
+    }),
+  )
+}
+
+interface RecordedBatch {
+  readonly transaction: StoredTransaction
+  readonly terms: SettlementTerms[]
+}
+
+/** Returns the batches that were recorded, by their ids: several, if the payments could not be written together. */
+export function batchesOf(
+  payments: readonly Payment[],
+  outcomes: readonly (PaymentOutcome | Error)[],
+): ReadonlyMap<string, RecordedBatch> {
+  const batches = new Map<string, RecordedBatch>()
+  for (const [index, { part }] of payments.entries()) {
+    const outcome = outcomes[index]
+    if (outcome === undefined || typeof outcome === 'string' || outcome instanceof Error) continue
+    const { batch, transactions } = outcome
+    const [transaction] = transactions
+    if (!batch || !transaction) continue
+    const recorded = batches.get(batch.id) ?? { transaction, terms: [] }
+    recorded.terms.push(part.charge.terms)
+    batches.set(batch.id, recorded)
+  }
+  return batches
+}
+
+function larger(one: bigint, other: bigint): bigint {
+  return one > other ? one : other
+}
