@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { AccountStore } from '#shared/adapters/postgres/account/account-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AccountStore } from '#shared/jobs/account-store.ts'
 import { createSession, openSession } from './account-session.ts'
 import { readSignIn, type SignInReader, UNAUTHENTICATED } from './read-sign-in.ts'
 import { issueSignInChallenge } from './sign-in-challenge.ts'

@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util'
+import type { DeploymentChange } from '#shared/adapters/postgres/configuration/control-deployment.ts'
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Author } from '#shared/operators/author.ts'
-import type { DeploymentChange } from '#shared/operators/control-store.ts'
 import { type ListedDeployments, listDeployments, textOf } from './list-deployments.ts'
 import { readAuthor, UsageError } from './read-options.ts'
 

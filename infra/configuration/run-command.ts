@@ -1,9 +1,12 @@
 import { readFile } from 'node:fs/promises'
-import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import {
+  type ConfigurationStore,
+  createConfigurationStore,
+} from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import type { ConfigurationStore, Draft } from '#shared/operators/configuration-store.ts'
+import type { Draft } from '#shared/operators/publication.ts'
 import {
   contentsOf,
   type InForce,

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { ProcessIdentity, ProcessReport, ProcessReportStore, SeenProcess } from './process-report.ts'
+import type { ProcessIdentity, ProcessReport, SeenProcess } from './process-report.ts'
 
 /** How often a process says what it is doing. */
 const REPORT_MS = 2000
@@ -12,7 +12,12 @@ const FORGET_MS = 2000
 
 export interface ReportingOptions {
   readonly kind: SeenProcess['kind']
-  readonly store: Pick<ProcessReportStore, 'writeReport' | 'forgetProcess'>
+  readonly store: {
+    /** Replaces the report of a process. */
+    writeReport(process: ProcessIdentity, report: ProcessReport): Promise<void>
+    /** Removes a process that ends, so that nobody waits for it. */
+    forgetProcess(instance: string): Promise<void>
+  }
   /** Describes the process at the time of each report. */
   readonly describe: () => ProcessReport
   readonly logger: Pick<Logger, 'warn' | 'info'>

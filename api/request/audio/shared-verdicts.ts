@@ -1,5 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { DecodedAudio, DecodeVerdict, InspectionStore } from '#shared/jobs/inspection-store.ts'
+import type {
+  DecodedAudio,
+  DecodeVerdict,
+  InspectionStore,
+} from '#shared/adapters/postgres/admission/inspection-store.ts'
 
 /** The verdicts of decoders that all API processes share, so that an upload is decoded by one of them. */
 export interface SharedVerdicts {
