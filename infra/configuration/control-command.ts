@@ -1,10 +1,18 @@
-import { parseArgs } from 'node:util'
 import type { DeploymentChange } from '#shared/adapters/postgres/configuration/control-deployment.ts'
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Author } from '#shared/operators/author.ts'
+import {
+  FLAG,
+  Refusal,
+  readArguments,
+  readAuthor,
+  readDatabaseUrl,
+  runCommand,
+  TEXT,
+  UsageError,
+} from '../command-line.ts'
 import { type ListedDeployments, listDeployments, textOf } from './list-deployments.ts'
-import { readAuthor, UsageError } from './read-options.ts'
 
 export const COMMANDS = ['list', 'drain', 'enable', 'weight'] as const
 
@@ -19,17 +27,12 @@ export const CONTROL_HELP = `Acts on single deployments at once, without a publi
 
 const MAXIMUM_WEIGHT = 1_000_000
 
-const [DONE, REFUSED, FAILED] = [0, 1, 2]
-
-/** Thrown when nothing was changed, with the reason. */
-class Refusal extends Error {}
-
 const OPTIONS = {
-  reason: { type: 'string' },
-  as: { type: 'string' },
-  json: { type: 'boolean' },
-  help: { type: 'boolean' },
-} as const
+  reason: TEXT,
+  as: TEXT,
+  json: FLAG,
+  help: FLAG,
+}
 
 interface Options {
   /** `null` to list. */
@@ -44,37 +47,22 @@ export async function runControlCommand(
   commandLine: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): Promise<number> {
-  try {
-    const options = readOptions(commandLine, environment)
-    if (options === null) console.log(CONTROL_HELP)
-    else
-      await withPool(options, (pool) => (options.change ? control(pool, options.change, options) : list(pool, options)))
-    return DONE
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    console.error(error instanceof UsageError ? `${message}\n\n${CONTROL_HELP}` : message)
-    return error instanceof Refusal ? REFUSED : FAILED
-  }
+  return await runCommand(
+    CONTROL_HELP,
+    () => readOptions(commandLine, environment),
+    (options) =>
+      withPool(options, (pool) => (options.change ? control(pool, options.change, options) : list(pool, options))),
+  )
 }
 
 function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
-  const { values, positionals } = parse(commandLine)
+  const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
-  const { DATABASE_URL: databaseUrl } = environment
-  if (!databaseUrl) throw new UsageError('set DATABASE_URL to the database of the service')
   return {
+    databaseUrl: readDatabaseUrl(environment),
     change: readChange(positionals, values.reason?.trim() ?? ''),
     author: { operator: readAuthor(values.as), source: 'command' },
     asJson: values.json ?? false,
-    databaseUrl,
-  }
-}
-
-function parse(commandLine: readonly string[]) {
-  try {
-    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
   }
 }
 

@@ -1,11 +1,9 @@
 import type { KeyKind, KeyRotation } from '#shared/operators/key-rotation.ts'
+import { Refusal } from '../command-line.ts'
 import { apisOf, type KeyFacts, type KeySetting, keysInUse, keysOf, settlersOf } from './facts.ts'
 import { generateKey, type NewKey } from './new-key.ts'
 import { isOver } from './plan-rotation.ts'
 import type { KeysCommand } from './read-options.ts'
-
-/** Thrown when no rotation was started, with the reason. */
-export class Refusal extends Error {}
 
 type RotateRequest = Extract<KeysCommand, { readonly command: 'rotate' }>
 

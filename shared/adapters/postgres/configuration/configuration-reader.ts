@@ -65,11 +65,7 @@ const MAXIMUM_PUBLICATIONS = 100
  * Returns the deployments of a model that publications removed after `since`, as they were published last, without those
  * that are drained.
  */
-async function readRemovedDeployments(
-  sql: Sql,
-  publicModel: string,
-  since: Date,
-): Promise<readonly DeploymentEntry[]> {
+async function readRemovedDeployments(sql: Sql, publicModel: string, since: Date): Promise<readonly DeploymentEntry[]> {
   const configuration = await readConfiguration(sql)
   if (configuration === null) return []
   const { rows } = await sql.query<{ content: JsonValue }>({

@@ -81,9 +81,7 @@ type DeploymentRow = RecordRow & {
 type QueueRow = RecordRow & { readonly queue: string; readonly is_paused: boolean }
 
 /** Returns what operators switched about deployments, with who did it last. */
-async function readDeploymentControls(
-  sql: Sql,
-): Promise<ReadonlyMap<string, DeploymentControl & ControlRecord>> {
+async function readDeploymentControls(sql: Sql): Promise<ReadonlyMap<string, DeploymentControl & ControlRecord>> {
   const { rows } = await sql.query<DeploymentRow>({
     name: 'read_deployment_controls',
     text: 'SELECT deployment, is_drained, weight, operator, reason, changed_at FROM deployment_controls',
