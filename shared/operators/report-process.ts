@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import type { ProcessIdentity, ProcessReport, SeenProcess } from './process-report.ts'
 
 /** How often a process says what it is doing. */
@@ -66,7 +67,7 @@ export function startReporting({
       const forgotten = reporting
         .then(() => store.forgetProcess(identity.instance))
         .catch((error: unknown) => logger.warn('the process was not removed from the reports', { error }))
-      await Promise.race([forgotten, delay(FORGET_MS, undefined, { ref: false })])
+      await withDeadline(FORGET_MS, forgotten, () => undefined)
     },
   }
 }

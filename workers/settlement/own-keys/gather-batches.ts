@@ -9,6 +9,7 @@ import type {
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { createGathering, type Gathered, type Gathering } from './gathering.ts'
 
 export interface BatchDependencies {
@@ -101,7 +102,11 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     for (const [batchId, { transaction, terms }] of batchesOf(payments, outcomes)) {
       rememberGas(batchId, settler.batchGas(terms))
       // The jobs of the batch share this broadcast, and repeat it until a node takes the transaction.
-      await atMost(LONGEST_BROADCAST_MS, settler.broadcast(transaction))
+      await withDeadline(
+        LONGEST_BROADCAST_MS,
+        settler.broadcast(transaction).catch(() => undefined),
+        () => undefined,
+      )
     }
   }
 
@@ -233,11 +238,4 @@ function larger(one: bigint, other: bigint): bigint {
 
 function smaller(one: bigint, other: bigint): bigint {
   return one < other ? one : other
-}
-
-async function atMost(longestMs: number, work: Promise<unknown>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, longestMs)
-  await Promise.race([promise, work.catch(() => undefined)])
-  clearTimeout(timer)
 }
