@@ -74,6 +74,7 @@ export function readOptions(
   if (needsReason && !values.reason?.trim()) throw new UsageError(`${command} needs --reason, which the history shows`)
   if ((values.reason?.length ?? 0) > 1000) throw new UsageError('--reason may have 1000 characters')
   return {
+    databaseUrl: readDatabaseUrl(environment),
     command,
     given,
     reason: values.reason?.trim(),
@@ -81,6 +82,5 @@ export function readOptions(
     replaces: values.replace ?? false,
     confirmsDestinations: values['new-hosts'] ?? false,
     asJson: values.json ?? false,
-    databaseUrl: readDatabaseUrl(environment),
   }
 }

@@ -1,16 +1,8 @@
 import type { ObjectUser } from '#shared/media/object-access.ts'
-import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
+import type { OpenedArchive, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import { createDiskObjectStore, requireFolder } from './disk/object-store.ts'
-
-/** The store as the archive uses it: without deleting anything. */
-export interface OpenedArchive {
-  readonly objects: Pick<ObjectStore, 'get' | 'put'>
-  /** Returns the rule of the bucket that would delete archived objects; `null` without one, or when it cannot be read. */
-  findExpiringRule(): Promise<string | null>
-  close(): void
-}
 
 /** Opens the store of media for the archive, whose objects have a prefix of their own. */
 export async function openArchive(settings: ObjectStoreSettings): Promise<OpenedArchive> {
