@@ -1,4 +1,4 @@
-import { openArchive } from '#shared/adapters/object-store.ts'
+import { openArchive } from '#shared/adapters/open-stores.ts'
 import { type ArchiveStore, createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'

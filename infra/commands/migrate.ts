@@ -1,4 +1,4 @@
-import { migrateQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { migrateQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 

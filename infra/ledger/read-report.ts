@@ -1,6 +1,14 @@
 import { readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
 import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
 import {
+  type AbsorbedCost,
+  type FailureCount,
+  readAbsorbedCost,
+  readUnchargedFailures,
+  readUnchargedWork,
+  type UnchargedWorkReport,
+} from '#shared/adapters/postgres/reports/absorbed-cost.ts'
+import {
   type Resolutions,
   type ReviewItems,
   readResolutions,
@@ -28,14 +36,6 @@ import {
   readSponsoredPermits,
   type SponsoredPermitsReport,
 } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
-import {
-  type AbsorbedCost,
-  type FailureCount,
-  readAbsorbedCost,
-  readUnchargedFailures,
-  readUnchargedWork,
-  type UnchargedWorkReport,
-} from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 
 export interface NewPayerReport {

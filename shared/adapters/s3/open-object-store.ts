@@ -3,9 +3,9 @@ import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { openOnce, untilOpen } from '../open-once.ts'
-import { createS3Client } from './client.ts'
-import { createS3ObjectLinks, createS3ObjectStore } from './object-store.ts'
 import { probeStore, requireBucket } from './probe-store.ts'
+import { createS3Client } from './s3-client.ts'
+import { createS3ObjectLinks, createS3ObjectStore } from './s3-store.ts'
 import { UnusableStore } from './store-failure.ts'
 
 /** How long a start waits for a store that hangs. */

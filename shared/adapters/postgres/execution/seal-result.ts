@@ -4,7 +4,7 @@ import type { Media } from '#shared/media/media.ts'
 import { shareStatement } from '../batch.ts'
 import { moveJob, moveJobs } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { insertMedia } from '../retention/media.ts'
+import { insertMedia } from '../retention/hosted-media.ts'
 import { eraseUpload } from '../retention/staged-uploads.ts'
 
 interface Sealing {

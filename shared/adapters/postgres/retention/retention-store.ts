@@ -1,6 +1,6 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { findExpiredMedia, markMediaDeleted } from './media.ts'
+import { findExpiredMedia, markMediaDeleted } from './hosted-media.ts'
 import { eraseExpiredUploads, markUploadsDeleted } from './staged-uploads.ts'
 
 export type RetentionStore = ReturnType<typeof createRetentionStore>
