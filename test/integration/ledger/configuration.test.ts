@@ -331,7 +331,7 @@ describe('the commands that publish a configuration', () => {
       [['show', '-1'], 'Unknown option'],
       [['show', 'one'], '"one" is not a number'],
       [['draft', '/nowhere/catalog.json'], 'cannot be read'],
-      [['show', '--as', 'Ada Lovelace'], '--as must be a name'],
+      [['show', '--as', 'Ada Lovelace'], '--as must have lower-case letters'],
     ])('%j is a wrong argument', async (words, message) => {
       const { exitCode, errors } = await callCommand(() =>
         runConfigurationCommand('catalog', words, { DATABASE_URL: ledger.url }),
