@@ -392,10 +392,11 @@ describe('the logger', () => {
   })
 })
 
+const refuse = () => {
+  throw new Error('too late')
+}
+
 describe('work with a deadline', () => {
-  const refuse = () => {
-    throw new Error('too late')
-  }
   beforeEach(() => void vi.useFakeTimers())
   afterEach(() => void vi.useRealTimers())
 

@@ -47,27 +47,31 @@ export function createCircuit(dependencies: CircuitDependencies): Circuit {
     probesFromMs = now().getTime() + pauseMs
     health.forget()
   }
+  const run: Circuit['run'] = async (call, caller) => {
+    if (probe !== null) {
+      await probe.promise
+      return await run(call, caller)
+    }
+    // The call was permitted before the circuit opened, or before another one became its probe and failed.
+    if (waitMs() > 0) return CIRCUIT_OPENED
+    const own = isClosed ? null : Promise.withResolvers<void>()
+    probe = own
+    let isFailed = false
+    try {
+      const outcome = await call()
+      health.record(outcome, caller)
+      isFailed = isFailureOfDeployment(outcome)
+      return outcome
+    } finally {
+      if (own !== null) {
+        // A call from before may have opened the circuit again.
+        if (probe === own) decide(!isFailed)
+      } else if (isFailed && (isClosed || probe !== null) && health.isFailing()) decide(false)
+    }
+  }
   return {
     waitMs,
-    run: async (call, caller) => {
-      while (probe !== null) await probe.promise
-      // The call was permitted before the circuit opened, or before another one became its probe and failed.
-      if (waitMs() > 0) return CIRCUIT_OPENED
-      const own = isClosed ? null : Promise.withResolvers<void>()
-      probe = own
-      let isFailed = false
-      try {
-        const outcome = await call()
-        health.record(outcome, caller)
-        isFailed = isFailureOfDeployment(outcome)
-        return outcome
-      } finally {
-        if (own !== null) {
-          // A call from before may have opened the circuit again.
-          if (probe === own) decide(!isFailed)
-        } else if (isFailed && (isClosed || probe !== null) && health.isFailing()) decide(false)
-      }
-    },
+    run,
     state: () => {
       if (isClosed) return 'closed'
       return waitMs() > 0 ? 'open' : 'half_open'
