@@ -1,5 +1,5 @@
+import type { DailySpend } from '#shared/adapters/postgres/account/account-store.ts'
 import { csvLines } from '#shared/csv/csv-lines.ts'
-import type { DailySpend } from '#shared/jobs/account-store.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 
 const COLUMNS = ['date', 'model', 'operation', 'calls', 'charge_usdc', 'charge_atomic']

@@ -5,7 +5,7 @@ import { importFirstFiles } from '#shared/adapters/postgres/configuration/import
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { type CatalogPair, catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
-import type { ConfigurationFile } from '#shared/operators/configuration-store.ts'
+import type { ConfigurationFile } from '#shared/operators/publication.ts'
 import { readCatalogContent, readDeploymentsContent } from '#shared/operators/validate-configuration.ts'
 import { type ConfigurationWatch, watchConfiguration } from '#shared/operators/watch-configuration.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /** Dependencies by name; each check throws when its dependency is down. */
 type Checks = Readonly<Record<string, () => Promise<void>>>
@@ -124,18 +124,15 @@ function repeatWhileSlow(isRaised: () => Promise<boolean>): () => Promise<boolea
   }
   return async () => {
     running ??= start()
-    return await Promise.race([running, delay(WARNINGS_WAIT_MS).then(() => last)])
+    return await withDeadline(WARNINGS_WAIT_MS, running, () => last)
   }
 }
 
 async function run(check: () => Promise<void>): Promise<'ok' | 'down'> {
-  const timeout = Promise.withResolvers<'down'>()
-  const timer = setTimeout(() => timeout.resolve('down'), CHECK_TIMEOUT_MS)
   try {
-    return await Promise.race([check().then(() => 'ok' as const), timeout.promise])
+    const checked = check().then(() => 'ok' as const)
+    return await withDeadline(CHECK_TIMEOUT_MS, checked, () => 'down' as const)
   } catch {
     return 'down'
-  } finally {
-    clearTimeout(timer)
   }
 }

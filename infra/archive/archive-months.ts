@@ -1,4 +1,5 @@
-import type { ArchiveRun, ArchiveStore, Documents } from '#shared/archive/archive-store.ts'
+import type { ArchiveRun, ArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
+import type { Documents } from '#shared/adapters/postgres/archive/read-documents.ts'
 import { callLine, transactionLine } from '#shared/archive/archived-line.ts'
 import { DamagedObject, type PackedObject, packObject } from '#shared/archive/archived-object.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'

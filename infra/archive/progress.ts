@@ -1,4 +1,4 @@
-import type { MonthTotals } from '#shared/archive/archive-store.ts'
+import type { MonthTotals } from '#shared/adapters/postgres/archive/archive-store.ts'
 import type { ArchivedMonth } from './archive-months.ts'
 
 const REPORT_EVERY_MS = 5000

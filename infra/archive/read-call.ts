@@ -1,4 +1,4 @@
-import type { ArchivedCall } from '#shared/archive/archive-store.ts'
+import type { ArchivedCall } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { receiptIdOf, transactionHashOf } from '#shared/archive/archived-line.ts'
 import { DamagedObject, type RecordedObject, unpackObject } from '#shared/archive/archived-object.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'

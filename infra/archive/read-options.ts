@@ -1,6 +1,6 @@
-import { parseArgs } from 'node:util'
 import { z } from 'zod'
 import { checkObjectStore, type ObjectStoreSettings, objectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { checkedFlags, checkedSettings, FLAG, readFlags, TEXT, UsageError } from '../command-line.ts'
 
 export const HELP = `Usage: npm run archive -- [--before MONTH] [--dry-run | --verify | --show ID]
 
@@ -27,9 +27,6 @@ object store cannot be used.`
 const DEFAULT_AGE_DAYS = 90
 const DAY_MS = 24 * 3600 * 1000
 
-/** Thrown for wrong arguments or settings; the message is for the operator. */
-export class UsageError extends Error {}
-
 export interface ArchiveOptions {
   readonly task: 'archive' | 'count' | 'verify' | 'show'
   /** The first month that is not archived, such as `2026-08`. */
@@ -43,6 +40,8 @@ export interface ArchiveOptions {
 const settingsSchema = z
   .object({ DATABASE_URL: z.url({ error: 'is not set, or not a URL' }), ...objectStoreSettings })
   .check(checkObjectStore)
+
+const OPTIONS = { before: TEXT, 'dry-run': FLAG, verify: FLAG, show: TEXT, help: FLAG }
 
 const optionsSchema = z.object({
   before: z
@@ -58,15 +57,15 @@ export function readOptions(
   environment: NodeJS.ProcessEnv,
   now: Date,
 ): ArchiveOptions | null {
-  const flags = parseFlags(programArguments)
+  const flags = readFlags(programArguments, OPTIONS)
   if (flags.help) return null
-  const { before, show } = checked(optionsSchema, flags, '--')
+  const { before, show } = checkedFlags(optionsSchema, flags)
   const current = now.toISOString().slice(0, 'yyyy-mm'.length)
   if (before !== undefined && before > current)
     throw new UsageError(`--before must not be after the current month, ${current}`)
   if ([flags['dry-run'], flags.verify, show].filter(Boolean).length > 1)
     throw new UsageError('--dry-run, --verify and --show exclude each other')
-  const { DATABASE_URL: databaseUrl, ...store } = checked(settingsSchema, environment, '')
+  const { DATABASE_URL: databaseUrl, ...store } = checkedSettings(settingsSchema, environment)
   return {
     task: taskOf({ ...flags, show }),
     before: before ?? defaultBefore(now),
@@ -84,23 +83,4 @@ function taskOf(flags: { 'dry-run'?: boolean; verify?: boolean; show?: string | 
 
 function defaultBefore(now: Date): string {
   return new Date(now.getTime() - DEFAULT_AGE_DAYS * DAY_MS).toISOString().slice(0, 'yyyy-mm'.length)
-}
-
-function parseFlags(programArguments: readonly string[]) {
-  try {
-    const flag = { type: 'boolean' } as const
-    const text = { type: 'string' } as const
-    const options = { before: text, 'dry-run': flag, verify: flag, show: text, help: flag }
-    return parseArgs({ args: [...programArguments], options, allowPositionals: false }).values
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
-  }
-}
-
-function checked<Schema extends z.ZodType>(schema: Schema, values: unknown, prefix: string): z.output<Schema> {
-  const parsed = schema.safeParse(values)
-  if (parsed.success) return parsed.data
-  throw new UsageError(
-    parsed.error.issues.map(({ path, message }) => `${prefix}${path.join('.')} ${message}`).join('\n'),
-  )
 }

@@ -1,4 +1,4 @@
-import type { ArchiveStore } from '#shared/archive/archive-store.ts'
+import type { ArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { DamagedObject, unpackObject } from '#shared/archive/archived-object.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 

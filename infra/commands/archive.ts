@@ -1,36 +1,28 @@
-import { type OpenedArchive, openArchive } from '#shared/adapters/object-store.ts'
-import { createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
+import { openArchive } from '#shared/adapters/open-stores.ts'
+import { type ArchiveStore, createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
-import type { ArchiveStore } from '#shared/archive/archive-store.ts'
+import type { OpenedArchive } from '#shared/media/object-store.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
 import { archiveMonths } from '../archive/archive-months.ts'
 import { createProgress, renderTotals } from '../archive/progress.ts'
 import { readCall } from '../archive/read-call.ts'
-import { type ArchiveOptions, HELP, readOptions, UsageError } from '../archive/read-options.ts'
+import { type ArchiveOptions, HELP, readOptions } from '../archive/read-options.ts'
 import { verifyObjects } from '../archive/verify-objects.ts'
+import { Refusal, runCommand } from '../command-line.ts'
 
-const [DONE, REFUSED, FAILED] = [0, 1, 2]
 /** Sorting a month of many millions of calls takes minutes. */
 const STATEMENT_TIMEOUT_MS = 600_000
 /** One for the run's lock and cursor, one for its statements. */
 const CONNECTIONS = 2
 
-/** Thrown when nothing was changed, with the reason. */
-class Refusal extends Error {}
-
 /** Runs the command and returns its exit code. */
 export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  try {
-    const options = readOptions(commandLine, environment, new Date())
-    if (options === null) console.log(HELP)
-    else await withStores(options, (store, archive) => perform(options, store, archive))
-    return DONE
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    console.error(error instanceof UsageError ? `${message}\n\n${HELP}` : message)
-    return error instanceof Refusal ? REFUSED : FAILED
-  }
+  return await runCommand(
+    HELP,
+    () => readOptions(commandLine, environment, new Date()),
+    (options) => withStores(options, (store, archive) => perform(options, store, archive)),
+  )
 }
 
 async function withStores(

@@ -1,13 +1,13 @@
 import { parseArgs } from 'node:util'
 import type { S3Client } from '@aws-sdk/client-s3'
 import { z } from 'zod'
-import { createS3Client } from '#shared/adapters/s3/client.ts'
 import {
   type BucketPreparation,
   bucketExists,
   LIFECYCLE_RULES,
   prepareBucket,
 } from '#shared/adapters/s3/prepare-bucket.ts'
+import { createS3Client } from '#shared/adapters/s3/s3-client.ts'
 import { objectStoreSettings, type S3Settings } from '#shared/media/object-store-settings.ts'
 
 const PREFIXES = LIFECYCLE_RULES.map(({ Filter }) => Filter.Prefix)

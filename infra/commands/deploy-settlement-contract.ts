@@ -1,10 +1,11 @@
 import { BaseError } from 'viem'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
+import { UsageError } from '../command-line.ts'
 import { Refusal, type ReportLine } from '../deploy-contract/plan.ts'
 import { planChange } from '../deploy-contract/plan-change.ts'
 import { planDeployment } from '../deploy-contract/plan-deployment.ts'
-import { type ContractOptions, HELP, readOptions, UsageError } from '../deploy-contract/read-options.ts'
+import { type ContractOptions, HELP, readOptions } from '../deploy-contract/read-options.ts'
 import { priceTransaction } from '../deploy-contract/send-transaction.ts'
 import { printField, printProblem } from '../terminal.ts'
 

@@ -1,26 +1,22 @@
 import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { beginRotation, Refusal } from '../keys/begin-rotation.ts'
+import { runCommand } from '../command-line.ts'
+import { beginRotation } from '../keys/begin-rotation.ts'
 import { planRotation } from '../keys/plan-rotation.ts'
 import { readFacts } from '../keys/read-facts.ts'
-import { HELP, type KeysCommand, type KeysOptions, readOptions, UsageError } from '../keys/read-options.ts'
+import { HELP, type KeysCommand, type KeysOptions, readOptions } from '../keys/read-options.ts'
 import { describeStatus, renderStatus, renderSteps } from '../keys/render-status.ts'
 
-const [DONE, LEFT, FAILED] = [0, 1, 2]
+const [DONE, LEFT] = [0, 1]
 
 /** Runs the command and returns its exit code. */
 export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  try {
-    const options = readOptions(commandLine, environment)
-    if (options !== null) return await withLedger(options, (pool) => run(pool, options, options.request))
-    console.log(HELP)
-    return DONE
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    console.error(error instanceof UsageError ? `${message}\n\n${HELP}` : message)
-    return error instanceof Refusal ? LEFT : FAILED
-  }
+  return await runCommand(
+    HELP,
+    () => readOptions(commandLine, environment),
+    (options) => withLedger(options, (pool) => run(pool, options, options.request)),
+  )
 }
 
 async function withLedger(

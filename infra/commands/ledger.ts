@@ -3,30 +3,20 @@ import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { HELP, type LedgerOptions, readOptions, UsageError } from '../ledger/read-options.ts'
+import { runCommand } from '../command-line.ts'
+import { HELP, type LedgerOptions, readOptions } from '../ledger/read-options.ts'
 import { readReport } from '../ledger/read-report.ts'
 import { findBlocks, type Reconciliation, reconcile } from '../ledger/reconcile.ts'
 import { renderReport } from '../ledger/render-report.ts'
 
-const [AGREED, DIFFERENT, FAILED] = [0, 1, 2]
+const [AGREED, DIFFERENT] = [0, 1]
 const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL']
 /** Summing up many millions of jobs takes minutes. */
 const STATEMENT_TIMEOUT_MS = 600_000
 
 /** Runs the command and returns its exit code. */
 export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  try {
-    const options = await readOptions(commandLine, environment)
-    if (options === null) {
-      console.log(HELP)
-      return AGREED
-    }
-    return await report(options)
-  } catch (error) {
-    if (error instanceof UsageError) console.error(`${error.message}\n\n${HELP}`)
-    else console.error(error instanceof Error ? error.message : String(error))
-    return FAILED
-  }
+  return await runCommand(HELP, () => readOptions(commandLine, environment), report)
 }
 
 async function report(options: LedgerOptions): Promise<number> {

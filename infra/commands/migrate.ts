@@ -1,4 +1,4 @@
-import { migrateQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { migrateQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { QUEUE_SCHEMA } from '#shared/adapters/bullmq/postgres-engine.ts'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
 import { findServiceRoles, grantServiceRights } from '#shared/adapters/postgres/role-rights.ts'

@@ -5,14 +5,11 @@ import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { LONGEST_PASSWORD, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
 import type { AccountChange, OperatorAccount, OperatorAccounts } from '#shared/operators/operator-store.ts'
 import { hashPassword } from '#shared/operators/password.ts'
-import { HELP, type OperatorsOptions, readOptions, UsageError } from '../operators/read-options.ts'
+import { Refusal, runCommand } from '../command-line.ts'
+import { HELP, type OperatorsOptions, readOptions } from '../operators/read-options.ts'
 
-const [DONE, REFUSED, FAILED] = [0, 1, 2]
 /** 24 letters and digits: 144 bits. */
 const GENERATED_BYTES = 18
-
-/** Thrown when nothing was changed, with the reason. */
-class Refusal extends Error {}
 
 /** What a command did, as a sentence and as JSON. */
 interface Outcome {
@@ -26,19 +23,14 @@ export async function main(
   environment: NodeJS.ProcessEnv,
   input: NodeJS.ReadableStream = process.stdin,
 ): Promise<number> {
-  try {
-    const options = readOptions(commandLine, environment)
-    if (options === null) console.log(HELP)
-    else {
+  return await runCommand(
+    HELP,
+    () => readOptions(commandLine, environment),
+    async (options) => {
       const outcome = await withAccounts(options, (accounts) => run(accounts, options, input))
       console.log(options.asJson ? JSON.stringify(outcome.json, null, 2) : outcome.sentence)
-    }
-    return DONE
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    console.error(error instanceof UsageError ? `${message}\n\n${HELP}` : message)
-    return error instanceof Refusal ? REFUSED : FAILED
-  }
+    },
+  )
 }
 
 async function withAccounts(

@@ -1,4 +1,5 @@
 import { type Check, printCheck } from '../check.ts'
+import { UsageError } from '../command-line.ts'
 import { checkArchive } from '../preflight/check-archive.ts'
 import { checkChain } from '../preflight/check-chain.ts'
 import { checkProviders } from '../preflight/check-providers.ts'
@@ -7,7 +8,7 @@ import { checkSettings, type Environment, readEnvironment } from '../preflight/c
 import { checkSettlementContracts } from '../preflight/check-settlement-contracts.ts'
 import { checkDatabase, checkDatabaseRole, checkObjectStore, checkQueue } from '../preflight/check-stores.ts'
 import { makePaidCalls } from '../preflight/make-paid-calls.ts'
-import { HELP, type PreflightOptions, readOptions, UsageError } from '../preflight/read-options.ts'
+import { HELP, type PreflightOptions, readOptions } from '../preflight/read-options.ts'
 import { printProblem } from '../terminal.ts'
 
 const NAME_WIDTH = 26

@@ -6,14 +6,11 @@ import type { ListPosition } from '#shared/operators/money-store.ts'
 import type { ItemFilter, ItemRecord, ResolutionStore } from '#shared/operators/resolution-store.ts'
 import { conflictSentence, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
-import { HELP, type ResolveOptions, readOptions, UsageError } from '../resolve/read-options.ts'
+import { Refusal, runCommand } from '../command-line.ts'
+import { HELP, type ResolveOptions, readOptions } from '../resolve/read-options.ts'
 import { itemJson, renderItem } from '../resolve/render-item.ts'
 
-const [DONE, REFUSED, FAILED] = [0, 1, 2]
 const PAGE_SIZE = 200
-
-/** Thrown when nothing was changed, with the reason. */
-class Refusal extends Error {}
 
 /** What a command did, as text and as JSON. */
 interface Outcome {
@@ -23,19 +20,14 @@ interface Outcome {
 
 /** Runs the command and returns its exit code. */
 export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  try {
-    const options = await readOptions(commandLine, environment)
-    if (options === null) console.log(HELP)
-    else {
+  return await runCommand(
+    HELP,
+    () => readOptions(commandLine, environment),
+    async (options) => {
       const outcome = await withStore(options, (store) => run(store, options))
       console.log(options.asJson ? asJson(outcome.json) : outcome.text)
-    }
-    return DONE
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    console.error(error instanceof UsageError ? `${message}\n\n${HELP}` : message)
-    return error instanceof Refusal ? REFUSED : FAILED
-  }
+    },
+  )
 }
 
 async function withStore(

@@ -1,10 +1,21 @@
-import { parseArgs } from 'node:util'
+import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
+import type { DeploymentChange } from '#shared/adapters/postgres/configuration/control-deployment.ts'
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
+import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Author } from '#shared/operators/author.ts'
-import type { DeploymentChange } from '#shared/operators/control-store.ts'
-import { type ListedDeployments, listDeployments, textOf } from './list-deployments.ts'
-import { readAuthor, UsageError } from './read-options.ts'
+import { controlledDeployments, drainedModels } from '#shared/operators/controlled-deployments.ts'
+import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import {
+  FLAG,
+  Refusal,
+  readArguments,
+  readAuthor,
+  readDatabaseUrl,
+  runCommand,
+  TEXT,
+  UsageError,
+} from '../command-line.ts'
 
 export const COMMANDS = ['list', 'drain', 'enable', 'weight'] as const
 
@@ -19,17 +30,12 @@ export const CONTROL_HELP = `Acts on single deployments at once, without a publi
 
 const MAXIMUM_WEIGHT = 1_000_000
 
-const [DONE, REFUSED, FAILED] = [0, 1, 2]
-
-/** Thrown when nothing was changed, with the reason. */
-class Refusal extends Error {}
-
 const OPTIONS = {
-  reason: { type: 'string' },
-  as: { type: 'string' },
-  json: { type: 'boolean' },
-  help: { type: 'boolean' },
-} as const
+  reason: TEXT,
+  as: TEXT,
+  json: FLAG,
+  help: FLAG,
+}
 
 interface Options {
   /** `null` to list. */
@@ -44,37 +50,22 @@ export async function runControlCommand(
   commandLine: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): Promise<number> {
-  try {
-    const options = readOptions(commandLine, environment)
-    if (options === null) console.log(CONTROL_HELP)
-    else
-      await withPool(options, (pool) => (options.change ? control(pool, options.change, options) : list(pool, options)))
-    return DONE
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    console.error(error instanceof UsageError ? `${message}\n\n${CONTROL_HELP}` : message)
-    return error instanceof Refusal ? REFUSED : FAILED
-  }
+  return await runCommand(
+    CONTROL_HELP,
+    () => readOptions(commandLine, environment),
+    (options) =>
+      withPool(options, (pool) => (options.change ? control(pool, options.change, options) : list(pool, options))),
+  )
 }
 
 function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
-  const { values, positionals } = parse(commandLine)
+  const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
-  const { DATABASE_URL: databaseUrl } = environment
-  if (!databaseUrl) throw new UsageError('set DATABASE_URL to the database of the service')
   return {
+    databaseUrl: readDatabaseUrl(environment),
     change: readChange(positionals, values.reason?.trim() ?? ''),
     author: { operator: readAuthor(values.as), source: 'command' },
     asJson: values.json ?? false,
-    databaseUrl,
-  }
-}
-
-function parse(commandLine: readonly string[]) {
-  try {
-    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
   }
 }
 
@@ -128,4 +119,77 @@ async function list(pool: Pool, { asJson }: Options): Promise<void> {
   const listed: ListedDeployments | null = await listDeployments(pool)
   if (!listed) throw new Refusal('No deployment is published.')
   console.log(asJson ? JSON.stringify(listed, null, 2) : textOf(listed))
+}
+
+/** The deployments as they are printed, with the names of JSON. */
+export interface ListedDeployments {
+  readonly revision: string
+  readonly drained_models: readonly string[]
+  readonly deployments: readonly ListedDeployment[]
+}
+
+interface ListedDeployment {
+  readonly name: string
+  readonly adapter: string
+  readonly is_drained: boolean
+  readonly priority: number
+  readonly weight: number
+  readonly serves: readonly string[]
+  readonly switched: { readonly operator: string; readonly at: string; readonly reason: string | null } | null
+  readonly workers: readonly ListedWorker[]
+}
+
+type ListedWorker =
+  | { readonly instance: string; readonly problem: string }
+  | { readonly instance: string; readonly circuit: string; readonly active_calls: number; readonly is_drained: boolean }
+
+/** Reads the published deployments, what was switched, and what each running worker says about them. */
+async function listDeployments(pool: Pool): Promise<ListedDeployments | null> {
+  const configuration = await createConfigurationReader(pool).readConfiguration()
+  if (!configuration) return null
+  const controls = await createControlStore(pool).readDeploymentControls()
+  const running = (await createProcessReportStore(pool).readProcesses()).filter((seen) => isRunning(seen, new Date()))
+  return {
+    revision: configuration.revision.toString(),
+    drained_models: drainedModels(configuration),
+    deployments: controlledDeployments(configuration).map(({ entry, isDrained }) => {
+      const control = controls.get(entry.name)
+      return {
+        name: entry.name,
+        adapter: entry.adapter,
+        is_drained: isDrained,
+        priority: entry.priority,
+        weight: entry.weight,
+        serves: entry.serves,
+        switched: control
+          ? { operator: control.operator, at: control.changedAt.toISOString(), reason: control.reason }
+          : null,
+        workers: running.flatMap((process) => workerOf(process, entry.name)),
+      }
+    }),
+  }
+}
+
+function workerOf({ instance, report }: SeenProcess, name: string): readonly ListedWorker[] {
+  const problem = report.unusable?.[name]
+  if (problem !== undefined) return [{ instance, problem }]
+  const seen = report.deployments?.[name]
+  if (seen === undefined) return []
+  return [{ instance, circuit: seen.circuit, active_calls: seen.activeCalls, is_drained: seen.isDrained }]
+}
+
+/** Renders the deployments for a terminal. */
+function textOf({ deployments, drained_models: withheld }: ListedDeployments): string {
+  const lines = deployments.flatMap(({ name, is_drained: isDrained, priority, weight, serves, switched, workers }) => [
+    `${name.padEnd(28)} ${isDrained ? 'drained' : 'enabled'}  priority ${priority}  weight ${weight}  ${serves.join(', ')}`,
+    ...(switched === null ? [] : [`  switched ${switched.at} by ${switched.operator}: ${switched.reason ?? ''}`]),
+    ...workers.map((worker) => `  ${worker.instance}: ${stateOf(worker)}`),
+  ])
+  if (withheld.length > 0) lines.push(`Not offered until a deployment is enabled: ${withheld.join(', ')}.`)
+  return lines.join('\n')
+}
+
+function stateOf(worker: ListedWorker): string {
+  if ('problem' in worker) return worker.problem
+  return `${worker.is_drained ? 'drained, ' : ''}circuit ${worker.circuit}, ${worker.active_calls} calls in flight`
 }

@@ -1,9 +1,6 @@
-import { userInfo } from 'node:os'
-import { parseArgs } from 'node:util'
 import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-
-export class UsageError extends Error {}
+import { FLAG, readArguments, readAuthor, readDatabaseUrl, TEXT, UsageError } from '../command-line.ts'
 
 const COMMANDS = ['show', 'draft', 'discard', 'validate', 'diff', 'publish', 'history', 'import'] as const
 
@@ -23,15 +20,13 @@ export interface ConfigurationOptions {
 }
 
 const OPTIONS = {
-  reason: { type: 'string' },
-  as: { type: 'string' },
-  replace: { type: 'boolean' },
-  'new-hosts': { type: 'boolean' },
-  json: { type: 'boolean' },
-  help: { type: 'boolean' },
-} as const
-
-const NAME = /^[a-z0-9][a-z0-9._@-]{0,62}$/
+  reason: TEXT,
+  as: TEXT,
+  replace: FLAG,
+  'new-hosts': FLAG,
+  json: FLAG,
+  help: FLAG,
+}
 
 export function helpOf(kind: PublicationKind): string {
   const subject =
@@ -66,7 +61,7 @@ export function readOptions(
   commandLine: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): ConfigurationOptions | null {
-  const { values, positionals } = parse(commandLine)
+  const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const [name, given, surplus] = positionals
   const command = COMMANDS.find((known) => known === name)
@@ -78,9 +73,8 @@ export function readOptions(
   const needsReason = command === 'publish' || command === 'import'
   if (needsReason && !values.reason?.trim()) throw new UsageError(`${command} needs --reason, which the history shows`)
   if ((values.reason?.length ?? 0) > 1000) throw new UsageError('--reason may have 1000 characters')
-  const { DATABASE_URL: databaseUrl } = environment
-  if (!databaseUrl) throw new UsageError('set DATABASE_URL to the database of the service')
   return {
+    databaseUrl: readDatabaseUrl(environment),
     command,
     given,
     reason: values.reason?.trim(),
@@ -88,21 +82,5 @@ export function readOptions(
     replaces: values.replace ?? false,
     confirmsDestinations: values['new-hosts'] ?? false,
     asJson: values.json ?? false,
-    databaseUrl,
   }
-}
-
-function parse(commandLine: readonly string[]) {
-  try {
-    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
-  }
-}
-
-/** Returns who is recorded as the author: by default the user of this machine. */
-export function readAuthor(given: string | undefined): string {
-  const name = given ?? userInfo().username.toLowerCase()
-  if (NAME.test(name)) return name
-  throw new UsageError('--as must be a name in lower-case letters, digits, dots, dashes and underscores')
 }

@@ -1,6 +1,6 @@
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { Change } from '#shared/operators/compare-configurations.ts'
-import type { Draft, Publication, PublicationSummary } from '#shared/operators/configuration-store.ts'
+import type { Draft, Publication, PublicationSummary } from '#shared/operators/publication.ts'
 import { lineOfDestination, type Review } from '#shared/operators/review-configuration.ts'
 import type { Amounts, ComparedCall, Comparison } from '#shared/operators/what-if.ts'
 

@@ -1,9 +1,12 @@
 import { readFile } from 'node:fs/promises'
-import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import {
+  type ConfigurationStore,
+  createConfigurationStore,
+} from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import type { ConfigurationStore, Draft } from '#shared/operators/configuration-store.ts'
+import type { Draft } from '#shared/operators/publication.ts'
 import {
   contentsOf,
   type InForce,
@@ -16,14 +19,11 @@ import {
   whyNotPublished,
 } from '#shared/operators/review-configuration.ts'
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
-import { type ConfigurationOptions, helpOf, readOptions, UsageError } from './read-options.ts'
+import { Refusal, runCommand, UsageError } from '../command-line.ts'
+import { type ConfigurationOptions, helpOf, readOptions } from './read-options.ts'
 import { renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
 
-const [DONE, REFUSED, FAILED] = [0, 1, 2]
 const FIRST_PAGE = { limit: 50, after: null }
-
-/** Thrown when nothing was changed, with the reason. */
-class Refusal extends Error {}
 
 /** Runs a command of `npm run catalog` or `npm run deployments` and returns its exit code. */
 export async function runConfigurationCommand(
@@ -31,16 +31,11 @@ export async function runConfigurationCommand(
   commandLine: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): Promise<number> {
-  try {
-    const options = readOptions(commandLine, environment)
-    if (options === null) console.log(helpOf(kind))
-    else await withStore(options, (store) => run(store, kind, options))
-    return DONE
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    console.error(error instanceof UsageError ? `${message}\n\n${helpOf(kind)}` : message)
-    return error instanceof Refusal ? REFUSED : FAILED
-  }
+  return await runCommand(
+    helpOf(kind),
+    () => readOptions(commandLine, environment),
+    (options) => withStore(options, (store) => run(store, kind, options)),
+  )
 }
 
 async function withStore(

@@ -1,6 +1,6 @@
-import { parseArgs } from 'node:util'
 import { getAddress, type Hex, isAddress } from 'viem'
 import { z } from 'zod'
+import { checkedFlags, FLAG, readFlags, TEXT, UsageError } from '../command-line.ts'
 
 export const HELP = `Usage: npm run deploy:settlement-contract -- --owner ADDRESS --keys ADDRESS,… [--dry-run]
        npm run deploy:settlement-contract -- --set-key ADDRESS=listed|removed [--dry-run]
@@ -23,9 +23,6 @@ Its address follows from its code, owner and keys, whoever deploys it. infra/set
 Environment: SENDER_PRIVATE_KEY, the key of the account that sends and pays the gas.
 
 Exit code: 0 when it is done or was done before, 1 when it is refused, 2 on wrong usage or when the node cannot be reached.`
-
-/** Thrown for wrong arguments or settings; the message is for the operator. */
-export class UsageError extends Error {}
 
 export type ContractRequest =
   | { readonly action: 'deploy'; readonly owner: Hex; readonly keys: readonly Hex[]; readonly salt: Hex | undefined }
@@ -63,6 +60,19 @@ const keyState = z
 const word = /^0x[0-9a-fA-F]{64}$/
 const isWord = (text: string): text is Hex => word.test(text)
 
+const OPTIONS = {
+  owner: TEXT,
+  keys: TEXT,
+  salt: TEXT,
+  'set-key': TEXT,
+  'propose-owner': TEXT,
+  'accept-ownership': FLAG,
+  contract: TEXT,
+  rpc: TEXT,
+  'dry-run': FLAG,
+  help: FLAG,
+}
+
 const optionsSchema = z.object({
   owner: address.optional(),
   keys: addressList.optional(),
@@ -77,17 +87,15 @@ const optionsSchema = z.object({
 
 /** Reads the command line. Returns `null` for `--help`. Throws `UsageError`. */
 export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): ContractOptions | null {
-  const flags = parseFlags(commandLine)
+  const flags = readFlags(commandLine, OPTIONS)
   if (flags.help) return null
-  const parsed = optionsSchema.safeParse({
+  const options = checkedFlags(optionsSchema, {
     ...flags,
     rpc: flags.rpc ?? environment['RPC_URL']?.split(',')[0] ?? '',
     contract: flags.contract ?? (environment['SETTLEMENT_CONTRACT'] || undefined),
   })
-  if (!parsed.success)
-    throw new UsageError(parsed.error.issues.map(({ path, message }) => `--${String(path[0])} ${message}`).join('\n'))
-  const request = requestOf(parsed.data)
-  const { rpc: rpcUrl, 'dry-run': isDryRun } = parsed.data
+  const request = requestOf(options)
+  const { rpc: rpcUrl, 'dry-run': isDryRun } = options
   return { request, rpcUrl, isDryRun, senderKey: readSenderKey(environment['SENDER_PRIVATE_KEY'], isDryRun) }
 }
 
@@ -119,27 +127,4 @@ function requestOf(options: z.infer<typeof optionsSchema>): ContractRequest {
   if (key !== undefined) return { action: 'set-key', contract, key: key[0], isListed: key[1] === 'listed' }
   if (proposed !== undefined) return { action: 'propose-owner', contract, owner: proposed }
   return { action: 'accept-ownership', contract }
-}
-
-function parseFlags(commandLine: readonly string[]) {
-  const [flag, text] = [{ type: 'boolean' } as const, { type: 'string' } as const]
-  try {
-    return parseArgs({
-      args: [...commandLine],
-      options: {
-        owner: text,
-        keys: text,
-        salt: text,
-        'set-key': text,
-        'propose-owner': text,
-        'accept-ownership': flag,
-        contract: text,
-        rpc: text,
-        'dry-run': flag,
-        help: flag,
-      },
-    }).values
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
-  }
 }

@@ -1,6 +1,6 @@
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import { createListedKeys } from '#shared/adapters/chain/settlement-contract/listed-keys.ts'
-import { readProcesses } from '#shared/adapters/postgres/configuration/read-processes.ts'
+import { readProcesses } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
 import { readKeyUse } from '#shared/adapters/postgres/reports/key-use.ts'

@@ -1,14 +1,10 @@
-import { userInfo } from 'node:os'
-import { parseArgs } from 'node:util'
 import { isAddress } from 'viem'
 import { z } from 'zod'
 import type { Author } from '#shared/operators/author.ts'
 import { KEY_KINDS, type KeyKind } from '#shared/operators/key-rotation.ts'
-import { OPERATOR_NAME } from '#shared/operators/operator-account.ts'
 import { accountAddress } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
-
-export class UsageError extends Error {}
+import { checkedSettings, FLAG, readArguments, readAuthor, TEXT, UsageError } from '../command-line.ts'
 
 export type KeysCommand =
   | { readonly command: 'status' }
@@ -63,13 +59,13 @@ Exit code: 0 when no step is left and nothing is wrong, 1 when something is left
 arguments or when the database or the chain cannot be read.`
 
 const OPTIONS = {
-  reason: { type: 'string' },
-  replaces: { type: 'string' },
-  force: { type: 'boolean' },
-  as: { type: 'string' },
-  json: { type: 'boolean' },
-  help: { type: 'boolean' },
-} as const
+  reason: TEXT,
+  replaces: TEXT,
+  force: FLAG,
+  as: TEXT,
+  json: FLAG,
+  help: FLAG,
+}
 
 /** Money that is sent to a mistyped address is gone: mixed case carries a checksum, which viem checks. */
 const accountAddressWithChecksum = z
@@ -86,35 +82,23 @@ const environmentSchema = z.object({
 
 /** Reads arguments and environment. Returns `null` when only help is asked for; throws `UsageError`. */
 export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): KeysOptions | null {
-  const { values, positionals } = parse(commandLine)
+  const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const request = readRequest(positionals, values)
-  const operator = values.as ?? userInfo().username.toLowerCase()
-  if (!OPERATOR_NAME.test(operator))
-    throw new UsageError('--as must be a name in lower-case letters, digits, dots, dashes and underscores')
-  const settings = environmentSchema.safeParse(environment)
-  if (!settings.success)
-    throw new UsageError(settings.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'))
+  const operator = readAuthor(values.as)
+  const settings = checkedSettings(environmentSchema, environment)
   return {
     request,
     author: { operator, source: 'command' },
     asJson: values.json ?? false,
-    databaseUrl: settings.data.DATABASE_URL,
-    rpcUrls: settings.data.RPC_URL ?? null,
-    rpcTimeoutMs: settings.data.RPC_TIMEOUT_MS,
-    challengeLifetimeSeconds: settings.data.CHALLENGE_LIFETIME_SECONDS,
+    databaseUrl: settings.DATABASE_URL,
+    rpcUrls: settings.RPC_URL ?? null,
+    rpcTimeoutMs: settings.RPC_TIMEOUT_MS,
+    challengeLifetimeSeconds: settings.CHALLENGE_LIFETIME_SECONDS,
   }
 }
 
-type Values = ReturnType<typeof parse>['values']
-
-function parse(commandLine: readonly string[]) {
-  try {
-    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
-  }
-}
+type Values = ReturnType<typeof readArguments<typeof OPTIONS>>['values']
 
 function readRequest([command, name, given, ...others]: readonly string[], values: Values): KeysCommand {
   if (others[0] !== undefined) throw new UsageError(`"${others[0]}" is one argument too many`)

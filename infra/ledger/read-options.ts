@@ -1,9 +1,8 @@
-import { readFile } from 'node:fs/promises'
-import { parseArgs } from 'node:util'
 import { z } from 'zod'
 import type { AuditHead } from '#shared/operators/audit-chain.ts'
 import { rpcUrls } from '#shared/payment/chain-settings.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
+import { checkedFlags, checkedSettings, FLAG, readFlags, readSandbox, TEXT, UsageError } from '../command-line.ts'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
 
@@ -24,9 +23,6 @@ Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO, FACILITATOR_A
 
 Exit code: 0 when ledger and chain agree and the audit is complete, 1 on any difference, 2 on wrong usage or when the database or
 the chain cannot be read.`
-
-/** Thrown for wrong arguments or settings; the message is for the operator. */
-export class UsageError extends Error {}
 
 export interface LedgerOptions {
   readonly from: string | undefined
@@ -49,6 +45,17 @@ const addresses = z
   .pipe(z.array(z.string().regex(/^0x[0-9a-f]{40}$/, { error: 'must be 0x and 40 hexadecimal digits' })))
 
 const time = z.iso.datetime({ offset: true, error: 'must be an ISO 8601 time such as 2026-11-21T00:00:00Z' })
+
+const OPTIONS = {
+  from: TEXT,
+  to: TEXT,
+  json: FLAG,
+  'no-chain': FLAG,
+  'log-range': TEXT,
+  'audit-head': TEXT,
+  sandbox: FLAG,
+  help: FLAG,
+}
 
 const optionsSchema = z.object({
   from: time.optional(),
@@ -76,23 +83,19 @@ const environmentSchema = z.object({
   UNCHARGED_WINDOW_SECONDS: exposureSettings.UNCHARGED_WINDOW_SECONDS,
 })
 
-const sandboxPathSchema = z.object({ SANDBOX_FILE: z.string().min(1).default('.farebox/sandbox.json') })
-
-const sandboxFileSchema = z.object({ databaseUrl: z.url(), rpcUrl: z.url() })
-
 /** Reads arguments and environment. Returns `null` for `--help`. Throws `UsageError`. */
 export async function readOptions(
   programArguments: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): Promise<LedgerOptions | null> {
-  const flags = parseFlags(programArguments)
+  const flags = readFlags(programArguments, OPTIONS)
   if (flags.help) return null
-  const { from, to, 'log-range': logRange, 'audit-head': auditHead } = checked(optionsSchema, flags, '--')
+  const { from, to, 'log-range': logRange, 'audit-head': auditHead } = checkedFlags(optionsSchema, flags)
   if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
     throw new UsageError('--from must be before --to')
-  const sandboxSettings = flags.sandbox ? await readSandboxFile(environment) : {}
+  const sandboxSettings = flags.sandbox ? await readSandbox(environment) : {}
   const requiredSchema = flags['no-chain'] ? environmentSchema.omit({ RPC_URL: true }) : environmentSchema
-  const settings = checked(requiredSchema, { ...environment, ...sandboxSettings }, '') as Omit<
+  const settings = checkedSettings(requiredSchema, { ...environment, ...sandboxSettings }) as Omit<
     z.infer<typeof environmentSchema>,
     'RPC_URL'
   > & {
@@ -109,41 +112,4 @@ export async function readOptions(
     facilitators: [...(settings.FACILITATOR_ADDRESSES ?? []), ...(settings.SETTLEMENT_CONTRACT ?? [])],
     auditHead: auditHead ?? null,
   }
-}
-
-function parseFlags(programArguments: readonly string[]) {
-  try {
-    const flag = { type: 'boolean' } as const
-    const text = { type: 'string' } as const
-    const options = {
-      from: text,
-      to: text,
-      json: flag,
-      'no-chain': flag,
-      'log-range': text,
-      'audit-head': text,
-      sandbox: flag,
-      help: flag,
-    }
-    return parseArgs({ args: [...programArguments], options, allowPositionals: false }).values
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
-  }
-}
-
-function checked<Schema extends z.ZodType>(schema: Schema, values: unknown, prefix: string): z.output<Schema> {
-  const parsed = schema.safeParse(values)
-  if (parsed.success) return parsed.data
-  throw new UsageError(
-    parsed.error.issues.map(({ path, message }) => `${prefix}${path.join('.')} ${message}`).join('\n'),
-  )
-}
-
-async function readSandboxFile(environment: NodeJS.ProcessEnv) {
-  const { SANDBOX_FILE } = checked(sandboxPathSchema, environment, '')
-  const text = await readFile(SANDBOX_FILE, 'utf8').catch(() => {
-    throw new UsageError(`${SANDBOX_FILE} cannot be read: no sandbox is running. Start one with npm start.`)
-  })
-  const { databaseUrl, rpcUrl } = checked(sandboxFileSchema, JSON.parse(text), `${SANDBOX_FILE}: `)
-  return { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl }
 }

@@ -2,6 +2,14 @@ import { LOSS_WINDOW_SECONDS, readNewPayerExposure } from '#shared/adapters/post
 import { readAuditHead, readChain } from '#shared/adapters/postgres/operators/read-chain.ts'
 import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
 import {
+  type AbsorbedCost,
+  type FailureCount,
+  readAbsorbedCost,
+  readUnchargedFailures,
+  readUnchargedWork,
+  type UnchargedWorkReport,
+} from '#shared/adapters/postgres/reports/absorbed-cost.ts'
+import {
   type Resolutions,
   type ReviewItems,
   readResolutions,
@@ -29,14 +37,6 @@ import {
   readSponsoredPermits,
   type SponsoredPermitsReport,
 } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
-import {
-  type AbsorbedCost,
-  type FailureCount,
-  readAbsorbedCost,
-  readUnchargedFailures,
-  readUnchargedWork,
-  type UnchargedWorkReport,
-} from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 import { type AuditHead, findBreaks } from '#shared/operators/audit-chain.ts'
 

@@ -1,9 +1,14 @@
-import { userInfo } from 'node:os'
-import { parseArgs } from 'node:util'
 import type { Author } from '#shared/operators/author.ts'
-import { OPERATOR_NAME, ROLES, type Role, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
-
-export class UsageError extends Error {}
+import { ROLES, type Role, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
+import {
+  FLAG,
+  readArguments,
+  readAuthor,
+  readDatabaseUrl,
+  readOperatorName,
+  TEXT,
+  UsageError,
+} from '../command-line.ts'
 
 /** What is to be done with an account. */
 export type OperatorsCommand =
@@ -42,28 +47,26 @@ Reads DATABASE_URL. Exit code: 0 when done, 1 when the change is refused, 2 for 
 cannot be reached.`
 
 const OPTIONS = {
-  'password-stdin': { type: 'boolean' },
-  as: { type: 'string' },
-  json: { type: 'boolean' },
-  help: { type: 'boolean' },
-} as const
+  'password-stdin': FLAG,
+  as: TEXT,
+  json: FLAG,
+  help: FLAG,
+}
 
 /** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
 export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): OperatorsOptions | null {
-  const { values, positionals } = parse(commandLine)
+  const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const request = readRequest(positionals)
   const readsPassword = values['password-stdin'] ?? false
   if (readsPassword && request.command !== 'add' && request.command !== 'password')
     throw new UsageError(`${request.command} takes no password`)
-  const { DATABASE_URL: databaseUrl } = environment
-  if (!databaseUrl) throw new UsageError('set DATABASE_URL to the database of the service')
   return {
+    databaseUrl: readDatabaseUrl(environment),
     request,
-    author: { operator: readName(values.as ?? userInfo().username.toLowerCase(), '--as'), source: 'command' },
+    author: { operator: readAuthor(values.as), source: 'command' },
     readsPassword,
     asJson: values.json ?? false,
-    databaseUrl,
   }
 }
 
@@ -75,12 +78,12 @@ function readRequest([command, name, role, ...others]: readonly string[]): Opera
       return { command }
     case 'add':
     case 'role':
-      return { command, name: readName(name, 'NAME'), role: readRole(role) }
+      return { command, name: readOperatorName(name, 'NAME'), role: readRole(role) }
     case 'password':
     case 'disable':
     case 'enable':
       refuseSurplus(role)
-      return { command, name: readName(name, 'NAME') }
+      return { command, name: readOperatorName(name, 'NAME') }
     default:
       throw new UsageError('the command must be one of list, add, role, password, disable, enable')
   }
@@ -90,22 +93,8 @@ function refuseSurplus(argument: string | undefined): void {
   if (argument !== undefined) throw new UsageError(`"${argument}" is one argument too many`)
 }
 
-function readName(name: string | undefined, what: string): string {
-  if (name === undefined) throw new UsageError(`${what} is missing`)
-  if (OPERATOR_NAME.test(name)) return name
-  throw new UsageError(`${what} must have lower-case letters, digits, dots, dashes, underscores or @, and at most 63`)
-}
-
 function readRole(given: string | undefined): Role {
   const role = ROLES.find((known) => known === given)
   if (!role) throw new UsageError(`ROLE must be one of ${ROLES.join(', ')}`)
   return role
-}
-
-function parse(commandLine: readonly string[]) {
-  try {
-    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
-  }
 }

@@ -1,4 +1,4 @@
-import { openArchive } from '#shared/adapters/object-store.ts'
+import { openArchive } from '#shared/adapters/open-stores.ts'
 import { createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { type RecordedObject, unpackObject } from '#shared/archive/archived-object.ts'

@@ -6,7 +6,8 @@ import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { type ApiConfig, readConfig as readApiConfig } from '../../api/config.ts'
 import { readConfig as readWorkerConfig, type WorkerConfig } from '../../workers/config.ts'
 import { type Check, failed, judged, passed, skipped } from '../check.ts'
-import { type PreflightOptions, UsageError } from './read-options.ts'
+import { UsageError } from '../command-line.ts'
+import type { PreflightOptions } from './read-options.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 

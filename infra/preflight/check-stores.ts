@@ -1,5 +1,5 @@
-import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
-import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
+import { openObjectStore } from '#shared/adapters/open-stores.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
 import { findRoleProblem } from '#shared/adapters/postgres/role-rights.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'

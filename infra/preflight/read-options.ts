@@ -1,5 +1,5 @@
-import { parseArgs } from 'node:util'
 import { z } from 'zod'
+import { checkedFlags, FLAG, readFlags, TEXT } from '../command-line.ts'
 
 export const HELP = `Usage: npm run preflight -- [--env-file FILE]… [--paid-calls] [--alert-url URL] [--json]
 
@@ -31,7 +31,16 @@ export interface PreflightOptions {
   readonly asJson: boolean
 }
 
-export class UsageError extends Error {}
+const OPTIONS = {
+  'env-file': { ...TEXT, multiple: true },
+  only: TEXT,
+  'paid-calls': FLAG,
+  'spend-at-most': TEXT,
+  'alert-url': TEXT,
+  'expect-code': { ...TEXT, multiple: true },
+  json: FLAG,
+  help: FLAG,
+} as const
 
 const optionsSchema = z.object({
   'env-file': z.array(z.string()).default([]),
@@ -53,12 +62,9 @@ const optionsSchema = z.object({
 
 /** Returns `null` for `--help`. Throws `UsageError`. */
 export function readOptions(commandLine: readonly string[]): PreflightOptions | null {
-  const flags = parseFlags(commandLine)
+  const flags = readFlags(commandLine, OPTIONS)
   if (flags.help) return null
-  const parsed = optionsSchema.safeParse(flags)
-  if (!parsed.success)
-    throw new UsageError(parsed.error.issues.map(({ path, message }) => `--${String(path[0])} ${message}`).join('\n'))
-  const { data } = parsed
+  const data = checkedFlags(optionsSchema, flags)
   return {
     envFiles: data['env-file'],
     roles: new Set(data.only === undefined ? ['api', 'worker'] : [data.only]),
@@ -72,26 +78,5 @@ export function readOptions(commandLine: readonly string[]): PreflightOptions | 
       }),
     ),
     asJson: data.json,
-  }
-}
-
-function parseFlags(commandLine: readonly string[]) {
-  const [flag, text] = [{ type: 'boolean' } as const, { type: 'string' } as const]
-  try {
-    return parseArgs({
-      args: [...commandLine],
-      options: {
-        'env-file': { ...text, multiple: true },
-        only: text,
-        'paid-calls': flag,
-        'spend-at-most': text,
-        'alert-url': text,
-        'expect-code': { ...text, multiple: true },
-        json: flag,
-        help: flag,
-      },
-    }).values
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
   }
 }

@@ -1,17 +1,11 @@
-import { readFile } from 'node:fs/promises'
-import { userInfo } from 'node:os'
-import { parseArgs } from 'node:util'
 import { z } from 'zod'
 import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { Author } from '#shared/operators/author.ts'
-import { OPERATOR_NAME } from '#shared/operators/operator-account.ts'
 import { type ItemName, parseItemName } from '#shared/operators/resolution-store.ts'
 import type { Decision } from '#shared/operators/resolve-item.ts'
 import { refundSettings } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
-
-/** Thrown for wrong arguments or settings; the message is for the operator. */
-export class UsageError extends Error {}
+import { checkedSettings, FLAG, readArguments, readAuthor, readSandbox, TEXT, UsageError } from '../command-line.ts'
 
 export type ResolveCommand =
   | { readonly command: 'list'; readonly kind: ResolvableItem | undefined; readonly payer: string | undefined }
@@ -54,31 +48,28 @@ OUTCOME is one of:
 Reads DATABASE_URL, and for refunds RPC_URL and REFUND_SENDERS. Exit code: 0 when done, 1 when the resolution is refused or there is no such
 item, 2 for wrong arguments or a database or chain that cannot be reached.`
 
-const text = { type: 'string' } as const
-const flag = { type: 'boolean' } as const
 const OPTIONS = {
-  kind: text,
-  payer: text,
-  reason: text,
-  transaction: text,
-  as: text,
-  json: flag,
-  sandbox: flag,
-  help: flag,
-} as const
+  kind: TEXT,
+  payer: TEXT,
+  reason: TEXT,
+  transaction: TEXT,
+  as: TEXT,
+  json: FLAG,
+  sandbox: FLAG,
+  help: FLAG,
+}
 
-type Values = ReturnType<typeof parse>['values']
+type Values = ReturnType<typeof readArguments<typeof OPTIONS>>['values']
 
 const databaseSchema = z.object({ DATABASE_URL: z.url({ error: 'is not set, or not a URL' }) })
 const chainSchema = z.object({ ...chainSettings, ...refundSettings })
-const sandboxSchema = z.object({ databaseUrl: z.url(), rpcUrl: z.url() })
 
 /** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
 export async function readOptions(
   commandLine: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): Promise<ResolveOptions | null> {
-  const { values, positionals } = parse(commandLine)
+  const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const request = readRequest(positionals, values)
   const settings = values.sandbox ? { ...environment, ...(await readSandbox(environment)) } : environment
@@ -86,8 +77,8 @@ export async function readOptions(
   return {
     request,
     asJson: values.json ?? false,
-    databaseUrl: checked(databaseSchema, settings).DATABASE_URL,
-    chain: isRefund ? checked(chainSchema, settings) : null,
+    databaseUrl: checkedSettings(databaseSchema, settings).DATABASE_URL,
+    chain: isRefund ? checkedSettings(chainSchema, settings) : null,
   }
 }
 
@@ -109,14 +100,11 @@ function readRequest([first = 'list', second, ...others]: readonly string[], val
   if (values.reason === undefined) throw new UsageError('--reason is missing')
   if (outcome === 'refunded' && values.transaction === undefined)
     throw new UsageError('--transaction is missing: name the transaction of the refund')
-  const operator = values.as ?? userInfo().username.toLowerCase()
-  if (!OPERATOR_NAME.test(operator))
-    throw new UsageError('--as must have lower-case letters, digits, dots, dashes, underscores or @, and at most 63')
   return {
     command: 'resolve',
     item,
     decision: { outcome, reason: values.reason, refundTransaction: values.transaction ?? '' },
-    author: { operator, source: 'command' },
+    author: { operator: readAuthor(values.as), source: 'command' },
   }
 }
 
@@ -144,27 +132,4 @@ function readPayer(given: string | undefined): string | undefined {
   if (given !== undefined && !/^0x[0-9a-f]{40}$/i.test(given))
     throw new UsageError('--payer must be 0x and 40 hexadecimal digits')
   return given?.toLowerCase()
-}
-
-async function readSandbox(environment: NodeJS.ProcessEnv) {
-  const file = environment['SANDBOX_FILE'] || '.farebox/sandbox.json'
-  const content = await readFile(file, 'utf8').catch(() => {
-    throw new UsageError(`${file} cannot be read: no sandbox is running. Start one with npm start.`)
-  })
-  const { databaseUrl, rpcUrl } = checked(sandboxSchema, JSON.parse(content))
-  return { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl }
-}
-
-function checked<Schema extends z.ZodType>(schema: Schema, values: unknown): z.output<Schema> {
-  const parsed = schema.safeParse(values)
-  if (parsed.success) return parsed.data
-  throw new UsageError(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'))
-}
-
-function parse(commandLine: readonly string[]) {
-  try {
-    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error))
-  }
 }

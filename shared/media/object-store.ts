@@ -47,3 +47,11 @@ export function requireObjectKey(key: string): string {
   if (!SAFE_KEY.test(key)) throw new RangeError('not an object key')
   return key
 }
+
+/** The store as the archive uses it: without deleting anything. */
+export interface OpenedArchive {
+  readonly objects: Pick<ObjectStore, 'get' | 'put'>
+  /** Returns the rule of the bucket that would delete archived objects; `null` without one, or when it cannot be read. */
+  findExpiringRule(): Promise<string | null>
+  close(): void
+}

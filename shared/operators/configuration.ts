@@ -1,4 +1,4 @@
-import type { DeploymentEntry, DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 
@@ -24,16 +24,4 @@ export interface Configuration {
   /** Only of deployments with a control. */
   readonly controls: ReadonlyMap<string, DeploymentControl>
   readonly pausedQueues: ReadonlySet<QueueName>
-}
-
-export interface ConfigurationReader {
-  /** Reads the revision alone, which is cheap enough to poll. */
-  readRevision(): Promise<bigint>
-  /** Returns `null` before deployments were published. */
-  readConfiguration(): Promise<Configuration | null>
-  /**
-   * Returns the deployments of a model that publications removed after `since`, as they were published last, without those
-   * that are drained.
-   */
-  readRemovedDeployments(publicModel: string, since: Date): Promise<readonly DeploymentEntry[]>
 }

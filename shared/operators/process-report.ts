@@ -41,16 +41,6 @@ export interface SeenProcess {
 /** What identifies a running process to the others. */
 export type ProcessIdentity = Pick<SeenProcess, 'instance' | 'kind' | 'startedAt'>
 
-/** Where processes say what they are doing, and read what the others do. */
-export interface ProcessReportStore {
-  /** Replaces the report of a process. */
-  writeReport(process: ProcessIdentity, report: ProcessReport): Promise<void>
-  /** Removes a process that ends, so that nobody waits for it. */
-  forgetProcess(instance: string): Promise<void>
-  /** Returns the processes that were seen within the last day, those that run first. */
-  readProcesses(): Promise<readonly SeenProcess[]>
-}
-
 /** Five reports that are missing one after the other: the process is gone, or cannot reach the database. */
 const SILENT_AFTER_MS = 10_000
 

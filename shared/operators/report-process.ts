@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { ProcessIdentity, ProcessReport, ProcessReportStore, SeenProcess } from './process-report.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
+import type { ProcessIdentity, ProcessReport, SeenProcess } from './process-report.ts'
 
 /** How often a process says what it is doing. */
 const REPORT_MS = 2000
@@ -12,7 +13,12 @@ const FORGET_MS = 2000
 
 export interface ReportingOptions {
   readonly kind: SeenProcess['kind']
-  readonly store: Pick<ProcessReportStore, 'writeReport' | 'forgetProcess'>
+  readonly store: {
+    /** Replaces the report of a process. */
+    writeReport(process: ProcessIdentity, report: ProcessReport): Promise<void>
+    /** Removes a process that ends, so that nobody waits for it. */
+    forgetProcess(instance: string): Promise<void>
+  }
   /** Describes the process at the time of each report. */
   readonly describe: () => ProcessReport
   readonly logger: Pick<Logger, 'warn' | 'info'>
@@ -61,7 +67,7 @@ export function startReporting({
       const forgotten = reporting
         .then(() => store.forgetProcess(identity.instance))
         .catch((error: unknown) => logger.warn('the process was not removed from the reports', { error }))
-      await Promise.race([forgotten, delay(FORGET_MS, undefined, { ref: false })])
+      await withDeadline(FORGET_MS, forgotten, () => undefined)
     },
   }
 }

@@ -5,12 +5,22 @@ import type { Author } from './author.ts'
 import { catalogsOfContents } from './catalogs-of-configuration.ts'
 import { type ConfigurationDifference, compareConfigurations } from './compare-configurations.ts'
 import type { PublicationKind } from './configuration.ts'
-import type { ConfigurationStore, Draft, Publication, PublishOutcome } from './configuration-store.ts'
+import type { PastCall } from './price-again.ts'
+import type { Draft, NewPublication, Publication, PublishOutcome } from './publication.ts'
 import { type ConfigurationContents, problemOf, type WorkerKeys } from './validate-configuration.ts'
 import { type WhatIf, whatIf } from './what-if.ts'
 
 /** As many calls as an operator looks at: seconds of traffic on a busy service, days on a quiet one. */
 const CALLS = 1000
+
+/** What a review reads and writes of the ledger. */
+interface ReviewedStore {
+  findNewest(kind: PublicationKind): Promise<Publication | null>
+  readWorkerKeys(): Promise<readonly WorkerKeys[]>
+  readLastCalls(limit: number): Promise<readonly PastCall[]>
+  countWaitingCalls(): Promise<ReadonlyMap<string, number>>
+  publish(author: Author, publication: NewPublication): Promise<PublishOutcome>
+}
 
 /** What is in force. */
 export interface InForce {
@@ -39,7 +49,7 @@ export type Review =
       readonly waiting: readonly { readonly model: string; readonly calls: number }[]
     }
 
-export async function readInForce(store: ConfigurationStore): Promise<InForce> {
+export async function readInForce(store: Pick<ReviewedStore, 'findNewest' | 'readWorkerKeys'>): Promise<InForce> {
   const [catalog, deployments, workers] = await Promise.all([
     store.findNewest('catalog'),
     store.findNewest('deployments'),
@@ -60,7 +70,7 @@ export function contentsOf({ catalog, deployments, workers }: InForce, replaced:
 
 /** Validates a content, and says what it changes and what it would have changed about the last calls. */
 export async function reviewContent(
-  store: ConfigurationStore,
+  store: Pick<ReviewedStore, 'readLastCalls' | 'countWaitingCalls'>,
   inForce: InForce,
   kind: PublicationKind,
   content: JsonValue,
@@ -101,7 +111,7 @@ export function newDestinations(
   return kind === 'deployments' ? reviewDestinations(inForce, content).filter(({ isNew }) => isNew) : []
 }
 
-async function readWaiting(store: ConfigurationStore, content: JsonValue) {
+async function readWaiting(store: Pick<ReviewedStore, 'countWaitingCalls'>, content: JsonValue) {
   const served = servedModels(parseDeployments(content))
   return [...(await store.countWaitingCalls())]
     .filter(([model]) => !served.has(model))
@@ -126,7 +136,7 @@ export interface ReviewedPublication {
 
 /** Publishes a content, unless it is not valid or somebody else published or edited in the meantime. */
 export async function publishContent(
-  store: ConfigurationStore,
+  store: Pick<ReviewedStore, 'publish'>,
   author: Author,
   { kind, content, reason, inForce, draft, confirmsDestinations = false }: ReviewedPublication,
 ): Promise<

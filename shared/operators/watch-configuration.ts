@@ -1,12 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { Configuration, ConfigurationReader } from './configuration.ts'
+import type { Configuration } from './configuration.ts'
 
 /** How often a process asks whether the configuration has changed. */
 const POLL_MS = 1000
 
 export interface WatchOptions {
-  readonly reader: Pick<ConfigurationReader, 'readRevision' | 'readConfiguration'>
+  readonly reader: {
+    /** Reads the revision alone, which is cheap enough to poll. */
+    readRevision(): Promise<bigint>
+    /** Returns `null` before deployments were published. */
+    readConfiguration(): Promise<Configuration | null>
+  }
   /** Called before the first reading, and again until it succeeds: imports the files of the first process. */
   readonly prepare?: () => Promise<void>
   /** Takes over a changed configuration. When it throws, the process keeps the last one and tries again. */

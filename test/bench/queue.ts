@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import type { OuterServices } from '../../infra/sandbox/outer-services.ts'
 import { DURABLE_REDIS, startTestRedis } from '../support/processes/redis-server.ts'
 import type { TestSandbox } from '../support/processes/test-sandbox.ts'

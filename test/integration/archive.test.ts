@@ -1,7 +1,11 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
-import type { ArchiveRun, ArchiveStore, Documents } from '#shared/archive/archive-store.ts'
+import {
+  type ArchiveRun,
+  type ArchiveStore,
+  createArchiveStore,
+} from '#shared/adapters/postgres/archive/archive-store.ts'
+import type { Documents } from '#shared/adapters/postgres/archive/read-documents.ts'
 import { callLine, transactionLine } from '#shared/archive/archived-line.ts'
 import { packObject } from '#shared/archive/archived-object.ts'
 import { ERROR_CODES } from '#shared/errors/error-codes.ts'

@@ -5,10 +5,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { SpanStatusCode } from '@opentelemetry/api'
 import { InMemorySpanExporter, type ReadableSpan, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import { Registry } from 'prom-client'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createTracer } from '#shared/adapters/opentelemetry/tracer.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 const up = { host: 'one.example', isAnswering: true, headAgeMs: 2500, poolRefusals: 2 }
 const down = { host: 'one.example', isAnswering: false, headAgeMs: 40_000, poolRefusals: 1 }
@@ -395,5 +396,34 @@ describe('the logger', () => {
     } finally {
       running.kill('SIGKILL')
     }
+  })
+})
+
+const refuse = () => {
+  throw new Error('too late')
+}
+
+describe('work with a deadline', () => {
+  beforeEach(() => void vi.useFakeTimers())
+  afterEach(() => void vi.useRealTimers())
+
+  it('returns its result or its error when it ends in time, and leaves no timer', async () => {
+    await expect(withDeadline(1000, Promise.resolve('done'), refuse)).resolves.toBe('done')
+    await expect(withDeadline(1000, Promise.reject(new Error('failed')), refuse)).rejects.toThrow('failed')
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  it('returns or throws what its caller says when it takes longer, and may still fail then', async () => {
+    const work = Promise.withResolvers<string>()
+    const outcomes = Promise.allSettled([
+      withDeadline(1000, work.promise, () => 'late'),
+      withDeadline(1000, work.promise, refuse),
+    ])
+    await vi.advanceTimersByTimeAsync(1000)
+    work.reject(new Error('failed afterwards'))
+    expect(await outcomes).toEqual([
+      { status: 'fulfilled', value: 'late' },
+      { status: 'rejected', reason: new Error('too late') },
+    ])
   })
 })

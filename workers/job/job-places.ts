@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /** More callers than one API holds; what a waiting job keeps in memory is a few kilobytes. */
 const MAXIMUM_WITHOUT_PLACE = 5000
@@ -47,13 +47,9 @@ export function createJobPlaces(logger: Pick<Logger, 'error'>, maximum = MAXIMUM
     },
     drain: async (deadlineMs) => {
       if (withoutPlace === 0) return
-      const deadline = new AbortController()
-      const idle = new Promise<void>((resolve) => {
-        onIdle = resolve
-      })
-      const expired = delay(Math.max(0, deadlineMs), undefined, { signal: deadline.signal }).catch(() => undefined)
-      await Promise.race([idle, expired])
-      deadline.abort()
+      const idle = Promise.withResolvers<void>()
+      onIdle = idle.resolve
+      await withDeadline(Math.max(0, deadlineMs), idle.promise, () => undefined)
     },
   }
 }

@@ -1,8 +1,6 @@
-import { CircuitState, circuitBreaker, handleWhenResult, isBrokenCircuitError } from 'cockatiel'
 import type { ProviderFailure } from './provider.ts'
 
 export interface CircuitDependencies {
-  /** Must follow the system clock, which the circuit breaker reads. */
   readonly now: () => Date
   /** Definite failures that open a circuit, when they are at least half of the latest calls. */
   readonly failuresToOpen?: number
@@ -30,37 +28,52 @@ export interface Circuit {
   state(): 'closed' | 'open' | 'half_open'
 }
 
-/** Creates the circuit of one deployment, around Cockatiel's policy, which does not expose when its pause ends. */
+/**
+ * Creates the circuit of one deployment. It opens when the deployment is failing. After the pause the next call is its
+ * probe: a failure opens it again, and anything else closes it. Calls that were permitted meanwhile wait for the probe.
+ */
 export function createCircuit(dependencies: CircuitDependencies): Circuit {
   const { now, pauseMs = 15_000 } = dependencies
   const health = createHealth(dependencies)
-  const breaker = circuitBreaker(handleWhenResult(isFailureOfDeployment), {
-    breaker: { state: null, success: () => undefined, failure: () => health.isFailing() },
-    halfOpenAfter: pauseMs,
-  })
+  let isClosed = true
   let probesFromMs = 0
-  breaker.onBreak(() => {
+  let probe: PromiseWithResolvers<void> | null = null
+  const waitMs = () => (isClosed || probe !== null ? 0 : Math.max(0, probesFromMs - now().getTime()))
+  const decide = (closes: boolean) => {
+    isClosed = closes
+    probe?.resolve()
+    probe = null
+    if (closes) return
     probesFromMs = now().getTime() + pauseMs
     health.forget()
-  })
-  const waitMs = () => (breaker.state === CircuitState.Open ? Math.max(0, probesFromMs - now().getTime()) : 0)
+  }
+  const run: Circuit['run'] = async (call, caller) => {
+    if (probe !== null) {
+      await probe.promise
+      return await run(call, caller)
+    }
+    // The call was permitted before the circuit opened, or before another one became its probe and failed.
+    if (waitMs() > 0) return CIRCUIT_OPENED
+    const own = isClosed ? null : Promise.withResolvers<void>()
+    probe = own
+    let isFailed = false
+    try {
+      const outcome = await call()
+      health.record(outcome, caller)
+      isFailed = isFailureOfDeployment(outcome)
+      return outcome
+    } finally {
+      if (own !== null) {
+        // A call from before may have opened the circuit again.
+        if (probe === own) decide(!isFailed)
+      } else if (isFailed && (isClosed || probe !== null) && health.isFailing()) decide(false)
+    }
+  }
   return {
     waitMs,
-    run: async (call, caller) => {
-      try {
-        return await breaker.execute(async () => {
-          const outcome = await call()
-          health.record(outcome, caller)
-          return outcome
-        })
-      } catch (error) {
-        // The call was permitted before the circuit opened, or before another one became its probe and failed.
-        if (isBrokenCircuitError(error)) return CIRCUIT_OPENED
-        throw error
-      }
-    },
+    run,
     state: () => {
-      if (breaker.state === CircuitState.Closed) return 'closed'
+      if (isClosed) return 'closed'
       return waitMs() > 0 ? 'open' : 'half_open'
     },
   }

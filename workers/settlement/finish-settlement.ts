@@ -1,8 +1,14 @@
+import { z } from 'zod'
+import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
 import type { JobSettlementStore, JudgedBlock } from '#shared/jobs/settlement-store.ts'
+import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { operationById } from '#shared/operations/registry.ts'
 import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
+import { type Receipt, receiptSchema } from '#shared/payment/receipt.ts'
+import { writeCalculation } from '#shared/pricing/calculation.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { finished, type StepOutcome } from '../job/step-outcome.ts'
-import { buildReceipt } from './build-receipt.ts'
 
 export interface FinishSettlementDependencies {
   readonly settlementStore: Pick<JobSettlementStore, 'completeJob' | 'failSettlement'>
@@ -56,4 +62,76 @@ export async function failSettlement(
 export function requireSealed({ id, state, sealed }: ClaimedJob): SealedResult {
   if (!sealed) throw new Error(`job ${id} is ${state} without a result`)
   return sealed
+}
+
+const VERSION_DIGITS = 16
+
+const termsSchema = z.record(z.string(), z.unknown())
+const boundsSchema = z.looseObject({ minimum_charge_usd: z.string() })
+
+/** Builds the receipt, with which a payer can recompute the charge and find it on chain. */
+export function buildReceipt(
+  job: ClaimedJob,
+  sealed: SealedResult,
+  settled: { hash: string; blockNumber: bigint; settledAt: Date; issuedAt: Date },
+): Receipt {
+  const { authorization } = job
+  const unitPrices = pricesOf(job.terms)
+  return receiptSchema.parse({
+    id: newId(),
+    object: 'receipt',
+    operation: job.operation,
+    model: job.publicModel,
+    usage: sealed.usage,
+    unit_prices: unitPrices,
+    catalog_version: job.catalogVersion,
+    // Covers the prices alone: catalogs that differ in other ways, and all requests, share a price version.
+    price_version: `price-${sha256Hex(canonicalJson(unitPrices)).slice(0, VERSION_DIGITS)}`,
+    quoted_maximum_atomic: job.quotedMaximum.toString(),
+    authorized_maximum_atomic: authorization.authorizedMaximum.toString(),
+    charge_atomic: sealed.chargeAmount.toString(),
+    charge_usdc: dollarsFromAtomic(sealed.chargeAmount),
+    calculation: calculationOf(job, sealed),
+    currency: 'USDC',
+    payer: authorization.payer,
+    pay_to: authorization.payTo,
+    network: authorization.network,
+    asset: authorization.asset,
+    transaction: settled.hash,
+    block_number: settled.blockNumber.toString(),
+    request_digest: job.requestDigest,
+    result_digest: sealed.resultDigest,
+    accepted_at: job.acceptedAt.toISOString(),
+    settled_at: settled.settledAt.toISOString(),
+    issued_at: settled.issuedAt.toISOString(),
+  } satisfies Receipt)
+}
+
+/**
+ * Returns the prices and bounds of the terms, without the quantities that the quote proved for this request: those are
+ * `at_most` of the calculation's lines.
+ */
+function pricesOf(terms: ClaimedJob['terms']): Record<string, string> {
+  const entries = Object.entries(termsSchema.parse(terms))
+  return Object.fromEntries(entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
+}
+
+/**
+ * Returns the calculation of the charge. Never throws, since money has moved: a job that an earlier version priced by
+ * other fields gets a receipt without it. The quoted maximum includes the published bound; a later authorization of the
+ * same job may be lower.
+ */
+function calculationOf(
+  { operation: id, terms, quotedMaximum, authorization: { authorizedMaximum } }: ClaimedJob,
+  sealed: SealedResult,
+): Receipt['calculation'] {
+  const operation = operationById(id)
+  const usage = operation.usageSchema.safeParse(sealed.usage)
+  const priced = operation.termsSchema.safeParse(terms)
+  const bounds = boundsSchema.safeParse(terms)
+  if (!usage.success || !priced.success || !bounds.success) return undefined
+  return writeCalculation(operation.pricedQuantities(usage.data, priced.data), {
+    minimum: atomicFromDollars(bounds.data.minimum_charge_usd),
+    maximum: quotedMaximum < authorizedMaximum ? quotedMaximum : authorizedMaximum,
+  })
 }

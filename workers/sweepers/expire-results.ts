@@ -1,4 +1,4 @@
-import type { RetentionStore } from '#shared/jobs/retention-store.ts'
+import type { RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
 import type { Sweep } from './sweeper.ts'
 
 const BATCH = 500

@@ -1,3 +1,5 @@
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
+
 /** Half of Prometheus's default scrape timeout; slower values are left out of the scrape. */
 const DEADLINE_MS = 5000
 
@@ -5,21 +7,11 @@ const DEADLINE_MS = 5000
 export function sharedReading<T>(read: () => Promise<T>): () => Promise<T | null> {
   let current: Promise<T | null> | null = null
   return () => {
-    current ??= withinDeadline(read()).finally(() => {
-      current = null
-    })
+    current ??= withDeadline(DEADLINE_MS, read(), () => null)
+      .catch(() => null)
+      .finally(() => {
+        current = null
+      })
     return current
-  }
-}
-
-async function withinDeadline<T>(reading: Promise<T>): Promise<T | null> {
-  const { promise: late, resolve } = Promise.withResolvers<null>()
-  const timer = setTimeout(() => resolve(null), DEADLINE_MS)
-  try {
-    return await Promise.race([reading, late])
-  } catch {
-    return null
-  } finally {
-    clearTimeout(timer)
   }
 }

@@ -1,3 +1,4 @@
+import type { DecodeVerdict } from '#shared/adapters/postgres/admission/inspection-store.ts'
 import {
   type AudioLimits,
   conversionAdvice,
@@ -7,7 +8,6 @@ import {
 } from '#shared/audio/conversion.ts'
 import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { DecodeVerdict } from '#shared/jobs/inspection-store.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { MeasuredUpload } from '../measure-audio.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'

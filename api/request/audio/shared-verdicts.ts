@@ -1,5 +1,9 @@
-import { setTimeout as delay } from 'node:timers/promises'
-import type { DecodedAudio, DecodeVerdict, InspectionStore } from '#shared/jobs/inspection-store.ts'
+import type {
+  DecodedAudio,
+  DecodeVerdict,
+  InspectionStore,
+} from '#shared/adapters/postgres/admission/inspection-store.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /** The verdicts of decoders that all API processes share, so that an upload is decoded by one of them. */
 export interface SharedVerdicts {
@@ -28,18 +32,13 @@ export const UNSHARED_VERDICTS: SharedVerdicts = { find: async () => null, recor
 export function createSharedVerdicts(dependencies: SharedVerdictsDependencies): SharedVerdicts {
   const { store, readInspector, lifetimeSeconds, patienceMs, onFailure } = dependencies
   const attempt = async <Value>(work: (inspector: string) => Promise<Value>): Promise<Value | null> => {
-    const stopWaiting = new AbortController()
     try {
-      const working = readInspector().then(work)
-      const waiting = delay(patienceMs, null, { signal: stopWaiting.signal }).then(() => {
+      return await withDeadline(patienceMs, readInspector().then(work), () => {
         throw new Error(`the store of inspections did not answer within ${patienceMs} ms`)
       })
-      return await Promise.race([working, waiting])
     } catch (error) {
       onFailure(error)
       return null
-    } finally {
-      stopWaiting.abort()
     }
   }
   return {

@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Client } from 'pg'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { findFreePort } from '../processes/free-port.ts'
 import { type GuardedProcess, type ProcessExit, spawnGuarded } from '../processes/guarded-process.ts'
 import { readCommandLine } from '../processes/previous-process.ts'
@@ -111,11 +112,8 @@ async function launch(
         cluster.log?.(line)
       },
     })
-    const outcome = await Promise.race([
-      accepting.promise,
-      postgres.exited,
-      delay(START_TIMEOUT_MS, 'late', { ref: false }),
-    ])
+    const started = Promise.race([accepting.promise, postgres.exited])
+    const outcome = await withDeadline(START_TIMEOUT_MS, started, () => 'late')
     if (outcome === 'accepting') {
       await createDatabase(connectionString(password, port, 'postgres'))
       return { postgres, port }

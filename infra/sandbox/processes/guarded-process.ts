@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
-import { setTimeout as delay } from 'node:timers/promises'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /**
  * A POSIX shell script that starts a watcher and then becomes the guarded program.
@@ -101,11 +101,7 @@ export function spawnGuarded(options: GuardedProcessOptions): GuardedProcess {
     exited,
     async stop({ signal = 'SIGTERM', graceMs = 5_000 } = {}) {
       child.kill(signal)
-      const grace = new AbortController()
-      const timeout = delay(graceMs, 'timeout', { signal: grace.signal }).catch(() => 'aborted')
-      const first = await Promise.race([exited, timeout])
-      grace.abort()
-      if (first === 'timeout') child.kill('SIGKILL')
+      await withDeadline(graceMs, exited, () => child.kill('SIGKILL'))
       await exited
     },
   }

@@ -2,6 +2,7 @@ import { createWriteStream } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
@@ -63,21 +64,16 @@ export async function startService(options: {
   const failed = started.exited.then(({ code, signal }) => {
     throw new Error(`${options.name} ended (${signal ?? `code ${code}`}) before it was ready:\n${lastLines.join('\n')}`)
   })
-  const timeout = Promise.withResolvers<never>()
-  const timer = setTimeout(
-    () => timeout.reject(new Error(`${options.name} was not ready in time; see ${logPath}`)),
-    START_TIMEOUT_MS,
-  )
   try {
-    const readyLine = await Promise.race([ready.promise, failed, timeout.promise])
+    const readyLine = await withDeadline(START_TIMEOUT_MS, Promise.race([ready.promise, failed]), () => {
+      throw new Error(`${options.name} was not ready in time; see ${logPath}`)
+    })
     // From now on, the supervisor handles its exit.
     failed.catch(() => undefined)
     return { ...started, readyLine }
   } catch (error) {
     await started.stop()
     throw error
-  } finally {
-    clearTimeout(timer)
   }
 }
 

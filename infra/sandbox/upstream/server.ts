@@ -1,19 +1,22 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { z } from 'zod'
 import { answerCall } from './answer-call.ts'
 import { createMessagesRoute } from './anthropic/messages.ts'
-import { createCallLog, type UpstreamCall } from './call-log.ts'
-import { answerControl } from './control-routes.ts'
+import { createModelRoute as createAnthropicModel } from './anthropic/models.ts'
+import { type CallLog, createCallLog, type UpstreamCall } from './call-log.ts'
+import { createModelsRoute as createElevenLabsModels, createVoicesRoute } from './elevenlabs/models.ts'
 import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
 import { createTextToSpeechRoute } from './elevenlabs/text-to-speech.ts'
-import { createFaultQueue, type FaultRuleInput } from './faults.ts'
+import { createFaultQueue, type FaultQueue, type FaultRuleInput } from './faults.ts'
 import { createGenerateContentRoute, createStreamGenerateContentRoute } from './gemini/generate-content.ts'
-import { answerListing, createListings, findListing } from './listings.ts'
+import { createModelRoutes as createGeminiModels } from './gemini/models.ts'
 import { createChatCompletionsRoute } from './openai/chat-completions.ts'
 import { createImagesRoute } from './openai/images.ts'
+import { createModelRoutes as createOpenAiModels } from './openai/models.ts'
 import { createSpeechRoute } from './openai/speech.ts'
 import { createTranscriptionsRoute } from './openai/transcriptions.ts'
-import { matchesPath, type VendorRoute } from './vendor-route.ts'
+import { type ListingRoute, matchesPath, type VendorRoute } from './vendor-route.ts'
 
 export interface UpstreamOptions {
   /** Default 0: any free port. */
@@ -97,4 +100,83 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
         server.closeAllConnections()
       }),
   }
+}
+
+/**
+ * Answers the simulator's control routes, which no vendor has:
+ *
+ * - `GET /_simulator/faults`, `PUT` with a JSON array of rules (replaces all), `DELETE`
+ * - `GET /_simulator/calls`, `DELETE` (deletes them in memory; the file stays)
+ *
+ * Answers are `{"rules": […]}` and `{"calls": […]}`; 400 for an invalid rule, 404 and 405 otherwise.
+ */
+async function answerControl(
+  { faults, log }: { faults: FaultQueue; log: CallLog },
+  path: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const { method } = request
+  if (path === '/_simulator/calls' && (method === 'GET' || method === 'DELETE')) {
+    if (method === 'DELETE') log.clear()
+    return json(response, 200, { calls: log.calls })
+  }
+  if (path !== '/_simulator/faults') return json(response, path === '/_simulator/calls' ? 405 : 404, {})
+  if (method === 'PUT') {
+    const refusal = await replaceRules(faults, request)
+    if (refusal !== undefined) return json(response, 400, { error: refusal })
+  } else if (method === 'DELETE') {
+    faults.replace([])
+  } else if (method !== 'GET') {
+    return json(response, 405, {})
+  }
+  return json(response, 200, { rules: faults.rules })
+}
+
+async function replaceRules(faults: FaultQueue, request: IncomingMessage): Promise<string | undefined> {
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk as Buffer)
+  try {
+    faults.replace(JSON.parse(Buffer.concat(chunks).toString('utf8')))
+    return undefined
+  } catch (error) {
+    if (error instanceof z.ZodError) return z.prettifyError(error)
+    if (error instanceof SyntaxError) return 'The body is not JSON.'
+    throw error
+  }
+}
+
+function json(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+}
+
+/** Creates the lists of all vendors; OpenAI's is the last, since its requests have no header of their own. */
+function createListings(options: { apiKey: string | undefined }): readonly ListingRoute[] {
+  return [
+    createElevenLabsModels(options),
+    createVoicesRoute(options),
+    createAnthropicModel(options),
+    ...createGeminiModels(options),
+    ...createOpenAiModels(options),
+  ]
+}
+
+function findListing(
+  listings: readonly ListingRoute[],
+  request: IncomingMessage,
+  path: string,
+): ListingRoute | undefined {
+  if (request.method !== 'GET') return undefined
+  const headers = headersOf(request)
+  return listings.find((listing) => matchesPath(listing, path) && listing.accepts?.(headers) !== false)
+}
+
+function answerListing(listing: ListingRoute, request: IncomingMessage, response: ServerResponse): void {
+  const url = new URL(request.url ?? '/', 'http://upstream')
+  const { status, body } = listing.answer({ url, headers: headersOf(request) })
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+}
+
+function headersOf(request: IncomingMessage): Headers {
+  return new Headers(Object.entries(request.headers).map(([name, value]) => [name, String(value)]))
 }

@@ -1,6 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { ControlStore, DeploymentChange, DeploymentChangeOutcome } from '#shared/operators/control-store.ts'
+import type {
+  DeploymentChange,
+  DeploymentChangeOutcome,
+} from '#shared/adapters/postgres/configuration/control-deployment.ts'
+import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/machinery-store.ts'
 import { addAction, addPage, done, notFound, refused } from '../../rendering/page.ts'
 import { chartsOf } from './charts.ts'

@@ -1,13 +1,10 @@
+import type { ConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
+import type { ProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import type { DeploymentEntry } from '#shared/catalog/deployments-file.ts'
-import type { Configuration, ConfigurationReader } from '#shared/operators/configuration.ts'
+import type { Configuration } from '#shared/operators/configuration.ts'
 import { controlledDeployments, drainedModels } from '#shared/operators/controlled-deployments.ts'
 import type { DeploymentHealth, HealthWindow, MachineryStore } from '#shared/operators/machinery-store.ts'
-import {
-  type DeploymentReport,
-  isRunning,
-  type ProcessReportStore,
-  type SeenProcess,
-} from '#shared/operators/process-report.ts'
+import { type DeploymentReport, isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
 
 export interface ProvidersDependencies {
   readonly machinery: MachineryStore

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { JobConsumer, QueueName } from '#shared/jobs/job-queue.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import type { Consumer, QueueEngine } from './queue-engine.ts'
 
 const messageSchema = z.strictObject({ jobId: z.uuid() })
@@ -81,8 +82,6 @@ function pauseConsumers(
  * waiting close into a forced one, so the consumers' connections then stay open until the process ends.
  */
 async function closeWithin(consumers: readonly Consumer[], deadlineMs: number): Promise<void> {
-  const { promise: deadline, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, deadlineMs)
-  await Promise.race([Promise.all(consumers.map((consumer) => consumer.close())), deadline])
-  clearTimeout(timer)
+  const closed = Promise.all(consumers.map((consumer) => consumer.close()))
+  await withDeadline(deadlineMs, closed, () => undefined)
 }

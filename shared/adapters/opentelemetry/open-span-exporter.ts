@@ -7,6 +7,7 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 export interface SpanExporterOptions {
   /** URL of the collector, without the signal's path. */
@@ -42,11 +43,11 @@ export function openSpanExporter(options: SpanExporterOptions): SpanExporter {
   })
   return {
     spans: provider.getTracer('farebox'),
-    close: async () => {
-      const { promise: late, resolve } = Promise.withResolvers<void>()
-      const timer = setTimeout(resolve, LAST_EXPORT_MS)
-      await Promise.race([provider.shutdown().catch(() => undefined), late])
-      clearTimeout(timer)
-    },
+    close: () =>
+      withDeadline(
+        LAST_EXPORT_MS,
+        provider.shutdown().catch(() => undefined),
+        () => undefined,
+      ),
   }
 }

@@ -1,4 +1,5 @@
 import DataLoader from 'dataloader'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { isConnectionFailure } from '../connection-failure.ts'
 
 interface BatchOptions {
@@ -24,7 +25,7 @@ export function batch<Item, Result>(
     (items) => {
       const running = run(items)
       const settled = running.catch(() => undefined)
-      inProgress = longestWaitMs === undefined ? settled : endOrTimeout(settled, longestWaitMs)
+      inProgress = longestWaitMs === undefined ? settled : withDeadline(longestWaitMs, settled, () => undefined)
       return running
     },
     {
@@ -35,14 +36,6 @@ export function batch<Item, Result>(
     },
   )
   return (item) => loader.load(item)
-}
-
-/** With a plain timer: canceling one of node:timers/promises makes an error with a stack, for nearly every batch. */
-async function endOrTimeout(work: Promise<unknown>, longestMs: number): Promise<void> {
-  const timeout = Promise.withResolvers<void>()
-  const timer = setTimeout(timeout.resolve, longestMs)
-  await Promise.race([work, timeout.promise])
-  clearTimeout(timer)
 }
 
 /** What a statement does with a row that another transaction has locked. */

@@ -1,4 +1,21 @@
-import type { AccountPosition } from '#shared/jobs/account-store.ts'
+/** A place in a list that is ordered by time and, within a microsecond, by id. */
+export interface AccountPosition {
+  readonly microseconds: bigint
+  readonly id: string
+}
+
+/** A part of a list. */
+export interface PageRequest {
+  readonly limit: number
+  /** The last entry of the page before; `null` for the first page. */
+  readonly after: AccountPosition | null
+}
+
+export interface AccountPage<Entry> {
+  readonly entries: readonly Entry[]
+  /** Where the next page begins; `null` on the last one. */
+  readonly next: AccountPosition | null
+}
 
 /** Microseconds of a timestamp since 1970, as text: a JavaScript date would lose them. */
 export function microsecondsOf(column: string): string {

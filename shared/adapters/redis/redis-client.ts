@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { QueueAddress } from '#shared/jobs/queue-url.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { isConnectionFailure } from '../connection-failure.ts'
 
 export type RedisAddress = Exclude<QueueAddress, { kind: 'postgres' }>
@@ -71,19 +71,14 @@ export async function connectRedis(client: RedisClient): Promise<void> {
     reason = error
   }
   client.on('error', rememberReason)
-  const deadline = new AbortController()
   try {
-    await Promise.race([
-      client.connect(),
-      delay(CONNECT_TIMEOUT_MS, undefined, { signal: deadline.signal }).then(() => {
-        throw new Error(NO_ANSWER)
-      }),
-    ])
+    await withDeadline(CONNECT_TIMEOUT_MS, client.connect(), () => {
+      throw new Error(NO_ANSWER)
+    })
   } catch (error) {
     client.disconnect()
     throw reason ?? error
   } finally {
-    deadline.abort()
     client.off('error', rememberReason)
   }
 }

@@ -1,11 +1,11 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { OBJECT_ACCESS, type ObjectUser } from '#shared/media/object-access.ts'
 import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { openOnce, untilOpen } from '../open-once.ts'
-import { createS3Client } from './client.ts'
-import { createS3ObjectLinks, createS3ObjectStore } from './object-store.ts'
 import { probeStore, requireBucket } from './probe-store.ts'
+import { createS3Client } from './s3-client.ts'
+import { createS3ObjectLinks, createS3ObjectStore } from './s3-store.ts'
 import { UnusableStore } from './store-failure.ts'
 
 /** How long a start waits for a store that hangs. */
@@ -26,7 +26,9 @@ export async function openS3ObjectStore(
   const trial = openOnce(() => probeStore(client, settings, OBJECT_ACCESS[user]))
   const closing = new AbortController()
   try {
-    await Promise.race([trial.get(), failLater(settings)])
+    await withDeadline(START_PATIENCE_MS, trial.get(), () => {
+      throw new UnusableStore(`S3_ENDPOINT: ${settings.S3_ENDPOINT ?? 'AWS'} does not answer`, true)
+    })
   } catch (error) {
     if (!(error instanceof UnusableStore && error.isOutage)) {
       client.destroy()
@@ -46,9 +48,4 @@ export async function openS3ObjectStore(
       client.destroy()
     },
   }
-}
-
-async function failLater({ S3_ENDPOINT: endpoint = 'AWS' }: S3Settings): Promise<never> {
-  await delay(START_PATIENCE_MS, undefined, { ref: false })
-  throw new UnusableStore(`S3_ENDPOINT: ${endpoint} does not answer`, true)
 }

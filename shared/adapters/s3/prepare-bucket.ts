@@ -3,9 +3,9 @@ import { FULL_ACCESS } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { ifSupported } from './if-supported.ts'
-import { createS3ObjectStore } from './object-store.ts'
 import { listOne, probeKey, probeStore } from './probe-store.ts'
 import { blockPublicAccess, isPublic, type PublicAccessBlock } from './public-access.ts'
+import { createS3ObjectStore } from './s3-store.ts'
 import { describeStoreFailure, statusOf } from './store-failure.ts'
 
 /** What was done to the bucket. `unsupported`: the store does not know the call. */

@@ -3,7 +3,7 @@ import { GetObjectCommand, ListObjectsV2Command, type S3Client } from '@aws-sdk/
 import type { ObjectAccess, ObjectOperation } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES, type RetentionClass } from '#shared/media/retention.ts'
-import { createS3ObjectStore } from './object-store.ts'
+import { createS3ObjectStore } from './s3-store.ts'
 import { describeStoreFailure, statusOf, UnusableStore } from './store-failure.ts'
 
 const PROBE_BYTES = 32

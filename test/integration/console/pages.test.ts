@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import {
+  type ConfigurationStore,
+  createConfigurationStore,
+} from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
@@ -10,7 +13,6 @@ import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import type { ConsoleVisitor } from '../../support/console/console-visitor.ts'

@@ -4,14 +4,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { findCatalog, recordCatalog } from '#shared/adapters/postgres/configuration/catalogs.ts'
-import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
-import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import {
+  type ConfigurationReader,
+  createConfigurationReader,
+} from '#shared/adapters/postgres/configuration/configuration-reader.ts'
+import {
+  type ConfigurationStore,
+  createConfigurationStore,
+} from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { importChangedFile, importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { Author } from '#shared/operators/author.ts'
-import type { ConfigurationReader } from '#shared/operators/configuration.ts'
-import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
 import { main } from '../../../infra/commands/resolve.ts'
 import { runConfigurationCommand } from '../../../infra/configuration/run-command.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
@@ -328,7 +332,7 @@ describe('the commands that publish a configuration', () => {
       [['show', '-1'], 'Unknown option'],
       [['show', 'one'], '"one" is not a number'],
       [['draft', '/nowhere/catalog.json'], 'cannot be read'],
-      [['show', '--as', 'Ada Lovelace'], '--as must be a name'],
+      [['show', '--as', 'Ada Lovelace'], '--as must have lower-case letters'],
     ])('%j is a wrong argument', async (words, message) => {
       const { exitCode, errors } = await callCommand(() =>
         runConfigurationCommand('catalog', words, { DATABASE_URL: ledger.url }),

@@ -2,6 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { exportCalls } from '#shared/adapters/postgres/console/export-calls.ts'
 import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import {
+  readAbsorbedCost,
+  readUnchargedFailures,
+  readUnchargedWork,
+} from '#shared/adapters/postgres/reports/absorbed-cost.ts'
 import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
 import { readReviewItems } from '#shared/adapters/postgres/reports/items.ts'
 import {
@@ -13,11 +18,6 @@ import { readDebts, readOpenExposure, readUnfinishedJobs } from '#shared/adapter
 import { readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/adapters/postgres/reports/revenue.ts'
-import {
-  readAbsorbedCost,
-  readUnchargedFailures,
-  readUnchargedWork,
-} from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import type { CallFilter, ExportedCall, ListPosition, MoneyStore } from '#shared/operators/money-store.ts'
 import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'

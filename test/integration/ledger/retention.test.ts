@@ -1,10 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
-import { createInspectionStore } from '#shared/adapters/postgres/admission/inspection-store.ts'
+import {
+  createInspectionStore,
+  type DecodeVerdict,
+  type InspectionStore,
+} from '#shared/adapters/postgres/admission/inspection-store.ts'
 import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { DecodeVerdict, InspectionStore } from '#shared/jobs/inspection-store.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { findRoleProblem } from '#shared/adapters/postgres/role-rights.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'

@@ -1,5 +1,5 @@
 import { env } from 'node:process'
-import { openArchive } from '#shared/adapters/object-store.ts'
+import { openArchive } from '#shared/adapters/open-stores.ts'
 import { createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { archiveMonths } from '../../../infra/archive/archive-months.ts'

@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { createDiskObjectStore } from '#shared/adapters/disk/disk-store.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'

@@ -14,7 +14,7 @@ import { createSettlementAccounts } from '#shared/adapters/chain/settlement/sett
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { gasOfContracts } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
-import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { createDiskObjectStore } from '#shared/adapters/disk/disk-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { JobState } from '#shared/jobs/job.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'

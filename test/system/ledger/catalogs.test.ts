@@ -5,12 +5,14 @@ import { join } from 'node:path'
 import { decodePaymentRequiredHeader } from '@x402/core/http'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import {
+  type ConfigurationStore,
+  createConfigurationStore,
+} from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
 import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
 import { buildApp } from '../../../api/app.ts'
 import { readConfig } from '../../../api/config.ts'

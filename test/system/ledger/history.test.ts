@@ -1,6 +1,11 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import {
+  readAbsorbedCost,
+  readUnchargedFailures,
+  readUnchargedWork,
+} from '#shared/adapters/postgres/reports/absorbed-cost.ts'
 import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
 import { readSettlementsOutsideBlocks } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
 import { readLedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
@@ -10,11 +15,6 @@ import { readChargesByModel, readRevenue } from '#shared/adapters/postgres/repor
 import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
 import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { readMinedPermits, readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
-import {
-  readAbsorbedCost,
-  readUnchargedFailures,
-  readUnchargedWork,
-} from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
 import { LEAST_ID } from '../../../infra/ledger/least-id.ts'
 import { sampleHistory, writeHistory } from '../../support/ledger/history/write-history.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'

@@ -15,9 +15,9 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { openObjectStore } from '#shared/adapters/object-store.ts'
-import { createS3Client } from '#shared/adapters/s3/client.ts'
+import { openObjectStore } from '#shared/adapters/open-stores.ts'
 import { LIFECYCLE_RULES } from '#shared/adapters/s3/prepare-bucket.ts'
+import { createS3Client } from '#shared/adapters/s3/s3-client.ts'
 import { OBJECT_ACCESS, type ObjectAccess, type ObjectOperation, type ObjectUser } from '#shared/media/object-access.ts'
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'

@@ -21,7 +21,7 @@ import { findPaymentTransfers } from '../../../client/receipts/payment-transfers
 import { checkCharge } from '../../../infra/commands/verify-receipt/check-charge.ts'
 import { findPayments, logSchema } from '../../../infra/commands/verify-receipt/find-payments.ts'
 import type { GivenReceipt } from '../../../infra/commands/verify-receipt/read-receipt.ts'
-import { buildReceipt } from '../../../workers/settlement/build-receipt.ts'
+import { buildReceipt } from '../../../workers/settlement/finish-settlement.ts'
 
 const id = randomUUID()
 const SECRET = 'a secret of the tests'

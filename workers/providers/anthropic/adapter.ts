@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import type { Adapter } from '../adapter.ts'
+import { announcedTime, getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
 import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
-import { createModelLookUp } from './look-up-model.ts'
-import { createAnthropicText } from './text.ts'
+import { type AnthropicTextDependencies, createAnthropicText } from './text.ts'
 
 const optionsSchema = z.strictObject({
   /** A higher output limit of a request is reduced to this. */
@@ -27,4 +27,28 @@ export const anthropic: Adapter = {
     })
     return { text: withinOutputLimit(text, maximum_output_tokens), lookUpModel: createModelLookUp(connection) }
   },
+}
+
+/** Source: the npm package `@anthropic-ai/sdk` 1.12, resources/models.d.ts, ModelInfo. */
+const modelWire = z.object({
+  id: z.string(),
+  lifecycle: z.string().nullish(),
+  retires_at: z.string().nullish().catch(null),
+})
+
+const notFoundWire = z.object({ error: z.object({ type: z.literal('not_found_error') }) })
+
+/** Creates the look-up `GET {baseUrl}/v1/models/{model}`, which also finds the aliases that the list does not contain. */
+function createModelLookUp(dependencies: AnthropicTextDependencies): LookUpModel {
+  const { apiKey, upstreamModel, http } = dependencies
+  const url = `${dependencies.baseUrl.replace(/\/+$/, '')}/v1/models/${encodeURIComponent(upstreamModel)}`
+  const headers = { 'x-api-key': apiKey, 'anthropic-version': '2023-06-01' }
+  return async (_voices, options) => {
+    const exchange = await getListing({ url, headers, http }, options)
+    if (notFoundWire.safeParse(listingJson(exchange, 404)).success) return { outcome: 'missing' }
+    const model = modelWire.safeParse(listingJson(exchange))
+    if (!model.success) return unknownStatus(exchange)
+    if (model.data.lifecycle === 'retired') return { outcome: 'missing' }
+    return { outcome: 'listed', ...announcedTime(model.data.retires_at) }
+  }
 }

@@ -10,7 +10,7 @@ import { streamsAnswer } from '../streams-answer.ts'
 import { unserviceable } from '../unserviceable.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
 import { createMessageStream, type MessageStream } from './message-stream.ts'
-import { obstacleIn } from './obstacles.ts'
+import { modelTraits } from './model-traits.ts'
 import { type AnthropicTextSettings, textBody } from './text-body.ts'
 import { type MessageWire, messageWire } from './wire.ts'
 
@@ -196,4 +196,15 @@ function readUsage({ usage }: MessageWire): TextUsage | undefined {
     output_tokens: usage.output_tokens,
     ...(thinkingTokens === undefined ? {} : { thinking_tokens: Math.min(thinkingTokens, usage.output_tokens) }),
   }
+}
+
+/**
+ * Returns what this model rejects about the request although others accept it; `undefined` when there is nothing.
+ * Leaving it out would change the answer.
+ */
+function obstacleIn({ messages }: TextRequest, upstreamModel: string): string | undefined {
+  const endsWithAssistant = messages.at(-1)?.role === 'assistant'
+  return endsWithAssistant && !modelTraits(upstreamModel).continuesOwnTurn
+    ? 'a conversation that ends with the assistant’s turn'
+    : undefined
 }

@@ -1,9 +1,10 @@
 import { z } from 'zod'
 import type { Adapter } from '../adapter.ts'
+import { getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
 import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
 import { isEffortRange } from '../thinking.ts'
+import type { GeminiDependencies } from './generate-content.ts'
 import { createGeminiImage } from './image.ts'
-import { createModelLookUp } from './look-up-model.ts'
 import type { GeminiThinking } from './model-traits.ts'
 import { createGeminiText } from './text.ts'
 
@@ -57,4 +58,20 @@ function thinkingOf({ thinking_budget_tokens: budgetTokens, thinking_level: leve
   const thinking: GeminiThinking | undefined =
     budgetTokens !== undefined ? { budgetTokens } : level === undefined ? undefined : { level }
   return thinking
+}
+
+/** Source: ai.google.dev/api/models, Model; it contains no date of retirement. */
+const modelWire = z.object({ name: z.string() })
+
+const notFoundWire = z.object({ error: z.object({ status: z.literal('NOT_FOUND') }) })
+
+/** Creates the look-up `GET {baseUrl}/v1beta/models/{model}`. */
+function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: GeminiDependencies): LookUpModel {
+  const url = `${baseUrl.replace(/\/+$/, '')}/v1beta/models/${upstreamModel}`
+  const headers = { 'x-goog-api-key': apiKey }
+  return async (_voices, options) => {
+    const exchange = await getListing({ url, headers, http }, options)
+    if (notFoundWire.safeParse(listingJson(exchange, 404)).success) return { outcome: 'missing' }
+    return modelWire.safeParse(listingJson(exchange)).success ? { outcome: 'listed' } : unknownStatus(exchange)
+  }
 }

@@ -3,6 +3,7 @@ import type { BatchRecording, BatchRenewal, JobSettlementStore } from '#shared/j
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { choosePayments, MAXIMUM_BATCH_PAYMENTS } from './choose-payments.ts'
 import { createGathering, type Gathering } from './gathering.ts'
 import { createNonceRoom, type NonceRoomDependencies } from './nonce-room.ts'
@@ -99,7 +100,11 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     for (const [batchId, { transaction, terms }] of batchesOf(payments, outcomes)) {
       rememberGas(batchId, settler.batchGas(terms))
       // The jobs of the batch share this broadcast, and repeat it until a node takes the transaction.
-      await atMost(LONGEST_BROADCAST_MS, settler.broadcast(transaction))
+      await withDeadline(
+        LONGEST_BROADCAST_MS,
+        settler.broadcast(transaction).catch(() => undefined),
+        () => undefined,
+      )
     }
   }
 
@@ -171,11 +176,4 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
 
 function smaller(one: bigint, other: bigint): bigint {
   return one < other ? one : other
-}
-
-async function atMost(longestMs: number, work: Promise<unknown>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, longestMs)
-  await Promise.race([promise, work.catch(() => undefined)])
-  clearTimeout(timer)
 }

@@ -3,8 +3,7 @@ import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.t
 import { loggedFields, readJson } from '../writing/json-request.ts'
 import { readConversation, type Turn } from '../writing/read-conversation.ts'
 import { readImage, type SeenImage } from '../writing/read-image.ts'
-import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
-import { limitExceededBy, thinkingOf } from './model-limits.ts'
+import { type Thinking, type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
 import { refusal } from './refusals.ts'
 import { type AnthropicRequest, requestWire } from './request-wire.ts'
 import { messageEvents } from './stream-events.ts'
@@ -154,4 +153,51 @@ function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask 
  */
 function imageTokens({ width, height }: SeenImage): number {
   return Math.min(1600, Math.ceil((width * height) / 750))
+}
+
+/** The smallest budget of extended thinking. */
+const MINIMUM_BUDGET_TOKENS = 1024
+
+/**
+ * Returns the message of the 400 with which the vendor's model refuses the request although others accept it. Models
+ * without a version in their name have no limits.
+ *
+ * Source: platform.claude.com/docs/en/api/errors ("Prefill not supported"), …/about-claude/models/overview and
+ * …/migration-guide, …/build-with-claude/adaptive-thinking and …/effort
+ */
+function limitExceededBy(request: AnthropicRequest): string | undefined {
+  const { model, messages, max_tokens: limit, temperature, top_p, top_k, thinking, output_config: output } = request
+  const generation = generationOf(model)
+  if (generation === undefined) return undefined
+  const maximum = generation < 4.6 ? 64_000 : 128_000
+  if (limit > maximum) {
+    return `max_tokens: ${limit} > ${maximum}, which is the maximum allowed number of output tokens for ${model}`
+  }
+  if (generation >= 4.6 && messages.at(-1)?.role === 'assistant') {
+    return 'This model does not support assistant message prefill. The conversation must end with a user message.'
+  }
+  const sampled = Object.entries({ temperature, top_p, top_k }).find(([, value]) => value !== undefined)?.[0]
+  if (sampled !== undefined && generation >= 4.7) return `\`${sampled}\` is deprecated for this model.`
+  if (output?.effort !== undefined && generation < 4.6) return 'This model does not support the effort parameter.'
+  if (thinking?.type === 'adaptive' && generation < 4.6) return 'adaptive thinking is not supported on this model'
+  if (thinking?.type !== 'enabled') return undefined
+  if (generation >= 4.7) return '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".'
+  if (thinking.budget_tokens >= limit) return '`max_tokens` must be greater than `thinking.budget_tokens`.'
+  return thinking.budget_tokens < MINIMUM_BUDGET_TOKENS
+    ? `thinking.enabled.budget_tokens: Input should be greater than or equal to ${MINIMUM_BUDGET_TOKENS}`
+    : undefined
+}
+
+/** Returns how the model thinks; generation 5 does so unless the request turns it off. */
+function thinkingOf({ model, thinking, output_config: output }: AnthropicRequest): Thinking | undefined {
+  const thinksByDefault = (generationOf(model) ?? 0) >= 5
+  if (thinking === undefined ? !thinksByDefault : thinking.type === 'disabled') return undefined
+  if (thinking?.type === 'enabled') return { effort: 'high', budgetTokens: thinking.budget_tokens }
+  const effort = output?.effort ?? 'high'
+  return { effort: effort === 'low' || effort === 'medium' ? effort : 'high' }
+}
+
+function generationOf(model: string): number | undefined {
+  const version = /^claude-[a-z]+-(\d{1,2})(?:-(\d{1,2}))?(?:-|$)/.exec(model)
+  return version === null ? undefined : Number(`${version[1]}.${version[2] ?? 0}`)
 }

@@ -1,8 +1,34 @@
-import type { PageRequest, UnpaidCall, UnpaidCalls } from '#shared/jobs/account-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Sql } from '../pool.ts'
-import { BEGINNING, cutPage, microsecondsOf, type PositionRow, timestampOf } from '../position.ts'
+import {
+  type AccountPage,
+  BEGINNING,
+  cutPage,
+  microsecondsOf,
+  type PageRequest,
+  type PositionRow,
+  timestampOf,
+} from '../position.ts'
+
+/** A call that is not paid for: in progress, or completed and owed. */
+export interface UnpaidCall {
+  readonly idempotencyKey: string
+  readonly requestId: string | null
+  readonly operation: string
+  readonly model: string
+  readonly state: JobState
+  readonly acceptedAt: Date
+  readonly quotedMaximum: AtomicAmount
+  /** `null` until the result exists. */
+  readonly charge: AtomicAmount | null
+}
+
+/** A page of unpaid calls with the totals of the whole list: the charge, or the quoted maximum where none is fixed. */
+export interface UnpaidCalls extends AccountPage<UnpaidCall> {
+  readonly calls: number
+  readonly total: AtomicAmount
+}
 
 interface CallRow extends PositionRow {
   readonly idempotency_key: string

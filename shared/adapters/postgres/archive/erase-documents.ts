@@ -1,19 +1,25 @@
-import type { ArchiveRun } from '#shared/archive/archive-store.ts'
+import type { PackedObject } from '#shared/archive/archived-object.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { IS_OVER } from './is-over.ts'
-import { firstDayOf } from './month.ts'
+import { firstDayOf, IS_OVER } from './is-over.ts'
+import type { Documents } from './read-documents.ts'
+
+/** An object without its bytes. */
+type ErasedObject = Omit<PackedObject, 'bytes'> & { readonly bytes: number }
 
 /** Thrown to roll back; the documents are read again. */
 class Changed extends Error {}
 
 /**
- * Records an object and erases its documents in one transaction, so that an object is recorded exactly if its documents
- * are erased. The calls are locked and judged once more: what changed since they were read is kept.
+ * Records an object, which is stored and was read back, and erases its documents in one transaction, so that it is recorded
+ * exactly if its documents are erased. The calls are locked and judged once more: returns `false` and changes nothing when
+ * one of them is not over any more, or was archived meanwhile.
  */
 export async function eraseDocuments(
   pool: Pool,
-  ...[month, object, { calls, transactions }]: Parameters<ArchiveRun['erase']>
+  month: string,
+  object: ErasedObject,
+  { calls, transactions }: Documents,
 ): Promise<boolean> {
   const jobIds = calls.map(({ jobId }) => jobId)
   const hashes = transactions.map(({ hash }) => hash)
@@ -46,7 +52,7 @@ async function lockCalls(sql: Sql, jobIds: readonly string[]): Promise<number> {
 async function recordObject(
   sql: Sql,
   month: string,
-  { key, sha256, bytes, uncompressedBytes }: Parameters<ArchiveRun['erase']>[1],
+  { key, sha256, bytes, uncompressedBytes }: ErasedObject,
   counts: readonly [calls: number, transactions: number],
 ): Promise<number> {
   const { rows } = await sql.query<{ id: number }>({

@@ -1,9 +1,14 @@
-import type { Documents } from '#shared/archive/archive-store.ts'
 import type { CallDocuments, TransactionDocument } from '#shared/archive/archived-line.ts'
 import { listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 import { SETTLEMENTS_OF_SIGNED, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
 import { IS_OVER } from './is-over.ts'
+
+/** The documents of some calls that are over, and of the transactions that no other call needs. */
+export interface Documents {
+  readonly calls: readonly CallDocuments[]
+  readonly transactions: readonly TransactionDocument[]
+}
 
 interface CallRow extends Omit<CallDocuments, 'finishedAt'> {
   readonly finishedAt: Date

@@ -1,26 +1,72 @@
-import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
-import type { Pool } from '../pool.ts'
-import { countWaitingCalls } from './count-waiting-calls.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { PastCall } from '#shared/operators/price-again.ts'
+import { bindTo } from '../bind-to.ts'
+import type { Pool, Sql } from '../pool.ts'
 import { discardDraft, findDraft, saveDraft } from './drafts.ts'
-import { findNewest, findPublication, listPublications } from './find-publication.ts'
 import { importFile } from './import-files.ts'
-import { publish } from './publish.ts'
-import { readLastCalls } from './read-last-calls.ts'
-import { readWorkerKeys } from './read-worker-keys.ts'
+import { readWorkerKeys } from './process-report-store.ts'
+import { findNewest, findPublication, listPublications, publish } from './publications.ts'
+
+export type ConfigurationStore = ReturnType<typeof createConfigurationStore>
 
 /** Creates the store of publications and drafts, for the console and the commands. */
-export function createConfigurationStore(pool: Pool): ConfigurationStore {
-  return {
-    findNewest: (kind) => findNewest(pool, kind),
-    findPublication: (number) => findPublication(pool, number),
-    listPublications: (kind, page) => listPublications(pool, kind, page),
-    findDraft: (kind) => findDraft(pool, kind),
-    saveDraft: (author, edit) => saveDraft(pool, author, edit),
-    discardDraft: (author, kind, revision) => discardDraft(pool, author, kind, revision),
-    publish: (author, publication) => publish(pool, author, publication),
-    readLastCalls: (limit) => readLastCalls(pool, limit),
-    readWorkerKeys: () => readWorkerKeys(pool),
-    countWaitingCalls: () => countWaitingCalls(pool),
-    importFile: (author, file) => importFile(pool, author, file),
-  }
+export function createConfigurationStore(pool: Pool) {
+  return bindTo(pool, {
+    findNewest,
+    findPublication,
+    listPublications,
+    findDraft,
+    saveDraft,
+    discardDraft,
+    publish,
+    importFile,
+    readLastCalls,
+    readWorkerKeys,
+    countWaitingCalls,
+  })
+}
+
+/** Counts the accepted calls that no provider has been called for yet, by public model. */
+async function countWaitingCalls(sql: Sql): Promise<ReadonlyMap<string, number>> {
+  const { rows } = await sql.query<{ model: string; count: number }>({
+    name: 'count_waiting_calls',
+    text: `SELECT public_model AS model, count(*)::int AS count FROM jobs WHERE state = 'accepted' GROUP BY public_model`,
+    values: [],
+  })
+  return new Map(rows.map(({ model, count }) => [model, count]))
+}
+
+interface CallRow {
+  readonly id: string
+  readonly accepted_at: Date
+  readonly operation: string
+  readonly public_model: string
+  readonly terms: JsonValue
+  readonly usage: JsonValue | null
+  readonly quoted_maximum: string
+  readonly charge_amount: string | null
+}
+
+/** Reads the last calls, newest first, without those among them whose terms are archived. */
+async function readLastCalls(sql: Sql, limit: number): Promise<readonly PastCall[]> {
+  const { rows } = await sql.query<CallRow>({
+    name: 'read_last_calls',
+    text: `SELECT id, accepted_at, operation, public_model, terms, usage, quoted_maximum, charge_amount
+           FROM (
+             SELECT id, accepted_at, operation, public_model, terms, usage, quoted_maximum, charge_amount
+             FROM jobs ORDER BY accepted_at DESC, id DESC LIMIT $1) AS last WHERE terms <> '{}'
+           ORDER BY accepted_at DESC, id DESC`,
+    values: [limit],
+  })
+  return rows.map((row) => ({
+    jobId: row.id,
+    acceptedAt: row.accepted_at,
+    operation: row.operation,
+    model: row.public_model,
+    terms: row.terms,
+    usage: row.usage,
+    quotedMaximum: atomicAmount(BigInt(row.quoted_maximum)),
+    charge: row.charge_amount === null ? null : atomicAmount(BigInt(row.charge_amount)),
+  }))
 }

@@ -1,12 +1,26 @@
 import type { Author } from '#shared/operators/author.ts'
 import type { Configuration, DeploymentControl } from '#shared/operators/configuration.ts'
-import type { DeploymentChange, DeploymentChangeOutcome } from '#shared/operators/control-store.ts'
 import { drainedModels } from '#shared/operators/controlled-deployments.ts'
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { lockConfiguration, raiseRevision } from './raise-revision.ts'
-import { readConfiguration } from './read-configuration.ts'
+import { readConfiguration } from './configuration-reader.ts'
+import { lockConfiguration, raiseRevision } from './revision.ts'
+
+/** What is to change about one deployment; the rest stays. */
+export type DeploymentChange = Partial<DeploymentControl> & {
+  readonly deployment: string
+  readonly reason: string
+}
+
+export type DeploymentChangeOutcome =
+  | {
+      readonly outcome: 'changed' | 'unchanged'
+      readonly revision: bigint
+      /** Models that are not offered, because only drained deployments serve them. */
+      readonly drainedModels: readonly string[]
+    }
+  | { readonly outcome: 'unknown_deployment'; readonly known: readonly string[] }
 
 const UNCONTROLLED: DeploymentControl = { isDrained: false, weight: null }
 

@@ -1,11 +1,20 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import type { Draft, DraftEdit, DraftOutcome } from '#shared/operators/configuration-store.ts'
+import type { ConfigurationFile, Draft } from '#shared/operators/publication.ts'
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { lockConfiguration } from './raise-revision.ts'
+import { lockConfiguration } from './revision.ts'
+
+export interface DraftEdit extends ConfigurationFile {
+  /** The revision of the draft that was edited; `null` to begin one. */
+  readonly edited: bigint | null
+}
+
+export type DraftOutcome =
+  | { readonly outcome: 'saved'; readonly draft: Draft }
+  | { readonly outcome: 'newer_draft'; readonly draft: Draft | null }
 
 interface Row {
   readonly kind: PublicationKind

@@ -1,12 +1,20 @@
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import type { ConfigurationFile, ImportedFile, ImportOutcome } from '#shared/operators/configuration-store.ts'
+import type { ConfigurationFile } from '#shared/operators/publication.ts'
 import type { Pool } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { findNewest, findNewestImport } from './find-publication.ts'
-import { insertPublication } from './insert-publication.ts'
-import { lockConfiguration, raiseRevision } from './raise-revision.ts'
+import { findNewest, findNewestImport, insertPublication } from './publications.ts'
+import { lockConfiguration, raiseRevision } from './revision.ts'
+
+export interface ImportedFile extends ConfigurationFile {
+  readonly reason: string
+}
+
+export type ImportOutcome =
+  | { readonly outcome: 'published'; readonly number: bigint; readonly revision: bigint }
+  /** The newest publication of the kind has this content. */
+  | { readonly outcome: 'unchanged'; readonly number: bigint }
 
 /** The author of what a process publishes by itself. */
 const IMPORT: Author = { operator: 'import', source: 'command' }

@@ -1,14 +1,70 @@
-import type { ProcessReportStore } from '#shared/operators/process-report.ts'
-import type { Pool } from '../pool.ts'
-import { forgetProcess } from './forget-process.ts'
-import { readProcesses } from './read-processes.ts'
-import { writeReport } from './write-report.ts'
+import type { ProcessIdentity, ProcessReport, SeenProcess } from '#shared/operators/process-report.ts'
+import type { WorkerKeys } from '#shared/operators/validate-configuration.ts'
+import { bindTo } from '../bind-to.ts'
+import type { Pool, Sql } from '../pool.ts'
 
-/** Creates the store of the processes' reports. */
-export function createProcessReportStore(pool: Pool): ProcessReportStore {
-  return {
-    writeReport: (identity, report) => writeReport(pool, identity, report),
-    forgetProcess: (instance) => forgetProcess(pool, instance),
-    readProcesses: () => readProcesses(pool),
-  }
+export type ProcessReportStore = ReturnType<typeof createProcessReportStore>
+
+/** Creates the store in which processes say what they are doing, and read what the others do. */
+export function createProcessReportStore(pool: Pool) {
+  return bindTo(pool, { writeReport, forgetProcess, readProcesses })
+}
+
+/** Writes what a process says of itself, and removes the reports of processes that have been gone for a day. */
+async function writeReport(sql: Sql, identity: ProcessIdentity, report: ProcessReport): Promise<void> {
+  const { instance, kind, startedAt } = identity
+  await sql.query({
+    name: 'write_process_report',
+    text: `WITH gone AS (DELETE FROM process_reports WHERE seen_at < now() - interval '1 day' AND instance <> $1)
+      INSERT INTO process_reports (instance, kind, started_at, seen_at, report) VALUES ($1, $2, $3, now(), $4)
+      ON CONFLICT (instance) DO UPDATE SET seen_at = now(), report = EXCLUDED.report`,
+    values: [instance, kind, startedAt, JSON.stringify(report)],
+  })
+}
+
+/** Removes the report of a process that ends. */
+async function forgetProcess(sql: Sql, instance: string): Promise<void> {
+  await sql.query({
+    name: 'forget_process',
+    text: 'DELETE FROM process_reports WHERE instance = $1',
+    values: [instance],
+  })
+}
+
+interface ProcessRow {
+  readonly instance: string
+  readonly kind: SeenProcess['kind']
+  readonly started_at: Date
+  readonly seen_at: Date
+  readonly report: ProcessReport
+}
+
+/** Returns the processes that were seen within the last day, by kind and start. */
+export async function readProcesses(sql: Sql): Promise<readonly SeenProcess[]> {
+  const { rows } = await sql.query<ProcessRow>({
+    name: 'read_processes',
+    text: `SELECT instance, kind, started_at, seen_at, report FROM process_reports
+      WHERE seen_at >= now() - interval '1 day'
+      ORDER BY seen_at < now() - interval '10 seconds', kind, started_at, instance LIMIT 1000`,
+    values: [],
+  })
+  return rows.map(({ instance, kind, started_at: startedAt, seen_at: seenAt, report }) => ({
+    instance,
+    kind,
+    startedAt,
+    seenAt,
+    report,
+  }))
+}
+
+/** Returns where the running workers that call providers send keys. */
+export async function readWorkerKeys(sql: Sql): Promise<readonly WorkerKeys[]> {
+  const { rows } = await sql.query<WorkerKeys>({
+    name: 'read_worker_keys',
+    text: `SELECT instance, report -> 'providerKeys' AS "providerKeys" FROM process_reports
+      WHERE kind = 'worker' AND seen_at >= now() - interval '10 seconds' AND report ? 'providerKeys'
+      ORDER BY instance LIMIT 1000`,
+    values: [],
+  })
+  return rows
 }

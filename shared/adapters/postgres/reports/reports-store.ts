@@ -27,7 +27,7 @@ const isOpen = (item: 'review' | 'settlement') =>
  * Reads the totals by partial indexes on unfinished settlements, so the cost does not depend on the length of the
  * history.
  */
-export async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
+async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
   const { rows } = await sql.query<
     Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'unknown' | 'oldest', number>
   >(
@@ -56,7 +56,7 @@ interface SponsoredTotals {
 }
 
 /** Reads the totals by partial indexes: of permits in progress, and of the gas of the last day. */
-export async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
+async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
   const { rows } = await sql.query<{
     requested: number
     signed: number

@@ -1,22 +1,89 @@
-import type { RetentionStore } from '#shared/jobs/retention-store.ts'
-import type { Pool } from '../pool.ts'
-import { expireResults } from './expire-results.ts'
-import { forgetExpiredChallenges } from './forget-expired-challenges.ts'
-import { forgetInspections } from './forget-inspections.ts'
-import { forgetUsedSignIns } from './forget-used-sign-ins.ts'
-import { findExpiredMedia, markMediaDeleted } from './media.ts'
+import { bindTo } from '../bind-to.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { findExpiredMedia, markMediaDeleted } from './hosted-media.ts'
 import { eraseExpiredUploads, markUploadsDeleted } from './staged-uploads.ts'
 
-/** Creates the sweepers' store of data past its retention over one pool. */
-export function createRetentionStore(pool: Pool): RetentionStore {
-  return {
-    eraseExpiredUploads: (limit) => eraseExpiredUploads(pool, limit),
-    markUploadsDeleted: (objectKeys) => markUploadsDeleted(pool, objectKeys),
-    findExpiredMedia: (limit) => findExpiredMedia(pool, limit),
-    markMediaDeleted: (objectKeys) => markMediaDeleted(pool, objectKeys),
-    expireResults: (retentionMs, limit) => expireResults(pool, retentionMs, limit),
-    forgetExpiredChallenges: (limit) => forgetExpiredChallenges(pool, limit),
-    forgetUsedSignIns: (limit) => forgetUsedSignIns(pool, limit),
-    forgetInspections: (limit) => forgetInspections(pool, limit),
-  }
+export type RetentionStore = ReturnType<typeof createRetentionStore>
+
+/** Creates the sweepers' access to data past its retention. Receipts and payments stay. */
+export function createRetentionStore(pool: Pool) {
+  return bindTo(pool, {
+    eraseExpiredUploads,
+    markUploadsDeleted,
+    findExpiredMedia,
+    markMediaDeleted,
+    expireResults,
+    forgetExpiredChallenges,
+    forgetUsedSignIns,
+    forgetInspections,
+  })
+}
+
+/**
+ * Erases results past their retention; of a review it begins when a person ends it. A withheld result that is erased is
+ * no longer owed. Receipt, payment and digest
+ * stay, so that a replay still returns the receipt's id. Returns the number of erased results.
+ */
+async function expireResults(sql: Sql, retentionMs: number, limit: number): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'expire_results',
+    text: `UPDATE jobs SET result_body = NULL, is_owed = false,
+       result_expired_at = CASE WHEN state <> 'review' THEN now() END
+     WHERE id IN (
+       SELECT id FROM jobs
+       WHERE result_body IS NOT NULL AND finished_at <= now() - make_interval(secs => $1 / 1000.0)
+         AND (state IN ('completed', 'settlement_failed') OR state = 'review' AND EXISTS (
+           SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND resolutions.item = 'review'
+             AND resolved_at <= now() - make_interval(secs => $1 / 1000.0)))
+       ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+    values: [retentionMs, limit],
+  })
+  return rowCount ?? 0
+}
+
+/**
+ * A payment sent after its challenge expired is answered with a new challenge, for which the key need not be stored.
+ * Only a payment that arrived in time and is still being verified needs it: verification takes a few RPC timeouts.
+ * Unpaid requests cost nothing, so their keys must not stay longer than necessary.
+ */
+const FORGET_CHALLENGES_AFTER_SECONDS = 120
+
+/** Deletes keys without a job whose challenge has expired. Returns their number. */
+async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'forget_expired_challenges',
+    text: `DELETE FROM idempotency_keys WHERE idempotency_key IN (
+       SELECT idempotency_key FROM idempotency_keys
+       WHERE job_id IS NULL AND expires_at <= now() - make_interval(secs => $1)
+       ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+    values: [FORGET_CHALLENGES_AFTER_SECONDS, limit],
+  })
+  return rowCount ?? 0
+}
+
+/** Longer than the clocks of API processes may differ: until then one of them may still accept the challenge. */
+const FORGET_SIGN_INS_AFTER_SECONDS = 120
+
+/** Deletes nonces of sign-in challenges that have expired. Returns their number. */
+async function forgetUsedSignIns(sql: Sql, limit: number): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'forget_used_sign_ins',
+    text: `DELETE FROM used_sign_ins WHERE nonce IN (
+       SELECT nonce FROM used_sign_ins WHERE expires_at <= now() - make_interval(secs => $1)
+       ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+    values: [FORGET_SIGN_INS_AFTER_SECONDS, limit],
+  })
+  return rowCount ?? 0
+}
+
+/** Deletes expired verdicts on audio. Returns their number. */
+async function forgetInspections(sql: Sql, limit: number): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'forget_inspections',
+    text: `DELETE FROM audio_inspections WHERE (audio_sha256, inspector) IN (
+       SELECT audio_sha256, inspector FROM audio_inspections WHERE expires_at <= now()
+       ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`,
+    values: [limit],
+  })
+  return rowCount ?? 0
 }

@@ -1,10 +1,11 @@
+import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
+import { openOnce, untilOpen } from '#shared/adapters/open-once.ts'
+import { isRedisOutage } from '#shared/adapters/redis/redis-client.ts'
 import { type JobConsumer, type JobQueue, QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
-import { isConnectionFailure } from '../connection-failure.ts'
-import { openOnce, untilOpen } from '../open-once.ts'
-import { isRedisOutage } from '../redis/redis-client.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { startConsumption } from './consumption.ts'
 import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
 import { CONSUMER_RETRY_MS, type Producer, type QueueEngine } from './queue-engine.ts'
@@ -55,7 +56,10 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
   // In an API too, so that its log says what is wrong.
   const opened = untilOpen(opening, closing.signal, { retryMs: CONSUMER_RETRY_MS, onError: report })
   return {
-    enqueue: (jobId, queue) => within(ENQUEUE_DEADLINE_MS, addTo(opening.get(), queue, jobId)),
+    enqueue: (jobId, queue) =>
+      withDeadline(ENQUEUE_DEADLINE_MS, addTo(opening.get(), queue, jobId), () => {
+        throw new Error('the queue does not answer')
+      }),
     consume: (concurrency, run, pausedQueues) => {
       const stopping = Promise.withResolvers<null>()
       const engine = Promise.race([opened, stopping.promise]).then((ready) => ready?.engine ?? null)
@@ -125,15 +129,5 @@ function oncePerError(onError: (error: Error) => void): (error: Error) => void {
     if (seen.has(error)) return
     seen.add(error)
     onError(error)
-  }
-}
-
-async function within(deadlineMs: number, work: Promise<void>): Promise<void> {
-  const { promise: deadline, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => reject(new Error('the queue does not answer')), deadlineMs)
-  try {
-    await Promise.race([work, deadline])
-  } finally {
-    clearTimeout(timer)
   }
 }

@@ -1,16 +1,8 @@
+import { createDiskObjectStore, requireFolder } from '#shared/adapters/disk/disk-store.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
-import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
+import type { OpenedArchive, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
-import { createDiskObjectStore, requireFolder } from './disk/object-store.ts'
-
-/** The store as the archive uses it: without deleting anything. */
-export interface OpenedArchive {
-  readonly objects: Pick<ObjectStore, 'get' | 'put'>
-  /** Returns the rule of the bucket that would delete archived objects; `null` without one, or when it cannot be read. */
-  findExpiringRule(): Promise<string | null>
-  close(): void
-}
 
 /** Opens the store of media for the archive, whose objects have a prefix of their own. */
 export async function openArchive(settings: ObjectStoreSettings): Promise<OpenedArchive> {
@@ -20,7 +12,7 @@ export async function openArchive(settings: ObjectStoreSettings): Promise<Opened
     return { objects: createDiskObjectStore(directory), findExpiringRule: async () => null, close: () => undefined }
   }
   if (bucket === undefined) throw new Error('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')
-  const { openS3Archive } = await import('./s3/open-archive.ts')
+  const { openS3Archive } = await import('#shared/adapters/s3/open-archive.ts')
   return await openS3Archive({ ...settings, S3_BUCKET: bucket })
 }
 
@@ -41,6 +33,6 @@ export async function openObjectStore(
   }
   if (bucket === undefined) throw new Error('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')
   // Loading the SDK takes a tenth of a second and 30 MB, so a process without S3 does not load it.
-  const { openS3ObjectStore } = await import('./s3/open-object-store.ts')
+  const { openS3ObjectStore } = await import('#shared/adapters/s3/open-object-store.ts')
   return await openS3ObjectStore({ ...settings, S3_BUCKET: bucket }, user, onError)
 }
