@@ -105,7 +105,7 @@ function endRest(node: WatchedNode): void {
  * Asks a node, which rests when it fails. A success does not end its rest: gateways know the chain and forward transactions
  * also while the node behind them is down.
  */
-export async function ask(node: WatchedNode, call: RpcCall): Promise<unknown> {
+async function ask(node: WatchedNode, call: RpcCall): Promise<unknown> {
   try {
     return await withBlockRetries(() => node.rpc.call(call))
   } catch (error) {

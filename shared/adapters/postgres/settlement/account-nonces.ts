@@ -40,8 +40,8 @@ export async function takeAccountNonces(
   const { rows } = await sql.query<{ first: string }>({
     name: 'take_account_nonces',
     text: `INSERT INTO settlement_accounts AS account
-       (network, facilitator, next_account_nonce, head_account_nonce, head_since)
-     VALUES ($1, $2, $3::numeric + $5, $3::numeric, now())
+       (network, facilitator, next_account_nonce, head_account_nonce)
+     VALUES ($1, $2, $3::numeric + $5, $3::numeric)
      ON CONFLICT (network, facilitator)
        DO UPDATE SET next_account_nonce = $5 + ${NEXT_NONCE}
        WHERE ${ROOM} >= $5

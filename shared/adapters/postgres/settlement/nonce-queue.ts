@@ -85,7 +85,7 @@ export async function readNonceQueue(
      UPDATE settlement_accounts SET
        next_account_nonce = CASE
          WHEN $3::numeric - next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE next_account_nonce END,
-       head_since = CASE WHEN head_account_nonce IS DISTINCT FROM $3::numeric THEN now() ELSE head_since END,
+       head_since = CASE WHEN head_account_nonce = $3::numeric THEN coalesce(head_since, now()) ELSE now() END,
        head_account_nonce = $3::numeric
      FROM previous WHERE network = $1 AND facilitator = $2
      RETURNING next_account_nonce, next_account_nonce - next AS used_elsewhere,
