@@ -10,7 +10,7 @@ import { type MeasuredSource, plannedFile } from './planned-file.ts'
 import type { Preparer } from './preparer.ts'
 import { UploadPricer } from './price-uploads.ts'
 import type { TranscriptionTerms } from './pricing.ts'
-import type { Job, PlannedWork, RecordingWork } from './work.ts'
+import type { Job, PlannedJob, PlannedWork, RecordingWork, StatedJob } from './work.ts'
 
 interface AssignWork {
   readonly farebox: Farebox
@@ -24,7 +24,7 @@ interface AssignWork {
   readonly onEvent: OnBatchEvent
 }
 
-interface Assigned extends Pick<PlannedWork, 'jobs' | 'again'> {
+interface Assigned extends Pick<PlannedWork, 'jobs' | 'again' | 'means'> {
   readonly files: readonly PlannedFile[]
 }
 
@@ -35,8 +35,10 @@ export async function assignWork(context: AssignWork): Promise<Assigned> {
   const packs = options.pack ? await assignPacks({ ...context, contents }) : []
   const pricer = new UploadPricer({ ...context, ...(await secretAndCharges(context)) })
   const files = measured.map(plannedFile)
-  const packed = new Map(packs.flatMap((pack) => pack.contents.map((content) => [content, pack] as const)))
-  const jobs: Job[] = []
+  const packed = new Map<Content, AssignedPack>(
+    packs.flatMap((pack) => pack.contents.map((content) => [content, pack] as const)),
+  )
+  const jobs: PlannedJob[] = []
   const begun = new Set<AssignedPack>()
   for (const content of contents) {
     const pack = packed.get(content)
@@ -47,7 +49,7 @@ export async function assignWork(context: AssignWork): Promise<Assigned> {
       jobs.push(packJob(pack, begun.size, files, pricer))
     }
   }
-  return { files, jobs, again: doneAgain(jobs, context) }
+  return { files, jobs, again: doneAgain(jobs, context), means: { preparer: context.preparer, pricer } }
 }
 
 function contentsOf({ measured, options, request, finished }: AssignWork): Content[] {
@@ -70,8 +72,8 @@ function contentsOf({ measured, options, request, finished }: AssignWork): Conte
   })
 }
 
-function doneAgain(jobs: readonly Job[], { finished, request }: AssignWork): PlannedWork['again'] {
-  const works = jobs.flatMap((job): readonly RecordingWork[] => (job.kind === 'pack' ? job.clips : [job]))
+function doneAgain(jobs: readonly PlannedJob[], { finished, request }: AssignWork): PlannedWork['again'] {
+  const works = jobs.flatMap((job): readonly (RecordingWork | StatedJob)[] => (job.kind === 'pack' ? job.clips : [job]))
   return works
     .map(({ recording: { sha256 }, occurrence }) => ({ sha256, occurrence }))
     .filter(({ sha256, occurrence }) => occurrence > finished.occurrenceOf({ sha256, request: request.callDigest }))
@@ -92,8 +94,8 @@ async function secretAndCharges({ farebox, onEvent }: AssignWork) {
 }
 
 /** Sets the state of the targets; the first of them is the one that is billed. */
-function workFor(
-  { recording, occurrence, targets, first }: Content,
+function workFor<Recording>(
+  { recording, occurrence, targets, first }: Content<Recording>,
   files: PlannedFile[],
   billed: Partial<PlannedFile>,
 ) {
@@ -107,12 +109,17 @@ function workFor(
     recording,
     occurrence,
     targets: targets.map(fileAt),
-  } satisfies RecordingWork
+  }
 }
 
-function fileJob(content: Content, files: PlannedFile[], pricer: UploadPricer): Job {
-  const { uploads, price, alreadyPaid } = pricer.price(content.recording.uploads, content.occurrence)
-  return { kind: 'file', ...workFor(content, files, { price, alreadyPaid }), uploads }
+function fileJob(content: Content, files: PlannedFile[], pricer: UploadPricer): PlannedJob {
+  const { recording, occurrence } = content
+  if ('statedMs' in recording) {
+    const price = pricer.estimate(recording.estimates)
+    return { kind: 'stated', ...workFor({ ...content, recording }, files, { price }) }
+  }
+  const { uploads, price, alreadyPaid } = pricer.price(recording.uploads, occurrence)
+  return { kind: 'file', ...workFor({ ...content, recording }, files, { price, alreadyPaid }), uploads }
 }
 
 function packJob({ contents, pack }: AssignedPack, number: number, files: PlannedFile[], pricer: UploadPricer): Job {

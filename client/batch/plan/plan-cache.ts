@@ -23,6 +23,14 @@ export interface MeasuredRecording extends FileStamp {
   readonly streamKey?: number | null
 }
 
+/** A recording that is prepared only when it is sent. */
+export interface StatedRecording extends Omit<MeasuredRecording, 'treatment' | 'uploads' | 'streamKey'> {
+  readonly treatment: 'cut' | 'convert'
+  readonly statedMs: number
+  /** At least as long as the uploads will be. */
+  readonly estimates: readonly { readonly durationMs: number }[]
+}
+
 interface Line extends MeasuredRecording {
   readonly limits: string
   /** Version of ffmpeg; other versions may result in other bytes. */

@@ -43,6 +43,11 @@ export class UploadPricer {
     return { uploads: priced, price, alreadyPaid }
   }
 
+  /** Returns what uploads of these lengths cost at most. Which calls they are is known only when they are prepared. */
+  estimate(uploads: readonly { readonly durationMs: number }[]): bigint {
+    return uploads.reduce((sum, { durationMs }) => sum + this.#pricing.terms.priceOf(durationMs), 0n)
+  }
+
   #work(upload: MeasuredUpload, occurrence: number): UploadWork {
     const { secret, request, terms } = this.#pricing
     const content = { contentSha256: upload.sha256, options: request.fields, occurrence }

@@ -1,8 +1,9 @@
 import { formatUsdc } from '../../budget/usdc.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { asFareboxError } from '../plan/planned-file.ts'
-import type { Job, RecordingWork } from '../plan/work.ts'
+import type { Job, PlannedJob, RecordingWork, StatedJob } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
+import { prepareStated } from './prepare-stated.ts'
 import type { RunContext } from './run-context.ts'
 import { runFileJob } from './run-file-job.ts'
 import { runPackJob } from './run-pack-job.ts'
@@ -10,8 +11,25 @@ import { stopIfHopeless } from './stop-if-hopeless.ts'
 import { isLeftForLater, stopReasonOf } from './stop-reason.ts'
 
 /** Returns the files that a job writes. */
-export function targetsOf(job: Job): readonly PlannedFile[] {
+export function targetsOf(job: PlannedJob): readonly PlannedFile[] {
   return job.kind === 'pack' ? job.clips.flatMap(({ targets }) => targets) : job.targets
+}
+
+/**
+ * Returns a job that can enter the gate; nothing if its recording cannot be prepared, or if the run was interrupted
+ * meanwhile. Never throws.
+ */
+export async function makeReady(context: RunContext, job: PlannedJob): Promise<Job | undefined> {
+  if (job.kind !== 'stated') return job
+  const { drain, signal } = context.options
+  try {
+    return await prepareStated(context, job)
+  } catch (error) {
+    if (drain?.aborted === true || signal?.aborted === true) return undefined
+    context.tally.begin(job.targets)
+    failAll(context, job, asFareboxError(error, job.file.label))
+    return undefined
+  }
 }
 
 /** Does a job that has entered the gate. Never throws: its files fail alone, or the run stops. */
@@ -53,7 +71,7 @@ async function withWritable(context: RunContext, work: RecordingWork): Promise<R
   return { ...work, file: targets[0] ?? work.file, targets }
 }
 
-function failAll(context: RunContext, job: Job, error: FareboxError): void {
+function failAll(context: RunContext, job: PlannedJob, error: FareboxError): void {
   const { tally, charges } = context
   stopIfHopeless(context, error)
   if (error.code === 'result_expired') rememberExpired(context, job)
@@ -68,8 +86,8 @@ function failAll(context: RunContext, job: Job, error: FareboxError): void {
 }
 
 /** `again` asks for another transcript then, also where no record says that there was one. */
-function rememberExpired({ work: { finished, request } }: RunContext, job: Job): void {
-  const works: readonly RecordingWork[] = job.kind === 'pack' ? job.clips : [job]
+function rememberExpired({ work: { finished, request } }: RunContext, job: PlannedJob): void {
+  const works: readonly (RecordingWork | StatedJob)[] = job.kind === 'pack' ? job.clips : [job]
   try {
     finished.beginAgain(
       works.map(({ recording: { sha256 }, occurrence }) => {

@@ -29,6 +29,7 @@ export async function transcribeUpload(
 ): Promise<TranscribedUpload> {
   const { farebox, options, work, gate, tally, charges } = context
   const { sha256, bytes, durationMs } = upload
+  context.called.add(key)
   const { result, payment } = await farebox.transcriptions.create(
     { ...work.request.fields, file: path, audio: { sha256, bytes, duration_ms: durationMs } },
     {

@@ -81,7 +81,10 @@ export async function transcribeSources(
   }
 }
 
-function batchOptions({ interrupts, output }: CommandContext, { batch, isPrinted }: TranscribeTask): BatchOptions {
+function batchOptions(
+  { interrupts, output }: CommandContext,
+  { batch, isPrinted, isDryRun }: TranscribeTask,
+): BatchOptions {
   const left = new AbortController()
   const print = async (text: string) => {
     if ((await output.content(text)) || left.signal.aborted) return
@@ -90,6 +93,8 @@ function batchOptions({ interrupts, output }: CommandContext, { batch, isPrinted
   }
   return {
     ...batch,
+    // The list of a dry run is worth the wait for exact prices; the question is not.
+    estimates: !isDryRun,
     output: { ...batch.output, ...(isPrinted && { print }) },
     signal: interrupts.abort,
     drain: AbortSignal.any([interrupts.finish, left.signal]),

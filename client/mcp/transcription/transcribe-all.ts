@@ -1,5 +1,5 @@
 import { planBatch, runBatch } from '../../batch/batch.ts'
-import { workOf } from '../../batch/plan/work.ts'
+import { exactJobsOf, workOf } from '../../batch/plan/work.ts'
 import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat } from '../../batch/types.ts'
 import type { Farebox } from '../../farebox.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
@@ -113,8 +113,7 @@ async function requireSafe(
   { kind }: Recordings,
   plan: BatchPlan,
 ): Promise<void> {
-  const { jobs } = workOf(plan)
-  const works = jobs.flatMap((job) => (job.kind === 'pack' ? job.clips : [job]))
+  const works = exactJobsOf(plan).flatMap((job) => (job.kind === 'pack' ? job.clips : [job]))
   if (kind !== 'url') {
     const measured = works.map(({ recording: { path, sha256 } }) => ({ path, sha256 }))
     await folders.requireMeasured(measured, signal)
