@@ -1,5 +1,5 @@
+import type { AudioPart, Mp3Walk } from '#mp3/walk-frames.ts'
 import { type AudioLimits, conversionAdvice, ENCODE_AGAIN } from '#shared/audio/conversion.ts'
-import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { DecodeVerdict } from '#shared/jobs/inspection-store.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'

@@ -1,6 +1,7 @@
 import { rm, statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import pLimit from 'p-limit'
+import { walkFrames } from '../../../packages/mp3/walk-frames.ts'
 import {
   AudioError,
   type ExpectedRecording,
@@ -14,8 +15,7 @@ import {
   prepareRecording,
   type Upload,
 } from '../../audio/audio.ts'
-import { frameTableOf } from '../../audio/mpeg/frame-table.ts'
-import { walkFrames } from '../../audio/mpeg/walk-frames.ts'
+import { frameTableOf } from '../../audio/frame-table.ts'
 import { readAgain } from '../../audio/read-recording.ts'
 import { openTemporaryFolder } from '../../files/temporary-file.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'

@@ -122,6 +122,9 @@ describe('the plan of a batch', () => {
       '1 recording, 3 min 40 s, 1 upload, 1 pack: 0 USDC (0.05034 USDC was paid before)\n' +
         '1,200 recordings finished before, 1 duplicate at no cost, 2 recordings cannot be transcribed',
     )
+    expect(describeTotals(totals({ estimated: 2 }))).toBe(
+      '10 recordings, 3 min 40 s, 10 uploads: at most 0.05034 USDC\n2 recordings are priced by the lengths that their files state; none that costs more is sent',
+    )
     expect(describeTotals(totals({ toDo: 0 }))).toBe('Nothing to transcribe.')
   })
 

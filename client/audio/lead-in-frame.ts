@@ -1,5 +1,5 @@
+import { byteAt, hasCrcAt, sideInformationBytesAt } from '../../packages/mp3/mpeg-header.ts'
 import type { FrameTable } from './frame-table.ts'
-import { byteAt, hasCrcAt, sideInformationBytesAt } from './mpeg-header.ts'
 import { silentFrameLike } from './silent-frames.ts'
 
 const HEADER_BYTES = 4

@@ -1,7 +1,7 @@
-import { layer3BytesAt, newFreeFormatState } from './find-frame-run.ts'
+import { layer3BytesAt, newFreeFormatState } from '../../packages/mp3/find-frame-run.ts'
+import { rateIndexAt, SAMPLES_PER_FRAME, streamKeyAt } from '../../packages/mp3/mpeg-header.ts'
+import type { Mp3Walk } from '../../packages/mp3/walk-frames.ts'
 import { infoClaims } from './info-claims.ts'
-import { rateIndexAt, SAMPLES_PER_FRAME, streamKeyAt } from './mpeg-header.ts'
-import type { Mp3Walk } from './walk-frames.ts'
 
 /** The frames of an MP3 that is one uninterrupted stream, so that it can be cut and joined without another encoding. */
 export interface FrameTable {

@@ -1,4 +1,4 @@
-import { frameLengthAt, sideInformationBytesAt } from './mpeg-header.ts'
+import { frameLengthAt, sideInformationBytesAt } from '../../packages/mp3/mpeg-header.ts'
 
 const HEADER_BYTES = 4
 const HIGHEST_BIT_RATE_INDEX = 14

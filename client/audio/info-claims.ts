@@ -1,6 +1,6 @@
-import { isInfoFrameAt } from './info-frame.ts'
-import { byteAt, frameLengthAt, hasCrcAt, sideInformationBytesAt } from './mpeg-header.ts'
-import type { Mp3Walk } from './walk-frames.ts'
+import { isInfoFrameAt } from '../../packages/mp3/info-frame.ts'
+import { byteAt, frameLengthAt, hasCrcAt, sideInformationBytesAt } from '../../packages/mp3/mpeg-header.ts'
+import type { Mp3Walk } from '../../packages/mp3/walk-frames.ts'
 
 /** What the header frame of an MP3 claims. */
 export interface InfoClaims {
