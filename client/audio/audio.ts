@@ -1,5 +1,5 @@
 export { AudioError, type AudioErrorCode } from './audio-error.ts'
-export { type Ffmpeg, type FfmpegPaths, findFfmpeg } from './ffmpeg/ffmpeg.ts'
+export { type Ffmpeg, type FfmpegPaths, findFfmpeg } from './ffmpeg.ts'
 export { type AudioLimits, type AudioPrices, longestAtMinimumMs } from './limits.ts'
 export { type Span } from './pack/build-pack.ts'
 export type { PackOptions } from './pack/plan-packs.ts'

@@ -1,6 +1,6 @@
 import { Command, CommanderError } from 'commander'
 import { COMMANDS } from './commands/commands.ts'
-import { registerCompletion } from './completion/completion-command.ts'
+import { registerCompletion } from './completion.ts'
 import { EXIT, type ExitCode } from './exit-codes.ts'
 import type { Io } from './io.ts'
 import { printableLines } from './output/printable.ts'

@@ -1,7 +1,14 @@
 import { formatUsdc, parseUsdc } from '../budget/usdc.ts'
 import type { Receipt } from '../wire/schemas.ts'
-import { add, type Exact, isEqual, parseExact, roundUp, scale, ZERO } from './exact.ts'
 import { judge, type ReceiptCheck, skip } from './receipt-check.ts'
+
+/** A fraction with a positive denominator: receipts state prices and sums without rounding. */
+interface Exact {
+  readonly numerator: bigint
+  readonly denominator: bigint
+}
+
+const ZERO: Exact = { numerator: 0n, denominator: 1n }
 
 /** What each published price is a price of, and for how many units of it. */
 const PRICES: Readonly<Record<string, { readonly usage: string; readonly units: bigint }>> = {
@@ -129,4 +136,33 @@ function atomic(dollars: Exact): bigint {
 
 function isCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+}
+
+/** Reads `12`, `0.122` or `226493/45000000`. Throws `RangeError` for any other text. */
+function parseExact(text: string): Exact {
+  const match = /^(\d{1,40})(?:\.(\d{1,40})|\/([1-9]\d{0,40}))?$/.exec(text)
+  if (match === null) throw new RangeError(`${JSON.stringify(text)} is not an exact amount`)
+  const [, whole = '', decimals = '', divisor = ''] = match
+  if (divisor !== '') return { numerator: BigInt(whole), denominator: BigInt(divisor) }
+  return { numerator: BigInt(whole + decimals), denominator: 10n ** BigInt(decimals.length) }
+}
+
+function add(a: Exact, b: Exact): Exact {
+  return {
+    numerator: a.numerator * b.denominator + b.numerator * a.denominator,
+    denominator: a.denominator * b.denominator,
+  }
+}
+
+/** Returns `exact` × `by` ÷ `per`. */
+function scale({ numerator, denominator }: Exact, by: bigint, per = 1n): Exact {
+  return { numerator: numerator * by, denominator: denominator * per }
+}
+
+function isEqual(a: Exact, b: Exact): boolean {
+  return a.numerator * b.denominator === b.numerator * a.denominator
+}
+
+function roundUp({ numerator, denominator }: Exact): bigint {
+  return (numerator + denominator - 1n) / denominator
 }

@@ -2,7 +2,7 @@ import type { AccountClient } from '../account/account-client.ts'
 import type { FareboxContext } from '../context.ts'
 import type { AccountSpend } from '../wire/schemas.ts'
 import { journaledReceipts } from './list-receipts.ts'
-import type { ReceiptRecord } from './receipt-record.ts'
+import type { ReceiptRecord } from './receipt-store.ts'
 
 export interface SpendQuery {
   /** UTC days, today included; 30 by default, 366 at most. */

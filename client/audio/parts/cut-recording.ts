@@ -1,5 +1,5 @@
-import type { Ffmpeg } from '../ffmpeg/ffmpeg.ts'
-import { decodeFrames, findSilences } from '../ffmpeg/find-silences.ts'
+import type { Ffmpeg } from '../ffmpeg.ts'
+import { decodeFrames, findSilences } from '../ffmpeg.ts'
 import {
   delayOfFrames,
   type FrameTable,

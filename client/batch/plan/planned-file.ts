@@ -4,6 +4,16 @@ import type { ChosenOutputs } from './choose-outputs.ts'
 import type { MeasuredRecording, StatedRecording } from './plan-cache.ts'
 import type { SurveyedSource } from './survey.ts'
 
+/** A recording's content and the sources that have it. */
+export interface Content<Recording = MeasuredRecording | StatedRecording> {
+  readonly recording: Recording
+  readonly occurrence: number
+  /** Sources whose transcripts are to be written. */
+  readonly targets: readonly MeasuredSource[]
+  /** The first source that has it, which may be finished. */
+  readonly first: MeasuredSource
+}
+
 /** A source as the service would bill it. */
 export interface MeasuredSource {
   readonly index: number
@@ -93,4 +103,9 @@ export function asFareboxError(error: unknown, label: string): FareboxError {
     advice: 'Run the command again; nothing is paid twice.',
     cause: error,
   })
+}
+
+/** Whether it is prepared already, as only clips that may be packed and recordings that are sent as they are have to be. */
+export function isMeasured(content: Content): content is Content<MeasuredRecording> {
+  return !('statedMs' in content.recording)
 }

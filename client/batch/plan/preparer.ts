@@ -26,9 +26,9 @@ import {
   type MeasuredUpload,
   PlanCache,
   type StatedRecording,
+  statedRecording,
 } from './plan-cache.ts'
 import type { TranscriptionTerms } from './pricing.ts'
-import { statedRecording } from './stated-recording.ts'
 
 export interface PreparerOptions {
   readonly terms: TranscriptionTerms

@@ -4,7 +4,7 @@ import type { BatchPlan, PlannedFile } from '../types.ts'
 import type { ResolvedRequest } from './batch-request.ts'
 import type { MeasuredRecording, MeasuredUpload, StatedRecording } from './plan-cache.ts'
 import type { Preparer } from './preparer.ts'
-import type { UploadPricer } from './price-uploads.ts'
+import type { UploadPricer } from './pricing.ts'
 
 /** A call that is paid for. */
 export interface UploadWork {

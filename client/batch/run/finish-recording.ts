@@ -9,7 +9,7 @@ import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
 import type { RunContext } from './run-context.ts'
-import { stopIfHopeless } from './stop-if-hopeless.ts'
+import { stopIfHopeless } from './stop-reason.ts'
 
 /** A recording whose transcript is complete. */
 export interface TranscribedRecording {

@@ -1,18 +1,57 @@
 import pLimit from 'p-limit'
-import { parseUsdc } from '../../budget/usdc.ts'
+import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
-import type { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
 import { OutputFolders } from '../output/output-folders.ts'
 import { keysOf } from '../plan/plan-totals.ts'
 import { asFareboxError } from '../plan/planned-file.ts'
 import { type PlannedJob, type PlannedWork, workOf } from '../plan/work.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
-import type { BatchOptions, BatchOutcome, BatchPlan, OnBatchEvent, StoppedBy } from '../types.ts'
-import { Affordable } from './affordable.ts'
+import type { BatchOptions, BatchOutcome, BatchPlan, OnBatchEvent, PlannedFile, StoppedBy } from '../types.ts'
 import { Gate } from './gate.ts'
 import type { RunContext } from './run-context.ts'
 import { makeReady, runJob, targetsOf } from './run-job.ts'
 import { Tally } from './tally.ts'
+
+/**
+ * Keeps a recording of several parts from being paid for in part: a file is begun only if all of it fits into what the
+ * budget had at the start, less all that was begun. The budget itself refuses what exceeds it in any case.
+ */
+class Affordable {
+  readonly #limit: { readonly name: string; readonly left: bigint } | undefined
+  #begun = 0n
+
+  constructor(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
+    const { session, day } = farebox.budgetLeft(group)
+    const limits = [
+      { name: 'session', left: session },
+      { name: 'day', left: day },
+    ].flatMap(({ name, left }) => (left === null ? [] : [{ name, left }]))
+    limits.sort((a, b) => (a.left < b.left ? -1 : 1))
+    this.#limit = limits[0]
+  }
+
+  /** Counts files as begun; returns the error of the budget instead if they do not fit. */
+  begin(files: readonly PlannedFile[]): FareboxError | undefined {
+    const price = toCharge(files)
+    if (this.#limit !== undefined && this.#begun + price > this.#limit.left) {
+      const { name, left } = this.#limit
+      return new FareboxError({
+        code: 'budget_exceeded',
+        problem: `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${name} budget has ${formatUsdc(left - this.#begun)} USDC left.`,
+        money: 'none',
+        advice: 'Raise the budget, then run the command again: it does what is missing.',
+      })
+    }
+    this.#begun += price
+    return undefined
+  }
+
+  /** Corrects the sum by what was really charged. */
+  end(files: readonly PlannedFile[], charged: bigint): void {
+    this.#begun += charged - toCharge(files)
+  }
+}
 
 /**
  * Transcribes the files of a plan that are to do, pays for them and writes their transcripts. A file that fails fails
@@ -170,4 +209,8 @@ async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped:
     affordable.end(targets, charged)
   }
   await Promise.all(jobs.map((job) => nearby(() => begin(job))))
+}
+
+function toCharge(files: readonly PlannedFile[]): bigint {
+  return files.reduce((sum, { price, alreadyPaid }) => sum + price - alreadyPaid, 0n)
 }

@@ -2,12 +2,15 @@ import { Option } from 'commander'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Spend, SpendRow } from '../../farebox.ts'
 import { examples } from '../examples.ts'
+import { UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { count, counted, usdc } from '../transcribe/amounts.ts'
-import { UsageError } from '../usage-error.ts'
-import { csvLine } from './calls/csv-line.ts'
-import { integerBetween } from './calls/number-option.ts'
+import { integerBetween } from './calls/option-values.ts'
 import { renderTable } from './text-table.ts'
+
+const NEEDS_QUOTES = /[",\r\n]/
+/** A spreadsheet would take it for a formula. */
+const FORMULA = /^[=+\-@\t\r]/
 
 const GROUPINGS = ['day', 'model', 'operation', 'all'] as const
 
@@ -93,4 +96,13 @@ function describeSpend(
   const table = rows.length === 0 ? [] : [renderTable([...columns, 'calls', 'USDC'], cells, { right }), '']
   const reserved = open === null || open === 0n ? '' : `; up to ${usdc(open)} more for calls without an outcome`
   return [...table, `${from} to ${to}: ${counted(calls, 'call')}, ${usdc(charged)}${reserved}`].join('\n')
+}
+
+/** Renders a line of CSV (RFC 4180). */
+export function csvLine(cells: readonly string[]): string {
+  const rendered = cells.map((cell) => {
+    const text = FORMULA.test(cell) ? `'${cell}` : cell
+    return NEEDS_QUOTES.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+  })
+  return `${rendered.join(',')}\r\n`
 }

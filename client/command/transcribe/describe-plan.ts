@@ -2,7 +2,7 @@ import { basename } from 'node:path'
 import type { BatchPlan, BatchTotals, OccupiedOutput, PlannedFile } from '../../batch/types.ts'
 import { printable } from '../output/printable.ts'
 import { alignedUsdc, count, counted, duration, usdc } from './amounts.ts'
-import { withOutputs } from './file-text.ts'
+import { withOutputs } from './line-reporter.ts'
 
 const MOST_WARNINGS = 20
 

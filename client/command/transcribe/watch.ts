@@ -1,17 +1,55 @@
 import { stat } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { watch } from 'chokidar'
 import { findRecordings } from '../../batch/batch.ts'
 import type { Farebox } from '../../farebox.ts'
-import { EXIT, type ExitCode, exitCodeOf } from '../exit-codes.ts'
+import { EXIT, type ExitCode, exitCodeOf, UsageError } from '../exit-codes.ts'
 import type { CommandContext } from '../run.ts'
-import { UsageError } from '../usage-error.ts'
 import { usdc } from './amounts.ts'
-import { ArrivedFiles } from './arrived-files.ts'
-import { ask, requireTerminal } from './ask.ts'
-import { budgetLeft } from './budget-left.ts'
+import { ask, budgetLeft, requireTerminal } from './ask.ts'
 import type { TranscribeTask } from './read-task.ts'
 import { type BatchEnd, transcribeSources } from './transcribe.ts'
+
+/** Files that arrive together are one batch. */
+const GATHERING_MS = 500
+
+/** Collects the files that arrived since the last batch. */
+export class ArrivedFiles {
+  #paths = new Set<string>()
+  #wake: (() => void) | undefined
+
+  add(path: string): void {
+    this.#paths.add(resolve(path))
+    this.#wake?.()
+  }
+
+  addAll(paths: Iterable<string>): void {
+    for (const path of paths) this.add(path)
+  }
+
+  /** Waits for files and returns them all; none when the signal is aborted. */
+  async next(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    if (this.#paths.size === 0) await this.#someOrAborted(signal)
+    if (!signal.aborted) await setTimeout(GATHERING_MS)
+    const paths = this.#paths
+    this.#paths = new Set()
+    return paths
+  }
+
+  #someOrAborted(signal: AbortSignal): Promise<void> {
+    return new Promise((done) => {
+      if (signal.aborted) return done()
+      const finish = () => {
+        signal.removeEventListener('abort', finish)
+        this.#wake = undefined
+        done()
+      }
+      this.#wake = finish
+      signal.addEventListener('abort', finish)
+    })
+  }
+}
 
 /** A file is complete when its size has not changed for this long. */
 const STABLE_MS = 2000

@@ -17,7 +17,7 @@ import {
 } from '#shared/payment/challenge-token.ts'
 import { opensReceipt, type Receipt, receiptToken } from '#shared/payment/receipt.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
-import { findPaymentTransfers } from '../../../client/receipts/payment-transfers.ts'
+import { findPaymentTransfers } from '../../../client/receipts/check-transfer.ts'
 import { checkCharge } from '../../../infra/commands/verify-receipt/check-charge.ts'
 import { findPayments, logSchema } from '../../../infra/commands/verify-receipt/find-payments.ts'
 import type { GivenReceipt } from '../../../infra/commands/verify-receipt/read-receipt.ts'
