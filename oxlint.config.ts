@@ -268,7 +268,7 @@ export default defineConfig({
       [
         {
           group: ['../**', '#*/**', 'zod', 'zod/**'],
-          message: 'A package that service and client share imports only Node’s own modules.',
+          message: 'A package that service and client share imports only itself and Node’s own modules.',
         },
       ],
     ),

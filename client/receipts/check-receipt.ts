@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { checkCharge, checkMaximum } from '../../packages/receipts/check-charge.ts'
 import { formatUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import type { Attempt } from '../journal/attempt.ts'
@@ -6,7 +7,6 @@ import type { Terms } from '../payment/check-challenge.ts'
 import type { ChainNode } from '../wallet/node-client.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import type { Receipt } from '../wire/schemas.ts'
-import { checkCharge } from './check-charge.ts'
 import { checkSignature, problemOfJws, readHeader } from './check-signature.ts'
 import { checkTransfer } from './check-transfer.ts'
 import { judge, type ReceiptCheck, type ReceiptVerification, skip } from './receipt-check.ts'
@@ -51,7 +51,7 @@ export async function checkReceipt(
   const checks: ReceiptCheck[] = [
     await checkSignature(receipt, keys),
     checkPayment(receipt, { payer, terms, answered: answeredBy(context, receipt.id) }),
-    ...checkCharge(receipt),
+    ...[checkMaximum(receipt), ...checkCharge(receipt)].map(({ check: name, ...found }) => ({ name, ...found })),
     checkResultDigest(receipt, given?.answer.body ?? null),
     await checkTransfer(receipt, node),
   ]

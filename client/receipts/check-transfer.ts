@@ -1,24 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Address, PublicClient, TransactionReceipt } from 'viem'
+import type { PublicClient, TransactionReceipt } from 'viem'
+import { findPayments } from '../../packages/receipts/find-payments.ts'
 import { formatUsdc } from '../budget/usdc.ts'
 import { type ChainNode, readNode } from '../wallet/node-client.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Receipt } from '../wire/schemas.ts'
 import { judge, type ReceiptCheck, skip } from './receipt-check.ts'
-
-/** What a settled transaction moved from a payer to the recipient, in atomic USDC. */
-interface PaymentTransfers {
-  /** The amounts of each of the payer's payments in it, in the order of the chain. */
-  readonly payments: readonly (readonly bigint[])[]
-  /** How many payments the transaction settles together; `null` when it settles one by itself. */
-  readonly batchSize: number | null
-}
-
-/** The events of the service's settlement contract. */
-const BATCH_EVENTS = [
-  'event PaymentSettled(address indexed payer, uint256 nonce, uint256 gasUsed)',
-  'event PaymentFailed(address indexed payer, uint256 nonce, uint256 gasUsed, bytes4 reason)',
-] as const
 
 /** A node may learn of a block some seconds after the service. */
 const LOOKUPS = 5
@@ -40,7 +27,7 @@ export async function checkTransfer(
     const hash = transaction as `0x${string}`
     const found = await readNode(node, receipt.network, (client) => lookUp(client, hash, pauseMs))
     if (found === null) return judge('transfer', [`${transaction} is not on ${receipt.network}`], '')
-    return await judgeTransfer(receipt, found)
+    return judgeTransfer(receipt, found)
   } catch (error) {
     if (error instanceof FareboxError) return skip('transfer', error.problem)
     throw error
@@ -60,9 +47,9 @@ async function lookUp(client: PublicClient, hash: `0x${string}`, pauseMs: number
   }
 }
 
-async function judgeTransfer(receipt: Receipt, transaction: TransactionReceipt): Promise<ReceiptCheck> {
+function judgeTransfer(receipt: Receipt, transaction: TransactionReceipt): ReceiptCheck {
   const { payer, pay_to: payTo } = receipt
-  const { payments, batchSize } = await findPaymentTransfers(receipt, transaction)
+  const { payments, batchSize } = findPayments(receipt, transaction.to, transaction.logs)
   const charge = BigInt(receipt.charge_atomic)
   // Of a batch, which may hold other payments of this payer, one has to be this one.
   const isPaid = payments.some((amounts) => amounts.length === 1 && amounts[0] === charge)
@@ -79,33 +66,4 @@ function describeOthers({ payer, pay_to }: Receipt, amounts: readonly bigint[], 
   if (amount === undefined || amounts.length > 1)
     return `the transaction has ${amounts.length} transfers from ${payer} to ${pay_to}, none of them for this receipt`
   return `${formatUsdc(amount)} USDC were transferred instead of ${formatUsdc(charge)} USDC`
-}
-
-/**
- * Finds the transfers of each of the payer's payments. A settlement contract reports every payment of a batch by an event
- * after its transfer, so that two payments of one payer, even of one amount, are told apart.
- */
-export async function findPaymentTransfers(
-  { asset, payer, pay_to }: Pick<Receipt, 'asset' | 'payer' | 'pay_to'>,
-  { to, logs }: Pick<TransactionReceipt, 'to' | 'logs'>,
-): Promise<PaymentTransfers> {
-  const { erc20Abi, isAddressEqual, parseAbi, parseEventLogs } = await import('viem')
-  const isSame = (a: string, b: string) => isAddressEqual(a as Address, b as Address)
-  const transfers = parseEventLogs({ abi: erc20Abi, eventName: 'Transfer', logs }).filter(
-    ({ address, args }) => isSame(address, asset) && isSame(args.from, payer) && isSame(args.to, pay_to),
-  )
-  const reports = parseEventLogs({ abi: parseAbi(BATCH_EVENTS), logs })
-    .filter(({ address }) => to !== null && isSame(address, to))
-    .sort((a, b) => a.logIndex - b.logIndex)
-  if (reports.length === 0) return { payments: [transfers.map(({ args }) => args.value)], batchSize: null }
-  const payments: bigint[][] = []
-  let after = -1
-  for (const { eventName, args, logIndex } of reports) {
-    const amounts = transfers
-      .filter((transfer) => transfer.logIndex > after && transfer.logIndex < logIndex)
-      .map((transfer) => transfer.args.value)
-    if (eventName === 'PaymentSettled' && isSame(args.payer, payer) && amounts.length > 0) payments.push(amounts)
-    after = logIndex
-  }
-  return { payments, batchSize: reports.length }
 }

@@ -8,8 +8,8 @@ import { stampsOf } from './measure-all.ts'
 import type { MeasuredPack, MeasuredRecording } from './plan-cache.ts'
 import { type Content, isMeasured, type MeasuredSource, plannedFile } from './planned-file.ts'
 import type { Preparer } from './preparer.ts'
+import { UploadPricer } from './price-uploads.ts'
 import type { TranscriptionTerms } from './pricing.ts'
-import { UploadPricer } from './pricing.ts'
 import type { Job, PlannedJob, PlannedWork, RecordingWork, StatedJob } from './work.ts'
 
 /** Contents that are one upload together. */

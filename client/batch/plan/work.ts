@@ -2,17 +2,9 @@ import type { Span } from '../../audio/audio.ts'
 import type { FinishedFiles } from '../record/finished-files.ts'
 import type { BatchPlan, PlannedFile } from '../types.ts'
 import type { ResolvedRequest } from './batch-request.ts'
-import type { MeasuredRecording, MeasuredUpload, StatedRecording } from './plan-cache.ts'
+import type { MeasuredRecording, StatedRecording } from './plan-cache.ts'
 import type { Preparer } from './preparer.ts'
-import type { UploadPricer } from './pricing.ts'
-
-/** A call that is paid for. */
-export interface UploadWork {
-  readonly upload: MeasuredUpload
-  /** The idempotency key. Uploads with equal keys are one call. */
-  readonly key: string
-  readonly price: bigint
-}
+import type { UploadPricer, UploadWork } from './price-uploads.ts'
 
 /** A recording and the files that its transcript is written for: itself, and others with the same content. */
 export interface RecordingWork {

@@ -1,7 +1,7 @@
 import type { Farebox } from '../../farebox.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
 import type { Preparer } from '../plan/preparer.ts'
-import type { UploadPricer } from '../plan/pricing.ts'
+import type { UploadPricer } from '../plan/price-uploads.ts'
 import type { PlannedWork } from '../plan/work.ts'
 import type { BegunPacks } from '../record/begun-packs.ts'
 import type { BatchOptions, OnBatchEvent, OutputFiles, StoppedBy } from '../types.ts'

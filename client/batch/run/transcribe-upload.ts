@@ -4,7 +4,7 @@ import type { Payment } from '../../payment/paid-call.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
 import { NoAnswer } from '../../wire/no-answer.ts'
 import { ServiceError } from '../../wire/service-error.ts'
-import type { UploadWork } from '../plan/work.ts'
+import type { UploadWork } from '../plan/price-uploads.ts'
 import type { PlannedFile } from '../types.ts'
 import type { RunContext } from './run-context.ts'
 

@@ -5,6 +5,7 @@ import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { usdc } from '../transcribe/amounts.ts'
 import { addPriceLimit, integerBetween, requirePrice } from './calls/option-values.ts'
+import type { Price } from './calls/quote-recordings.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel, requireVoice } from './calls/service-lists.ts'
 import { renderTable } from './text-table.ts'
@@ -19,18 +20,6 @@ interface QuoteOptions {
   readonly voice?: string
   readonly max?: bigint
   readonly ffmpeg?: string
-}
-
-/** The price of one thing; atomic USDC. */
-export interface Price {
-  readonly what: string
-  readonly model: string
-  readonly price: bigint
-  /** Whether the charge follows what is used, up to the price. */
-  readonly isMaximum: boolean
-  readonly details?: string
-  readonly durationMs?: number
-  readonly uploads?: number
 }
 
 /** Adds `farebox quote`. */

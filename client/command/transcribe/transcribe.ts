@@ -17,6 +17,7 @@ import { describeFiles, describeTotals, describeWarnings, packHint } from './des
 import type { BatchReporter } from './line-reporter.ts'
 import { createPlanReporter } from './line-reporter.ts'
 import { readTask, type TranscribeOptions, type TranscribeTask } from './read-task.ts'
+import type { BatchEnd } from './watch.ts'
 
 /** Transcribes what the arguments name. */
 export async function transcribe(
@@ -28,7 +29,10 @@ export async function transcribe(
   const farebox = await context.farebox({ needsWallet: !task.isDryRun })
   if (task.isWatching) {
     const { watchFolders } = await import('./watch.ts')
-    return await watchFolders(context, farebox, task)
+    const confirmed = { ...task, isConfirmed: true }
+    return await watchFolders(context, farebox, task, (arrived) =>
+      transcribeSources(context, farebox, confirmed, arrived),
+    )
   }
   const stdin = context.io.stdin as Readable
   // Nothing is read to the end after an interrupt.
@@ -41,14 +45,8 @@ export async function transcribe(
   return exitCode
 }
 
-export interface BatchEnd {
-  readonly exitCode: ExitCode
-  /** Some recordings were not begun or failed for a reason that concerns all of them. */
-  readonly isUnfinished: boolean
-}
-
 /** Plans, asks, pays and reports one batch. */
-export async function transcribeSources(
+async function transcribeSources(
   context: CommandContext,
   farebox: Farebox,
   task: TranscribeTask,

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { UploadWork } from '../../batch/plan/work.ts'
+import type { UploadWork } from '../../batch/plan/price-uploads.ts'
 import { exactJobsOf } from '../../batch/plan/work.ts'
 import type { BatchPlan } from '../../batch/types.ts'
 import { parseUsdc } from '../../budget/usdc.ts'

@@ -1,6 +1,3 @@
-import { z } from 'zod'
-import type { GivenReceipt } from './read-receipt.ts'
-
 /** `Transfer(address,address,uint256)` (EIP-20). */
 const TRANSFER_TOPIC = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
@@ -11,17 +8,12 @@ const TRANSFER_TOPIC = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a
 const SETTLED_TOPIC = '0x66ecffa4c81e8d596bf508a63d76e692c1eea327ffbfe9bb17e6236c9e01ace0'
 const FAILED_TOPIC = '0xeb353ab03324c7ab5e62764a67945cff40f6d2351eb730953fc5f01fd1115851'
 
-export const logSchema = z.looseObject({
-  address: z.string().transform((address) => address.toLowerCase()),
-  topics: z.array(z.string()),
-  data: z.string(),
-  logIndex: z
-    .string()
-    .regex(/^0x[0-9a-f]+$/)
-    .transform(Number),
-})
-
-type Log = z.infer<typeof logSchema>
+interface Log {
+  readonly address: string
+  readonly topics: readonly string[]
+  readonly data: string
+  readonly logIndex: number
+}
 
 /** What a transaction moved from the payer of a receipt to its recipient, in atomic USDC. */
 export interface Payments {
@@ -36,7 +28,7 @@ export interface Payments {
  * the later one, so that two payments of one payer and one amount are told apart.
  */
 export function findPayments(
-  { asset, payer, pay_to }: Pick<GivenReceipt, 'asset' | 'payer' | 'pay_to'>,
+  { asset, payer, pay_to }: { readonly asset: string; readonly payer: string; readonly pay_to: string },
   to: string | null,
   logs: readonly Log[],
 ): Payments {
@@ -45,9 +37,9 @@ export function findPayments(
   let [batchSize, amounts]: [number, bigint[]] = [0, []]
   for (const { address, topics, data } of logs.toSorted((a, b) => a.logIndex - b.logIndex)) {
     const [event, first, second] = topics
-    if (address === asset && event === TRANSFER_TOPIC && first === payerTopic && second === payToTopic)
+    if (isSame(address, asset) && event === TRANSFER_TOPIC && first === payerTopic && second === payToTopic)
       amounts.push(BigInt(data))
-    if (address !== to?.toLowerCase() || (event !== SETTLED_TOPIC && event !== FAILED_TOPIC)) continue
+    if (to === null || !isSame(address, to) || (event !== SETTLED_TOPIC && event !== FAILED_TOPIC)) continue
     if (event === SETTLED_TOPIC && first === payerTopic && amounts.length > 0) payments.push(amounts)
     batchSize += 1
     amounts = []
@@ -57,5 +49,9 @@ export function findPayments(
 
 /** Pads an address to 32 bytes, as in an event's topics. */
 function topicOf(address: string): string {
-  return `0x${address.slice(2).padStart(64, '0')}`
+  return `0x${address.slice(2).toLowerCase().padStart(64, '0')}`
+}
+
+function isSame(address: string, other: string): boolean {
+  return address.toLowerCase() === other.toLowerCase()
 }

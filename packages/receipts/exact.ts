@@ -8,10 +8,10 @@ export const whole = (value: bigint | number | string): Exact => ({ n: BigInt(va
 
 /** Reads `12`, `0.122` and `226493/45000000`. Throws `Error` on anything else. */
 export function parseExact(text: string): Exact {
-  const fraction = /^(\d+)\/([1-9]\d*)$/.exec(text)
+  const fraction = /^(\d{1,40})\/([1-9]\d{0,40})$/.exec(text)
   if (fraction) return { n: BigInt(fraction[1] ?? 0), d: BigInt(fraction[2] ?? 1) }
-  const decimal = /^(\d+)(?:\.(\d+))?$/.exec(text)
-  if (!decimal) throw new Error(`${text} is not an exact number`)
+  const decimal = /^(\d{1,40})(?:\.(\d{1,40}))?$/.exec(text)
+  if (!decimal) throw new Error(`${JSON.stringify(text.slice(0, 100))} is not an exact number`)
   const [, integer = '', places = ''] = decimal
   return { n: BigInt(integer + places), d: 10n ** BigInt(places.length) }
 }
