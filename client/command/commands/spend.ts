@@ -1,6 +1,7 @@
 import { Option } from 'commander'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Spend, SpendRow } from '../../farebox.ts'
+import { SPEND_COLUMNS, sumsBy } from '../../receipts/spend.ts'
 import { examples } from '../examples.ts'
 import { UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -49,7 +50,7 @@ async function spend(context: CommandContext, { by, days, csv, fromService }: Sp
   if (csv === true && output.json) throw new UsageError('--csv and --json exclude each other.')
   const farebox = await context.farebox()
   const total = await farebox.spend({ days, source: fromService === true ? 'service' : 'journal', signal })
-  const rows = by === 'all' ? total.rows : grouped(total.rows, by)
+  const rows = by === 'all' ? total.rows : rowsBy(total.rows, by)
   if (output.json) output.event({ ...total, by, rows })
   else if (csv === true) await output.content(csvOf(by, rows))
   else output.result({}, describeSpend(by, rows, total))
@@ -57,25 +58,15 @@ async function spend(context: CommandContext, { by, days, csv, fromService }: Sp
 
 type Row = Partial<SpendRow> & Pick<SpendRow, 'calls' | 'charged'>
 
-/** Adds up rows that agree in one column, in the order in which it first appears. */
-function grouped(rows: readonly SpendRow[], by: 'day' | 'model' | 'operation'): readonly Row[] {
-  const sums = new Map<string, Row>()
-  for (const row of rows) {
-    const name = row[by] ?? ''
-    const { calls, charged } = sums.get(name) ?? { calls: 0, charged: 0n }
-    sums.set(name, { [by]: name, calls: calls + row.calls, charged: charged + row.charged })
-  }
-  const all = [...sums.values()]
-  return by === 'day' ? all : all.sort((one, other) => (one.charged < other.charged ? 1 : -1))
+function rowsBy(rows: readonly SpendRow[], by: Exclude<SpendOptions['by'], 'all'>): readonly Row[] {
+  return sumsBy(rows, by).map(({ value, ...sum }) => ({ [by]: value ?? '', ...sum }))
 }
 
-const COLUMNS = ['day', 'model', 'operation', 'purpose'] as const
-
-function columnsOf(by: SpendOptions['by']): readonly (typeof COLUMNS)[number][] {
-  return by === 'all' ? COLUMNS : [by]
+function columnsOf(by: SpendOptions['by']): readonly (typeof SPEND_COLUMNS)[number][] {
+  return by === 'all' ? SPEND_COLUMNS : [by]
 }
 
-function cellsOf(row: Row, columns: readonly (typeof COLUMNS)[number][]): readonly string[] {
+function cellsOf(row: Row, columns: readonly (typeof SPEND_COLUMNS)[number][]): readonly string[] {
   return columns.map((column) => row[column] ?? '')
 }
 

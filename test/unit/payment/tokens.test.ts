@@ -1,6 +1,6 @@
 import { createHmac, createPublicKey, randomUUID, verify } from 'node:crypto'
 import fc from 'fast-check'
-import { encodeAbiParameters, encodeEventTopics, type Log, pad } from 'viem'
+import { encodeAbiParameters, encodeEventTopics, type Log, numberToHex, pad } from 'viem'
 import { describe, expect, it } from 'vitest'
 import { batchSettlementAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
