@@ -101,7 +101,7 @@ const FORMATS = [
  * Returns the arguments that name a file as input. Without the prefix, a name with a colon would be taken for a protocol.
  * The list of protocols states what is ffmpeg's default for files: nothing in place of a recording may open connections.
  */
-export function inputFile(path: string): string[] {
+function inputFile(path: string): string[] {
   return ['-protocol_whitelist', 'file', '-format_whitelist', FORMATS, '-i', `file:${path}`]
 }
 
