@@ -1,6 +1,6 @@
 import { mkdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { replaceFile } from '../files/replace-file.ts'
+import { replaceFile } from '../files/files.ts'
 import type { Receipt } from '../wire/schemas.ts'
 
 export interface ReceiptsQuery {

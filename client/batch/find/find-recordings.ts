@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { glob, isDynamicPattern } from 'tinyglobby'
-import { openTemporaryFolder } from '../../files/temporary-file.ts'
+import { openTemporaryFolder } from '../../files/files.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { Source } from '../types.ts'
 

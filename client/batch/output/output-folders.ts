@@ -1,7 +1,6 @@
 import { lstat, mkdir, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { replaceFile } from '../../files/replace-file.ts'
-import { removeAbandoned, temporaryIn } from '../../files/temporary-file.ts'
+import { removeAbandoned, replaceFile, temporaryIn } from '../../files/files.ts'
 import { FareboxError, type MoneyState } from '../../wire/farebox-error.ts'
 import type { OutputFiles } from '../types.ts'
 

@@ -17,7 +17,7 @@ import {
 } from '../../audio/audio.ts'
 import { frameTableOf } from '../../audio/frame-table.ts'
 import { readAgain } from '../../audio/read-recording.ts'
-import { openTemporaryFolder } from '../../files/temporary-file.ts'
+import { openTemporaryFolder } from '../../files/files.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { type FileStamp, isSameStamp, stampOf } from '../record/file-state.ts'
 import {

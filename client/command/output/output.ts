@@ -1,7 +1,6 @@
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Io } from '../io.ts'
-import { inAscii, printableLines } from './printable.ts'
-import { type Terminal, terminalOf } from './terminal.ts'
+import { inAscii, printableLines, type Terminal, terminalOf } from './terminal.ts'
 
 /** Characters that JSON allows unescaped but a terminal or line reader may act on. */
 const ACTIVE = /[\u007f-\u009f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g

@@ -1,6 +1,6 @@
 import type { BatchEvent, BatchOutcome, FileFailure, PlannedFile, StoppedBy } from '../../batch/types.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { printable } from '../output/printable.ts'
+import { printable } from '../output/terminal.ts'
 import { counted, duration, hours, speed, usdc } from './amounts.ts'
 
 const BY_REASON: Readonly<Record<StoppedBy, ExitCode>> = {

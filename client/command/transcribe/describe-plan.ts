@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import type { BatchPlan, BatchTotals, OccupiedOutput, PlannedFile } from '../../batch/types.ts'
-import { printable } from '../output/printable.ts'
+import { printable } from '../output/terminal.ts'
 import { alignedUsdc, count, counted, duration, usdc } from './amounts.ts'
 import { withOutputs } from './line-reporter.ts'
 

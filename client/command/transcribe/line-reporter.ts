@@ -2,7 +2,7 @@ import { dirname, relative } from 'node:path'
 import type { BatchEvent, BatchTotals, PlannedFile, StoppedBy } from '../../batch/types.ts'
 import { approvalText } from '../commands/calls/notes.ts'
 import type { Output } from '../output/output.ts'
-import { printable } from '../output/printable.ts'
+import { printable } from '../output/terminal.ts'
 import { count, counted, duration, usdc } from './amounts.ts'
 import { type BatchView, firstView, isPlannedFailure, nextView } from './batch-view.ts'
 

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { lock } from 'proper-lockfile'
 import { parseUsdc } from '../../budget/usdc.ts'
-import { replaceFile } from '../../files/replace-file.ts'
+import { replaceFile } from '../../files/files.ts'
 import type { AmountLimits, SpendingLimits } from '../tool.ts'
 import { limitsForm, readLimitsFile, unusable } from './limits-file.ts'
 

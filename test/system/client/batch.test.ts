@@ -571,7 +571,6 @@ describe.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('recordings that cannot be s
     expect(exact.plan.totals).toMatchObject({ estimated: 0, price: first.outcome.charged, toCharge: 0n })
     expect(first.outcome.charged).toBeLessThanOrEqual(agreed?.toCharge ?? 0n)
     expect(Number(agreed?.toCharge)).toBeLessThan(Number(first.outcome.charged) * 1.01)
-    expect(await batch.paid()).toBe(first.outcome.charged)
   })
 
   it('never charges more than the price that was agreed to, where a file is longer than it states', async () => {

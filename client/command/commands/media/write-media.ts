@@ -1,6 +1,6 @@
 import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import { basename, dirname, extname, join } from 'node:path'
-import { replaceFile } from '../../../files/replace-file.ts'
+import { replaceFile } from '../../../files/files.ts'
 import { downloadMedia, type HostedMedia, onlyMediaOf } from '../../../media/download.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 import { UsageError } from '../../exit-codes.ts'

@@ -7,8 +7,7 @@ import { allowanceText } from '../../../../client/command/commands/calls/notes.t
 import { csvLine } from '../../../../client/command/commands/spend.ts'
 import { renderFacts, renderTable as renderTextTable } from '../../../../client/command/commands/text-table.ts'
 import { createOutput, jsonLine } from '../../../../client/command/output/output.ts'
-import { printable } from '../../../../client/command/output/printable.ts'
-import { terminalOf } from '../../../../client/command/output/terminal.ts'
+import { printable, terminalOf } from '../../../../client/command/output/terminal.ts'
 import { type BatchView, firstView, nextView } from '../../../../client/command/transcribe/batch-view.ts'
 import {
   describeFailures,
