@@ -25,6 +25,7 @@ RUN apt-get update \
 WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
 COPY package.json ./
+COPY packages ./packages
 COPY shared ./shared
 COPY api ./api
 COPY workers ./workers

@@ -273,6 +273,15 @@ export default defineConfig({
         ],
       },
     },
+    restrict(
+      ['packages/**'],
+      [
+        {
+          group: ['../**', '#*/**', 'zod', 'zod/**'],
+          message: 'A package that service and client share imports only itself and Node’s own modules.',
+        },
+      ],
+    ),
     restrict(['infra/**'], []),
     ...domainRooms,
     restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),

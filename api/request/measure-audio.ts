@@ -1,4 +1,4 @@
-import { type FrameWalk, walkFrames } from '#shared/audio/walk-frames.ts'
+import { type FrameWalk, walkFrames } from '#mp3/walk-frames.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 
 /** An upload with what can be computed from its bytes alone. */

@@ -1,11 +1,10 @@
-import { AudioError, protectedAudio } from './audio-error.ts'
+import { frameLengthAt } from '../../packages/mp3/mpeg-header.ts'
+import { startOfTrailingTags } from '../../packages/mp3/skip-tags.ts'
+import { type Mp3Walk, walkFrames } from '../../packages/mp3/walk-frames.ts'
+import { AudioError, hasProtectedTrack, protectedAudio } from './audio-error.ts'
+import { type FrameTable, frameTableOf } from './frame-table.ts'
+import { infoClaims } from './info-claims.ts'
 import type { AudioLimits } from './limits.ts'
-import { type FrameTable, frameTableOf } from './mpeg/frame-table.ts'
-import { infoClaims } from './mpeg/info-claims.ts'
-import { frameLengthAt } from './mpeg/mpeg-header.ts'
-import { startOfTrailingTags } from './mpeg/skip-tags.ts'
-import { type Mp3Walk, walkFrames } from './mpeg/walk-frames.ts'
-import { hasProtectedTrack } from './protected-track.ts'
 import type { ReadRecording } from './read-recording.ts'
 
 interface MeasuredMp3 {

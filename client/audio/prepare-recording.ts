@@ -1,14 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { extname, join } from 'node:path'
+import { walkFrames } from '../../packages/mp3/walk-frames.ts'
 import { AudioError } from './audio-error.ts'
 import { type Treatment, treatmentOf } from './choose-treatment.ts'
 import { copyRecording } from './copy-recording.ts'
-import { conversionDelayMs, convert } from './ffmpeg/convert.ts'
-import { describeAudio } from './ffmpeg/describe-audio.ts'
-import type { Ffmpeg } from './ffmpeg/ffmpeg.ts'
+import type { Ffmpeg } from './ffmpeg.ts'
+import { conversionDelayMs, convert, describeAudio } from './ffmpeg.ts'
 import { type AudioLimits, bitRateFor } from './limits.ts'
-import { walkFrames } from './mpeg/walk-frames.ts'
 import { cutRecording } from './parts/cut-recording.ts'
 import type { CutOptions } from './parts/plan-parts.ts'
 import { type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
@@ -37,6 +36,14 @@ export interface PreparedRecording {
   readonly warnings: readonly string[]
 }
 
+/** What a recording that is split or converted will be, by what its file states. Not even its uploads exist yet. */
+export interface ExpectedRecording {
+  readonly source: FileFacts
+  readonly treatment: 'cut' | 'convert'
+  readonly statedMs: number
+  readonly warnings: readonly string[]
+}
+
 export interface PrepareOptions extends CutOptions {
   readonly limits: AudioLimits
   /** Undefined if it is not installed: MP3s within the limits need none. */
@@ -53,16 +60,64 @@ const MAXIMUM_HELD_BYTES = 256 * 1024 * 1024
 /** How much shorter than it claims a recording may be decoded. */
 const TOLERANCE_MS = 1000
 const TOLERANCE_SHARE = 0.02
+const WHY_SPLIT = 'the recording exceeds the limits and must be split at a pause'
+/** Containers that state how long they are. Of others, such as bare AAC frames, ffprobe guesses by the bit rate. */
+const STATE_DURATIONS = /^(mov|matroska|wav|w64|flac|ogg|aiff|caf)\b/
 
 /**
  * Makes MP3s within the limits of any recording: the file itself if it is one, otherwise its frames in parts, otherwise a
  * conversion. Throws an `AudioError` if that is not possible. The source is never changed.
  */
 export async function prepareRecording(path: string, options: PrepareOptions): Promise<PreparedRecording> {
-  const { limits, signal } = options
+  return await prepareRead(await readSource(path, options), options)
+}
+
+/**
+ * Reads a recording without splitting or converting it, which takes far longer. Prepares it after all if its file does not
+ * state how long it is, or states less than `fromMs`.
+ */
+export async function expectRecording(
+  path: string,
+  fromMs: number,
+  options: PrepareOptions,
+): Promise<PreparedRecording | ExpectedRecording> {
+  const read = await readSource(path, options)
+  const expected = await expectedOf(read, options)
+  return expected !== undefined && expected.statedMs >= fromMs ? expected : await prepareRead(read, options)
+}
+
+interface ReadSource {
+  readonly source: FileFacts
+  readonly content: Uint8Array
+  readonly treatment: Treatment
+}
+
+async function readSource(path: string, { limits, signal }: PrepareOptions): Promise<ReadSource> {
   const read = await readRecording(path, { maximumContentBytes: MAXIMUM_HELD_BYTES, ...(signal && { signal }) })
   const { content, ...source } = read
-  const treatment = treatmentOf(read, limits)
+  return { source, content, treatment: treatmentOf(read, limits) }
+}
+
+async function expectedOf(
+  { source, content, treatment }: ReadSource,
+  { ffmpeg, signal }: PrepareOptions,
+): Promise<ExpectedRecording | undefined> {
+  if (treatment.kind === 'send') return undefined
+  if (treatment.kind === 'cut') {
+    requiredFfmpeg(source.path, WHY_SPLIT, ffmpeg)
+    return { source, treatment: 'cut', statedMs: treatment.durationMs, warnings: warningsOfMp3(treatment) }
+  }
+  const program = requiredFfmpeg(source.path, whyConverted(treatment.found), ffmpeg)
+  const { format, durationMs } = await describeAudio(program, source.path, signal)
+  if (durationMs === undefined || !STATE_DURATIONS.test(format)) return undefined
+  const warnings = warningsOf(wavClaimedMs(content), durationMs)
+  return { source, treatment: 'convert', statedMs: durationMs, warnings }
+}
+
+async function prepareRead(
+  { source, content, treatment }: ReadSource,
+  options: PrepareOptions,
+): Promise<PreparedRecording> {
   if (treatment.kind === 'send') {
     const upload = { ...source, durationMs: treatment.durationMs, offsetMs: 0 }
     return { source, treatment: 'send', uploads: [upload], warnings: warningsOfMp3(treatment) }
@@ -72,6 +127,10 @@ export async function prepareRecording(path: string, options: PrepareOptions): P
     return { source, treatment: 'cut', uploads, warnings: warningsOfMp3(treatment) }
   }
   return { treatment: 'convert', ...(await convertAndWrite(source, treatment.found, wavClaimedMs(content), options)) }
+}
+
+function whyConverted(found: string): string {
+  return `it is ${found} and must be converted to MP3`
 }
 
 function requiredFfmpeg(path: string, why: string, ffmpeg: Ffmpeg | undefined): Ffmpeg {
@@ -85,8 +144,7 @@ async function cutAndWrite(
   delayMs: number,
   options: PrepareOptions,
 ): Promise<Upload[]> {
-  const why = 'the recording exceeds the limits and must be split at a pause'
-  const requireFfmpeg = () => requiredFfmpeg(source.path, why, options.ffmpeg)
+  const requireFfmpeg = () => requiredFfmpeg(source.path, WHY_SPLIT, options.ffmpeg)
   const parts = await cutRecording(table, { ...options, path: source.path, requireFfmpeg })
   const uploads: Upload[] = []
   for (const [index, { content, startMs }] of parts.entries()) {
@@ -114,7 +172,7 @@ async function convertAndWrite(
 ): Promise<Omit<PreparedRecording, 'treatment'>> {
   const { limits, folder, signal } = options
   const { path } = source
-  const ffmpeg = requiredFfmpeg(path, `it is ${found} and must be converted to MP3`, options.ffmpeg)
+  const ffmpeg = requiredFfmpeg(path, whyConverted(found), options.ffmpeg)
   const output = join(folder, `${source.sha256}.mp3`)
   const described = await readByFfmpeg(source, options, async (input) => {
     const description = await describeAudio(ffmpeg, input, signal)

@@ -40,6 +40,11 @@ export interface BatchOptions {
   readonly receipts: boolean
   /** How many uploads are under way at once; less while the service asks for it. */
   readonly concurrency: number
+  /**
+   * Prices what has to be split or converted by the length that its file states, and prepares it in the run: its price is a
+   * maximum then. Prepared before, its price is exact.
+   */
+  readonly estimates?: boolean | undefined
   /** Joins short clips, so that the minimum charge is paid once for many. */
   readonly pack: boolean
   /** Overwrites files that have the name of a transcript and are not as an earlier run wrote them. */
@@ -108,6 +113,8 @@ export interface PlannedFile {
   readonly modifiedMs: number
   /** What will be charged in atomic units; a clip's share of its pack; 0 unless it is to do. */
   readonly price: bigint
+  /** Set if the price is a maximum, by the length that the file states: it is prepared in the run. */
+  readonly isEstimate?: true
   /** How much of it was charged by an earlier run that did not finish, and will not be charged again. */
   readonly alreadyPaid: bigint
   /** How many uploads it is sent in. */
@@ -153,6 +160,8 @@ export interface BatchTotals {
   readonly alreadyPaid: bigint
   /** What is still to be charged: exactly `price - alreadyPaid`. */
   readonly toCharge: bigint
+  /** How many of the files to do have an estimate for a price; then `toCharge` is a maximum. */
+  readonly estimated: number
 }
 
 export interface BatchPlan {

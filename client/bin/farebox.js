@@ -1,2 +1,2 @@
 #!/usr/bin/env node
-import '../dist/command/main.js'
+import '../dist/client/command/main.js'

@@ -7,7 +7,7 @@ const DAY_MS = 86_400_000
  * Sums of what was and what may still be charged, kept up to date with each change of the journal. A signed payment of
  * unknown outcome counts until its outcome is known, for days until the one on which it can be settled last.
  */
-export class Spending {
+class Spending {
   readonly #countedReceipts = new Map<string, number>()
   readonly #chargedByDay = new Map<number, bigint>()
   readonly #open = new Map<string, OpenMaximum>()
@@ -69,6 +69,25 @@ export class Spending {
   }
 }
 
+const NONE = new Spending()
+
+/** What was and may still be charged, for all calls and for those of each group. */
+export class SpendingByGroup {
+  readonly #all = new Spending()
+  readonly #groups = new Map<string, Spending>()
+
+  update(attempt: Attempt, isOwn: boolean): void {
+    this.#all.update(attempt, isOwn)
+    for (const group of groupsOf(attempt)) if (!this.#groups.has(group)) this.#groups.set(group, new Spending())
+    for (const [group, spending] of this.#groups) spending.update(partOf(attempt, group), isOwn)
+  }
+
+  /** Returns the sums of a group; `null` for those of all calls. */
+  of(group: string | null): Spending {
+    return group === null ? this.#all : (this.#groups.get(group) ?? NONE)
+  }
+}
+
 /** An unsigned reservation ends by itself; what is signed counts until its outcome is known. */
 function counted(open: OpenMaximum | undefined, now: number): bigint {
   if (open === undefined) return 0n
@@ -77,4 +96,20 @@ function counted(open: OpenMaximum | undefined, now: number): bigint {
 
 function dayOf(time: number): number {
   return Math.floor(time / DAY_MS)
+}
+
+function groupsOf({ open, refused, receipts }: Attempt): ReadonlySet<string> {
+  const named = [open, ...refused, ...receipts].map((each) => each?.group)
+  return new Set(named.filter((group) => group !== undefined))
+}
+
+/** Returns what a call owes to a group: its payments may have been made in several. */
+function partOf(attempt: Attempt, group: string): Attempt {
+  const { open, refused, receipts } = attempt
+  return {
+    ...attempt,
+    open: open?.group === group ? open : null,
+    refused: refused.filter((payment) => payment.group === group),
+    receipts: receipts.filter((receipt) => receipt.group === group),
+  }
 }

@@ -1,4 +1,8 @@
-import { UsageError } from './usage-error.ts'
+/** The command was not understood, or a setting is missing or wrong; nothing was begun. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
+  readonly code = 'usage'
+}
 
 /** What the program ends with. */
 export const EXIT = { done: 0, failed: 1, usage: 2, budget: 3, funds: 4, interrupted: 130 } as const

@@ -1,12 +1,19 @@
-import { type Command } from 'commander'
-import type { Farebox } from '../farebox.ts'
-import { approvalText } from './commands/calls/allowance-text.ts'
+import type { Command } from 'commander'
+import type { Farebox, FareboxOptions, Wallet } from '../farebox.ts'
+import { approvalText } from './commands/calls/notes.ts'
 import { EXIT, type ExitCode, exitCodeOf } from './exit-codes.ts'
-import { type Interrupts, listenToInterrupts } from './interrupts.ts'
 import type { Io } from './io.ts'
-import { openFarebox } from './open-farebox.ts'
 import { createOutput, type Output } from './output/output.ts'
-import { type Settings, settingsOf } from './settings.ts'
+import { requireUrl, type Settings, settingsOf } from './settings.ts'
+
+/** The two steps in which a command is asked to end. */
+interface Interrupts {
+  /** Aborted at the first request: begin nothing more. */
+  readonly finish: AbortSignal
+  /** Aborted at the second SIGINT, and at once by SIGTERM and SIGHUP: leave what is under way. */
+  readonly abort: AbortSignal
+  readonly stop: () => void
+}
 
 /** What a command works with. */
 export interface CommandContext {
@@ -21,13 +28,13 @@ export interface CommandContext {
 }
 
 /** A command's work; without a result it succeeded. */
-export type Handler<Arguments extends readonly unknown[]> = (
+type Handler<Arguments extends readonly unknown[]> = (
   context: CommandContext,
   ...args: Arguments
 ) => Promise<ExitCode | undefined>
 
 /** Turns a handler into an action of commander: the arguments, then the options. */
-export type Run = <Arguments extends readonly unknown[]>(
+type Run = <Arguments extends readonly unknown[]>(
   handler: Handler<Arguments>,
 ) => (this: Command, ...args: [...Arguments]) => Promise<void>
 
@@ -57,4 +64,48 @@ export function createRun(io: Io, report: (code: ExitCode) => void): Run {
         interrupts.stop()
       }
     }
+}
+
+/** Listens to the signals of the process. A third SIGINT ends it without waiting for anything. */
+export function listenToInterrupts(io: Io): Interrupts {
+  const finish = new AbortController()
+  const abort = new AbortController()
+  const stop = io.onEndRequest((signal) => {
+    if (abort.signal.aborted) return io.exit(EXIT.interrupted)
+    if (finish.signal.aborted || signal !== 'SIGINT') abort.abort()
+    finish.abort()
+  })
+  return { finish: finish.signal, abort: abort.signal, stop }
+}
+
+/** Opens the library with the settings. It is loaded only here, so that help and completion begin at once. */
+async function openFarebox(
+  settings: Settings,
+  environment: Io['environment'],
+  needsWallet: boolean,
+  onApproved: FareboxOptions['onApproved'],
+): Promise<Farebox> {
+  const baseUrl = requireUrl(settings)
+  const { createFarebox } = await import('../farebox.ts')
+  const { rpcUrl, home, budget } = settings
+  const wallet = needsWallet || hasWallet(settings, environment) ? await openWallet(settings) : await throwawayWallet()
+  const journal = home === undefined ? {} : { journal: home }
+  return await createFarebox({ wallet, baseUrl, rpcUrl, budget, onApproved, ...journal })
+}
+
+/** The file of the flag comes before the environment. */
+async function openWallet({ keyFile }: Settings): Promise<Wallet> {
+  const { walletFromEnvironment, walletFromKeyFile } = await import('../farebox.ts')
+  return keyFile === undefined ? walletFromEnvironment() : walletFromKeyFile(keyFile)
+}
+
+function hasWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
+  return [keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
+}
+
+/** Holds nothing and is forgotten: prices can be asked for before there is a wallet. */
+async function throwawayWallet(): Promise<Wallet> {
+  const { generatePrivateKey } = await import('viem/accounts')
+  const { walletFromPrivateKey } = await import('../farebox.ts')
+  return walletFromPrivateKey(generatePrivateKey())
 }

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { parseUsdc } from '../budget/usdc.ts'
-import { UsageError } from './usage-error.ts'
+import { UsageError } from './exit-codes.ts'
 
 /** What every command may be told, by flag or environment; a flag wins. */
 export interface Settings {

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 
-/** Returns the version of the package, whose description is next to this folder's, or outside of the build. */
+/** Returns the version of the package, whose description is next to this folder, or outside of the build. */
 export function readVersion(): string {
-  const [file] = ['../package.json', '../../package.json']
+  const [file] = ['../package.json', '../../../package.json']
     .map((path) => new URL(path, import.meta.url))
     .filter(existsSync)
   if (file === undefined) return 'unknown'

@@ -1,7 +1,14 @@
 import type { FareboxContext } from '../context.ts'
-import { checkBudget, checkJournal, checkOpenCalls } from './check-journal.ts'
+import {
+  checkAllowance,
+  checkBalance,
+  checkBudget,
+  checkCode,
+  checkJournal,
+  checkNode,
+  checkOpenCalls,
+} from './check-machine.ts'
 import { checkClock, checkService, checkTerms } from './check-service.ts'
-import { checkAllowance, checkBalance, checkCode, checkNode } from './check-wallet.ts'
 import { type DoctorCheck, type DoctorOptions, examine } from './doctor-check.ts'
 
 /**

@@ -1,5 +1,8 @@
+import { closeSync, openSync, readSync } from 'node:fs'
 import { type JournalEntry, parseEntry } from './entries.ts'
-import { readLines } from './read-lines.ts'
+
+const NEWLINE = 0x0a
+const CHUNK_BYTES = 1 << 20
 
 /** An entry with its writer and the number of its line in the writer's own file. */
 export interface WrittenEntry {
@@ -64,5 +67,26 @@ function parseObject(text: string): object {
     return typeof value === 'object' && value !== null ? value : {}
   } catch {
     return {}
+  }
+}
+
+/** Calls `onLine` for each complete line from `offset` on, and returns the offset after the last one. */
+function readLines(path: string, offset: number, onLine: (line: string) => void): number {
+  const descriptor = openSync(path, 'r')
+  try {
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+    let rest = Buffer.alloc(0)
+    for (let position = offset; ; ) {
+      const count = readSync(descriptor, chunk, 0, CHUNK_BYTES, position)
+      if (count === 0) return position - rest.length
+      position += count
+      const bytes = rest.length === 0 ? chunk.subarray(0, count) : Buffer.concat([rest, chunk.subarray(0, count)])
+      const end = bytes.lastIndexOf(NEWLINE) + 1
+      if (end > 0) for (const line of bytes.toString('utf8', 0, end - 1).split('\n')) onLine(line)
+      // Copied, because the chunk is filled again.
+      rest = Buffer.from(bytes.subarray(end))
+    }
+  } finally {
+    closeSync(descriptor)
   }
 }

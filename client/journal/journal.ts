@@ -1,5 +1,7 @@
-import type { Attempts } from './attempts.ts'
+import { Attempts } from './attempt.ts'
 import type { NewEntry } from './entries.ts'
+
+const WRITER = 'memory'
 
 /**
  * The durable record of all paid calls of this machine's user: what was intended, signed, answered and verified. It never
@@ -20,4 +22,22 @@ export interface Journal {
   /** Returns whether the process that wrote this file last is another one and still runs. */
   isWrittenElsewhere(writer: string): boolean
   close(): Promise<void>
+}
+
+/** Creates a journal that ends with the process: budgets hold, but a killed call cannot be continued. */
+export function createMemoryJournal(now: () => number = Date.now): Journal {
+  const attempts = new Attempts()
+  return {
+    directory: null,
+    attempts,
+    append: (...entries) => {
+      const at = new Date(now()).toISOString()
+      for (const entry of entries) attempts.apply({ ...entry, at }, WRITER, true)
+    },
+    flush: () => Promise.resolve(),
+    refresh: () => undefined,
+    exclusively: async (work) => await work(),
+    isWrittenElsewhere: () => false,
+    close: () => Promise.resolve(),
+  }
 }

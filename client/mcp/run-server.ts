@@ -1,13 +1,61 @@
 import { dirname } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { McpServer } from '@modelcontextprotocol/server'
+import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio'
 import type { BudgetAmounts } from '../budget/limits.ts'
 import { Confirmations } from './confirm/confirmations.ts'
 import { openFolders } from './folders/open-folders.ts'
 import { openLimits } from './limits/open-limits.ts'
-import { serve } from './serve.ts'
 import { createServer } from './server.ts'
 import { openSession, type SessionSettings } from './session.ts'
+import { LARGEST_MESSAGE_BYTES, MessageLines } from './stdio/message-lines.ts'
 import { TOOLS } from './tools/tools.ts'
+
+interface ServeOptions {
+  readonly stdin: Readable
+  readonly stdout: Writable
+  /** Ends the connection. */
+  readonly signal: AbortSignal
+  readonly createServer: (onCall: (work: Promise<unknown>) => void) => McpServer
+  readonly onError: (error: unknown) => void
+}
+
+/** What a call may take to write down how far it came. */
+const LONGEST_END_MS = 5000
+
+/** The protocol over standard input and output, with an answer for lines that are no messages. */
+class LineTransport extends StdioServerTransport {
+  /** Resolves when the client has left or the connection was closed. */
+  readonly closed: Promise<void>
+  #resolveClosed: () => void = () => undefined
+  readonly #release: () => void
+
+  constructor(stdin: Readable, stdout: Writable) {
+    const lines = new MessageLines(({ code, message, id }) => {
+      stdout.write(`${JSON.stringify({ jsonrpc: '2.0', id, error: { code, message } })}\n`)
+    })
+    // A line and the one before it, if that is still in the buffer.
+    super(lines, stdout, { maxBufferSize: 2 * LARGEST_MESSAGE_BYTES + 2 })
+    this.closed = new Promise((resolve) => {
+      this.#resolveClosed = resolve
+    })
+    stdin.pipe(lines)
+    // An input that breaks off has no end of its own.
+    const end = () => lines.end()
+    stdin.on('close', end).on('error', end)
+    this.#release = () => {
+      stdin.unpipe(lines)
+      stdin.off('close', end).pause()
+    }
+  }
+
+  override async close(): Promise<void> {
+    await super.close()
+    this.#release()
+    this.#resolveClosed()
+  }
+}
 
 export interface ServerOptions extends SessionSettings {
   readonly version: string
@@ -43,4 +91,25 @@ export async function runServer(options: ServerOptions): Promise<void> {
 
 function keyFilesOf({ keyFile, environment }: SessionSettings): readonly string[] {
   return [keyFile, environment['FAREBOX_KEY_FILE']].flatMap((path) => (path ? [path] : []))
+}
+
+/**
+ * Serves one client until it leaves or the signal is aborted, which interrupts the calls under way. Returns when they have
+ * written down how far they came: repeated under the same key, they are charged once.
+ */
+async function serve({ stdin, stdout, signal, createServer, onError }: ServeOptions): Promise<void> {
+  const underWay = new Set<Promise<unknown>>()
+  const transport = new LineTransport(stdin, stdout)
+  const onCall = (work: Promise<unknown>) => {
+    underWay.add(work)
+    const over = () => underWay.delete(work)
+    work.then(over, over)
+  }
+  const handle = serveStdio(() => createServer(onCall), { transport, onerror: onError })
+  const close = () => void handle.close()
+  if (signal.aborted) close()
+  else signal.addEventListener('abort', close, { once: true })
+  await transport.closed
+  signal.removeEventListener('abort', close)
+  await Promise.race([Promise.allSettled(underWay), sleep(LONGEST_END_MS, undefined, { ref: false })])
 }

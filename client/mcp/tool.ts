@@ -1,6 +1,7 @@
 import type { ContentBlock, ToolAnnotations } from '@modelcontextprotocol/server'
-import type * as z from 'zod'
+import * as z from 'zod'
 import type { BudgetLimits, Farebox } from '../farebox.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
 import type { Folders } from './folders/folders.ts'
 
 /** What all tool calls of one process share. */
@@ -90,7 +91,7 @@ export interface ToolTexts {
   readonly annotations: ToolAnnotations
 }
 
-export interface ToolDefinition<In = unknown, Out = unknown> extends ToolTexts {
+interface ToolDefinition<In = unknown, Out = unknown> extends ToolTexts {
   readonly inputSchema: z.ZodType<In>
   readonly outputSchema: z.ZodType<Out>
   run(session: McpSession, exchange: Exchange, input: In): Promise<ToolResult<Out>>
@@ -110,4 +111,38 @@ export interface Tool extends ToolTexts {
   readonly outputSchema: z.ZodType
   /** Throws a `FareboxError` (`invalid_arguments`) for an input that does not match the schema. */
   run(session: McpSession, exchange: Exchange, input: unknown): Promise<ToolResult<unknown>>
+}
+
+/** Returns a tool that checks its arguments and results itself, so that a refusal has the form of all errors of tools. */
+export function defineTool<In, Out>(definition: ToolDefinition<In, Out>): Tool {
+  return {
+    ...definition,
+    run: async (session, exchange, input) => {
+      const { inputSchema, outputSchema } = definition
+      const result = await definition.run(session, exchange, readArguments(inputSchema, input))
+      if (!outputSchema.safeParse(result.structured).success) throw damaged()
+      return result
+    },
+  }
+}
+
+/** A service that answers in another form must not make a client drop the result without a word about the money. */
+function damaged(): FareboxError {
+  return new FareboxError({
+    code: 'answer_damaged',
+    problem: 'The answer of the service is not of the form that was expected.',
+    money: 'unknown',
+    advice: 'Repeat the call unchanged: it is charged once at most. If it happens again, update farebox.',
+  })
+}
+
+function readArguments<In>(schema: z.ZodType<In>, input: unknown): In {
+  const { success, data, error } = schema.safeParse(input)
+  if (success) return data
+  throw new FareboxError({
+    code: 'invalid_arguments',
+    problem: `The arguments do not match the input schema: ${z.prettifyError(error)}`,
+    money: 'none',
+    advice: 'Correct the arguments.',
+  })
 }

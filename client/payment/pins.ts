@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { replaceFile } from '../files/replace-file.ts'
+import { replaceFile } from '../files/files.ts'
 import { unwritable } from '../journal/appended-file.ts'
 import type { Journal } from '../journal/journal.ts'
 import { FareboxError } from '../wire/farebox-error.ts'

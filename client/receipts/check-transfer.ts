@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PublicClient, TransactionReceipt } from 'viem'
+import { findPayments } from '../../packages/receipts/find-payments.ts'
 import { formatUsdc } from '../budget/usdc.ts'
 import { type ChainNode, readNode } from '../wallet/node-client.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Receipt } from '../wire/schemas.ts'
-import { findPaymentTransfers } from './payment-transfers.ts'
 import { judge, type ReceiptCheck, skip } from './receipt-check.ts'
 
 /** A node may learn of a block some seconds after the service. */
@@ -27,7 +27,7 @@ export async function checkTransfer(
     const hash = transaction as `0x${string}`
     const found = await readNode(node, receipt.network, (client) => lookUp(client, hash, pauseMs))
     if (found === null) return judge('transfer', [`${transaction} is not on ${receipt.network}`], '')
-    return await judgeTransfer(receipt, found)
+    return judgeTransfer(receipt, found)
   } catch (error) {
     if (error instanceof FareboxError) return skip('transfer', error.problem)
     throw error
@@ -47,9 +47,9 @@ async function lookUp(client: PublicClient, hash: `0x${string}`, pauseMs: number
   }
 }
 
-async function judgeTransfer(receipt: Receipt, transaction: TransactionReceipt): Promise<ReceiptCheck> {
+function judgeTransfer(receipt: Receipt, transaction: TransactionReceipt): ReceiptCheck {
   const { payer, pay_to: payTo } = receipt
-  const { payments, batchSize } = await findPaymentTransfers(receipt, transaction)
+  const { payments, batchSize } = findPayments(receipt, transaction.to, transaction.logs)
   const charge = BigInt(receipt.charge_atomic)
   // Of a batch, which may hold other payments of this payer, one has to be this one.
   const isPaid = payments.some((amounts) => amounts.length === 1 && amounts[0] === charge)

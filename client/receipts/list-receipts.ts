@@ -5,7 +5,7 @@ import type { AnsweredEntry } from '../journal/entries.ts'
 import { operationOfPath } from '../payment/operations.ts'
 import type { AccountReceipts } from '../wire/schemas.ts'
 import { readReceipt } from './read-receipt.ts'
-import type { ReceiptRecord, ReceiptsQuery } from './receipt-record.ts'
+import type { ReceiptRecord, ReceiptsQuery } from './receipt-store.ts'
 
 interface ListContext extends Pick<FareboxContext, 'journal' | 'payer' | 'baseUrl'> {
   readonly account: AccountClient

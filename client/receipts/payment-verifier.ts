@@ -4,7 +4,7 @@ import { isReServed } from '../payment/is-re-served.ts'
 import type { PaidAnswer, PaidCall, Payment } from '../payment/paid-call.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
-import { CHECK_WAITS, fetchReceipt } from './fetch-receipt.ts'
+import { CHECK_WAITS, fetchReceipt } from './read-receipt.ts'
 import { recordVerification } from './verify-receipt.ts'
 
 /** When receipts are verified: before a call returns, later in the background, or never. */

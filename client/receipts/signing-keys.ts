@@ -1,6 +1,6 @@
 import { askForJson, type ServiceAccess } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
-import { CHECK_WAITS } from './fetch-receipt.ts'
+import { CHECK_WAITS } from './read-receipt.ts'
 
 /** A public key of the service (RFC 8037). */
 export interface SigningKey {

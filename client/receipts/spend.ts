@@ -2,7 +2,7 @@ import type { AccountClient } from '../account/account-client.ts'
 import type { FareboxContext } from '../context.ts'
 import type { AccountSpend } from '../wire/schemas.ts'
 import { journaledReceipts } from './list-receipts.ts'
-import type { ReceiptRecord } from './receipt-record.ts'
+import type { ReceiptRecord } from './receipt-store.ts'
 
 export interface SpendQuery {
   /** UTC days, today included; 30 by default, 366 at most. */
@@ -33,6 +33,27 @@ export interface SpendRow {
   readonly purpose: string | null
   readonly calls: number
   readonly charged: bigint
+}
+
+/** The columns by which rows can be added up. */
+export const SPEND_COLUMNS = ['day', 'model', 'operation', 'purpose'] as const
+
+export interface SpendSum {
+  readonly value: string | null
+  readonly calls: number
+  readonly charged: bigint
+}
+
+/** Adds up rows that agree in one column: days in their order, others by what they cost, most first. */
+export function sumsBy(rows: readonly SpendRow[], column: (typeof SPEND_COLUMNS)[number]): readonly SpendSum[] {
+  const sums = new Map<string | null, SpendSum>()
+  for (const row of rows) {
+    const value = row[column]
+    const { calls, charged } = sums.get(value) ?? { calls: 0, charged: 0n }
+    sums.set(value, { value, calls: calls + row.calls, charged: charged + row.charged })
+  }
+  const all = [...sums.values()]
+  return column === 'day' ? all : all.sort((one, other) => (one.charged < other.charged ? 1 : -1))
 }
 
 interface SpendContext extends Pick<FareboxContext, 'journal' | 'payer' | 'baseUrl' | 'now'> {

@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { replaceFile } from '../files/replace-file.ts'
+import { replaceFile } from '../files/files.ts'
 import { withLock } from '../journal/lock.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Wallet } from './wallet.ts'

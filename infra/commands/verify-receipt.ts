@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
+import { checkCharge, checkMaximum } from '#receipts/check-charge.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { type Check, judged, NothingToVerify, printCheck, skipped } from '../check.ts'
 import { printProblem } from '../terminal.ts'
 import { CHAIN_NOT_CHECKED, checkChain } from './verify-receipt/check-chain.ts'
-import { checkCharge } from './verify-receipt/check-charge.ts'
 import { checkCatalogPrices, checkPrices } from './verify-receipt/check-prices.ts'
 import { checkSignature } from './verify-receipt/check-signature.ts'
 import { messageOf } from './verify-receipt/fetch-json.ts'
@@ -69,7 +69,7 @@ export async function verifyReceipt(options: Options, report: (check: Check) => 
     }
   }
   add(await checkSignature(given, { key: options.key, baseUrl: options.url }))
-  add(...checkCharge(receipt))
+  add(...checkCharge(receipt), checkMaximum(receipt))
   if (options.pricing !== undefined) add(await checkPrices(receipt, options.pricing, true))
   else if (options.url !== undefined) add(await checkCatalogPrices(receipt, options.url))
   add(...(options.rpc === undefined ? [CHAIN_NOT_CHECKED] : await checkChain(receipt, options.rpc)))

@@ -6,7 +6,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { walkFrames } from '#shared/audio/walk-frames.ts'
+import { walkFrames } from '#mp3/walk-frames.ts'
 import { createFfmpegDecoder } from '../../api/request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../api/request/audio/find-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../api/request/audio/inspect-mp3.ts'

@@ -90,6 +90,13 @@ for (const folder of ['api', 'workers', 'operator', 'shared/adapters', 'infra', 
     text: target(`../../${folder}/target.ts`),
     rule: IMPORT_RULE,
   }
+for (const folder of ['api', 'workers', 'operator', 'shared/money', 'infra', 'test', 'client'])
+  violations[`packages/mp3/imports-${folder.replace('/', '-')}.ts`] = {
+    text: target(`../../${folder}/target.ts`),
+    rule: IMPORT_RULE,
+  }
+violations['packages/mp3/imports-domain.ts'] = { text: target('#shared/money/target.ts'), rule: IMPORT_RULE }
+violations['packages/mp3/imports-zod.ts'] = { text: `export { z } from 'zod'\n`, rule: IMPORT_RULE }
 violations['client/imports-domain.ts'] = { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE }
 
 /** Imports that the rules allow. */
@@ -102,6 +109,11 @@ const allowed: Record<string, string> = {
   'operator/pages/deeper/imports-ledger-type.ts': targetType('#shared/adapters/postgres/reports/target.ts'),
   'shared/adapters/imports-pg.ts': `export { Pool } from 'pg'\n`,
   'client/deeper/imports-own.ts': target('../target.ts'),
+  'client/deeper/imports-package.ts': target('../../packages/mp3/target.ts'),
+  'api/request/imports-package.ts': target('#mp3/target.ts'),
+  'shared/media/imports-package.ts': target('#mp3/target.ts'),
+  'packages/mp3/imports-own.ts': target('./target.ts'),
+  'packages/mp3/imports-node.ts': `export { join } from 'node:path'\n`,
   'test/imports-client.ts': target('../client/target.ts'),
 }
 
@@ -165,9 +177,17 @@ beforeAll(async () => {
   for (const name of ['oxlint.config.ts', 'tsconfig.json', 'package.json'])
     await cp(join(ROOT, name), join(directory, name))
   await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'))
-  const targets = [...roomFolders(), 'api', 'workers', 'operator', 'test', 'shared/adapters', 'infra', 'client'].map(
-    (folder) => [`${folder}/target.ts`, 'export const target = 1\nexport type Target = 1\n'] as const,
-  )
+  const targets = [
+    ...roomFolders(),
+    'api',
+    'workers',
+    'operator',
+    'test',
+    'shared/adapters',
+    'infra',
+    'client',
+    'packages/mp3',
+  ].map((folder) => [`${folder}/target.ts`, 'export const target = 1\nexport type Target = 1\n'] as const)
   const texts = Object.entries(violations).map(([path, { text }]) => [path, text] as const)
   for (const [path, text] of [...targets, ...texts, ...Object.entries(allowed)]) {
     await mkdir(dirname(join(directory, path)), { recursive: true })
@@ -182,6 +202,7 @@ beforeAll(async () => {
     'client',
     'infra',
     'operator',
+    'packages',
     'shared',
     'test',
     'workers',

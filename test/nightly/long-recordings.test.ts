@@ -1,14 +1,16 @@
-import { mkdtemp, open, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, open, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pLimit from 'p-limit'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { type AudioLimits, findFfmpeg, prepareRecording, stitch, type Upload } from '../../client/audio/audio.ts'
-import { askTerms, type TranscriptionTerms } from '../../client/batch/plan/pricing.ts'
+import { Preparer } from '../../client/batch/plan/preparer.ts'
+import { askTerms, type TranscriptionTerms, termsOf } from '../../client/batch/plan/pricing.ts'
 import { createFarebox, type Farebox, walletFromPrivateKey } from '../../client/farebox.ts'
 import { compareWords } from '../support/media/compare-words.ts'
 import { startInspector } from '../support/media/inspect-audio.ts'
 import { generateFrames } from '../support/media/mp3-generator.ts'
+import { generateId3v2 } from '../support/media/tag-generator.ts'
 import { scriptSpeech, writeSpeech } from '../support/media/tone-voice.ts'
 import { havePrograms } from '../support/processes/optional-program.ts'
 import { runProgram } from '../support/processes/run-program.ts'
@@ -126,4 +128,44 @@ describe('a large recording', () => {
       }
     },
   )
+})
+
+describe('prepared recordings of more than 1 GiB', () => {
+  it('are each prepared once, and sent from where they were prepared', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'farebox-large-'))
+    const second = generateFrames(40, { bitrate: 320, sampleRate: 48_000 })
+    const seconds = Math.floor((HELD_BYTES * 0.9) / second.length)
+    // Its tag alone is beyond the limit, so that its frames are copied to a file without it, which needs no ffmpeg.
+    const terms = termsOf({
+      price_per_audio_hour_usd: '0.122',
+      minimum_charge_usd: '0.005034',
+      maximum_charge_usd: '1',
+      maximum_audio_duration_ms: String(10 * 60 * MINUTE_MS),
+      maximum_audio_bytes: seconds * second.length,
+    })
+    const preparer = new Preparer({ terms, home: null, ffmpegPath: undefined, signal: undefined })
+    try {
+      const prepared: Awaited<ReturnType<Preparer['measure']>>[] = []
+      for (let number = 0; number < 5; number += 1) {
+        const path = join(folder, `${number}.mp3`)
+        const file = await open(path, 'w')
+        await file.write(generateId3v2(new Uint8Array(1024 * 1024)))
+        await file.write(generateFrames(40, { bitrate: 320, sampleRate: 48_000 }, path))
+        for (let written = 1; written < seconds; written += 1) await file.write(second)
+        await file.close()
+        prepared.push(await preparer.measure(path, false))
+      }
+      const preparedAt = Date.now()
+      expect(prepared.map(({ treatment, uploads }) => [treatment, uploads.length])).toEqual(
+        Array.from({ length: 5 }, () => ['cut', 1]),
+      )
+      const bytes = prepared.reduce((sum, { uploads }) => sum + (uploads[0]?.bytes ?? 0), 0)
+      expect(bytes).toBeGreaterThan(1024 * 1024 * 1024)
+      for (const recording of prepared)
+        expect((await stat(await preparer.pathOf(recording, 0))).mtimeMs).toBeLessThanOrEqual(preparedAt)
+    } finally {
+      await preparer.discard()
+      await rm(folder, { recursive: true, force: true })
+    }
+  })
 })

@@ -1,4 +1,4 @@
-import { walkFrames } from '#shared/audio/walk-frames.ts'
+import { walkFrames } from '#mp3/walk-frames.ts'
 import { countCodePoints } from '#shared/operations/request-text.ts'
 import { speech, speechOptions, speechResult } from '#shared/operations/speech.ts'
 import { upstreamVoice } from '../providers/deployment.ts'

@@ -1,4 +1,4 @@
-import { frameLengthAt, layerAt } from '#shared/audio/mpeg-header.ts'
+import { frameLengthAt, layerAt } from '#mp3/mpeg-header.ts'
 
 /**
  * Returns whether bytes start like an MP3: with an ID3v2 tag or a frame of layer III. A cheap check that keeps error

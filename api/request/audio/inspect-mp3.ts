@@ -1,3 +1,4 @@
+import type { AudioPart, Mp3Walk } from '#mp3/walk-frames.ts'
 import type { DecodeVerdict } from '#shared/adapters/postgres/admission/inspection-store.ts'
 import {
   type AudioLimits,
@@ -6,7 +7,6 @@ import {
   shrinkAdvice,
   splitAdvice,
 } from '#shared/audio/conversion.ts'
-import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { MeasuredUpload } from '../measure-audio.ts'

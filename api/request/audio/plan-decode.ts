@@ -1,5 +1,5 @@
-import { byteAt, FREE_FORMAT, frameLengthAt } from '#shared/audio/mpeg-header.ts'
-import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
+import { byteAt, FREE_FORMAT, frameLengthAt } from '#mp3/mpeg-header.ts'
+import type { AudioPart, Mp3Walk } from '#mp3/walk-frames.ts'
 
 /** The input of the decoder, and the length that is expected of its output. */
 export interface DecodePlan {

@@ -1,5 +1,5 @@
-import { delayOfFrames, type FrameTable, framesBetween } from '../mpeg/frame-table.ts'
-import { silentFrameLike } from '../mpeg/silent-frames.ts'
+import { delayOfFrames, type FrameTable, framesBetween } from '../frame-table.ts'
+import { silentFrameLike } from '../silent-frames.ts'
 import { DEFAULT_GAP_MS } from './plan-packs.ts'
 
 /** Where a clip is within its pack. */

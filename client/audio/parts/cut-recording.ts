@@ -1,6 +1,5 @@
-import type { Ffmpeg } from '../ffmpeg/ffmpeg.ts'
-import { decodeFrames, findSilences } from '../ffmpeg/find-silences.ts'
-import type { AudioLimits } from '../limits.ts'
+import type { Ffmpeg } from '../ffmpeg.ts'
+import { decodeFrames, findSilences } from '../ffmpeg.ts'
 import {
   delayOfFrames,
   type FrameTable,
@@ -9,8 +8,9 @@ import {
   framesBetween,
   lastFrameWithin,
   timeOfFrame,
-} from '../mpeg/frame-table.ts'
-import { LONGEST_LEAD_IN_BYTES, leadInFrame } from '../mpeg/lead-in-frame.ts'
+} from '../frame-table.ts'
+import { LONGEST_LEAD_IN_BYTES, leadInFrame } from '../lead-in-frame.ts'
+import type { AudioLimits } from '../limits.ts'
 import { type CutOptions, type Cuttable, planCuts, type Silence } from './plan-parts.ts'
 import { quietestMomentMs } from './quietest-moment.ts'
 

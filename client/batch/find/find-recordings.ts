@@ -1,15 +1,27 @@
-import { createWriteStream } from 'node:fs'
-import { lstat, rm, stat } from 'node:fs/promises'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { lstat, readdir, realpath, rm, stat } from 'node:fs/promises'
 import { basename, join, relative, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { glob, isDynamicPattern } from 'tinyglobby'
-import { openTemporaryFolder } from '../../files/temporary-file.ts'
+import { openTemporaryFolder } from '../../files/files.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { Source } from '../types.ts'
-import { looksLikeRecording } from './audio-endings.ts'
-import { listFolder } from './list-folder.ts'
-import { readList } from './read-list.ts'
+
+/**
+ * Endings of files that are looked at in a folder. A file that is named itself is tried whatever its ending. Not `ts` and
+ * `mts`: they are more often TypeScript than MPEG transport streams.
+ */
+const ENDINGS: ReadonlySet<string> = new Set(
+  [
+    'mp3 mp2 mpga mpa wav wave w64 flac alac ape wv tta tak aac m4a m4b m4p m4r mp4 m4v mov qt 3gp 3g2 f4v',
+    'ogg oga ogv ogx opus spx webm weba mkv mka wma wmv asf aif aiff aifc caf au snd amr awb gsm voc',
+    'ac3 eac3 dts mpc ra ram rm rmvb avi mpg mpeg vob m2ts flv dsf dff mxf',
+  ]
+    .join(' ')
+    .split(' '),
+)
 
 const URL_BEGINNING = /^[a-z][a-z0-9+.-]+:\/\//i
 
@@ -123,4 +135,69 @@ async function copyOfInput(stdin: Readable): Promise<Source> {
       cause,
     })
   }
+}
+
+/**
+ * Returns the recordings in a folder and its folders, as paths within it, sorted. Hidden files are left out. A folder
+ * that cannot be read is returned itself, so that it is reported and not passed over. Links are followed, once.
+ */
+async function listFolder(folder: string): Promise<string[]> {
+  const found: string[] = []
+  await collect(folder, '', new Set(), found)
+  return found
+}
+
+async function collect(root: string, within: string, visited: Set<string>, found: string[]): Promise<void> {
+  const folder = join(root, within)
+  try {
+    const real = await realpath(folder)
+    if (visited.has(real)) return
+    visited.add(real)
+    const entries = await readdir(folder, { withFileTypes: true })
+    entries.sort(({ name: a }, { name: b }) => (a < b ? -1 : 1))
+    for (const entry of entries) {
+      if (entry.name.startsWith('.')) continue
+      const path = join(within, entry.name)
+      const isFolder = entry.isSymbolicLink() ? await isFolderAt(join(root, path)) : entry.isDirectory()
+      if (isFolder) await collect(root, path, visited, found)
+      else if (looksLikeRecording(entry.name)) found.push(path)
+    }
+  } catch {
+    found.push(within)
+  }
+}
+
+async function isFolderAt(path: string): Promise<boolean> {
+  // A link to nothing is reported as a file that does not exist.
+  return await stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  )
+}
+
+/** Reads paths, one on each line, or separated by NUL as `find -print0` writes them. */
+async function readList(list: string | Readable): Promise<string[]> {
+  const content = await readText(list)
+  const paths = content.includes('\0') ? content.split('\0') : content.replace(/^\ufeff/, '').split(/\r?\n/)
+  return paths.filter((path) => path.trim() !== '')
+}
+
+async function readText(list: string | Readable): Promise<string> {
+  try {
+    return await text(typeof list === 'string' ? createReadStream(list) : list)
+  } catch (cause) {
+    throw new FareboxError({
+      code: 'list_unreadable',
+      problem: `The list of files ${typeof list === 'string' ? list : 'on standard input'} cannot be read.`,
+      money: 'none',
+      advice: 'Check its path and permissions.',
+      cause,
+    })
+  }
+}
+
+/** Returns whether a name ends like that of a recording. */
+export function looksLikeRecording(name: string): boolean {
+  const dot = name.lastIndexOf('.')
+  return dot > 0 && ENDINGS.has(name.slice(dot + 1).toLowerCase())
 }

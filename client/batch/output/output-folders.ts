@@ -1,9 +1,19 @@
 import { lstat, mkdir, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { removeAbandoned, temporaryIn } from '../../files/temporary-file.ts'
+import { removeAbandoned, replaceFile, temporaryIn } from '../../files/files.ts'
+import { FareboxError, type MoneyState } from '../../wire/farebox-error.ts'
 import type { OutputFiles } from '../types.ts'
-import { outputError } from './output-error.ts'
-import { writeOutput } from './write-output.ts'
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the quota of the disk is used up',
+  EROFS: 'the disk is read-only',
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
+  ENOTDIR: 'a part of its path is a file',
+  EEXIST: 'a part of its path is a file',
+  ENAMETOOLONG: 'its name is too long',
+}
 
 /** A disk that fills up during a batch is noticed after this time. */
 const TRUSTED_MS = 2000
@@ -69,4 +79,38 @@ async function requireUsableName(path: string): Promise<void> {
 function ignoreMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
   return undefined
+}
+
+/** Writes a transcript that is paid for: it appears under its name only when it is complete. */
+async function writeOutput(path: string, text: string): Promise<void> {
+  try {
+    await replaceFile(path, text).catch(async (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error
+      // The folder was removed since it was checked.
+      await mkdir(dirname(path), { recursive: true })
+      await replaceFile(path, text)
+    })
+  } catch (error) {
+    throw outputError(path, error, 'settled')
+  }
+}
+
+/** Returns the error for a transcript that cannot be written; one that is paid for can be had again. */
+function outputError(path: string, cause: unknown, money: MoneyState): FareboxError {
+  return new FareboxError({
+    code: 'output_unwritable',
+    problem: `${path} cannot be written (${whyUnwritable(cause)}).`,
+    money,
+    advice:
+      money === 'none'
+        ? 'Make room or choose another folder with --out, then run the command again.'
+        : 'Make room or choose another folder with --out, then run the command again within seven days: the service repeats the transcript without another charge.',
+    cause,
+  })
+}
+
+/** Returns the reason that the file system stated, in words. */
+export function whyUnwritable(cause: unknown): string {
+  const { code, message } = cause as NodeJS.ErrnoException
+  return REASONS[code ?? ''] ?? message
 }

@@ -2,15 +2,30 @@ import type { Farebox } from '../../farebox.ts'
 import type { BegunPacks } from '../record/begun-packs.ts'
 import type { FinishedFiles } from '../record/finished-files.ts'
 import type { BatchOptions, OnBatchEvent, PlannedFile } from '../types.ts'
-import { type AssignedPack, assignPacks } from './assign-packs.ts'
 import type { ResolvedRequest } from './batch-request.ts'
-import type { Content } from './content.ts'
-import { sharesOf } from './group-packs.ts'
-import { type MeasuredSource, plannedFile } from './planned-file.ts'
+import { groupPacks, sharesOf } from './group-packs.ts'
+import { stampsOf } from './measure-all.ts'
+import type { MeasuredPack, MeasuredRecording } from './plan-cache.ts'
+import { type Content, isMeasured, type MeasuredSource, plannedFile } from './planned-file.ts'
 import type { Preparer } from './preparer.ts'
 import { UploadPricer } from './price-uploads.ts'
 import type { TranscriptionTerms } from './pricing.ts'
-import type { Job, PlannedWork, RecordingWork } from './work.ts'
+import type { Job, PlannedJob, PlannedWork, RecordingWork, StatedJob } from './work.ts'
+
+/** Contents that are one upload together. */
+interface AssignedPack {
+  readonly contents: readonly Content<MeasuredRecording>[]
+  readonly pack: MeasuredPack
+}
+
+interface AssignPacks {
+  readonly contents: readonly Content[]
+  readonly measured: readonly MeasuredSource[]
+  readonly request: ResolvedRequest
+  readonly terms: TranscriptionTerms
+  readonly preparer: Preparer
+  readonly begunPacks: BegunPacks | undefined
+}
 
 interface AssignWork {
   readonly farebox: Farebox
@@ -24,7 +39,7 @@ interface AssignWork {
   readonly onEvent: OnBatchEvent
 }
 
-interface Assigned extends Pick<PlannedWork, 'jobs' | 'again'> {
+interface Assigned extends Pick<PlannedWork, 'jobs' | 'again' | 'means'> {
   readonly files: readonly PlannedFile[]
 }
 
@@ -35,8 +50,10 @@ export async function assignWork(context: AssignWork): Promise<Assigned> {
   const packs = options.pack ? await assignPacks({ ...context, contents }) : []
   const pricer = new UploadPricer({ ...context, ...(await secretAndCharges(context)) })
   const files = measured.map(plannedFile)
-  const packed = new Map(packs.flatMap((pack) => pack.contents.map((content) => [content, pack] as const)))
-  const jobs: Job[] = []
+  const packed = new Map<Content, AssignedPack>(
+    packs.flatMap((pack) => pack.contents.map((content) => [content, pack] as const)),
+  )
+  const jobs: PlannedJob[] = []
   const begun = new Set<AssignedPack>()
   for (const content of contents) {
     const pack = packed.get(content)
@@ -47,7 +64,7 @@ export async function assignWork(context: AssignWork): Promise<Assigned> {
       jobs.push(packJob(pack, begun.size, files, pricer))
     }
   }
-  return { files, jobs, again: doneAgain(jobs, context) }
+  return { files, jobs, again: doneAgain(jobs, context), means: { preparer: context.preparer, pricer } }
 }
 
 function contentsOf({ measured, options, request, finished }: AssignWork): Content[] {
@@ -70,8 +87,8 @@ function contentsOf({ measured, options, request, finished }: AssignWork): Conte
   })
 }
 
-function doneAgain(jobs: readonly Job[], { finished, request }: AssignWork): PlannedWork['again'] {
-  const works = jobs.flatMap((job): readonly RecordingWork[] => (job.kind === 'pack' ? job.clips : [job]))
+function doneAgain(jobs: readonly PlannedJob[], { finished, request }: AssignWork): PlannedWork['again'] {
+  const works = jobs.flatMap((job): readonly (RecordingWork | StatedJob)[] => (job.kind === 'pack' ? job.clips : [job]))
   return works
     .map(({ recording: { sha256 }, occurrence }) => ({ sha256, occurrence }))
     .filter(({ sha256, occurrence }) => occurrence > finished.occurrenceOf({ sha256, request: request.callDigest }))
@@ -92,8 +109,8 @@ async function secretAndCharges({ farebox, onEvent }: AssignWork) {
 }
 
 /** Sets the state of the targets; the first of them is the one that is billed. */
-function workFor(
-  { recording, occurrence, targets, first }: Content,
+function workFor<Recording>(
+  { recording, occurrence, targets, first }: Content<Recording>,
   files: PlannedFile[],
   billed: Partial<PlannedFile>,
 ) {
@@ -107,12 +124,17 @@ function workFor(
     recording,
     occurrence,
     targets: targets.map(fileAt),
-  } satisfies RecordingWork
+  }
 }
 
-function fileJob(content: Content, files: PlannedFile[], pricer: UploadPricer): Job {
-  const { uploads, price, alreadyPaid } = pricer.price(content.recording.uploads, content.occurrence)
-  return { kind: 'file', ...workFor(content, files, { price, alreadyPaid }), uploads }
+function fileJob(content: Content, files: PlannedFile[], pricer: UploadPricer): PlannedJob {
+  const { recording, occurrence } = content
+  if ('statedMs' in recording) {
+    const price = pricer.estimate(recording.estimates)
+    return { kind: 'stated', ...workFor({ ...content, recording }, files, { price }) }
+  }
+  const { uploads, price, alreadyPaid } = pricer.price(recording.uploads, occurrence)
+  return { kind: 'file', ...workFor({ ...content, recording }, files, { price, alreadyPaid }), uploads }
 }
 
 function packJob({ contents, pack }: AssignedPack, number: number, files: PlannedFile[], pricer: UploadPricer): Job {
@@ -138,4 +160,31 @@ function packJob({ contents, pack }: AssignedPack, number: number, files: Planne
 
 function update(files: PlannedFile[], { index }: MeasuredSource, changes: Partial<PlannedFile>): void {
   files[index] = { ...(files[index] as PlannedFile), ...changes }
+}
+
+/** Forms packs: those that an earlier run began as they were, and new ones of the other clips. */
+async function assignPacks(context: AssignPacks): Promise<AssignedPack[]> {
+  const { contents, terms, preparer } = context
+  const begun = assignBegun(context)
+  const taken = new Set<Content>(begun.flatMap((pack) => pack.contents))
+  const rest = contents.filter((content) => !taken.has(content) && content.targets.length > 0)
+  const byRecording = new Map(rest.filter(isMeasured).map((content) => [content.recording, content]))
+  const packs = [...begun]
+  for (const group of groupPacks([...byRecording.keys()], terms)) {
+    const own = group.flatMap((recording) => byRecording.get(recording) ?? [])
+    packs.push({ contents: own, pack: await preparer.measurePack(group) })
+  }
+  return packs
+}
+
+function assignBegun({ contents, measured, request, begunPacks }: AssignPacks): AssignedPack[] {
+  if (begunPacks === undefined) return []
+  const byPath = new Map(measured.map((source) => [source.surveyed.source.path, source]))
+  const bySha256 = new Map(contents.filter(isMeasured).map((content) => [content.recording.sha256, content]))
+  const packs = begunPacks.among(stampsOf(measured.map(({ surveyed }) => surveyed)), request.callDigest)
+  return packs.flatMap(({ clips, upload, spans }): AssignedPack[] => {
+    const own = clips.flatMap(({ path }) => bySha256.get(byPath.get(path)?.recording?.sha256 ?? '') ?? [])
+    const isUsable = own.length === clips.length && own.some(({ targets }) => targets.length > 0)
+    return isUsable ? [{ contents: own, pack: { upload, spans } }] : []
+  })
 }

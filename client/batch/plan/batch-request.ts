@@ -1,9 +1,35 @@
 import { createHash } from 'node:crypto'
+import { DEFAULT_TRANSCRIPTION_MODEL, type TranscriptionOptions } from '../../payment/operations.ts'
 import { rulesOf } from '../../subtitles/subtitles.ts'
 import { canonicalJson } from '../../wire/canonical-json.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
-import type { BatchOptions } from '../types.ts'
-import { type EffectiveFields, effectiveFields, formerFields, languageCode } from './effective-request.ts'
+import type { BatchOptions, BatchRequest } from '../types.ts'
+
+type EffectiveFields = TranscriptionOptions & { readonly model: string }
+
+/** Speakers and sounds are asked for: the price is by the hour, whatever is asked for. */
+const DEFAULTS = {
+  model: DEFAULT_TRANSCRIPTION_MODEL,
+  timestamps: 'word',
+  diarize: true,
+  tag_audio_events: true,
+} as const satisfies BatchRequest
+
+/** What earlier versions sent for the same options: they asked for neither speakers nor sounds. */
+const FORMER_DEFAULTS = { model: DEFAULT_TRANSCRIPTION_MODEL, timestamps: 'word' } as const
+
+/** ISO 639-3 codes of languages that have one in ISO 639-1 (iso639-3.sil.org); the vendors’ languages are among them. */
+const SHORT_CODES = new Map(
+  `afr af amh am ara ar asm as aze az bak ba bel be ben bn bod bo bos bs bre br bul bg cat ca ces cs cym cy dan da deu de
+  ell el eng en epo eo est et eus eu fao fo fas fa fin fi fra fr ful ff gle ga glg gl guj gu hat ht hau ha heb he hin hi
+  hrv hr hun hu hye hy ibo ig ind id isl is ita it jav jv jw jv jpn ja kan kn kat ka kaz kk khm km kir ky kor ko kur ku lao lo
+  lat la lav lv lin ln lit lt ltz lb lug lg mal ml mar mr mkd mk mlg mg mlt mt mon mn mri mi msa ms mya my nep ne nld nl
+  nno nn nob nb nor no nya ny oci oc ori or orm om pan pa pol pl por pt pus ps ron ro rus ru san sa sin si slk sk slv sl
+  sna sn snd sd som so spa es sqi sq srp sr sun su swa sw swe sv tam ta tat tt tel te tgk tg tgl tl tha th tuk tk tur tr
+  ukr uk urd ur uzb uz vie vi wol wo xho xh yid yi yor yo zho zh zul zu`
+    .split(/\s+/)
+    .flatMap((code, index, all) => (index % 2 === 0 ? [[code, all[index + 1] ?? code] as const] : [])),
+)
 
 /** What is asked of each recording, with all fields that decide the answer. */
 export interface ResolvedRequest {
@@ -49,4 +75,38 @@ function digest(value: unknown): string {
 
 function invalid(problem: string): FareboxError {
   return new FareboxError({ code: 'invalid_options', problem, money: 'none', advice: 'Correct the options.' })
+}
+
+/**
+ * Returns all fields that decide the answer, and no others: requests of equal fields are one call, which is paid for once,
+ * however they were written. The service keeps `num_speakers` apart without `diarize`, where it has no effect.
+ */
+function effectiveFields(request: BatchRequest): EffectiveFields {
+  const { language, num_speakers: numSpeakers, ...fields } = { ...DEFAULTS, ...withoutUndefined(request) }
+  return {
+    ...fields,
+    ...(language && { language: languageCode(language) }),
+    ...(fields.diarize && numSpeakers !== undefined && { num_speakers: numSpeakers }),
+  }
+}
+
+/** Returns the fields that earlier versions may have sent for the same options: what they finished stays finished. */
+function formerFields(request: BatchRequest): readonly object[] {
+  const { diarize: _, language, ...typed } = withoutUndefined(request)
+  const fields = { ...FORMER_DEFAULTS, ...typed }
+  if (!language) return [fields]
+  return [...new Set([language, languageCode(language)])].map((each) => ({ ...fields, language: each }))
+}
+
+function withoutUndefined(request: BatchRequest): BatchRequest {
+  return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== undefined))
+}
+
+/**
+ * Returns one spelling for the codes of a language, such as `en` for `eng` and `EN`. A table of our own: that of `Intl` is
+ * another one in each version of Node, and a call must have the same key on all machines.
+ */
+export function languageCode(language: string): string {
+  const [primary = '', ...subtags] = language.trim().toLowerCase().replaceAll('_', '-').split('-')
+  return [SHORT_CODES.get(primary) ?? primary, ...subtags].join('-')
 }

@@ -2,7 +2,7 @@ import type { BegunPacks } from '../record/begun-packs.ts'
 import type { FileStamp } from '../record/file-state.ts'
 import type { FinishedFiles } from '../record/finished-files.ts'
 import type { BatchOptions, OnBatchEvent, PlannedFile } from '../types.ts'
-import { asFareboxError, type MeasuredSource, plannedFile } from './planned-file.ts'
+import { asFareboxError, type MeasuredSource, plannedFile, uploadsOf } from './planned-file.ts'
 import type { Preparer } from './preparer.ts'
 import type { TranscriptionTerms } from './pricing.ts'
 import { chooseAgain, type SurveyedSource } from './survey.ts'
@@ -63,14 +63,16 @@ function withNamesOfFailed(measured: readonly MeasuredSource[], context: Measure
 }
 
 function pricedFile(measured: MeasuredSource, context: MeasureAll): PlannedFile {
-  const price = measured.isToDo && measured.recording ? priceOf(measured.recording.uploads, context) : 0n
+  const price = measured.isToDo && measured.recording ? priceOf(uploadsOf(measured.recording), context) : 0n
   return { ...plannedFile(measured), price }
 }
 
-async function measure({ preparer, options: { pack } }: MeasureAll, start: MeasuredSource): Promise<MeasuredSource> {
+async function measure({ preparer, options }: MeasureAll, start: MeasuredSource): Promise<MeasuredSource> {
+  const { pack, estimates = false } = options
   const { source } = start.surveyed
   try {
-    return { ...start, recording: await preparer.measure(source.path, pack) }
+    const recording = estimates ? preparer.measureStated(source.path, pack) : preparer.measure(source.path, pack)
+    return { ...start, recording: await recording }
   } catch (error) {
     return { ...start, error: asFareboxError(error, source.label) }
   }

@@ -60,7 +60,7 @@ async function plan(
   if (!surveyed.some(isToDo)) {
     const files = surveyed.map(finishedFile)
     for (const [index, file] of files.entries()) onEvent({ event: 'planned', file, done: index + 1, of: files.length })
-    return makePlan(sources, files, { request, jobs: [], finished, preparer: undefined, again: [] }, onEvent)
+    return makePlan(sources, files, { request, jobs: [], finished, means: undefined, again: [] }, onEvent)
   }
   const terms = await askTerms(farebox, request.fields.model, options.signal)
   const { home } = farebox
@@ -72,7 +72,7 @@ async function plan(
     const common = { preparer, begunPacks, terms, onEvent }
     const measured = await measureAll({ ...common, surveyed, isToDo, callDigest, options, finished })
     const assigned = await assignWork({ ...common, farebox, measured, request, finished, options })
-    return makePlan(sources, assigned.files, { request, finished, preparer, ...assigned }, onEvent)
+    return makePlan(sources, assigned.files, { request, finished, ...assigned }, onEvent)
   } catch (error) {
     await preparer.discard()
     throw error
@@ -88,7 +88,7 @@ function makePlan(
   const totals = totalsOf(files, work.jobs)
   onEvent({ event: 'totals', totals })
   const discard = async () => {
-    await work.preparer?.discard()
+    await work.means?.preparer.discard()
     await removeCopies(sources)
   }
   return attachWork({ files, totals, discard }, work)

@@ -1,9 +1,14 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import type { AudioLimits, Span } from '../../audio/audio.ts'
+import type { AudioLimits, ExpectedRecording, Span } from '../../audio/audio.ts'
 import { canonicalJson } from '../../wire/canonical-json.ts'
 import { AppendedLines } from '../record/appended-lines.ts'
 import { type FileStamp, isSameStamp } from '../record/file-state.ts'
+
+/** How much longer than its file states an upload may be: by the encoder's delay, its last frame and a lead-in frame. */
+const MARGIN_MS = 250
+/** How much of the longest part a part has at least, because it ends at a pause before the limit. */
+const SHORTEST_SHARE = 0.8
 
 /** An upload as it was measured; the file with its bytes may be gone. */
 export interface MeasuredUpload {
@@ -21,6 +26,14 @@ export interface MeasuredRecording extends FileStamp {
   readonly warnings: readonly string[]
   /** What it can be packed with; `null` if it cannot be; missing if nobody asked. */
   readonly streamKey?: number | null
+}
+
+/** A recording that is prepared only when it is sent. */
+export interface StatedRecording extends Omit<MeasuredRecording, 'treatment' | 'uploads' | 'streamKey'> {
+  readonly treatment: 'cut' | 'convert'
+  readonly statedMs: number
+  /** At least as long as the uploads will be. */
+  readonly estimates: readonly { readonly durationMs: number }[]
 }
 
 interface Line extends MeasuredRecording {
@@ -122,4 +135,18 @@ export class PlanCache {
       // It is measured again next time; the journal reports a full disk before anything is paid.
     }
   }
+}
+
+/** Returns a recording as it is priced before it is prepared, with uploads that are not too short. */
+export function statedRecording(
+  { source, treatment, statedMs, warnings }: ExpectedRecording,
+  { maximumDurationMs, maximumBytes }: AudioLimits,
+): StatedRecording {
+  const isOne = treatment === 'convert' && statedMs + MARGIN_MS <= maximumDurationMs
+  const byDuration = statedMs / (maximumDurationMs * SHORTEST_SHARE)
+  // What is converted has a bit rate with which the bytes are no limit.
+  const byBytes = treatment === 'cut' ? source.bytes / (maximumBytes * SHORTEST_SHARE) : 0
+  const parts = isOne ? 1 : Math.ceil(Math.max(byDuration, byBytes))
+  const durationMs = Math.ceil(statedMs / parts) + MARGIN_MS
+  return { ...source, treatment, warnings, statedMs, estimates: Array.from({ length: parts }, () => ({ durationMs })) }
 }

@@ -1,8 +1,18 @@
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { FileState, PlannedFile } from '../types.ts'
 import type { ChosenOutputs } from './choose-outputs.ts'
-import type { MeasuredRecording } from './plan-cache.ts'
+import type { MeasuredRecording, StatedRecording } from './plan-cache.ts'
 import type { SurveyedSource } from './survey.ts'
+
+/** A recording's content and the sources that have it. */
+export interface Content<Recording = MeasuredRecording | StatedRecording> {
+  readonly recording: Recording
+  readonly occurrence: number
+  /** Sources whose transcripts are to be written. */
+  readonly targets: readonly MeasuredSource[]
+  /** The first source that has it, which may be finished. */
+  readonly first: MeasuredSource
+}
 
 /** A source as the service would bill it. */
 export interface MeasuredSource {
@@ -10,7 +20,7 @@ export interface MeasuredSource {
   readonly surveyed: SurveyedSource
   readonly isToDo: boolean
   /** Missing for a finished source that no one needs to measure. */
-  readonly recording?: MeasuredRecording
+  readonly recording?: MeasuredRecording | StatedRecording
   readonly error?: FareboxError
 }
 
@@ -29,9 +39,10 @@ export function plannedFile({ index, surveyed, isToDo, recording, error }: Measu
     modifiedMs: recording?.modifiedMs ?? stamp?.modifiedMs ?? 0,
     price: 0n,
     alreadyPaid: 0n,
-    parts: isToDo ? (recording?.uploads.length ?? 0) : 0,
+    parts: isToDo && recording !== undefined ? uploadsOf(recording).length : 0,
     ...withKnown(recording?.sha256 ?? finished?.sha256, isToDo ? undefined : finished?.receiptIds),
     ...(recording !== undefined && { treatment: recording.treatment }),
+    ...(isToDo && recording !== undefined && 'statedMs' in recording && { isEstimate: true }),
     outputs: chosen.outputs,
     ...(chosen.receipt !== undefined && { receipt: chosen.receipt }),
     ...(isToDo && error === undefined && occupiedOf(chosen)),
@@ -56,8 +67,14 @@ export function finishedFile(surveyed: SurveyedSource, index: number): PlannedFi
   return plannedFile({ index, surveyed, isToDo: false })
 }
 
-function durationOf({ uploads }: Pick<MeasuredRecording, 'uploads'>): number {
-  return uploads.reduce((sum, { durationMs }) => sum + durationMs, 0)
+export function durationOf(recording: MeasuredRecording | StatedRecording): number {
+  if ('statedMs' in recording) return recording.statedMs
+  return recording.uploads.reduce((sum, { durationMs }) => sum + durationMs, 0)
+}
+
+/** Returns the uploads of a recording, or estimates of them. */
+export function uploadsOf(recording: MeasuredRecording | StatedRecording): readonly { readonly durationMs: number }[] {
+  return 'statedMs' in recording ? recording.estimates : recording.uploads
 }
 
 /** Returns the error of a file whose calls are paid for: whatever failed, its transcript can be had again. */
@@ -86,4 +103,9 @@ export function asFareboxError(error: unknown, label: string): FareboxError {
     advice: 'Run the command again; nothing is paid twice.',
     cause: error,
   })
+}
+
+/** Whether it is prepared already, as only clips that may be packed and recordings that are sent as they are have to be. */
+export function isMeasured(content: Content): content is Content<MeasuredRecording> {
+  return !('statedMs' in content.recording)
 }

@@ -1,23 +1,33 @@
 import { rm, statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import pLimit from 'p-limit'
+import { walkFrames } from '../../../packages/mp3/walk-frames.ts'
 import {
   AudioError,
+  type ExpectedRecording,
+  expectRecording,
   type Ffmpeg,
   findFfmpeg,
   longestAtMinimumMs,
   type PreparedRecording,
+  type PrepareOptions,
   preparePacks,
   prepareRecording,
   type Upload,
 } from '../../audio/audio.ts'
-import { frameTableOf } from '../../audio/mpeg/frame-table.ts'
-import { walkFrames } from '../../audio/mpeg/walk-frames.ts'
+import { frameTableOf } from '../../audio/frame-table.ts'
 import { readAgain } from '../../audio/read-recording.ts'
-import { openTemporaryFolder } from '../../files/temporary-file.ts'
+import { openTemporaryFolder } from '../../files/files.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
-import { isSameStamp, stampOf } from '../record/file-state.ts'
-import { type MeasuredPack, type MeasuredRecording, type MeasuredUpload, PlanCache } from './plan-cache.ts'
+import { type FileStamp, isSameStamp, stampOf } from '../record/file-state.ts'
+import {
+  type MeasuredPack,
+  type MeasuredRecording,
+  type MeasuredUpload,
+  PlanCache,
+  type StatedRecording,
+  statedRecording,
+} from './plan-cache.ts'
 import type { TranscriptionTerms } from './pricing.ts'
 
 export interface PreparerOptions {
@@ -50,18 +60,48 @@ export class Preparer {
   /** Measures a recording exactly, by preparing it unless that was done before. */
   measure(path: string, needsStreamKey: boolean): Promise<MeasuredRecording> {
     return this.#limit(async () => {
-      this.#options.signal?.throwIfAborted()
-      const stamp = await stampOf(path)
-      const cached = stamp === null ? undefined : await this.#cache.find(stamp)
-      if (cached !== undefined && (!needsStreamKey || cached.streamKey !== undefined)) return cached
-      const prepared = await this.#prepare(path)
-      const { source, treatment, uploads, warnings } = prepared
-      const streamKey = needsStreamKey ? await this.#streamKeyOf(uploads) : undefined
-      const measured = { ...source, treatment, uploads, warnings, ...(streamKey !== undefined && { streamKey }) }
-      await this.#cache.add(measured)
-      await this.#keep(prepared)
-      return measured
+      const cached = await this.#cached(path, needsStreamKey)
+      return cached ?? (await this.#measured(await this.#prepare(path, prepareRecording), needsStreamKey))
     })
+  }
+
+  /** Measures a recording without preparing it, unless it is a clip that may be packed or does not state its length. */
+  measureStated(path: string, mayPack: boolean): Promise<MeasuredRecording | StatedRecording> {
+    const { terms } = this.#options
+    const fromMs = mayPack ? longestAtMinimumMs(terms.prices) : 0
+    return this.#limit(async () => {
+      const cached = await this.#cached(path, mayPack)
+      if (cached !== undefined) return cached
+      const found = await this.#prepare(path, (path, options) => expectRecording(path, fromMs, options))
+      return 'statedMs' in found ? statedRecording(found, terms.limits) : await this.#measured(found, mayPack)
+    })
+  }
+
+  /** Prepares a recording that is sent next, and keeps it until then. */
+  prepareStated(stated: StatedRecording): Promise<MeasuredRecording> {
+    return this.#limit(async () => {
+      await requireUnchanged(stated)
+      const prepared = await this.#prepare(stated.path, prepareRecording)
+      if (prepared.source.sha256 !== stated.sha256) throw differs(stated)
+      for (const { sha256, path } of prepared.uploads) this.#kept.set(sha256, path)
+      return await this.#measured(prepared, false)
+    })
+  }
+
+  async #cached(path: string, needsStreamKey: boolean): Promise<MeasuredRecording | undefined> {
+    this.#options.signal?.throwIfAborted()
+    const stamp = await stampOf(path)
+    const cached = stamp === null ? undefined : await this.#cache.find(stamp)
+    return cached !== undefined && (!needsStreamKey || cached.streamKey !== undefined) ? cached : undefined
+  }
+
+  async #measured(prepared: PreparedRecording, needsStreamKey: boolean): Promise<MeasuredRecording> {
+    const { source, treatment, uploads, warnings } = prepared
+    const streamKey = needsStreamKey ? await this.#streamKeyOf(uploads) : undefined
+    const measured = { ...source, treatment, uploads, warnings, ...(streamKey !== undefined && { streamKey }) }
+    await this.#cache.add(measured)
+    if (treatment !== 'send') await this.#keepFiles(uploads)
+    return measured
   }
 
   /**
@@ -121,7 +161,7 @@ export class Preparer {
   async #prepareAgain(path: string): Promise<readonly Upload[]> {
     const running = this.#preparing.get(path)
     if (running !== undefined) return await running
-    const preparation = this.#limit(async () => (await this.#prepare(path)).uploads)
+    const preparation = this.#limit(async () => (await this.#prepare(path, prepareRecording)).uploads)
     this.#preparing.set(path, preparation)
     try {
       const uploads = await preparation
@@ -133,7 +173,10 @@ export class Preparer {
   }
 
   /** Looks for ffmpeg only when a recording needs it: an MP3 mostly does not. */
-  async #prepare(path: string): Promise<PreparedRecording> {
+  async #prepare<Found extends PreparedRecording | ExpectedRecording>(
+    path: string,
+    prepare: (path: string, options: PrepareOptions) => Promise<Found>,
+  ): Promise<Found> {
     const { terms, signal, copiesSources: copiesSource } = this.#options
     const options = {
       limits: terms.limits,
@@ -144,12 +187,12 @@ export class Preparer {
     }
     if (this.#ffmpeg === undefined) {
       try {
-        return await prepareRecording(path, { ...options, ffmpeg: undefined })
+        return await prepare(path, { ...options, ffmpeg: undefined })
       } catch (error) {
         if (!(error instanceof AudioError) || error.code !== 'ffmpeg_missing') throw error
       }
     }
-    return await prepareRecording(path, { ...options, ffmpeg: (await this.#findFfmpeg()).program })
+    return await prepare(path, { ...options, ffmpeg: (await this.#findFfmpeg()).program })
   }
 
   #findFfmpeg() {
@@ -175,12 +218,9 @@ export class Preparer {
     return this.#folder
   }
 
-  async #keep({ treatment, uploads }: PreparedRecording): Promise<void> {
-    if (treatment !== 'send') await this.#keepFiles(uploads)
-  }
-
   async #keepFiles(uploads: readonly Pick<Upload, 'bytes' | 'sha256' | 'path'>[]): Promise<void> {
     for (const { sha256, path } of uploads) {
+      if (this.#kept.has(sha256)) continue
       if ((await freeBytesAt(path)) < SPARED_BYTES) await rm(path, { force: true })
       else this.#kept.set(sha256, path)
     }
@@ -230,13 +270,13 @@ function shortestPart({ prices, limits }: TranscriptionTerms): number {
 }
 
 /** What was prepared before a change must not be sent in place of the file as it is. */
-async function requireUnchanged(recording: MeasuredRecording): Promise<void> {
+async function requireUnchanged(recording: FileStamp): Promise<void> {
   const stamp = await stampOf(recording.path)
   if (stamp === null || !isSameStamp(stamp, recording))
     throw new AudioError('file_changed', 'the file changed since it was measured.', { path: recording.path })
 }
 
-function differs({ path }: MeasuredRecording): FareboxError {
+function differs({ path }: FileStamp): FareboxError {
   return new FareboxError({
     code: 'file_changed',
     problem: `${path}: what would be sent is not what was priced: the file or ffmpeg changed since the plan.`,

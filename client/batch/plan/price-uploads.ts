@@ -2,7 +2,14 @@ import { deriveCallKey } from '../../payment/call-key.ts'
 import type { ResolvedRequest } from './batch-request.ts'
 import type { MeasuredUpload } from './plan-cache.ts'
 import type { TranscriptionTerms } from './pricing.ts'
-import type { UploadWork } from './work.ts'
+
+/** A call that is paid for. */
+export interface UploadWork {
+  readonly upload: MeasuredUpload
+  /** The idempotency key. Uploads with equal keys are one call. */
+  readonly key: string
+  readonly price: bigint
+}
 
 interface UploadPricing {
   readonly secret: Uint8Array
@@ -12,7 +19,7 @@ interface UploadPricing {
   readonly charged: ReadonlyMap<string, bigint>
 }
 
-export interface PricedUploads {
+interface PricedUploads {
   readonly uploads: readonly UploadWork[]
   readonly price: bigint
   readonly alreadyPaid: bigint
@@ -41,6 +48,11 @@ export class UploadPricer {
       return work
     })
     return { uploads: priced, price, alreadyPaid }
+  }
+
+  /** Returns what uploads of these lengths cost at most. Which calls they are is known only when they are prepared. */
+  estimate(uploads: readonly { readonly durationMs: number }[]): bigint {
+    return uploads.reduce((sum, { durationMs }) => sum + this.#pricing.terms.priceOf(durationMs), 0n)
   }
 
   #work(upload: MeasuredUpload, occurrence: number): UploadWork {

@@ -2,16 +2,9 @@ import type { Span } from '../../audio/audio.ts'
 import type { FinishedFiles } from '../record/finished-files.ts'
 import type { BatchPlan, PlannedFile } from '../types.ts'
 import type { ResolvedRequest } from './batch-request.ts'
-import type { MeasuredRecording, MeasuredUpload } from './plan-cache.ts'
+import type { MeasuredRecording, StatedRecording } from './plan-cache.ts'
 import type { Preparer } from './preparer.ts'
-
-/** A call that is paid for. */
-export interface UploadWork {
-  readonly upload: MeasuredUpload
-  /** The idempotency key. Uploads with equal keys are one call. */
-  readonly key: string
-  readonly price: bigint
-}
+import type { UploadPricer, UploadWork } from './price-uploads.ts'
 
 /** A recording and the files that its transcript is written for: itself, and others with the same content. */
 export interface RecordingWork {
@@ -37,13 +30,29 @@ export interface PackJob {
 
 export type Job = FileJob | PackJob
 
+/** A recording that becomes a file job in the run, when it is prepared. */
+export interface StatedJob extends Omit<RecordingWork, 'recording'> {
+  readonly kind: 'stated'
+  readonly recording: StatedRecording
+}
+
+export type PlannedJob = Job | StatedJob
+
+/** Returns the jobs of a plan that was made without estimates. */
+export function exactJobsOf(plan: BatchPlan): readonly Job[] {
+  return workOf(plan).jobs.map((job) => {
+    if (job.kind === 'stated') throw new TypeError('the plan has estimates')
+    return job
+  })
+}
+
 /** What a run needs of its plan, beyond what callers see. */
 export interface PlannedWork {
   readonly request: ResolvedRequest
-  readonly jobs: readonly Job[]
+  readonly jobs: readonly PlannedJob[]
   readonly finished: FinishedFiles
   /** Undefined if there is nothing to do. */
-  readonly preparer: Preparer | undefined
+  readonly means: { readonly preparer: Preparer; readonly pricer: UploadPricer } | undefined
   /** What is done another time on request. */
   readonly again: readonly { readonly sha256: string; readonly occurrence: number }[]
 }

@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto'
 import { lstat, readFile } from 'node:fs/promises'
 import type { Transcript } from '../../audio/audio.ts'
 import type { Payment } from '../../payment/paid-call.ts'
-import { fetchReceipt } from '../../receipts/fetch-receipt.ts'
+import { fetchReceipt } from '../../receipts/read-receipt.ts'
 import type { Receipt } from '../../wire/schemas.ts'
 import { type RenderedTranscript, renderTranscript } from '../output/render-transcript.ts'
 import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
 import type { RunContext } from './run-context.ts'
-import { stopIfHopeless } from './stop-if-hopeless.ts'
+import { stopIfHopeless } from './stop-reason.ts'
 
 /** A recording whose transcript is complete. */
 export interface TranscribedRecording {

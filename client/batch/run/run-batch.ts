@@ -1,17 +1,57 @@
-import { parseUsdc } from '../../budget/usdc.ts'
+import pLimit from 'p-limit'
+import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
-import type { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
 import { OutputFolders } from '../output/output-folders.ts'
+import { keysOf } from '../plan/plan-totals.ts'
 import { asFareboxError } from '../plan/planned-file.ts'
-import type { Preparer } from '../plan/preparer.ts'
-import { type Job, workOf } from '../plan/work.ts'
+import { type PlannedJob, type PlannedWork, workOf } from '../plan/work.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
-import type { BatchOptions, BatchOutcome, BatchPlan, OnBatchEvent, StoppedBy } from '../types.ts'
-import { Affordable } from './affordable.ts'
+import type { BatchOptions, BatchOutcome, BatchPlan, OnBatchEvent, PlannedFile, StoppedBy } from '../types.ts'
 import { Gate } from './gate.ts'
 import type { RunContext } from './run-context.ts'
-import { runJob, targetsOf } from './run-job.ts'
+import { makeReady, runJob, targetsOf } from './run-job.ts'
 import { Tally } from './tally.ts'
+
+/**
+ * Keeps a recording of several parts from being paid for in part: a file is begun only if all of it fits into what the
+ * budget had at the start, less all that was begun. The budget itself refuses what exceeds it in any case.
+ */
+class Affordable {
+  readonly #limit: { readonly name: string; readonly left: bigint } | undefined
+  #begun = 0n
+
+  constructor(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
+    const { session, day } = farebox.budgetLeft(group)
+    const limits = [
+      { name: 'session', left: session },
+      { name: 'day', left: day },
+    ].flatMap(({ name, left }) => (left === null ? [] : [{ name, left }]))
+    limits.sort((a, b) => (a.left < b.left ? -1 : 1))
+    this.#limit = limits[0]
+  }
+
+  /** Counts files as begun; returns the error of the budget instead if they do not fit. */
+  begin(files: readonly PlannedFile[]): FareboxError | undefined {
+    const price = toCharge(files)
+    if (this.#limit !== undefined && this.#begun + price > this.#limit.left) {
+      const { name, left } = this.#limit
+      return new FareboxError({
+        code: 'budget_exceeded',
+        problem: `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${name} budget has ${formatUsdc(left - this.#begun)} USDC left.`,
+        money: 'none',
+        advice: 'Raise the budget, then run the command again: it does what is missing.',
+      })
+    }
+    this.#begun += price
+    return undefined
+  }
+
+  /** Corrects the sum by what was really charged. */
+  end(files: readonly PlannedFile[], charged: bigint): void {
+    this.#begun += charged - toCharge(files)
+  }
+}
 
 /**
  * Transcribes the files of a plan that are to do, pays for them and writes their transcripts. A file that fails fails
@@ -27,8 +67,9 @@ export async function runBatch(
   const startedAt = performance.now()
   const tally = new Tally(plan.files, onEvent)
   const stopped: Stopped = {}
+  const called = new Set<string>()
   try {
-    await runJobs({ farebox, plan, options, tally, onEvent }, stopped)
+    await runJobs({ farebox, plan, options, tally, onEvent, called }, stopped)
   } finally {
     await plan.discard()
   }
@@ -36,7 +77,7 @@ export async function runBatch(
   return {
     ...tally.progress(),
     kept: tally.kept,
-    ...openPayments(farebox, plan),
+    ...openPayments(farebox, [...workOf(plan).jobs.flatMap(keysOf), ...called]),
     failures: tally.failures,
     elapsedMs: Math.round(performance.now() - startedAt),
     interrupted,
@@ -46,10 +87,9 @@ export async function runBatch(
 }
 
 /** What was left under way may still be charged, once: the next run finds out. */
-function openPayments(farebox: Farebox, plan: BatchPlan): Pick<BatchOutcome, 'openPayments' | 'openMaximum'> {
-  const works = workOf(plan).jobs.flatMap((job) => (job.kind === 'pack' ? [job.upload] : job.uploads))
+function openPayments(farebox: Farebox, keys: readonly string[]): Pick<BatchOutcome, 'openPayments' | 'openMaximum'> {
   const open = new Map<string, bigint>()
-  for (const { key } of works) {
+  for (const key of keys) {
     const known = farebox.knownCall(key)
     if (known?.state === 'signed') open.set(key, parseUsdc(known.maximum ?? '0'))
   }
@@ -62,13 +102,14 @@ interface Stopped {
   error?: FareboxError
 }
 
-interface Run extends Pick<RunContext, 'farebox' | 'options' | 'tally' | 'onEvent'> {
+interface Run extends Pick<RunContext, 'farebox' | 'options' | 'tally' | 'onEvent' | 'called'> {
   readonly plan: BatchPlan
 }
 
-async function runJobs({ farebox, plan, options, tally, onEvent }: Run, stopped: Stopped): Promise<void> {
+async function runJobs({ plan, ...run }: Run, stopped: Stopped): Promise<void> {
+  const { options, tally, onEvent } = run
   const work = workOf(plan)
-  if (work.preparer === undefined || work.jobs.length === 0) return
+  if (work.means === undefined || work.jobs.length === 0) return
   const gate = new Gate({
     limit: options.concurrency,
     onChange: (concurrency, reason) => onEvent({ event: 'concurrency', concurrency, reason }),
@@ -81,7 +122,7 @@ async function runJobs({ farebox, plan, options, tally, onEvent }: Run, stopped:
     const { underWay } = tally.progress()
     onEvent({ event: 'stopping', stoppedBy, underWay, ...(error !== undefined && { error }) })
   }
-  const context = createContext({ farebox, options, work, tally, gate, stop, onEvent }, work.preparer)
+  const context = createContext({ ...run, work, gate, stop }, work.means)
   const forget = listen(options, stop, gate)
   try {
     work.finished.beginAgain(
@@ -95,12 +136,12 @@ async function runJobs({ farebox, plan, options, tally, onEvent }: Run, stopped:
   }
 }
 
-type Shared = Pick<RunContext, 'farebox' | 'options' | 'work' | 'tally' | 'gate' | 'stop' | 'onEvent'>
+type Shared = Pick<RunContext, Exclude<keyof RunContext, 'preparer' | 'pricer' | 'folders' | 'begunPacks' | 'charges'>>
 
-function createContext(shared: Shared, preparer: Preparer): RunContext {
+function createContext(shared: Shared, means: NonNullable<PlannedWork['means']>): RunContext {
   return {
     ...shared,
-    preparer,
+    ...means,
     folders: shared.options.output.files ?? new OutputFolders(),
     begunPacks: new BegunPacks(shared.farebox.home),
     charges: new Map(),
@@ -145,26 +186,31 @@ async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { to
   }
 }
 
+/** How many recordings are prepared beyond those under way, so that no upload waits for ffmpeg, and the disk holds few. */
+const PREPARED_AHEAD = 2
+
 /** Begins one job after the other, as many at the same time as the gate admits. */
-async function runAll(context: RunContext, jobs: readonly Job[], stopped: Stopped): Promise<void> {
-  const { gate, stop, charges } = context
-  const affordable = new Affordable(context.farebox, context.options.group)
-  const underWay = new Set<Promise<void>>()
-  for (const job of jobs) {
-    if (!(await gate.enter('file'))) break
+async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped: Stopped): Promise<void> {
+  const { farebox, options, gate, stop, charges } = context
+  const affordable = new Affordable(farebox, options.group)
+  const nearby = pLimit(options.concurrency + PREPARED_AHEAD)
+  const begin = async (planned: PlannedJob) => {
+    const job = stopped.by === undefined ? await makeReady(context, planned) : undefined
+    if (job === undefined || !(await gate.enter('file'))) return
     const targets = targetsOf(job)
     const unaffordable = stopped.by === undefined ? affordable.begin(targets) : undefined
     if (stopped.by !== undefined || unaffordable !== undefined) {
       gate.leave()
       if (unaffordable !== undefined) stop('budget', unaffordable)
-      break
+      return
     }
-    const running = runJob(context, job).finally(() => {
-      const charged = targets.reduce((sum, { index }) => sum + (charges.get(index) ?? 0n), 0n)
-      affordable.end(targets, charged)
-      underWay.delete(running)
-    })
-    underWay.add(running)
+    await runJob(context, job)
+    const charged = targets.reduce((sum, { index }) => sum + (charges.get(index) ?? 0n), 0n)
+    affordable.end(targets, charged)
   }
-  await Promise.all(underWay)
+  await Promise.all(jobs.map((job) => nearby(() => begin(job))))
+}
+
+function toCharge(files: readonly PlannedFile[]): bigint {
+  return files.reduce((sum, { price, alreadyPaid }) => sum + price - alreadyPaid, 0n)
 }

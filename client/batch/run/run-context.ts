@@ -1,6 +1,7 @@
 import type { Farebox } from '../../farebox.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
 import type { Preparer } from '../plan/preparer.ts'
+import type { UploadPricer } from '../plan/price-uploads.ts'
 import type { PlannedWork } from '../plan/work.ts'
 import type { BegunPacks } from '../record/begun-packs.ts'
 import type { BatchOptions, OnBatchEvent, OutputFiles, StoppedBy } from '../types.ts'
@@ -13,12 +14,15 @@ export interface RunContext {
   readonly options: BatchOptions
   readonly work: PlannedWork
   readonly preparer: Preparer
+  readonly pricer: UploadPricer
   readonly gate: Gate
   readonly tally: Tally
   readonly folders: OutputFiles
   readonly begunPacks: BegunPacks
   /** What was charged in this run for each file; for a pack, for its first one. */
   readonly charges: Map<number, bigint>
+  /** The keys of calls that this run made. */
+  readonly called: Set<string>
   readonly onEvent: OnBatchEvent
   /** Begins nothing more. Only the first reason counts. */
   readonly stop: (stoppedBy: StoppedBy, error?: FareboxError) => void

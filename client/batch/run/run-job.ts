@@ -1,17 +1,35 @@
+import { stitch } from '../../audio/audio.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
-import { asFareboxError } from '../plan/planned-file.ts'
-import type { Job, RecordingWork } from '../plan/work.ts'
+import { asFareboxError, durationOf } from '../plan/planned-file.ts'
+import type { FileJob, Job, PlannedJob, RecordingWork, StatedJob } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
+import { fetchReceipts, finishRecording } from './finish-recording.ts'
 import type { RunContext } from './run-context.ts'
-import { runFileJob } from './run-file-job.ts'
 import { runPackJob } from './run-pack-job.ts'
-import { stopIfHopeless } from './stop-if-hopeless.ts'
-import { isLeftForLater, stopReasonOf } from './stop-reason.ts'
+import { isLeftForLater, stopIfHopeless, stopReasonOf } from './stop-reason.ts'
+import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts'
 
 /** Returns the files that a job writes. */
-export function targetsOf(job: Job): readonly PlannedFile[] {
+export function targetsOf(job: PlannedJob): readonly PlannedFile[] {
   return job.kind === 'pack' ? job.clips.flatMap(({ targets }) => targets) : job.targets
+}
+
+/**
+ * Returns a job that can enter the gate; nothing if its recording cannot be prepared, or if the run was interrupted
+ * meanwhile. Never throws.
+ */
+export async function makeReady(context: RunContext, job: PlannedJob): Promise<Job | undefined> {
+  if (job.kind !== 'stated') return job
+  const { drain, signal } = context.options
+  try {
+    return await prepareStated(context, job)
+  } catch (error) {
+    if (drain?.aborted === true || signal?.aborted === true) return undefined
+    context.tally.begin(job.targets)
+    failAll(context, job, asFareboxError(error, job.file.label))
+    return undefined
+  }
 }
 
 /** Does a job that has entered the gate. Never throws: its files fail alone, or the run stops. */
@@ -53,7 +71,7 @@ async function withWritable(context: RunContext, work: RecordingWork): Promise<R
   return { ...work, file: targets[0] ?? work.file, targets }
 }
 
-function failAll(context: RunContext, job: Job, error: FareboxError): void {
+function failAll(context: RunContext, job: PlannedJob, error: FareboxError): void {
   const { tally, charges } = context
   stopIfHopeless(context, error)
   if (error.code === 'result_expired') rememberExpired(context, job)
@@ -68,8 +86,8 @@ function failAll(context: RunContext, job: Job, error: FareboxError): void {
 }
 
 /** `again` asks for another transcript then, also where no record says that there was one. */
-function rememberExpired({ work: { finished, request } }: RunContext, job: Job): void {
-  const works: readonly RecordingWork[] = job.kind === 'pack' ? job.clips : [job]
+function rememberExpired({ work: { finished, request } }: RunContext, job: PlannedJob): void {
+  const works: readonly (RecordingWork | StatedJob)[] = job.kind === 'pack' ? job.clips : [job]
   try {
     finished.beginAgain(
       works.map(({ recording: { sha256 }, occurrence }) => {
@@ -104,5 +122,80 @@ function errorOfClip(file: PlannedFile, error: FareboxError): FareboxError {
     money: error.money,
     advice: 'Run the command again.',
     cause: error,
+  })
+}
+
+/** Transcribes a recording, its parts at the same time, and writes it. The first part has entered the gate already. */
+async function runFileJob(context: RunContext, job: FileJob): Promise<void> {
+  const startedAt = performance.now()
+  const { gate, preparer, work } = context
+  const { num_speakers: numSpeakers } = work.request.fields
+  const { recording, uploads } = job
+  let failure: { readonly error: unknown } | undefined
+  const parts = await Promise.all(
+    uploads.map(async (upload, index) => {
+      if (index > 0) await gate.enter('part')
+      try {
+        // What is paid already can be had later; the rest of a recording that fails is not paid.
+        if (failure !== undefined) return undefined
+        const part = await transcribeUpload(context, upload, await preparer.pathOf(recording, index), job.file)
+        reportPart(context, job, index, part)
+        return part
+      } catch (error) {
+        failure ??= { error }
+        stopIfHopeless(context, error)
+        return undefined
+      } finally {
+        gate.leave()
+      }
+    }),
+  )
+  if (failure !== undefined) throw failure.error
+  const done = parts.filter((part) => part !== undefined)
+  const transcript = stitch(
+    done.map(({ transcript: own }, index) => ({
+      transcript: own,
+      offsetMs: recording.uploads[index]?.offsetMs ?? 0,
+      durationMs: recording.uploads[index]?.durationMs ?? 0,
+    })),
+    numSpeakers === undefined ? {} : { speakers: numSpeakers },
+  )
+  const payments = done.map(({ payment }) => payment)
+  const charged = done.reduce((sum, part) => sum + part.charged, 0n)
+  const receipts = fetchReceipts(context, payments)
+  await finishRecording(context, { work: job, transcript, payments, receipts, charged, startedAt })
+  await preparer.remove(recording.uploads)
+}
+
+function reportPart({ onEvent }: RunContext, { file, uploads }: FileJob, index: number, part: TranscribedUpload): void {
+  const { charged, payment } = part
+  onEvent({ event: 'part', file, part: index + 1, parts: uploads.length, charged, replayed: payment.replayed })
+}
+
+/** Prepares a recording that was priced by what its file states. Throws if it would cost more than was agreed to. */
+async function prepareStated({ preparer, pricer, onEvent }: RunContext, job: StatedJob): Promise<FileJob> {
+  const { occurrence, file: planned, recording: stated } = job
+  const recording = await preparer.prepareStated(stated)
+  const { uploads, price, alreadyPaid } = pricer.price(recording.uploads, occurrence)
+  if (price - alreadyPaid > planned.price) throw costsMore(planned, price - alreadyPaid)
+  const { warnings } = recording
+  const known = { durationMs: durationOf(recording), parts: uploads.length, warnings }
+  const targets = job.targets.map((target): PlannedFile => {
+    const { isEstimate: _, ...rest } = target
+    return { ...rest, ...known, ...(target === planned && { price, alreadyPaid }) }
+  })
+  const [file] = targets
+  if (file === undefined) throw new RangeError('a recording is prepared for the files that it is written for')
+  for (const warning of warnings.filter((text) => !stated.warnings.includes(text)))
+    onEvent({ event: 'warning', file, code: 'incomplete_recording', text: `${file.label}: ${warning}` })
+  return { kind: 'file', file, recording, occurrence, targets, uploads }
+}
+
+function costsMore({ label, price }: PlannedFile, exact: bigint): FareboxError {
+  return new FareboxError({
+    code: 'price_above_estimate',
+    problem: `${label} is longer than its file states: it costs ${formatUsdc(exact)} USDC, and at most ${formatUsdc(price)} USDC was agreed to.`,
+    money: 'none',
+    advice: 'Run the command again: it shows the exact price.',
   })
 }

@@ -4,7 +4,7 @@ import { asPaidError } from '../plan/planned-file.ts'
 import type { PackJob, RecordingWork } from '../plan/work.ts'
 import { fetchReceipts, finishRecording } from './finish-recording.ts'
 import type { RunContext } from './run-context.ts'
-import { stopIfHopeless } from './stop-if-hopeless.ts'
+import { stopIfHopeless } from './stop-reason.ts'
 import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts'
 
 /** Transcribes a pack, which has entered the gate already, and writes each of its clips. */

@@ -1,7 +1,8 @@
 import { BudgetExceeded } from '../../budget/budget-exceeded.ts'
 import { ChallengeRefused } from '../../payment/check-challenge.ts'
-import type { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
 import type { StoppedBy } from '../types.ts'
+import type { RunContext } from './run-context.ts'
 
 /** What every other call of the wallet would be answered, too. */
 const FUNDS: ReadonlySet<string> = new Set([
@@ -48,4 +49,11 @@ function isDiskUnusable({ cause }: FareboxError): boolean {
 /** Whether a file that met the error is left for a later run instead of being reported as failed. */
 export function isLeftForLater(reason: StoppedBy | undefined): boolean {
   return reason === 'budget' || reason === 'funds' || reason === 'interrupt'
+}
+
+/** Stops the run after an error that every other file would meet, before the place at the gate is free for one. */
+export function stopIfHopeless({ stop }: Pick<RunContext, 'stop'>, error: unknown): void {
+  if (!(error instanceof FareboxError)) return
+  const reason = stopReasonOf(error)
+  if (reason !== undefined) stop(reason, error)
 }

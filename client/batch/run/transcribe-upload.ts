@@ -4,7 +4,7 @@ import type { Payment } from '../../payment/paid-call.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
 import { NoAnswer } from '../../wire/no-answer.ts'
 import { ServiceError } from '../../wire/service-error.ts'
-import type { UploadWork } from '../plan/work.ts'
+import type { UploadWork } from '../plan/price-uploads.ts'
 import type { PlannedFile } from '../types.ts'
 import type { RunContext } from './run-context.ts'
 
@@ -29,6 +29,7 @@ export async function transcribeUpload(
 ): Promise<TranscribedUpload> {
   const { farebox, options, work, gate, tally, charges } = context
   const { sha256, bytes, durationMs } = upload
+  context.called.add(key)
   const { result, payment } = await farebox.transcriptions.create(
     { ...work.request.fields, file: path, audio: { sha256, bytes, duration_ms: durationMs } },
     {

@@ -5,8 +5,7 @@ import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { duration, usdc } from '../transcribe/amounts.ts'
-import { allowanceText, isUnlimited } from './calls/allowance-text.ts'
-import { noteWait } from './calls/notes.ts'
+import { allowanceText, isUnlimited, noteWait } from './calls/notes.ts'
 import { renderFacts } from './text-table.ts'
 
 interface ApproveOptions {

@@ -2,7 +2,7 @@ import type { Balance, BudgetLeft, Spend } from '../../farebox.ts'
 import { examples } from '../examples.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { counted, usdc } from '../transcribe/amounts.ts'
-import { allowanceText, isUnlimited } from './calls/allowance-text.ts'
+import { allowanceText, isUnlimited } from './calls/notes.ts'
 import { renderFacts } from './text-table.ts'
 
 const DECIMALS_OF_ETHER = 18

@@ -4,8 +4,8 @@ import { homeDirectory } from '../../journal/home-directory.ts'
 import { NO_LIMIT } from '../../mcp/limits/change-limits.ts'
 import { examples } from '../examples.ts'
 import type { ExitCode } from '../exit-codes.ts'
+import { UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
-import { UsageError } from '../usage-error.ts'
 
 const ACTIONS = ['show', 'set', 'reset'] as const
 type Action = (typeof ACTIONS)[number]

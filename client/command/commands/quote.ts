@@ -1,12 +1,11 @@
 import { parseUsdc } from '../../budget/usdc.ts'
 import { chatRequest, MOST_TOKENS, speechRequest } from '../../requests/text-requests.ts'
 import { examples } from '../examples.ts'
-import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { usdc } from '../transcribe/amounts.ts'
-import { UsageError } from '../usage-error.ts'
-import { integerBetween } from './calls/number-option.ts'
-import { addPriceLimit, requirePrice } from './calls/price-limit.ts'
+import { addPriceLimit, integerBetween, requirePrice } from './calls/option-values.ts'
+import type { Price } from './calls/quote-recordings.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel, requireVoice } from './calls/service-lists.ts'
 import { renderTable } from './text-table.ts'
@@ -21,18 +20,6 @@ interface QuoteOptions {
   readonly voice?: string
   readonly max?: bigint
   readonly ffmpeg?: string
-}
-
-/** The price of one thing; atomic USDC. */
-export interface Price {
-  readonly what: string
-  readonly model: string
-  readonly price: bigint
-  /** Whether the charge follows what is used, up to the price. */
-  readonly isMaximum: boolean
-  readonly details?: string
-  readonly durationMs?: number
-  readonly uploads?: number
 }
 
 /** Adds `farebox quote`. */

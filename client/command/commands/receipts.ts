@@ -3,8 +3,7 @@ import type { ReceiptRecord } from '../../farebox.ts'
 import { examples } from '../examples.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { counted, usdc } from '../transcribe/amounts.ts'
-import { integerBetween } from './calls/number-option.ts'
-import { timeOf } from './calls/time-option.ts'
+import { integerBetween, timeOf } from './calls/option-values.ts'
 import { renderTable } from './text-table.ts'
 
 interface ReceiptsOptions {

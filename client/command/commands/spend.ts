@@ -1,13 +1,17 @@
 import { Option } from 'commander'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Spend, SpendRow } from '../../farebox.ts'
+import { SPEND_COLUMNS, sumsBy } from '../../receipts/spend.ts'
 import { examples } from '../examples.ts'
+import { UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { count, counted, usdc } from '../transcribe/amounts.ts'
-import { UsageError } from '../usage-error.ts'
-import { csvLine } from './calls/csv-line.ts'
-import { integerBetween } from './calls/number-option.ts'
+import { integerBetween } from './calls/option-values.ts'
 import { renderTable } from './text-table.ts'
+
+const NEEDS_QUOTES = /[",\r\n]/
+/** A spreadsheet would take it for a formula. */
+const FORMULA = /^[=+\-@\t\r]/
 
 const GROUPINGS = ['day', 'model', 'operation', 'all'] as const
 
@@ -46,7 +50,7 @@ async function spend(context: CommandContext, { by, days, csv, fromService }: Sp
   if (csv === true && output.json) throw new UsageError('--csv and --json exclude each other.')
   const farebox = await context.farebox()
   const total = await farebox.spend({ days, source: fromService === true ? 'service' : 'journal', signal })
-  const rows = by === 'all' ? total.rows : grouped(total.rows, by)
+  const rows = by === 'all' ? total.rows : rowsBy(total.rows, by)
   if (output.json) output.event({ ...total, by, rows })
   else if (csv === true) await output.content(csvOf(by, rows))
   else output.result({}, describeSpend(by, rows, total))
@@ -54,25 +58,15 @@ async function spend(context: CommandContext, { by, days, csv, fromService }: Sp
 
 type Row = Partial<SpendRow> & Pick<SpendRow, 'calls' | 'charged'>
 
-/** Adds up rows that agree in one column, in the order in which it first appears. */
-function grouped(rows: readonly SpendRow[], by: 'day' | 'model' | 'operation'): readonly Row[] {
-  const sums = new Map<string, Row>()
-  for (const row of rows) {
-    const name = row[by] ?? ''
-    const { calls, charged } = sums.get(name) ?? { calls: 0, charged: 0n }
-    sums.set(name, { [by]: name, calls: calls + row.calls, charged: charged + row.charged })
-  }
-  const all = [...sums.values()]
-  return by === 'day' ? all : all.sort((one, other) => (one.charged < other.charged ? 1 : -1))
+function rowsBy(rows: readonly SpendRow[], by: Exclude<SpendOptions['by'], 'all'>): readonly Row[] {
+  return sumsBy(rows, by).map(({ value, ...sum }) => ({ [by]: value ?? '', ...sum }))
 }
 
-const COLUMNS = ['day', 'model', 'operation', 'purpose'] as const
-
-function columnsOf(by: SpendOptions['by']): readonly (typeof COLUMNS)[number][] {
-  return by === 'all' ? COLUMNS : [by]
+function columnsOf(by: SpendOptions['by']): readonly (typeof SPEND_COLUMNS)[number][] {
+  return by === 'all' ? SPEND_COLUMNS : [by]
 }
 
-function cellsOf(row: Row, columns: readonly (typeof COLUMNS)[number][]): readonly string[] {
+function cellsOf(row: Row, columns: readonly (typeof SPEND_COLUMNS)[number][]): readonly string[] {
   return columns.map((column) => row[column] ?? '')
 }
 
@@ -93,4 +87,13 @@ function describeSpend(
   const table = rows.length === 0 ? [] : [renderTable([...columns, 'calls', 'USDC'], cells, { right }), '']
   const reserved = open === null || open === 0n ? '' : `; up to ${usdc(open)} more for calls without an outcome`
   return [...table, `${from} to ${to}: ${counted(calls, 'call')}, ${usdc(charged)}${reserved}`].join('\n')
+}
+
+/** Renders a line of CSV (RFC 4180). */
+export function csvLine(cells: readonly string[]): string {
+  const rendered = cells.map((cell) => {
+    const text = FORMULA.test(cell) ? `'${cell}` : cell
+    return NEEDS_QUOTES.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+  })
+  return `${rendered.join(',')}\r\n`
 }

@@ -1,5 +1,5 @@
 import { columnsOf } from '../../subtitles/width.ts'
-import { printable } from '../output/printable.ts'
+import { printable } from '../output/terminal.ts'
 
 interface TableOptions {
   /** Columns of numbers, from 0. */

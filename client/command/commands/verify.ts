@@ -3,9 +3,8 @@ import { readFile } from 'node:fs/promises'
 import type { ReceiptVerification, Wire } from '../../farebox.ts'
 import { verifyWithAccount } from '../../receipts/verify-with-account.ts'
 import { examples } from '../examples.ts'
-import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
-import { UsageError } from '../usage-error.ts'
 import { renderTable } from './text-table.ts'
 
 interface VerifyOptions {

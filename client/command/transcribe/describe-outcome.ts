@@ -1,6 +1,15 @@
-import type { BatchOutcome, FileFailure } from '../../batch/types.ts'
-import { printable } from '../output/printable.ts'
+import type { BatchEvent, BatchOutcome, FileFailure, PlannedFile, StoppedBy } from '../../batch/types.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { printable } from '../output/terminal.ts'
 import { counted, duration, hours, speed, usdc } from './amounts.ts'
+
+const BY_REASON: Readonly<Record<StoppedBy, ExitCode>> = {
+  budget: EXIT.budget,
+  funds: EXIT.funds,
+  interrupt: EXIT.interrupted,
+  service: EXIT.failed,
+  local: EXIT.failed,
+}
 
 const MOST_FAILURES = 20
 
@@ -51,4 +60,56 @@ function howToGoOn({ stopError, interrupted, notBegun }: BatchOutcome): string[]
   if (stopError !== undefined) return [stopError.message]
   if (interrupted || notBegun > 0) return ['Run the same command again to go on; nothing is paid twice.']
   return []
+}
+
+/** Returns the exit code of a batch: why it stopped comes before what failed. */
+export function exitCodeOfOutcome({ interrupted, stoppedBy, failed }: BatchOutcome): ExitCode {
+  if (interrupted) return EXIT.interrupted
+  if (stoppedBy !== undefined) return BY_REASON[stoppedBy]
+  return failed > 0 ? EXIT.failed : EXIT.done
+}
+
+/** Returns what `--json` reports of an event; `undefined` for figures that the other events contain. */
+export function eventLine(event: BatchEvent): object | undefined {
+  switch (event.event) {
+    case 'progress':
+      return undefined
+    case 'totals':
+      return { event: 'totals', ...event.totals }
+    case 'planned': {
+      const { index: _index, preferred: _preferred, ...file } = event.file
+      return { event: 'planned', ...file, done: event.done, of: event.of }
+    }
+    case 'started':
+    case 'skipped':
+      return { event: event.event, ...shortForm(event.file) }
+    case 'finished': {
+      const { file, ...rest } = event
+      return { ...rest, ...shortForm(file), outputs: file.outputs, receipt: file.receipt, kept: file.kept }
+    }
+    case 'part':
+    case 'waiting':
+    case 'failed': {
+      const { file, ...rest } = event
+      return { ...rest, ...shortForm(file) }
+    }
+    case 'warning': {
+      const { file, ...rest } = event
+      return { ...rest, ...(file && shortForm(file)) }
+    }
+    case 'approved':
+    case 'concurrency':
+    case 'stopping':
+      return event
+  }
+}
+
+/** Returns the last line of `--json`. */
+export function summaryLine(outcome: BatchOutcome, exitCode: number): object {
+  const { failures: _failures, stopError, ...figures } = outcome
+  return { event: 'summary', ...figures, ...(stopError && { error: stopError }), exitCode }
+}
+
+function shortForm({ path, label, durationMs }: PlannedFile): object {
+  return { path, label, durationMs }
 }

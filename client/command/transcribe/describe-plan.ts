@@ -1,8 +1,8 @@
 import { basename } from 'node:path'
 import type { BatchPlan, BatchTotals, OccupiedOutput, PlannedFile } from '../../batch/types.ts'
-import { printable } from '../output/printable.ts'
+import { printable } from '../output/terminal.ts'
 import { alignedUsdc, count, counted, duration, usdc } from './amounts.ts'
-import { withOutputs } from './file-text.ts'
+import { withOutputs } from './line-reporter.ts'
 
 const MOST_WARNINGS = 20
 
@@ -77,8 +77,17 @@ export function describeTotals(totals: BatchTotals): string {
   const first =
     totals.toDo === 0
       ? 'Nothing to transcribe.'
-      : `${counted(totals.toDo, 'recording')}, ${duration(totals.durationMs)}, ${ways.join(', ')}: ${usdc(totals.toCharge)}${paid}`
-  return others.length === 0 ? first : `${first}\n${others.join(', ')}`
+      : `${counted(totals.toDo, 'recording')}, ${duration(totals.durationMs)}, ${ways.join(', ')}: ${totals.estimated > 0 ? 'at most ' : ''}${usdc(totals.toCharge)}${paid}`
+  return [first, ...estimatesOf(totals), ...(others.length === 0 ? [] : [others.join(', ')])].join('\n')
+}
+
+function estimatesOf({ estimated }: BatchTotals): string[] {
+  if (estimated === 0) return []
+  const are =
+    estimated === 1
+      ? 'is priced by the length that its file states'
+      : 'are priced by the lengths that their files state'
+  return [`${counted(estimated, 'recording')} ${are}; none that costs more is sent`]
 }
 
 /**

@@ -3,9 +3,9 @@ import type { BatchEvent, BatchTotals } from '../../batch/types.ts'
 import type { Io } from '../io.ts'
 import type { Output } from '../output/output.ts'
 import { type BatchView, firstView, nextView } from './batch-view.ts'
-import { describeEvent } from './describe-event.ts'
+import type { BatchReporter } from './line-reporter.ts'
+import { describeEvent } from './line-reporter.ts'
 import { renderTable } from './render-table.ts'
-import type { BatchReporter } from './reporter.ts'
 
 const REFRESH_MS = 200
 

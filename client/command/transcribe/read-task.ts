@@ -1,6 +1,6 @@
 import { type BatchOptions, OUTPUT_FORMATS, type OutputFormat } from '../../batch/types.ts'
 import type { SpeakerMarks, StyleName } from '../../subtitles/rules.ts'
-import { UsageError } from '../usage-error.ts'
+import { UsageError } from '../exit-codes.ts'
 
 /** The options as commander reads them. */
 export interface TranscribeOptions {

@@ -1,7 +1,7 @@
 import type { StoppedBy } from '../../batch/types.ts'
 import { columnsOf, graphemesOf } from '../../subtitles/width.ts'
-import { inAscii, printable } from '../output/printable.ts'
 import type { Terminal } from '../output/terminal.ts'
+import { inAscii, printable } from '../output/terminal.ts'
 import { count, duration, hours, speed, usdc } from './amounts.ts'
 import { type BatchView, type FileUnderWay, remainingMs, shareDone } from './batch-view.ts'
 

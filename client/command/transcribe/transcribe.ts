@@ -11,15 +11,13 @@ import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext } from '../run.ts'
 import { usdc } from './amounts.ts'
-import { ask, requireTerminal } from './ask.ts'
-import { budgetLeft } from './budget-left.ts'
-import { describeFailures, describeOutcome } from './describe-outcome.ts'
+import { ask, budgetLeft, requireTerminal } from './ask.ts'
+import { describeFailures, describeOutcome, eventLine, exitCodeOfOutcome, summaryLine } from './describe-outcome.ts'
 import { describeFiles, describeTotals, describeWarnings, packHint } from './describe-plan.ts'
-import { eventLine, summaryLine } from './event-line.ts'
-import { exitCodeOfOutcome } from './outcome-exit-code.ts'
-import { createPlanReporter } from './plan-reporter.ts'
+import type { BatchReporter } from './line-reporter.ts'
+import { createPlanReporter } from './line-reporter.ts'
 import { readTask, type TranscribeOptions, type TranscribeTask } from './read-task.ts'
-import type { BatchReporter } from './reporter.ts'
+import type { BatchEnd } from './watch.ts'
 
 /** Transcribes what the arguments name. */
 export async function transcribe(
@@ -31,7 +29,10 @@ export async function transcribe(
   const farebox = await context.farebox({ needsWallet: !task.isDryRun })
   if (task.isWatching) {
     const { watchFolders } = await import('./watch.ts')
-    return await watchFolders(context, farebox, task)
+    const confirmed = { ...task, isConfirmed: true }
+    return await watchFolders(context, farebox, task, (arrived) =>
+      transcribeSources(context, farebox, confirmed, arrived),
+    )
   }
   const stdin = context.io.stdin as Readable
   // Nothing is read to the end after an interrupt.
@@ -44,14 +45,8 @@ export async function transcribe(
   return exitCode
 }
 
-export interface BatchEnd {
-  readonly exitCode: ExitCode
-  /** Some recordings were not begun or failed for a reason that concerns all of them. */
-  readonly isUnfinished: boolean
-}
-
 /** Plans, asks, pays and reports one batch. */
-export async function transcribeSources(
+async function transcribeSources(
   context: CommandContext,
   farebox: Farebox,
   task: TranscribeTask,
@@ -81,7 +76,10 @@ export async function transcribeSources(
   }
 }
 
-function batchOptions({ interrupts, output }: CommandContext, { batch, isPrinted }: TranscribeTask): BatchOptions {
+function batchOptions(
+  { interrupts, output }: CommandContext,
+  { batch, isPrinted, isDryRun }: TranscribeTask,
+): BatchOptions {
   const left = new AbortController()
   const print = async (text: string) => {
     if ((await output.content(text)) || left.signal.aborted) return
@@ -90,6 +88,8 @@ function batchOptions({ interrupts, output }: CommandContext, { batch, isPrinted
   }
   return {
     ...batch,
+    // The list of a dry run is worth the wait for exact prices; the question is not.
+    estimates: !isDryRun,
     output: { ...batch.output, ...(isPrinted && { print }) },
     signal: interrupts.abort,
     drain: AbortSignal.any([interrupts.finish, left.signal]),

@@ -1,17 +1,54 @@
 import { stat } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { watch } from 'chokidar'
-import { findRecordings } from '../../batch/batch.ts'
+import { findRecordings, type Source } from '../../batch/batch.ts'
 import type { Farebox } from '../../farebox.ts'
-import { EXIT, type ExitCode, exitCodeOf } from '../exit-codes.ts'
+import { EXIT, type ExitCode, exitCodeOf, UsageError } from '../exit-codes.ts'
 import type { CommandContext } from '../run.ts'
-import { UsageError } from '../usage-error.ts'
 import { usdc } from './amounts.ts'
-import { ArrivedFiles } from './arrived-files.ts'
-import { ask, requireTerminal } from './ask.ts'
-import { budgetLeft } from './budget-left.ts'
+import { ask, budgetLeft, requireTerminal } from './ask.ts'
 import type { TranscribeTask } from './read-task.ts'
-import { type BatchEnd, transcribeSources } from './transcribe.ts'
+
+/** Files that arrive together are one batch. */
+const GATHERING_MS = 500
+
+/** Collects the files that arrived since the last batch. */
+export class ArrivedFiles {
+  #paths = new Set<string>()
+  #wake: (() => void) | undefined
+
+  add(path: string): void {
+    this.#paths.add(resolve(path))
+    this.#wake?.()
+  }
+
+  addAll(paths: Iterable<string>): void {
+    for (const path of paths) this.add(path)
+  }
+
+  /** Waits for files and returns them all; none when the signal is aborted. */
+  async next(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    if (this.#paths.size === 0) await this.#someOrAborted(signal)
+    if (!signal.aborted) await setTimeout(GATHERING_MS)
+    const paths = this.#paths
+    this.#paths = new Set()
+    return paths
+  }
+
+  #someOrAborted(signal: AbortSignal): Promise<void> {
+    return new Promise((done) => {
+      if (signal.aborted) return done()
+      const finish = () => {
+        signal.removeEventListener('abort', finish)
+        this.#wake = undefined
+        done()
+      }
+      this.#wake = finish
+      signal.addEventListener('abort', finish)
+    })
+  }
+}
 
 /** A file is complete when its size has not changed for this long. */
 const STABLE_MS = 2000
@@ -19,15 +56,28 @@ const POLL_MS = 200
 /** What could not be begun is tried again after this time. */
 const RETRY_MS = 30_000
 
+export interface BatchEnd {
+  readonly exitCode: ExitCode
+  /** Some recordings were not begun or failed for a reason that concerns all of them. */
+  readonly isUnfinished: boolean
+}
+
+/** Plans, pays and reports one batch, without a question. */
+type TranscribeSources = (sources: readonly Source[]) => Promise<BatchEnd>
+
 /** Transcribes what is in folders and what arrives in them, until it is interrupted or cannot pay. */
-export async function watchFolders(context: CommandContext, farebox: Farebox, task: TranscribeTask): Promise<ExitCode> {
+export async function watchFolders(
+  context: CommandContext,
+  farebox: Farebox,
+  task: TranscribeTask,
+  transcribe: TranscribeSources,
+): Promise<ExitCode> {
   const { io, output, interrupts } = context
   for (const path of task.paths) await requireFolder(path)
   if (!task.isConfirmed) {
     requireTerminal(io, task.isInputTaken)
     if (!(await ask(io, questionOf(farebox), interrupts.finish))) return EXIT.interrupted
   }
-  const confirmed = { ...task, isConfirmed: true }
   const arrived = new ArrivedFiles()
   const watcher = watch([...task.paths], {
     awaitWriteFinish: { stabilityThreshold: STABLE_MS, pollInterval: POLL_MS },
@@ -38,7 +88,7 @@ export async function watchFolders(context: CommandContext, farebox: Farebox, ta
     while (!interrupts.finish.aborted) {
       const paths = await arrived.next(interrupts.finish)
       if (interrupts.finish.aborted) break
-      const { exitCode, isUnfinished } = await transcribeArrived(context, farebox, confirmed, paths)
+      const { exitCode, isUnfinished } = await transcribeArrived(context, task, paths, transcribe)
       if (exitCode === EXIT.budget || exitCode === EXIT.funds || exitCode === EXIT.usage) return exitCode
       if (isUnfinished) void pause(RETRY_MS, interrupts.finish).then(() => arrived.addAll(paths))
     }
@@ -51,14 +101,14 @@ export async function watchFolders(context: CommandContext, farebox: Farebox, ta
 /** Transcribes files that arrived. A service that is away does not end the watch. */
 async function transcribeArrived(
   context: CommandContext,
-  farebox: Farebox,
   task: TranscribeTask,
   paths: ReadonlySet<string>,
+  transcribe: TranscribeSources,
 ): Promise<BatchEnd> {
   try {
     const sources = (await findRecordings(task.paths)).filter(({ path }) => paths.has(path))
     if (sources.length === 0) return { exitCode: EXIT.done, isUnfinished: false }
-    return await transcribeSources(context, farebox, task, sources)
+    return await transcribe(sources)
   } catch (error) {
     context.output.error(error)
     return { exitCode: exitCodeOf(error), isUnfinished: true }

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
-import { bundleManifest } from '../description/generate/bundle-manifest.ts'
 import { describeServer, PACKAGE } from '../description/generate/generated-files.ts'
+import { bundleManifest } from '../description/generate/server-json.ts'
 import { packBundle } from './pack-bundle.ts'
 
 /** Packs the bundle of this version into a file, by default in the package's folder. */

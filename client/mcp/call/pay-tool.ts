@@ -2,12 +2,70 @@ import { parseUsdc } from '../../budget/usdc.ts'
 import type { Answer, CallOptions, Farebox, KnownCall } from '../../farebox.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { Exchange, McpSession } from '../tool.ts'
-import { agree } from './agree.ts'
-import { type CallName, toolCallKey } from './call-key.ts'
-import { PaidAnswers } from './paid-answers.ts'
-import { reportWork } from './report-work.ts'
+import { agree, type CallName, toolCallKey } from './agree.ts'
 
-export interface ToolCall<Result> extends CallName {
+interface Kept {
+  readonly identity: string
+  readonly answer: Answer<unknown>
+  readonly size: number
+}
+
+/** A session may last for days. */
+const MOST_KEPT = 32 * 1024 * 1024
+
+/**
+ * The answers that a session has paid for, the latest ones within a bound. A repetition is answered from here without a
+ * request and without a signature, also when the limits are used up; beyond the bound, the service repeats the answer.
+ */
+export class PaidAnswers {
+  readonly #kept = new Map<string, Kept>()
+  readonly #most: number
+  #size = 0
+
+  constructor(most = MOST_KEPT) {
+    this.#most = most
+  }
+
+  /** Returns what was paid for under a key. */
+  get(key: string): Pick<Kept, 'identity' | 'answer'> | undefined {
+    const kept = this.#kept.get(key)
+    if (kept === undefined) return undefined
+    this.#drop(key, kept)
+    this.#add(key, kept)
+    return kept
+  }
+
+  keep(key: string, identity: string, answer: Answer<unknown>): void {
+    const before = this.#kept.get(key)
+    if (before !== undefined) this.#drop(key, before)
+    this.#add(key, { identity, answer, size: JSON.stringify(answer.result).length })
+    for (const [oldest, kept] of this.#kept) {
+      if (this.#size <= this.#most) break
+      this.#drop(oldest, kept)
+    }
+  }
+
+  #add(key: string, kept: Kept): void {
+    this.#kept.set(key, kept)
+    this.#size += kept.size
+  }
+
+  #drop(key: string, { size }: Kept): void {
+    this.#kept.delete(key)
+    this.#size -= size
+  }
+}
+
+/** Clients end a call that reports nothing for a minute. */
+const HEARTBEAT_MS = 10_000
+
+/** Reports that a call of unknown length goes on. */
+interface Work {
+  step(message: string): void
+  end(): void
+}
+
+interface ToolCall<Result> extends CallName {
   /** What the call does, for the person who is asked to agree. Only texts of this program. */
   readonly summary: string
   /** Makes the request. `known` is the call as it was made before, if it was. */
@@ -116,4 +174,19 @@ function conflict(cause?: unknown): FareboxError {
     advice: 'Repeat the call with the same arguments, or use another request_id for another call.',
     cause,
   })
+}
+
+/** Begins to report the work of a call: at each step, and every few seconds. */
+function reportWork(exchange: Pick<Exchange, 'progress'>): Work {
+  let [done, message] = [0, 'asking for the price']
+  const report = () => exchange.progress(++done, undefined, message)
+  const timer = setInterval(report, HEARTBEAT_MS)
+  report()
+  return {
+    step: (next) => {
+      message = next
+      report()
+    },
+    end: () => clearInterval(timer),
+  }
 }

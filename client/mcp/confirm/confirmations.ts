@@ -3,14 +3,32 @@ import {
   CLIENT_CAPABILITIES_META_KEY,
   type ClientCapabilities,
   createRequestStateCodec,
+  type ElicitResult,
+  inputRequired,
+  inputResponse,
   type McpServer,
   type RequestStateCodec,
   type ServerContext,
 } from '@modelcontextprotocol/server'
-import type { Exchange, LimitStore } from '../tool.ts'
-import { type AskedAbout, askAgain } from './ask-again.ts'
-import { askNow } from './ask-now.ts'
-import { notAskable } from './refusals.ts'
+import * as z from 'zod'
+import { formatUsdc } from '../../budget/usdc.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
+import { limitsCommand } from '../limits/limits-file.ts'
+import { type Confirmation, type Exchange, InputNeeded, type LimitStore } from '../tool.ts'
+
+/** A person takes their time. */
+const ANSWER_TIMEOUT_MS = 10 * 60_000
+
+const QUESTION = 'agreement'
+
+/** What a client brings back with the answer: which call was asked about, and at which price. */
+interface AskedAbout {
+  readonly key: string
+  /** Atomic units, in decimal. */
+  readonly maximum: string
+}
+
+const answerSchema = z.object({ action: z.literal('accept'), content: z.object({ agree: z.literal(true) }) })
 
 /** Asks the person in front of the client, in the way of its protocol revision. */
 export class Confirmations {
@@ -43,4 +61,117 @@ function capabilitiesOf({ server }: McpServer, { mcpReq }: ServerContext): Clien
 /** Clients from before there were modes name none and can show forms. */
 function canAsk({ elicitation }: ClientCapabilities = {}): boolean {
   return elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined)
+}
+
+/** Asks while the call waits, as clients before 2026-07-28 are asked. */
+async function askNow({ mcpReq }: ServerContext, question: Confirmation, limitsFile: string): Promise<void> {
+  if (!agreesTo(await answerOf(mcpReq, question, limitsFile))) throw declined(question)
+}
+
+async function answerOf(
+  { send, signal }: ServerContext['mcpReq'],
+  question: Confirmation,
+  limitsFile: string,
+): Promise<ElicitResult> {
+  const request = { method: 'elicitation/create', params: { mode: 'form', ...formOf(question) } } as const
+  try {
+    return await send(request, { signal, timeout: ANSWER_TIMEOUT_MS })
+  } catch (cause) {
+    throw notAnswered(question, limitsFile, cause)
+  }
+}
+
+/**
+ * Reads the answer that the client brought with the call, or throws the question, with which it repeats the call. An answer
+ * counts for the call that was asked about, at no higher price.
+ */
+async function askAgain(
+  states: RequestStateCodec<AskedAbout>,
+  context: ServerContext,
+  question: Confirmation,
+): Promise<void> {
+  const answer = inputResponse(context.mcpReq.inputResponses, QUESTION)
+  if (answer.kind !== 'elicit' || !isAbout(await verifiedState(states, context), question))
+    throw await inputNeeded(states, question)
+  if (!agreesTo(answer)) throw declined(question)
+}
+
+function isAbout(asked: AskedAbout | null, { key, maximum }: Confirmation): boolean {
+  return asked !== null && asked.key === key && maximum <= BigInt(asked.maximum)
+}
+
+/** A state of an earlier process, or one that is too old or forged, is none. */
+async function verifiedState(
+  states: RequestStateCodec<AskedAbout>,
+  context: ServerContext,
+): Promise<AskedAbout | null> {
+  const state = context.mcpReq.requestState()
+  if (typeof state !== 'string') return null
+  return await states.verify(state, context).catch(() => null)
+}
+
+async function inputNeeded(states: RequestStateCodec<AskedAbout>, question: Confirmation): Promise<InputNeeded> {
+  const { key, maximum } = question
+  return new InputNeeded(
+    inputRequired({
+      inputRequests: { [QUESTION]: inputRequired.elicit(formOf(question)) },
+      requestState: await states.mint({ key, maximum: maximum.toString() }),
+    }),
+  )
+}
+
+/** Returns what the person reads and fills in. It has only texts of this program. */
+function formOf({ tool, maximum, summary }: Confirmation) {
+  const price = `at most ${formatUsdc(maximum)} USDC`
+  return {
+    message: `farebox (${tool}): ${summary}. It costs ${price}, paid from your wallet.`,
+    requestedSchema: {
+      type: 'object' as const,
+      properties: { agree: { type: 'boolean' as const, title: `Pay ${price} for this call`, default: false } },
+      required: ['agree'],
+    },
+  }
+}
+
+/** Returns whether the person agreed. A client that accepts a form by itself has not asked anyone. */
+function agreesTo(answer: unknown): boolean {
+  return answerSchema.safeParse(answer).success
+}
+
+/** The client cannot show a question. */
+function notAskable({ maximum }: Confirmation, limitsFile: string): FareboxError {
+  const price = formatUsdc(maximum)
+  return new FareboxError({
+    code: 'confirmation_required',
+    problem: `The call may cost ${price} USDC, which needs the agreement of the person, and this client cannot ask them.`,
+    money: 'none',
+    advice: allowAdvice(price, limitsFile),
+  })
+}
+
+/** The client did not return an answer. */
+function notAnswered({ maximum }: Confirmation, limitsFile: string, cause: unknown): FareboxError {
+  const price = formatUsdc(maximum)
+  return new FareboxError({
+    code: 'confirmation_required',
+    problem: `The call may cost ${price} USDC, which needs the agreement of the person, and no answer of theirs arrived.`,
+    money: 'none',
+    advice: `Repeat the call when they can answer. ${allowAdvice(price, limitsFile)}`,
+    cause,
+  })
+}
+
+/** The person did not agree. */
+function declined({ maximum }: Confirmation): FareboxError {
+  return new FareboxError({
+    code: 'confirmation_declined',
+    problem: `The person did not agree to pay at most ${formatUsdc(maximum)} USDC for this call.`,
+    money: 'none',
+    advice: 'Do not repeat the call unless they ask for it.',
+  })
+}
+
+function allowAdvice(price: string, limitsFile: string): string {
+  const command = limitsCommand(limitsFile, `set --confirm-above ${price}`)
+  return `To allow such calls without a question, the person runs in a terminal: ${command}`
 }

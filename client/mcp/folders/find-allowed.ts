@@ -1,6 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { looksLikeRecording } from '../../batch/find/audio-endings.ts'
+import { looksLikeRecording } from '../../batch/find/find-recordings.ts'
 import type { Source } from '../../batch/types.ts'
 import type { FoundRecordings } from './folders.ts'
 import { type AllowedFolder, locate, pathError } from './locate.ts'

@@ -1,10 +1,43 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import * as z from 'zod'
+import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
+import { homeDirectory } from '../../journal/home-directory.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
-import type { SpendingLimits } from '../tool.ts'
-import { limitsCommand } from './limits-path.ts'
-import { limitsSchema } from './limits-schema.ts'
+import { TOOL_TEXTS } from '../description/tool-texts.ts'
+import type { AmountLimits, SpendingLimits } from '../tool.ts'
+
+/** The tools that pay, which are those that may have limits of their own. */
+export const PAYING_TOOLS: readonly string[] = Object.values(TOOL_TEXTS)
+  .filter(({ annotations }) => !annotations.readOnlyHint)
+  .map(({ name }) => name)
+
+/** What holds where a person has set nothing. */
+export const DEFAULT_LIMITS: SpendingLimits = { call: '0.1', session: '1', day: '5', confirmAbove: '0.05', tools: {} }
+
+const amount = z
+  .string()
+  .regex(/^\d{1,12}(\.\d{1,6})?$/, 'must be USDC in quotes with at most six decimals, such as "0.15"')
+  .transform((text) => formatUsdc(parseUsdc(text)))
+
+const toolLimits = z.strictObject({ call: amount.optional(), session: amount.optional(), day: amount.optional() })
+
+/** A name that is not known is refused: a misspelled limit would limit nothing. */
+const limitsSchema = z
+  .strictObject({
+    call: amount.default(DEFAULT_LIMITS.call),
+    session: amount.default(DEFAULT_LIMITS.session),
+    day: amount.default(DEFAULT_LIMITS.day),
+    confirm_above: amount.default(DEFAULT_LIMITS.confirmAbove),
+    tools: z.strictObject(Object.fromEntries(PAYING_TOOLS.map((name) => [name, toolLimits.optional()]))).default({}),
+  })
+  .transform(({ confirm_above: confirmAbove, tools, ...limits }): SpendingLimits => {
+    const set = Object.entries(tools).flatMap(([name, own]) => (own === undefined ? [] : [[name, own] as const]))
+    return { ...limits, confirmAbove, tools: Object.fromEntries<AmountLimits>(set) }
+  })
+
+const SUFFIX = '-limits'
+const PLAIN = /^[\w./-]+$/
 
 const OTHERS_MAY_READ = 0o077
 const OTHERS_MAY_WRITE = 0o022
@@ -14,7 +47,7 @@ const MOST_BYTES = 64 << 10
 // Windows knows none of these.
 const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants as Partial<typeof constants> & { O_RDONLY: number }
 
-export interface LimitsFile {
+interface LimitsFile {
   readonly limits: SpendingLimits
   readonly text: string
 }
@@ -83,4 +116,25 @@ function requirePrivate(path: string, { mode, uid }: Stats, others: number, mend
 /** Nothing is paid for until a person has mended the file. */
 export function unusable(problem: string, advice: string, cause?: unknown): FareboxError {
   return new FareboxError({ code: 'limits_unusable', problem, money: 'none', advice, cause })
+}
+
+/** Returns the limits as the file and `--json` have them. */
+export function limitsForm({ confirmAbove, tools, ...limits }: SpendingLimits) {
+  return { ...limits, confirm_above: confirmAbove, tools }
+}
+
+/** Returns the limits file that belongs to a journal: in a folder of its own, in which nothing else is written. */
+export function limitsPath(home: string): string {
+  return join(`${resolve(home)}${SUFFIX}`, 'limits.json')
+}
+
+/** Returns what a person runs in a terminal to change a limits file, also where it is not the one of the default home. */
+export function limitsCommand(path: string, change: string): string {
+  const home = dirname(path).slice(0, -SUFFIX.length)
+  const option = home === resolve(homeDirectory({})) ? '' : ` --home ${quoted(home)}`
+  return `farebox limits ${change}${option}`
+}
+
+function quoted(text: string): string {
+  return PLAIN.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 }

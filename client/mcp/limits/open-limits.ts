@@ -1,11 +1,15 @@
-import type { BudgetAmounts, BudgetLimits } from '../../budget/limits.ts'
-import { parseUsdc } from '../../budget/usdc.ts'
+import type { LimitName } from '../../budget/budget-exceeded.ts'
+import type { BudgetAmounts, BudgetLimits, RefusedLimit } from '../../budget/limits.ts'
+import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
 import type { LimitStore, SpendingLimits } from '../tool.ts'
-import { limitAdvice } from './limit-advice.ts'
-import { readLimitsFile, unusable } from './limits-file.ts'
-import { limitsCommand, limitsPath } from './limits-path.ts'
-import { DEFAULT_LIMITS } from './limits-schema.ts'
+import { DEFAULT_LIMITS, limitsCommand, limitsPath, readLimitsFile, unusable } from './limits-file.ts'
+
+const VARIABLES: Readonly<Record<LimitName, string>> = {
+  call: 'FAREBOX_CALL_BUDGET',
+  session: 'FAREBOX_BUDGET',
+  day: 'FAREBOX_DAY_BUDGET',
+}
 
 /**
  * Opens the limits that belong to a journal. The file is read at each use, so that a change holds at once. Budgets that a
@@ -49,4 +53,18 @@ function lower(limit: string, budget: string | undefined): string {
 
 function vanished(path: string): FareboxError {
   return unusable(`The limits file ${path} is gone.`, `The person runs in a terminal: ${limitsCommand(path, 'reset')}`)
+}
+
+/** Returns the sentence that says what a person does to allow a call that was refused. */
+function limitAdvice(
+  { name, group, limitAtomic, neededAtomic }: RefusedLimit,
+  path: string,
+  budgets: BudgetAmounts,
+): string {
+  const needed = formatUsdc(neededAtomic)
+  const budget = budgets[name]
+  if (group === null && budget !== undefined && parseUsdc(budget) === limitAtomic)
+    return `Only the person can allow it: they set ${VARIABLES[name]} to at least ${needed} where the server is started.`
+  const tool = group === null ? '' : `--tool ${group} `
+  return `Only the person can allow it: they run in a terminal: ${limitsCommand(path, `set ${tool}--${name} ${needed}`)}`
 }

@@ -2,8 +2,8 @@ import * as z from 'zod'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { ReceiptRecord } from '../../farebox.ts'
 import { noticeSchema, safeName, UNTRUSTED_RULE, untrustedJson } from '../content/untrusted.ts'
-import { defineTool } from '../define-tool.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
+import { defineTool } from '../tool.ts'
 import * as given from './arguments.ts'
 
 const MOST_RECEIPTS = 200

@@ -6,9 +6,9 @@ import { verifyWithAccount } from '../../receipts/verify-with-account.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { plainText } from '../../wire/plain-text.ts'
 import { noticeSchema, safeName, UNTRUSTED_RULE, untrustedJson } from '../content/untrusted.ts'
-import { defineTool } from '../define-tool.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import type { McpSession } from '../tool.ts'
+import { defineTool } from '../tool.ts'
 
 const LONGEST_PATH = 4096
 /** A file has the receipts of one transcript. */

@@ -3,9 +3,9 @@ import { isSufficient, UNLIMITED } from '../../allowance/read-allowance.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Balance } from '../../farebox.ts'
 import { safeName } from '../content/untrusted.ts'
-import { defineTool } from '../define-tool.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import type { AmountLimits, SpendingLimits } from '../tool.ts'
+import { defineTool } from '../tool.ts'
 
 const amount = z.string().nullable()
 

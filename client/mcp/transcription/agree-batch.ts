@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto'
-import type { UploadWork } from '../../batch/plan/work.ts'
-import { workOf } from '../../batch/plan/work.ts'
+import type { UploadWork } from '../../batch/plan/price-uploads.ts'
+import { exactJobsOf } from '../../batch/plan/work.ts'
 import type { BatchPlan } from '../../batch/types.ts'
 import { parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox, KnownCall } from '../../farebox.ts'
 import { canonicalJson } from '../../wire/canonical-json.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
-import { agree } from '../call/agree.ts'
-import { toolCallKey } from '../call/call-key.ts'
+import { agree, toolCallKey } from '../call/agree.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 
 const TOOL = 'transcribe'
@@ -34,7 +33,7 @@ export async function agreeToBatch(
 /** What a payment was signed for earlier was agreed to then, at its price. */
 function unpaidUploads(farebox: Farebox, plan: BatchPlan): readonly UploadWork[] {
   const byKey = new Map<string, UploadWork>()
-  for (const job of workOf(plan).jobs)
+  for (const job of exactJobsOf(plan))
     for (const upload of job.kind === 'pack' ? [job.upload] : job.uploads)
       if (!wasAgreedTo(farebox.knownCall(upload.key), upload)) byKey.set(upload.key, upload)
   return [...byKey.values()]

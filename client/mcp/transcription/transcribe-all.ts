@@ -1,14 +1,84 @@
+import { basename } from 'node:path'
 import { planBatch, runBatch } from '../../batch/batch.ts'
-import { workOf } from '../../batch/plan/work.ts'
-import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat } from '../../batch/types.ts'
+import { exactJobsOf, workOf } from '../../batch/plan/work.ts'
+import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat, Source } from '../../batch/types.ts'
+import { formatUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agreeToBatch, requireSameCall } from './agree-batch.ts'
-import { BatchProgressReport } from './batch-progress.ts'
-import { findRecordings, type Named, type Recordings } from './recordings.ts'
 
-export interface TranscriptionCall extends Named {
+/** What a call names: one of both. */
+interface Named {
+  readonly path?: string | undefined
+  readonly url?: string | undefined
+}
+
+/** The recordings of one call. */
+interface Recordings {
+  readonly kind: 'file' | 'folder' | 'url'
+  readonly sources: readonly Source[]
+  /** Entries of the folder that lead out of the allowed folders or cannot be read. */
+  readonly leftOut: number
+}
+
+const BYTES_PER_REPORT = 4 * 1024 * 1024
+const LONGEST_NAME = 100
+
+/** Clients end a call that reports nothing for a minute. */
+const HEARTBEAT_MS = 10_000
+/** What a report adds that follows no file, since each report must be higher than the one before. */
+const STEP = 0.001
+
+/**
+ * Reports the progress of a batch: each file counts once when it is priced and once when it is transcribed. Names of
+ * files are texts of others, so no report has any.
+ */
+class BatchProgressReport {
+  readonly #exchange: Pick<Exchange, 'progress'>
+  readonly #timer: NodeJS.Timeout
+  #reported = 0
+  #done = 0
+  #total: number | undefined
+  #message = 'looking for recordings'
+
+  constructor(exchange: Pick<Exchange, 'progress'>) {
+    this.#exchange = exchange
+    this.#timer = setInterval(() => this.#report(), HEARTBEAT_MS)
+    this.#report()
+  }
+
+  step(message: string): void {
+    this.#message = message
+    this.#report()
+  }
+
+  onEvent(event: BatchEvent): void {
+    if (event.event === 'planned') {
+      this.#total = 2 * event.of
+      this.#done = event.done
+      this.step(`measured ${event.done} of ${event.of}`)
+    } else if (event.event === 'progress') {
+      const { finished, skipped, failed, charged } = event.progress
+      const files = (this.#total ?? 0) / 2
+      const done = files + finished + skipped + failed
+      if (done <= this.#done) return
+      this.#done = done
+      this.step(`${finished + skipped} of ${files} transcribed, ${failed} failed, charged ${formatUsdc(charged)} USDC`)
+    } else if (event.event === 'waiting') this.step('waiting for the service')
+  }
+
+  end(): void {
+    clearInterval(this.#timer)
+  }
+
+  #report(): void {
+    this.#reported = Math.max(this.#reported + STEP, this.#done)
+    this.#exchange.progress(this.#reported, this.#total, this.#message)
+  }
+}
+
+interface TranscriptionCall extends Named {
   readonly request: BatchOptions['request']
   readonly formats: readonly OutputFormat[]
   /** Where transcripts are written; without it those of one recording are returned, those of a folder stand next to it. */
@@ -26,7 +96,7 @@ export interface Transcribed {
   readonly texts: readonly string[] | null
 }
 
-export type FileEnd = Extract<BatchEvent, { event: 'finished' | 'failed' }>
+type FileEnd = Extract<BatchEvent, { event: 'finished' | 'failed' }>
 
 /** Less than the command's: an agent's machine does other work. */
 const CONCURRENCY = 4
@@ -113,8 +183,7 @@ async function requireSafe(
   { kind }: Recordings,
   plan: BatchPlan,
 ): Promise<void> {
-  const { jobs } = workOf(plan)
-  const works = jobs.flatMap((job) => (job.kind === 'pack' ? job.clips : [job]))
+  const works = exactJobsOf(plan).flatMap((job) => (job.kind === 'pack' ? job.clips : [job]))
   if (kind !== 'url') {
     const measured = works.map(({ recording: { path, sha256 } }) => ({ path, sha256 }))
     await folders.requireMeasured(measured, signal)
@@ -128,4 +197,44 @@ async function requireSafe(
       money: 'none',
       advice: 'Name another output_folder, or other formats.',
     })
+}
+
+/** Finds the recordings at a path, or fetches the one of a URL. */
+async function findRecordings(
+  { folders }: Pick<McpSession, 'folders'>,
+  { signal }: Pick<Exchange, 'signal'>,
+  { path, url }: Named,
+  report: (message: string) => void,
+): Promise<Recordings> {
+  if ((path === undefined) === (url === undefined)) throw oneOfBoth()
+  if (path !== undefined) return await folders.find(path)
+  const named = url ?? ''
+  let reported = 0
+  const fetched = await folders.fetch(named, {
+    signal,
+    onProgress: (bytes) => {
+      if (bytes - reported < BYTES_PER_REPORT) return
+      reported = bytes
+      report(`fetched ${Math.floor(bytes / 1024 / 1024)} MiB`)
+    },
+  })
+  const source = { path: fetched.path, label: 'The recording of the URL', name: nameOf(named) }
+  return { kind: 'url', sources: [source], leftOut: 0 }
+}
+
+/** Returns the last part of a URL's path as a name that is safe to write. */
+function nameOf(url: string): string {
+  const name = basename(new URL(url).pathname)
+    .replace(/[^\w.-]+/g, '_')
+    .replace(/^\.+/, '')
+  return name.slice(-LONGEST_NAME) || 'recording'
+}
+
+function oneOfBoth(): FareboxError {
+  return new FareboxError({
+    code: 'invalid_arguments',
+    problem: 'A call names either a path or a url.',
+    money: 'none',
+    advice: 'Name one of both.',
+  })
 }

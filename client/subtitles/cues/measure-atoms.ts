@@ -1,7 +1,7 @@
 import type { SubtitleRules } from '../rules.ts'
 import { columnsOf } from '../width.ts'
 import type { Atom } from '../words.ts'
-import { speakerLabel } from './speaker-marks.ts'
+import { speakerLabel } from './shown-text.ts'
 
 /** Widths of all atoms as running sums, so that the width of any line is a subtraction. */
 export interface MeasuredAtoms {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
+import { findPayments } from '#receipts/find-payments.ts'
 import { type Check, failed, judged, passed, skipped } from '../../check.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
-import { findPayments, logSchema } from './find-payments.ts'
 import type { GivenReceipt } from './read-receipt.ts'
 
 /** The issuer's USDC contract on each network: a transfer of another token with that name does not count. */
@@ -13,6 +13,12 @@ const quantity = z
   .string()
   .regex(/^0x[0-9a-f]+$/)
   .transform(BigInt)
+const logSchema = z.looseObject({
+  address: z.string(),
+  topics: z.array(z.string()),
+  data: z.string(),
+  logIndex: quantity.transform(Number),
+})
 const transactionReceiptSchema = z
   .looseObject({ status: quantity, blockNumber: quantity, to: z.string().nullish(), logs: z.array(logSchema) })
   .nullable()

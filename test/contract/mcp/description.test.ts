@@ -7,14 +7,14 @@ import { getMcpConfigForManifest, MANIFEST_SCHEMAS } from '@anthropic-ai/mcpb'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { createProgram } from '../../../client/command/program.ts'
-import { bundleManifest } from '../../../client/mcp/description/generate/bundle-manifest.ts'
 import {
   describeServer,
   generatedFiles,
+  installLines,
+  launch,
   readPackageFile,
 } from '../../../client/mcp/description/generate/generated-files.ts'
-import { installLines, launch } from '../../../client/mcp/description/generate/install-lines.ts'
-import { serverJson } from '../../../client/mcp/description/generate/server-json.ts'
+import { bundleManifest, serverJson } from '../../../client/mcp/description/generate/server-json.ts'
 import { TOOLS } from '../../../client/mcp/tools/tools.ts'
 import { serverJsonSchema } from '../../support/mcp/server-json-schema.ts'
 

@@ -10,9 +10,8 @@ import { createFarebox, type DoctorCheck, type Farebox, type FareboxOptions } fr
 import { openJournal } from '../../../client/journal/open-journal.ts'
 import { readKeySecret } from '../../../client/wallet/key-secret.ts'
 import type { Wallet } from '../../../client/wallet/wallet.ts'
-import { walletFromAccount } from '../../../client/wallet/wallet-from-account.ts'
 import { walletFromEnvironment } from '../../../client/wallet/wallet-from-environment.ts'
-import { walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
+import { walletFromAccount, walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 

@@ -15,8 +15,7 @@ import { BegunPacks } from '../../../client/batch/record/begun-packs.ts'
 import { type FinishedFile, FinishedFiles } from '../../../client/batch/record/finished-files.ts'
 import type { BatchOptions } from '../../../client/batch/types.ts'
 import type { Farebox } from '../../../client/farebox.ts'
-import { replaceFile } from '../../../client/files/replace-file.ts'
-import { openTemporaryFolder, removeAbandoned, temporaryIn } from '../../../client/files/temporary-file.ts'
+import { openTemporaryFolder, removeAbandoned, replaceFile, temporaryIn } from '../../../client/files/files.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../support/client/replace-with-limit.ts', import.meta.url))
 const STAMP = { path: '/audio/a.mp3', bytes: 10, modifiedMs: 1.5 }

@@ -37,6 +37,7 @@ export function totals(changes: Partial<BatchTotals> = {}): BatchTotals {
     price: 50_340n,
     alreadyPaid: 0n,
     toCharge: 50_340n,
+    estimated: 0,
     ...changes,
   }
 }

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { readKeySecret } from '../../../client/wallet/key-secret.ts'
-import { walletFromAccount } from '../../../client/wallet/wallet-from-account.ts'
+import { walletFromAccount } from '../../../client/wallet/wallet-from-private-key.ts'
 
 /** Reads the secret of a wallet whose signatures differ while no file can be written, and prints the error's code. */
 const [home = ''] = process.argv.slice(2)

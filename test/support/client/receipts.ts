@@ -46,7 +46,7 @@ export function receiptOf(changes: Partial<Receipt> = {}): Receipt {
         {
           usage: 'input_audio_ms',
           measured: 100_000,
-          at_most: 100_000,
+          at_most: null,
           quantity: '100000',
           unit: 'millisecond',
           unit_price_usd: '0.122',

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { replaceFile } from '../../../client/files/replace-file.ts'
+import { replaceFile } from '../../../client/files/files.ts'
 
 /** Replaces a file by one that is larger than files may be, as on a full disk, and prints the error's code. */
 const [path = ''] = process.argv.slice(2)

@@ -3,7 +3,7 @@ import { type ApproveOptions, approve } from '../../../client/allowance/approve.
 import { createCover } from '../../../client/allowance/cover.ts'
 import { Budget } from '../../../client/budget/budget.ts'
 import type { BudgetLimits } from '../../../client/budget/limits.ts'
-import { createMemoryJournal } from '../../../client/journal/memory-journal.ts'
+import { createMemoryJournal } from '../../../client/journal/journal.ts'
 import type { PaidCall, PaymentContext } from '../../../client/payment/paid-call.ts'
 import { openPins } from '../../../client/payment/pins.ts'
 import { createPaymentSigner } from '../../../client/payment/sign-payment.ts'

@@ -14,6 +14,7 @@ const run = promisify(execFile)
 export async function copyClient(folder: string): Promise<string> {
   const copy = join(folder, 'client')
   await cp(join(ROOT, 'client'), copy, { recursive: true, filter: isSource })
+  await cp(join(ROOT, 'packages'), join(folder, 'packages'), { recursive: true })
   await cp(join(ROOT, 'tsconfig.json'), join(folder, 'tsconfig.json'))
   for (const modules of ['node_modules', 'client/node_modules'])
     await symlink(join(ROOT, modules), join(folder, modules))

@@ -2,7 +2,7 @@ import { chmod, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { walkFrames } from '#shared/audio/walk-frames.ts'
+import { walkFrames } from '#mp3/walk-frames.ts'
 import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { createInspectorIdentity } from '../../../api/request/audio/identify-inspector.ts'

@@ -12,7 +12,7 @@ import {
   takeApart,
 } from '../../../client/audio/audio.ts'
 import { copyRecording } from '../../../client/audio/copy-recording.ts'
-import { decodeFrames } from '../../../client/audio/ffmpeg/find-silences.ts'
+import { decodeFrames } from '../../../client/audio/ffmpeg.ts'
 import type { Upload } from '../../../client/audio/prepare-recording.ts'
 import { askTerms } from '../../../client/batch/plan/pricing.ts'
 import { createFarebox, type Farebox, parseUsdc, walletFromPrivateKey } from '../../../client/farebox.ts'

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { AudioError, type Ffmpeg, findFfmpeg, prepareRecording, probeRecording } from '../../../client/audio/audio.ts'
+import { AudioError, expectRecording, type Ffmpeg, findFfmpeg, prepareRecording } from '../../../client/audio/audio.ts'
 import { createPrepared, writePrepared } from '../../../client/audio/write-prepared.ts'
 import { FareboxError } from '../../../client/farebox.ts'
 import { waveOf } from '../../support/client/audio/bursts.ts'
@@ -76,10 +76,8 @@ describe.skipIf(!canRun)('prepareRecording', () => {
     expect(treatment).toBe('send')
     expect(uploads).toMatchObject([{ path: at('fine.mp3'), bytes: mp3.length, offsetMs: 0 }])
     expect((await inspect(mp3)).durationMs).toBe(uploads[0]?.durationMs)
-    expect(await probeRecording(at('fine.mp3'), { limits: LIMITS, ffmpeg: undefined })).toMatchObject({
-      durationMs: uploads[0]?.durationMs,
-      isExact: true,
-    })
+    const options = { limits: LIMITS, ffmpeg: undefined, folder: at('prepared') }
+    expect(await expectRecording(at('fine.mp3'), 0, options)).toMatchObject({ treatment: 'send', uploads })
   })
 
   test('says what to install when ffmpeg is needed and missing', async () => {

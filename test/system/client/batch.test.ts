@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto'
-import { rmSync, writeFileSync } from 'node:fs'
-import { copyFile, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { planBatch } from '../../../client/batch/batch.ts'
-import type { BatchEvent, BatchOptions } from '../../../client/batch/types.ts'
+import type { BatchEvent, BatchOptions, BatchTotals } from '../../../client/batch/types.ts'
 import { createFarebox, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { prepareTranscription } from '../../../client/payment/prepare-call.ts'
 import { sendCall } from '../../../client/payment/send-call.ts'
@@ -472,6 +472,35 @@ describe.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('recordings that cannot be s
     await batch.remove()
   })
 
+  let recorded = 0
+  /** Writes recordings that have to be converted, each of a content that no other test pays for. */
+  async function recordOtherFormats(names: readonly string[], durationMs: number) {
+    for (const name of names) {
+      await mkdir(dirname(join(batch.folder, name)), { recursive: true })
+      recorded += 1
+      const bursts = [{ startMs: recorded * 50, endMs: 1500 }]
+      await writeFile(join(batch.folder, name), waveOf({ durationMs, bursts }))
+    }
+  }
+
+  /** Returns the installed ffmpeg behind a program that counts its conversions, and may hold them until it is released. */
+  async function countedFfmpeg({ holdsConversions = false } = {}) {
+    await mkdir(batch.home, { recursive: true })
+    const [path, log, gate] = ['ffmpeg.sh', 'conversions', 'released'].map((name) => join(batch.home, name)) as [
+      string,
+      string,
+      string,
+    ]
+    const hold = holdsConversions ? `while [ ! -e '${gate}' ]; do sleep 0.05; done;` : ''
+    const script = `#!/bin/sh\ncase "$*" in *libmp3lame*) echo >> '${log}'; ${hold} esac\nexec ffmpeg "$@"\n`
+    await writeFile(path, script, { mode: 0o755 })
+    return {
+      path,
+      conversions: () => (existsSync(log) ? readFileSync(log).length : 0),
+      release: () => writeFileSync(gate, ''),
+    }
+  }
+
   it('a recording beyond the limit is sent in parts, and each part is charged as planned', async () => {
     const durationMs = 15 * 60_000
     await writeFile(join(batch.folder, 'long.mp3'), generateMp3({ durationMs, bitrate: 320 }))
@@ -516,6 +545,99 @@ describe.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('recordings that cannot be s
     ])
     expect(outcome).toMatchObject({ finished: 2, charged: plan.totals.price })
     expect(await batch.paid()).toBe(plan.totals.price)
+  })
+
+  it('asks for the price before anything is converted, and converts each recording once, when its call is near', async () => {
+    await recordOtherFormats(['a.wav', 'b.wav', 'c.wav', 'd.wav'], 200_000)
+    await writeFile(join(batch.folder, 'e.mp3'), generateMp3({ durationMs: 15 * MINUTE_MS, bitrate: 320, seed: 'e' }))
+    const ffmpeg = await countedFfmpeg()
+    let prepared = 0
+    let agreed: BatchTotals | undefined
+    const onEvent = ({ event, ...rest }: BatchEvent) => {
+      if (event === 'started') prepared += 1
+      if (!('totals' in rest)) return
+      agreed = rest.totals
+      expect([ffmpeg.conversions(), prepared]).toEqual([0, 0])
+    }
+    const first = await batch.run({ estimates: true, concurrency: 1, ffmpegPath: ffmpeg.path }, {}, onEvent)
+    expect(agreed).toMatchObject({ toDo: 5, uploads: 6, estimated: 5 })
+    expect(first.plan.files.map(({ isEstimate }) => isEstimate)).toEqual([true, true, true, true, true])
+    expect(first.outcome).toMatchObject({ finished: 5, failed: 0 })
+    expect(ffmpeg.conversions()).toBe(4)
+    expect(await preparedFrom(join(batch.folder, 'a.wav'))).toEqual([])
+    // Prepared before, the prices are exact: they are what was charged.
+    await rm(join(batch.home, 'batch'), { recursive: true })
+    const exact = await batch.run({ force: true })
+    expect(exact.plan.totals).toMatchObject({ estimated: 0, price: first.outcome.charged, toCharge: 0n })
+    expect(first.outcome.charged).toBeLessThanOrEqual(agreed?.toCharge ?? 0n)
+    expect(Number(agreed?.toCharge)).toBeLessThan(Number(first.outcome.charged) * 1.01)
+  })
+
+  it('never charges more than the price that was agreed to, where a file is longer than it states', async () => {
+    await writeFile(join(batch.folder, 'voice.wav'), waveOf({ durationMs: 400_000, bursts: [] }))
+    const path = join(batch.folder, 'voice.mkv')
+    await runProgram('ffmpeg', ['-v', 'error', '-i', join(batch.folder, 'voice.wav'), '-c:a', 'flac', path])
+    await rm(join(batch.folder, 'voice.wav'))
+    // The element Duration of Matroska (https://www.matroska.org/technical/elements.html: 0x4489, a float), in ms.
+    const content = await readFile(path)
+    const at = content.indexOf(Buffer.from([0x44, 0x89, 0x88]))
+    expect(content.readDoubleBE(at + 3)).toBeCloseTo(400_000, -2)
+    content.writeDoubleBE(200_000, at + 3)
+    await writeFile(path, content)
+    const { plan, outcome } = await batch.run({ estimates: true })
+    expect(outcome).toMatchObject({ finished: 0, failed: 1, charged: 0n })
+    expect(outcome.failures[0]?.error).toMatchObject({ code: 'price_above_estimate', money: 'none' })
+    // What is known now is its price.
+    const second = await batch.run({ estimates: true })
+    expect(second.plan.totals.estimated).toBe(0)
+    expect(second.plan.totals.price).toBeGreaterThan(plan.totals.price)
+    expect(second.outcome).toMatchObject({ finished: 1, charged: second.plan.totals.price })
+    expect(await batch.paid()).toBe(second.plan.totals.price)
+  })
+
+  it('prices what states no length, and clips that may be packed, by converting them before', async () => {
+    await recordOtherFormats(['a.wav'], 200_000)
+    await runProgram('ffmpeg', ['-v', 'error', '-i', join(batch.folder, 'a.wav'), join(batch.folder, 'b.aac')])
+    await recordOtherFormats(['clips/c.wav', 'clips/d.wav'], 2000)
+    const { plan, outcome } = await batch.run({ estimates: true, pack: true })
+    expect(plan.files.map(({ name, isEstimate, pack }) => [name, isEstimate, pack])).toEqual([
+      ['a.wav', true, undefined],
+      ['b.aac', undefined, undefined],
+      ['clips/c.wav', undefined, 1],
+      ['clips/d.wav', undefined, 1],
+    ])
+    expect(outcome).toMatchObject({ finished: 4, failed: 0 })
+    expect(await batch.paid()).toBe(outcome.charged)
+  })
+
+  it('is interrupted while it converts: nothing is charged, and nothing was begun', async () => {
+    await recordOtherFormats(['a.wav', 'b.wav', 'c.wav'], 200_000)
+    const ffmpeg = await countedFfmpeg({ holdsConversions: true })
+    const drain = new AbortController()
+    const running = batch.run({ estimates: true, concurrency: 1, ffmpegPath: ffmpeg.path, drain: drain.signal })
+    await expect.poll(() => ffmpeg.conversions()).toBeGreaterThan(0)
+    drain.abort()
+    ffmpeg.release()
+    const { outcome, events } = await running
+    expect(outcome).toMatchObject({ interrupted: true, finished: 0, failed: 0, notBegun: 3, charged: 0n })
+    expect(events.flatMap((event) => (event.event === 'stopping' ? [event.underWay] : []))).toEqual([0])
+    expect(events.filter(({ event }) => event === 'started')).toEqual([])
+    expect(await preparedFrom(join(batch.folder, 'a.wav'))).toEqual([])
+    expect((await batch.run({ estimates: true })).outcome).toMatchObject({ finished: 3, failed: 0 })
+  })
+
+  it('says of an incomplete recording that it is, before it is sent, and charges what there is', async () => {
+    await recordOtherFormats(['a.wav'], 400_000)
+    await runProgram('ffmpeg', ['-v', 'error', '-i', join(batch.folder, 'a.wav'), join(batch.folder, 'b.flac')])
+    await rm(join(batch.folder, 'a.wav'))
+    const whole = await readFile(join(batch.folder, 'b.flac'))
+    await writeFile(join(batch.folder, 'b.flac'), whole.subarray(0, Math.floor(whole.length / 2)))
+    const { outcome, events, plan } = await batch.run({ estimates: true })
+    const order = events.map(({ event }) => event).filter((event) => event === 'warning' || event === 'started')
+    expect(order).toEqual(['warning', 'started'])
+    expect(warningsOf(events)).toEqual(['incomplete_recording'])
+    expect(outcome).toMatchObject({ finished: 1, failed: 0 })
+    expect(outcome.charged).toBeLessThan(plan.totals.toCharge)
   })
 
   it('says what to install where ffmpeg is missing, and MP3s are transcribed without it', async () => {

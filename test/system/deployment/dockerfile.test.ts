@@ -79,7 +79,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
 
   test('the image contains only the required files', async () => {
     expect((await readdir(image.directory)).sort()).toEqual(
-      ['.compiled', 'api', 'infra', 'node_modules', 'operator', 'package.json', 'shared', 'workers'].sort(),
+      ['.compiled', 'api', 'infra', 'node_modules', 'operator', 'package.json', 'packages', 'shared', 'workers'].sort(),
     )
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
       'archive',

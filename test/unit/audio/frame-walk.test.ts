@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type Mp3Walk, walkFrames } from '#shared/audio/walk-frames.ts'
+import { type Mp3Walk, walkFrames } from '#mp3/walk-frames.ts'
 import {
   durationMsOfFrames,
   generatedDurationMs,

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
-import { walkFrames } from '#shared/audio/walk-frames.ts'
+import { walkFrames } from '#mp3/walk-frames.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { createAllowances } from '../../../api/plugins/allowances.ts'
 import { createDecodingLimiter, type DecodingLimiter } from '../../../api/plugins/rate-limits.ts'

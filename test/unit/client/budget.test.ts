@@ -4,7 +4,7 @@ import { Budget, RESERVATION_MS } from '../../../client/budget/budget.ts'
 import { BudgetExceeded } from '../../../client/budget/budget-exceeded.ts'
 import type { BudgetLimits, RefusedLimit } from '../../../client/budget/limits.ts'
 import { formatUsdc, parseUsdc } from '../../../client/budget/usdc.ts'
-import { createMemoryJournal } from '../../../client/journal/memory-journal.ts'
+import { createMemoryJournal } from '../../../client/journal/journal.ts'
 import { NOON, outcomesOf } from '../../support/client/journaled-calls.ts'
 
 const DAY_MS = 86_400_000

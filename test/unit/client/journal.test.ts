@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type Attempt, applyEntry } from '../../../client/journal/attempt.ts'
-import { compactEntries } from '../../../client/journal/compact-entries.ts'
 import type { NewEntry } from '../../../client/journal/entries.ts'
 import type { WrittenEntry } from '../../../client/journal/file-entries.ts'
+import { compactEntries } from '../../../client/journal/merge-files.ts'
 
 const START = Date.parse('2026-11-22T00:00:00Z')
 const NEVER = START - 1

@@ -2,9 +2,8 @@ import { inspect } from 'node:util'
 import type { Hex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { describe, expect, it } from 'vitest'
-import { walletFromAccount } from '../../../client/wallet/wallet-from-account.ts'
 import { walletFromEnvironment } from '../../../client/wallet/wallet-from-environment.ts'
-import { walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
+import { walletFromAccount, walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
 
 const key = generatePrivateKey()
 const secretOf = (privateKey: Hex) => walletFromPrivateKey(privateKey).keySecret()

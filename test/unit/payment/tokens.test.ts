@@ -2,7 +2,6 @@ import { createHmac, createPublicKey, randomUUID, verify } from 'node:crypto'
 import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Log, numberToHex, pad } from 'viem'
 import { describe, expect, it } from 'vitest'
-import { z } from 'zod'
 import { batchSettlementAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -17,10 +16,8 @@ import {
 } from '#shared/payment/challenge-token.ts'
 import { opensReceipt, type Receipt, receiptToken } from '#shared/payment/receipt.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
-import { findPaymentTransfers } from '../../../client/receipts/payment-transfers.ts'
-import { checkCharge } from '../../../infra/commands/verify-receipt/check-charge.ts'
-import { findPayments, logSchema } from '../../../infra/commands/verify-receipt/find-payments.ts'
-import type { GivenReceipt } from '../../../infra/commands/verify-receipt/read-receipt.ts'
+import { type ChargedReceipt, checkCharge, checkMaximum } from '../../../packages/receipts/check-charge.ts'
+import { findPayments } from '../../../packages/receipts/find-payments.ts'
 import { buildReceipt } from '../../../workers/settlement/finish-settlement.ts'
 
 const id = randomUUID()
@@ -80,7 +77,11 @@ const chat = (content: string, max_tokens: number, model = 'textmodel-2.5-pro') 
 const speech = (input: string) =>
   receiptOf('createSpeech', { model: 'speechvendor/flash-v2.5', input }, { input_characters: input.length })
 const outcomes = (receipt: unknown) =>
-  Object.fromEntries(checkCharge(receipt as GivenReceipt).map(({ check, outcome }) => [check, outcome]))
+  Object.fromEntries(
+    [checkMaximum, checkCharge]
+      .flatMap((check) => check(receipt as ChargedReceipt))
+      .map((one) => [one.check, one.outcome]),
+  )
 const withQuantities = (receipt: Receipt) => ({
   ...receipt,
   unit_prices: { ...receipt.unit_prices, maximum_input_tokens: 293, maximum_output_tokens: 100 },
@@ -121,14 +122,12 @@ const failed = (payer = PAYER, from = CONTRACT): Event => ({
     [7n, 90_000n, '0x00000000'],
   ),
 })
-/** What the library and the command, which share no code, each read from the events of a transaction to `to`. */
-async function bothRead(events: readonly Event[], to: `0x${string}`) {
-  const logs = events.map((event, logIndex) => ({ ...event, logIndex: logIndex + 3 }))
-  const hexadecimal = logs.map((log) => ({ ...log, logIndex: numberToHex(log.logIndex) }))
-  const command = findPayments(RECEIPT, to, z.array(logSchema).parse(hexadecimal))
-  expect(await findPaymentTransfers(RECEIPT, { to, logs: logs as never })).toEqual(command)
-  return command
-}
+const paymentsOf = (events: readonly Event[]) =>
+  findPayments(
+    RECEIPT,
+    CONTRACT,
+    events.map((event, logIndex) => ({ ...event, logIndex: logIndex + 3 })),
+  )
 
 describe('a receipt token', () => {
   const older = { id: 'older', secret: 'o'.repeat(32) }
@@ -430,7 +429,7 @@ describe('the payments of a receipt’s payer in a transaction', () => {
       [[5n, 5n]],
       null,
     ],
-  ])('%s', async (_, events, payments, batchSize) => {
-    expect(await bothRead(events, CONTRACT)).toEqual({ payments, batchSize })
+  ])('%s', (_, events, payments, batchSize) => {
+    expect(paymentsOf(events)).toEqual({ payments, batchSize })
   })
 })

@@ -8,7 +8,7 @@ import { canonicalJson } from '../../../wire/canonical-json.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 import type { CommandContext } from '../../run.ts'
 import { noteWait } from './notes.ts'
-import { requirePrice } from './price-limit.ts'
+import { requirePrice } from './option-values.ts'
 import { Undelivered } from './undelivered.ts'
 
 /** A request of a command, which may be made several times. */

@@ -1,6 +1,10 @@
 import type { Payment } from '../../../payment/paid-call.ts'
 import type { FareboxError } from '../../../wire/farebox-error.ts'
 import type { Output } from '../../output/output.ts'
+import { usdc } from '../../transcribe/amounts.ts'
+
+/** More than all USDC that will ever exist; such allowances are granted without a limit in mind. */
+const UNLIMITED = 2n ** 128n
 
 /** Another payment of the wallet uses the permit: an approval would let both settle. */
 const PERMIT_IN_USE = 'permit_already_used'
@@ -52,4 +56,22 @@ export function paymentForm(payment: Payment): object {
     ...(problems.length > 0 && { problems }),
     ...(!recorded && { recorded }),
   }
+}
+
+export function isUnlimited(allowance: bigint): boolean {
+  return allowance >= UNLIMITED
+}
+
+/** Describes what Permit2 may take, and what that means for calls. */
+export function allowanceText(allowance: bigint, balance: bigint): string {
+  if (isUnlimited(allowance)) return 'without a limit: calls run in parallel'
+  if (allowance > 0n && allowance >= balance) return `${usdc(allowance)}: calls run in parallel`
+  const amount = allowance === 0n ? 'none' : usdc(allowance)
+  return `${amount}: calls are paid one after the other; run farebox approve`
+}
+
+/** Returns what the approval of Permit2 was. */
+export function approvalText(transaction: string | null): string {
+  const place = transaction === null ? '' : ` (transaction ${transaction})`
+  return `approved Permit2 once for this wallet's USDC, paid for by the service${place}`
 }

@@ -5,8 +5,19 @@ import { parseUsdc } from '../../../budget/usdc.ts'
 import type { Farebox } from '../../../farebox.ts'
 import type { CommandContext } from '../../run.ts'
 import { counted, duration } from '../../transcribe/amounts.ts'
-import type { Price } from '../quote.ts'
 import { chooseModel } from './service-lists.ts'
+
+/** The price of one thing; atomic USDC. */
+export interface Price {
+  readonly what: string
+  readonly model: string
+  readonly price: bigint
+  /** Whether the charge follows what is used, up to the price. */
+  readonly isMaximum: boolean
+  readonly details?: string
+  readonly durationMs?: number
+  readonly uploads?: number
+}
 
 interface RecordingOptions {
   readonly model?: string

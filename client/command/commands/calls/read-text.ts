@@ -1,6 +1,6 @@
 import { addAbortSignal, type Readable } from 'node:stream'
+import { UsageError } from '../../exit-codes.ts'
 import type { Io } from '../../io.ts'
-import { UsageError } from '../../usage-error.ts'
 
 /** Stands for standard input among the arguments. */
 export const STDIN = '-'

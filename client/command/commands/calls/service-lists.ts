@@ -8,9 +8,9 @@ import {
   voicesOf,
 } from '../../../requests/service-lists.ts'
 import type { VoiceList } from '../../../wire/schemas.ts'
+import { UsageError } from '../../exit-codes.ts'
 import type { CommandContext } from '../../run.ts'
 import { requireUrl } from '../../settings.ts'
-import { UsageError } from '../../usage-error.ts'
 import { noteWait } from './notes.ts'
 
 /**

@@ -1,21 +1,28 @@
+import { parseUsdc } from '../../../budget/usdc.ts'
 import {
   changeLimits,
   differences,
   type LimitDifference,
   type LimitsChange,
   NO_LIMIT,
+  type WriteOptions,
+  writeLimits,
 } from '../../../mcp/limits/change-limits.ts'
-import { readLimitsFile } from '../../../mcp/limits/limits-file.ts'
-import { limitsPath } from '../../../mcp/limits/limits-path.ts'
-import { DEFAULT_LIMITS, limitsForm, PAYING_TOOLS } from '../../../mcp/limits/limits-schema.ts'
-import { type WriteOptions, writeLimits } from '../../../mcp/limits/write-limits.ts'
+import {
+  DEFAULT_LIMITS,
+  limitsForm,
+  limitsPath,
+  PAYING_TOOLS,
+  readLimitsFile,
+} from '../../../mcp/limits/limits-file.ts'
 import type { SpendingLimits } from '../../../mcp/tool.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
-import { EXIT, type ExitCode } from '../../exit-codes.ts'
+import { EXIT, type ExitCode, UsageError } from '../../exit-codes.ts'
 import type { CommandContext } from '../../run.ts'
 import { ask } from '../../transcribe/ask.ts'
-import { UsageError } from '../../usage-error.ts'
-import { describeLimits } from './describe-limits.ts'
+import { renderFacts } from '../text-table.ts'
+
+const NAMES = { call: 'a call', session: 'a session', day: 'a day' } as const
 
 export function showLimits({ output }: CommandContext, home: string): undefined {
   const path = limitsPath(home)
@@ -98,4 +105,24 @@ function readable(path: string): SpendingLimits | null {
     if (error instanceof FareboxError) return null
     throw error
   }
+}
+
+/** Renders limits for a person. */
+function describeLimits(limits: SpendingLimits, path: string, isDefault: boolean): string {
+  const { confirmAbove, tools } = limits
+  const isAsking = parseUsdc(confirmAbove) < parseUsdc(limits.call)
+  const facts: (readonly [string, string])[] = [
+    ...amountFacts(limits, ''),
+    ['asks above', `${confirmAbove} USDC${isAsking ? '' : ': never, since no call may cost more'}`],
+    ...Object.entries(tools).flatMap(([tool, own]) => amountFacts(own, `${tool}, `)),
+    ['file', isDefault ? `${path} (not there: these limits hold at first)` : path],
+  ]
+  return renderFacts(facts)
+}
+
+function amountFacts(limits: SpendingLimits['tools'][string], prefix: string): (readonly [string, string])[] {
+  return (['call', 'session', 'day'] as const).flatMap((name) => {
+    const amount = limits[name]
+    return amount === undefined ? [] : [[`${prefix}${NAMES[name]}`, `${amount} USDC`] as const]
+  })
 }

@@ -1,9 +1,34 @@
-import { extname } from 'node:path'
-import { replaceFile } from '../../../files/replace-file.ts'
+import { accessSync, constants, existsSync, statSync } from 'node:fs'
+import { basename, dirname, extname, join } from 'node:path'
+import { replaceFile } from '../../../files/files.ts'
+import { downloadMedia, type HostedMedia, onlyMediaOf } from '../../../media/download.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
+import { UsageError } from '../../exit-codes.ts'
+import type { Io } from '../../io.ts'
 import type { Output } from '../../output/output.ts'
-import { adviceFor } from './download.ts'
-import { STDOUT } from './targets.ts'
+import type { CommandContext } from '../../run.ts'
+import { noteWait } from '../calls/notes.ts'
+import { STDIN } from '../calls/read-text.ts'
+
+/** Standard output in place of a file. */
+export const STDOUT = STDIN
+
+interface TargetOptions {
+  /** A file, a folder, `-`, or undefined for a name made of the text. */
+  readonly out: string | undefined
+  readonly count: number
+  /** With the dot. */
+  readonly ending: string
+  readonly text: string
+  readonly force: boolean
+}
+
+const LONGEST_NAME = 40
+
+/** A file, and the idempotency key of the call that paid for it. */
+interface PaidMedia extends HostedMedia {
+  readonly key: string
+}
 
 /** The first bytes of what models return, and the endings of its files. */
 const FORMATS = [
@@ -38,4 +63,101 @@ export async function writeMedia(output: Output, target: string, bytes: Uint8Arr
 function formatOf(bytes: Uint8Array) {
   const start = Buffer.from(bytes.subarray(0, 16)).toString('latin1')
   return FORMATS.find((format) => format.start.test(start))
+}
+
+/**
+ * Returns the files to write, or standard output. Throws a `UsageError` when one cannot be written: it must be known
+ * before anything is paid.
+ */
+export function planTargets(io: Io, { out, count, ending, text, force }: TargetOptions): readonly string[] {
+  if (out === STDOUT) return [requireBinaryStdout(io, count)]
+  const isFolder = out !== undefined && (/[/\\]$/.test(out) || isDirectory(out))
+  const isNamed = out !== undefined && !isFolder
+  const first = isNamed ? out : join(out ?? '.', `${nameOf(text)}${ending}`)
+  requireFolder(dirname(first))
+  const numbered = count === 1 ? [first] : Array.from({ length: count }, (_, index) => withNumber(first, index + 1))
+  if (force) return numbered.map(requireFile)
+  if (isNamed) return numbered.map(requireAbsent)
+  return freeNames(numbered)
+}
+
+function requireBinaryStdout({ stdout }: Io, count: number): string {
+  if (count > 1) throw new UsageError('Standard output takes one file only: name a file with --out.')
+  if (stdout.isTTY === true)
+    throw new UsageError('A terminal cannot show this: name a file with --out, or pipe the output.')
+  return STDOUT
+}
+
+function requireFolder(folder: string): void {
+  if (!existsSync(folder)) throw new UsageError(`There is no folder ${folder}. Create it, or name another with --out.`)
+  if (!isDirectory(folder)) throw new UsageError(`${folder} is not a folder. Name another with --out.`)
+  try {
+    accessSync(folder, constants.W_OK)
+  } catch {
+    throw new UsageError(`The folder ${folder} is not writable. Name another with --out.`)
+  }
+}
+
+function requireAbsent(path: string): string {
+  if (existsSync(path))
+    throw new UsageError(`${path} exists. Name another file with --out, or replace it with --force.`)
+  return path
+}
+
+function requireFile(path: string): string {
+  if (existsSync(path) && !statSync(path).isFile())
+    throw new UsageError(`${path} is not a regular file. Name another with --out.`)
+  return path
+}
+
+/** Names that were not chosen by the user move out of the way of files that exist. */
+function freeNames(paths: readonly string[]): readonly string[] {
+  for (let attempt = 1; ; attempt += 1) {
+    const names = attempt === 1 ? paths : paths.map((path) => withNumber(path, attempt))
+    if (!names.some(existsSync)) return names
+  }
+}
+
+function withNumber(path: string, number: number): string {
+  const ending = extname(path)
+  return join(dirname(path), `${basename(path, ending)}-${number}${ending}`)
+}
+
+/** Returns the first words of a text as a file name. */
+function nameOf(text: string): string {
+  const words =
+    text
+      .normalize('NFC')
+      .toLowerCase()
+      .match(/[\p{L}\p{M}\p{N}]+/gu) ?? []
+  const name = words.reduce((before, word) => {
+    const longer = before === '' ? word : `${before}-${word}`
+    return Array.from(longer).length <= LONGEST_NAME ? longer : before
+  }, '')
+  return name === '' ? 'farebox' : name
+}
+
+function isDirectory(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
+}
+
+/** Downloads the result of a call that is paid for, and compares it with its size and digest as far as they are known. */
+export async function download(
+  { signal, output }: Pick<CommandContext, 'signal' | 'output'>,
+  { key, ...media }: PaidMedia,
+): Promise<Uint8Array> {
+  return await downloadMedia(media, { signal, onWait: noteWait(output), advice: adviceFor(key) })
+}
+
+/** Returns the one file of a result. Throws when it has none, or one without a URL. */
+export function onlyMedia<Media extends { readonly url: string }>(
+  result: { readonly data: readonly Media[] },
+  key: string,
+): Media {
+  return onlyMediaOf(result, adviceFor(key))
+}
+
+/** Returns what to do about a result that was paid for and got lost on this machine. */
+function adviceFor(key: string): string {
+  return `Run the command again within a day, or with --request-id ${key}: it gets the same result without a charge.`
 }

@@ -3,11 +3,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { homeDirectory } from '../../../../client/journal/home-directory.ts'
-import { readLimitsFile } from '../../../../client/mcp/limits/limits-file.ts'
-import { limitsCommand, limitsPath } from '../../../../client/mcp/limits/limits-path.ts'
-import { DEFAULT_LIMITS } from '../../../../client/mcp/limits/limits-schema.ts'
+import { writeLimits } from '../../../../client/mcp/limits/change-limits.ts'
+import { DEFAULT_LIMITS, limitsCommand, limitsPath, readLimitsFile } from '../../../../client/mcp/limits/limits-file.ts'
 import { openLimits } from '../../../../client/mcp/limits/open-limits.ts'
-import { writeLimits } from '../../../../client/mcp/limits/write-limits.ts'
 import { runScripted } from '../../../support/client/scripted-io.ts'
 
 const refusal = (problem: string, advice: string) =>

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { type Ffmpeg, readAgain, type Upload } from '../../../../client/audio/audio.ts'
-import { decodeFrames } from '../../../../client/audio/ffmpeg/find-silences.ts'
+import { decodeFrames } from '../../../../client/audio/ffmpeg.ts'
 import { type Burst, burstsIn } from './bursts.ts'
 
 /** Encoding blurs an edge, and the finder of bursts works in steps. */

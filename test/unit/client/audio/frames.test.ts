@@ -1,22 +1,20 @@
-import { readdirSync, readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { walkFrames as walkOfService } from '#shared/audio/walk-frames.ts'
+import { walkFrames } from '#mp3/walk-frames.ts'
 import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
 import { treatmentOf } from '../../../../client/audio/choose-treatment.ts'
-import { bitRateFor, longestAtMinimumMs } from '../../../../client/audio/limits.ts'
 import {
   type FrameTable,
   framesBetween,
   frameTableOf,
   lastFrameWithin,
   timeOfFrame,
-} from '../../../../client/audio/mpeg/frame-table.ts'
-import { infoClaims } from '../../../../client/audio/mpeg/info-claims.ts'
-import { silentFrameLike } from '../../../../client/audio/mpeg/silent-frames.ts'
-import { walkFrames } from '../../../../client/audio/mpeg/walk-frames.ts'
+} from '../../../../client/audio/frame-table.ts'
+import { infoClaims } from '../../../../client/audio/info-claims.ts'
+import { bitRateFor, longestAtMinimumMs } from '../../../../client/audio/limits.ts'
 import { buildPack } from '../../../../client/audio/pack/build-pack.ts'
 import { cutRecording, cuttable } from '../../../../client/audio/parts/cut-recording.ts'
+import { silentFrameLike } from '../../../../client/audio/silent-frames.ts'
 import { wavClaimedMs } from '../../../../client/audio/wav-claims.ts'
 import {
   generateFrames,
@@ -26,7 +24,7 @@ import {
   SAMPLE_RATES,
   STEREO_MODES,
 } from '../../../support/media/mp3-generator.ts'
-import { generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../../support/media/tag-generator.ts'
+import { generateId3v1, generateId3v2 } from '../../../support/media/tag-generator.ts'
 
 const BYTE_RATE = 32_000
 function wav(dataBytes: number, { between = '', sound = 40 } = {}): Uint8Array {
@@ -47,10 +45,6 @@ function wav(dataBytes: number, { between = '', sound = 40 } = {}): Uint8Array {
 }
 const PUBLISHED = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
 const micro = (max: number) => fc.integer({ min: 1, max }).map((amount) => (amount / 1e6).toFixed(6))
-const OF_CLIENT = new URL('../../../../client/audio/mpeg/', import.meta.url)
-const OF_SERVICE = new URL('../../../../shared/audio/', import.meta.url)
-/** Files that the client has of its own. */
-const OWN = ['frame-table.ts', 'info-claims.ts', 'lead-in-frame.ts', 'silent-frames.ts']
 const LIMITS = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
 const NO_FFMPEG = () => {
   throw new Error('ffmpeg is not needed here')
@@ -147,29 +141,6 @@ describe('longestAtMinimumMs', () => {
 
   test('refuses what is no amount', () => {
     expect(() => longestAtMinimumMs({ pricePerAudioHourUsd: '1e-3', minimumChargeUsd: '0.1' })).toThrow(RangeError)
-  })
-})
-
-describe('the frame walk of the client', () => {
-  const copies = readdirSync(OF_CLIENT).filter((name) => !OWN.includes(name))
-
-  test.each(copies)('has the text of the service: %s', (name) => {
-    expect(readFileSync(new URL(name, OF_CLIENT), 'utf8')).toBe(readFileSync(new URL(name, OF_SERVICE), 'utf8'))
-  })
-
-  test('measures what the service measures', () => {
-    const clip = generateFrames(40)
-    const files = [
-      ...SAMPLE_RATES.map((sampleRate) => generateFrames(33, { sampleRate })),
-      joinBytes(generateInfoFrame('Xing', 40), clip),
-      joinBytes(generateId3v2(new Uint8Array(500)), clip, generateApe(2), generateLyrics3(2), generateId3v1()),
-      joinBytes(clip, generateId3v1(), generateFrames(12, { sampleRate: 22_050 })),
-      clip.subarray(0, -1),
-      joinBytes(new Uint8Array(100), clip, new Uint8Array(100)),
-      new TextEncoder().encode('no recording at all'),
-      new Uint8Array(),
-    ]
-    for (const file of files) expect(walkFrames(file)).toEqual(walkOfService(file))
   })
 })
 

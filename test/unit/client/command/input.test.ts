@@ -2,20 +2,22 @@ import { resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { decimalBetween, integerBetween } from '../../../../client/command/commands/calls/number-option.ts'
+import { decimalBetween, integerBetween, timeOf } from '../../../../client/command/commands/calls/option-values.ts'
 import { readText } from '../../../../client/command/commands/calls/read-text.ts'
-import { timeOf } from '../../../../client/command/commands/calls/time-option.ts'
 import { safeForTerminal } from '../../../../client/command/commands/chat.ts'
-import { bashCompletion } from '../../../../client/command/completion/bash.ts'
-import { type CompletableProgram, completable } from '../../../../client/command/completion/completable.ts'
-import { fishCompletion } from '../../../../client/command/completion/fish.ts'
-import { zshCompletion } from '../../../../client/command/completion/zsh.ts'
+import {
+  bashCompletion,
+  type CompletableProgram,
+  completable,
+  fishCompletion,
+  zshCompletion,
+} from '../../../../client/command/completion.ts'
 import { createProgram } from '../../../../client/command/program.ts'
 import { type Settings, settingsOf } from '../../../../client/command/settings.ts'
-import { ArrivedFiles } from '../../../../client/command/transcribe/arrived-files.ts'
 import { ask, requireTerminal } from '../../../../client/command/transcribe/ask.ts'
 import { readTask, type TranscribeOptions } from '../../../../client/command/transcribe/read-task.ts'
-import { editDistance, nearNames } from '../../../../client/requests/near-names.ts'
+import { ArrivedFiles } from '../../../../client/command/transcribe/watch.ts'
+import { editDistance, nearNames } from '../../../../client/requests/service-lists.ts'
 import { chatRequest } from '../../../../client/requests/text-requests.ts'
 import { runScripted, scriptedIo } from '../../../support/client/scripted-io.ts'
 

@@ -3,22 +3,24 @@ import fc from 'fast-check'
 import { maxUint256 } from 'viem'
 import { describe, expect, it } from 'vitest'
 import type { BatchEvent } from '../../../../client/batch/types.ts'
-import { allowanceText } from '../../../../client/command/commands/calls/allowance-text.ts'
-import { csvLine } from '../../../../client/command/commands/calls/csv-line.ts'
+import { allowanceText } from '../../../../client/command/commands/calls/notes.ts'
+import { csvLine } from '../../../../client/command/commands/spend.ts'
 import { renderFacts, renderTable as renderTextTable } from '../../../../client/command/commands/text-table.ts'
-import { jsonLine } from '../../../../client/command/output/json-line.ts'
-import { createOutput } from '../../../../client/command/output/output.ts'
-import { printable } from '../../../../client/command/output/printable.ts'
-import { terminalOf } from '../../../../client/command/output/terminal.ts'
+import { createOutput, jsonLine } from '../../../../client/command/output/output.ts'
+import { printable, terminalOf } from '../../../../client/command/output/terminal.ts'
 import { type BatchView, firstView, nextView } from '../../../../client/command/transcribe/batch-view.ts'
-import { describeFailures, describeOutcome } from '../../../../client/command/transcribe/describe-outcome.ts'
+import {
+  describeFailures,
+  describeOutcome,
+  eventLine,
+  summaryLine,
+} from '../../../../client/command/transcribe/describe-outcome.ts'
 import {
   describeFiles,
   describeTotals,
   describeWarnings,
   packHint,
 } from '../../../../client/command/transcribe/describe-plan.ts'
-import { eventLine, summaryLine } from '../../../../client/command/transcribe/event-line.ts'
 import { createLineReporter } from '../../../../client/command/transcribe/line-reporter.ts'
 import { renderTable } from '../../../../client/command/transcribe/render-table.ts'
 import { columnsOf } from '../../../../client/subtitles/width.ts'
@@ -121,6 +123,9 @@ describe('the plan of a batch', () => {
     expect(describeTotals({ ...others, alreadyPaid: 50_340n })).toBe(
       '1 recording, 3 min 40 s, 1 upload, 1 pack: 0 USDC (0.05034 USDC was paid before)\n' +
         '1,200 recordings finished before, 1 duplicate at no cost, 2 recordings cannot be transcribed',
+    )
+    expect(describeTotals(totals({ estimated: 2 }))).toBe(
+      '10 recordings, 3 min 40 s, 10 uploads: at most 0.05034 USDC\n2 recordings are priced by the lengths that their files state; none that costs more is sent',
     )
     expect(describeTotals(totals({ toDo: 0 }))).toBe('Nothing to transcribe.')
   })

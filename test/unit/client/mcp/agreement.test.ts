@@ -15,7 +15,7 @@ import { homeDirectory } from '../../../../client/journal/home-directory.ts'
 import { agree } from '../../../../client/mcp/call/agree.ts'
 import { toolError } from '../../../../client/mcp/call/tool-error.ts'
 import { Confirmations } from '../../../../client/mcp/confirm/confirmations.ts'
-import { limitsPath } from '../../../../client/mcp/limits/limits-path.ts'
+import { limitsPath } from '../../../../client/mcp/limits/limits-file.ts'
 import { type Confirmation, InputNeeded, type LimitStore } from '../../../../client/mcp/tool.ts'
 import { agreeToBatch } from '../../../../client/mcp/transcription/agree-batch.ts'
 

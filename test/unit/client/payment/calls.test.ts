@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { BudgetLimits } from '../../../../client/budget/limits.ts'
-import { createMemoryJournal } from '../../../../client/journal/memory-journal.ts'
+import { createMemoryJournal } from '../../../../client/journal/journal.ts'
 import { bodyDigest } from '../../../../client/payment/body-digest.ts'
 import { deriveCallKey } from '../../../../client/payment/call-key.ts'
 import { readChallenge } from '../../../../client/payment/challenge.ts'

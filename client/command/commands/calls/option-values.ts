@@ -1,0 +1,70 @@
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import { formatUsdc, parseUsdc } from '../../../budget/usdc.ts'
+import { FareboxError } from '../../../wire/farebox-error.ts'
+
+const UNITS_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
+
+/** Nothing was paid, because the price is above the limit of the command. */
+class PriceAboveLimit extends FareboxError {
+  override readonly name = 'PriceAboveLimit'
+
+  constructor(price: bigint, limit: bigint) {
+    super({
+      code: 'price_above_limit',
+      problem: `The price is at most ${formatUsdc(price)} USDC, above the limit of ${formatUsdc(limit)} USDC (--max).`,
+      money: 'none',
+      advice: 'Raise --max, or ask for less.',
+    })
+  }
+}
+
+/** Returns a parser of integers within bounds. */
+export function integerBetween(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text)
+    if (/^\d+$/.test(text) && number >= least && number <= most) return number
+    throw new InvalidArgumentError(`Write an integer from ${least} to ${most}.`)
+  }
+}
+
+/** Returns a parser of decimal numbers within bounds. */
+export function decimalBetween(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text)
+    if (/^\d+(\.\d+)?$/.test(text) && number >= least && number <= most) return number
+    throw new InvalidArgumentError(`Write a number from ${least} to ${most}.`)
+  }
+}
+
+/** Parses a UTC day, a time of ISO 8601, or how long ago (`90m`, `24h`, `7d`, `2w`). */
+export function timeOf(text: string): Date {
+  const [, amount = '', unit = ''] = /^(\d{1,6})([mhdw])$/.exec(text) ?? []
+  if (amount !== '') return new Date(Date.now() - Number(amount) * (UNITS_MS[unit] ?? 0))
+  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(text)
+  const isTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})$/.test(text)
+  const time = new Date(text)
+  // `2026-02-31` would be read as a day of March.
+  const isReal = !Number.isNaN(time.getTime()) && (!isDay || time.toISOString().startsWith(text))
+  if ((isDay || isTime) && isReal) return time
+  throw new InvalidArgumentError('Write a UTC day (2026-11-22), a time (2026-11-22T14:00Z), or how long ago (24h, 7d).')
+}
+
+/** Adds `--max`, whose value is in atomic units. */
+export function addPriceLimit(command: Command): Command {
+  return command.addOption(
+    new Option('--max <usdc>', 'refuse a price above it, before anything is paid').argParser(amountOf),
+  )
+}
+
+/** Throws `PriceAboveLimit` when a price is above the limit, if there is one. */
+export function requirePrice(price: bigint, limit: bigint | undefined): void {
+  if (limit !== undefined && price > limit) throw new PriceAboveLimit(price, limit)
+}
+
+function amountOf(text: string): bigint {
+  try {
+    return parseUsdc(text)
+  } catch {
+    throw new InvalidArgumentError('Write an amount of USDC with at most six decimals, such as 0.05.')
+  }
+}

@@ -1,0 +1,117 @@
+import { randomUUID } from 'node:crypto'
+import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { allowanceState, askAllowance } from '../allowance/read-allowance.ts'
+import { readBalance } from '../allowance/read-balance.ts'
+import { formatUsdc } from '../budget/usdc.ts'
+import type { FareboxContext } from '../context.ts'
+import { unwritable } from '../journal/appended-file.ts'
+import type { Attempt } from '../journal/attempt.ts'
+import { openNode, readNode } from '../wallet/node-client.ts'
+import { type DoctorCheck, fine, wrong } from './doctor-check.ts'
+
+type JournalContext = Pick<FareboxContext, 'journal' | 'payer' | 'budget'>
+
+/** What others than the owner may do. */
+const OF_OTHERS = 0o077
+
+type WalletContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'payer' | 'pins' | 'wallet' | 'rpcUrl'>
+
+/** Checks that a node of the payment network answers, if one is configured. */
+export async function checkNode({ rpcUrl, pins, baseUrl }: WalletContext): Promise<DoctorCheck> {
+  if (rpcUrl === undefined) return fine('rpc', 'none is configured: permits and transfers on chain are left out')
+  const { network = '' } = pins.termsOf(new URL(baseUrl).origin)
+  const node = await openNode(rpcUrl)
+  const block = await readNode(node, network, (client) => client.getBlockNumber())
+  return fine('rpc', `${node.host} serves ${network}, block ${block}`)
+}
+
+/** Checks that there is USDC to pay with. */
+export async function checkBalance(context: WalletContext, signal?: AbortSignal): Promise<DoctorCheck> {
+  const { usdc, network } = await readBalance(context, { signal, patienceMs: 0 })
+  if (usdc > 0n) return fine('balance', `${formatUsdc(usdc)} USDC`)
+  return wrong('balance', `${context.payer} has no USDC on ${network}.`, 'Send USDC to the wallet.')
+}
+
+/** Checks that Permit2 may take the charge of a call, lastingly or by a permit with each call. */
+export async function checkAllowance(context: WalletContext, signal?: AbortSignal): Promise<DoctorCheck> {
+  const name = 'allowance'
+  const { isApproved, allowance, sponsoring } = allowanceState(await askAllowance(context, { signal, patienceMs: 0 }))
+  if (isApproved) return fine(name, 'Permit2 is approved: calls run in parallel')
+  const approve = sponsoring.isAvailable
+    ? 'the service pays for an approval (approve)'
+    : `an approval is not possible now (${sponsoring.message ?? sponsoring.code ?? 'no reason is known'})`
+  const present = allowance === 0n ? 'none' : `only ${formatUsdc(allowance)} USDC`
+  return fine(name, `${present}: calls are paid one after the other, each with a permit; ${approve}`)
+}
+
+/** Checks that the payer is no contract, whose code might refuse the charge after the work is done. */
+export async function checkCode(context: WalletContext, signal?: AbortSignal): Promise<DoctorCheck> {
+  const { rpcUrl, pins, wallet, baseUrl, payer } = context
+  const { network = '' } = pins.termsOf(new URL(baseUrl).origin)
+  const hasCode =
+    rpcUrl === undefined
+      ? (await askAllowance(context, { signal, patienceMs: 0 })).sponsoring.reason === 'owner_has_code'
+      : (await readNode(await openNode(rpcUrl), network, (client) => client.getCode({ address: wallet.address }))) !==
+        undefined
+  if (!hasCode) return fine('wallet', `${payer}, an account without code`)
+  return wrong(
+    'wallet',
+    `The account ${payer} has code (a smart account or an EIP-7702 delegation), which the service may refuse.`,
+    'Pay from an account without code.',
+  )
+}
+
+/** Checks that the journal can be written, and that nobody else can read it. */
+export function checkJournal({ journal }: JournalContext): DoctorCheck {
+  const name = 'journal'
+  const { directory } = journal
+  if (directory === null) return fine(name, 'kept in memory: a call of a killed process is not continued')
+  const probe = join(directory, 'journal', `.probe-${randomUUID()}`)
+  try {
+    writeFileSync(probe, 'x', { mode: 0o600, flush: true })
+  } catch (error) {
+    throw unwritable(directory, error)
+  } finally {
+    rmSync(probe, { force: true })
+  }
+  const open = openToOthers(directory)
+  if (open.length === 0) return fine(name, directory)
+  return wrong(name, `Other users may read ${open[0]}.`, `Run: chmod -R go= ${directory}`)
+}
+
+/** Windows has no such modes. */
+function openToOthers(directory: string): readonly string[] {
+  if (process.platform === 'win32') return []
+  const journal = join(directory, 'journal')
+  const paths = [journal, ...readdirSync(journal).map((file) => join(journal, file))]
+  return paths.filter((path) => ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & OF_OTHERS) !== 0)
+}
+
+/** Looks for calls whose payment may still be charged although no process waits for it. */
+export function checkOpenCalls({ journal, payer }: JournalContext): DoctorCheck {
+  const name = 'open calls'
+  journal.refresh()
+  const left: Attempt[] = []
+  for (const attempt of journal.attempts.all())
+    if (attempt.payer === payer && attempt.open?.isSigned === true && !journal.isWrittenElsewhere(attempt.writer))
+      left.push(attempt)
+  if (left.length === 0) return fine(name, 'none')
+  const sum = left.reduce((total, { open }) => total + (open?.maximum ?? 0n), 0n)
+  const calls = left.length === 1 ? '1 call was' : `${left.length} calls were`
+  return wrong(
+    name,
+    `${calls} signed without a known outcome; ${formatUsdc(sum)} USDC count as spent until it is.`,
+    'Repeat what was interrupted, such as the same transcribe command: its calls keep their keys and are charged once.',
+  )
+}
+
+/** Looks whether the budget of the day is used up. */
+export function checkBudget({ budget }: JournalContext): DoctorCheck {
+  const name = 'budget'
+  const { session, day } = budget.left()
+  const left = [session, day].filter((each) => each !== null).sort((a, b) => (a < b ? -1 : 1))[0]
+  if (left === undefined) return fine(name, 'none is set')
+  if (left > 0n) return fine(name, `${formatUsdc(left)} USDC left`)
+  return wrong(name, 'The budget is used up.', 'Raise it, or continue after midnight UTC.')
+}

@@ -1,0 +1,198 @@
+import { type Exact, equals, over, parseExact, plus, roundedUp, times, whole } from './exact.ts'
+
+/** What is read of a receipt, which is not trusted: any of it may be missing or have another form. */
+export interface ChargedReceipt {
+  readonly usage: Readonly<Record<string, number>>
+  readonly unit_prices: Readonly<Record<string, string | number>>
+  readonly quoted_maximum_atomic: string
+  readonly authorized_maximum_atomic: string
+  readonly charge_atomic: string
+  readonly charge_usdc: string
+  readonly calculation?: Calculation | undefined
+}
+
+interface Calculation {
+  readonly lines: readonly {
+    readonly usage: string
+    readonly measured: number
+    readonly at_most: number | null
+    readonly quantity: string
+    readonly unit_price_usd: string
+    readonly per_units: string
+    readonly product_usd: string
+  }[]
+  readonly sum_usd: string
+  readonly rounded_atomic: string
+  readonly minimum_atomic: string
+  readonly maximum_atomic: string
+  readonly applied: string
+  readonly charge_atomic: string
+}
+
+/** What was found about one part of a receipt. */
+export interface ChargeCheck {
+  readonly check: 'calculation' | 'charge' | 'maximum'
+  readonly outcome: 'passed' | 'failed' | 'skipped'
+  readonly detail: string
+}
+
+/**
+ * The quantity that a price of the published pricing applies to. `bound` names the field of `unit_prices` that caps the
+ * quantity in receipts of earlier versions; in later ones it is `at_most` of the calculation.
+ */
+interface Priced {
+  readonly usage: string
+  readonly units: bigint
+  readonly bound?: string
+}
+
+const PRICES: Readonly<Record<string, Priced>> = {
+  input_per_million_tokens_usd: { usage: 'input_tokens', units: 1_000_000n, bound: 'maximum_input_tokens' },
+  output_per_million_tokens_usd: { usage: 'output_tokens', units: 1_000_000n, bound: 'maximum_output_tokens' },
+  price_per_image_usd: { usage: 'images', units: 1n },
+  price_per_thousand_characters_usd: { usage: 'input_characters', units: 1000n, bound: 'maximum_characters' },
+  price_per_audio_hour_usd: { usage: 'input_audio_ms', units: 3_600_000n },
+}
+const BOUNDS = new Set(['minimum_charge_usd', 'maximum_charge_usd'])
+const ATOMIC_PER_DOLLAR = whole(1_000_000)
+
+interface Line {
+  readonly usage: string
+  readonly measured: number
+  readonly atMost: number | null
+  readonly quantity: bigint
+  readonly price: Exact
+  readonly units: bigint
+  readonly product: Exact
+}
+
+interface Recomputed {
+  readonly lines: readonly Line[]
+  readonly sum: Exact
+  readonly rounded: bigint
+  readonly minimum: bigint
+  readonly maximum: bigint
+  /** The bound that decided the charge. */
+  readonly applied: string
+  readonly charge: bigint
+}
+
+/** Recomputes the charge from usage and unit prices and compares it with the receipt. */
+export function checkCharge(receipt: ChargedReceipt): readonly ChargeCheck[] {
+  try {
+    const recomputed = recompute(receipt)
+    return [checkCalculation(receipt, recomputed), checkResult(receipt, recomputed)]
+  } catch (error) {
+    return [judged('charge', [`cannot be recomputed: ${(error as Error).message}`], '')]
+  }
+}
+
+function recompute(receipt: ChargedReceipt): Recomputed {
+  const { unit_prices, quoted_maximum_atomic, authorized_maximum_atomic } = receipt
+  const priceFields = Object.keys(unit_prices).filter((field) => field.endsWith('_usd') && !BOUNDS.has(field))
+  const lines = priceFields.map((field) => lineOf(field, receipt))
+  if (lines.length === 0) throw new Error('unit_prices contains no price')
+  const sum = lines.reduce((total, { product }) => plus(total, product), whole(0))
+  const rounded = roundedUp(times(sum, ATOMIC_PER_DOLLAR))
+  const minimum = roundedUp(times(parseExact(String(unit_prices['minimum_charge_usd'] ?? '0')), ATOMIC_PER_DOLLAR))
+  const maximum = least(BigInt(quoted_maximum_atomic), BigInt(authorized_maximum_atomic))
+  const [atLeast, raised] = rounded < minimum ? [minimum, 'minimum'] : [rounded, 'none']
+  const applied = atLeast > maximum ? 'maximum' : raised
+  return { lines, sum, rounded, minimum, maximum, applied, charge: least(atLeast, maximum) }
+}
+
+function lineOf(field: string, receipt: ChargedReceipt): Line {
+  const { usage, unit_prices: prices } = receipt
+  const priced = PRICES[field]
+  if (!priced) throw new Error(`this version does not know the price ${field}`)
+  const measured = usage[priced.usage]
+  if (!isCount(measured)) throw new Error(`usage lacks ${priced.usage}, which ${field} applies to`)
+  const bound = priced.bound === undefined ? null : boundOf(priced.usage, priced.bound, receipt)
+  const quantity = least(BigInt(measured), BigInt(bound ?? measured))
+  const price = parseExact(String(prices[field]))
+  const product = over(times(whole(quantity), price), whole(priced.units))
+  return { usage: priced.usage, measured, atMost: bound, quantity, price, units: priced.units, product }
+}
+
+/**
+ * Returns the quantity that is charged at most. A wrong `at_most` cannot raise the charge: it stays within the quoted
+ * and the authorized maximum.
+ */
+function boundOf(usage: string, bound: string, { unit_prices, calculation }: ChargedReceipt): number {
+  const atMost = unit_prices[bound] ?? calculation?.lines.find((line) => line.usage === usage)?.at_most
+  if (!isCount(atMost)) throw new Error(`neither unit_prices nor calculation has the maximum of ${usage}`)
+  return atMost
+}
+
+/** Checks each step of the receipt's calculation. Receipts of earlier versions have none. */
+function checkCalculation({ calculation, charge_atomic }: ChargedReceipt, recomputed: Recomputed): ChargeCheck {
+  if (!calculation)
+    return {
+      check: 'calculation',
+      outcome: 'skipped',
+      detail: 'the receipt shows none; the charge is recomputed all the same',
+    }
+  const problems: string[] = []
+  const expectEqual = (name: string, isEqual: boolean) => (isEqual ? undefined : problems.push(`${name} is wrong`))
+  for (const line of recomputed.lines) {
+    const shown = calculation.lines.find(({ usage }) => usage === line.usage)
+    if (!shown) {
+      problems.push(`no line for ${line.usage}`)
+      continue
+    }
+    expectEqual(
+      `${line.usage}: measured ${shown.measured}, usage says ${line.measured},`,
+      shown.measured === line.measured,
+    )
+    expectEqual(`${line.usage}: at_most`, shown.at_most === line.atMost)
+    expectEqual(`${line.usage}: quantity`, BigInt(shown.quantity) === line.quantity)
+    expectEqual(`${line.usage}: unit price`, equals(parseExact(shown.unit_price_usd), line.price))
+    expectEqual(`${line.usage}: per_units`, BigInt(shown.per_units) === line.units)
+    expectEqual(`${line.usage}: product`, equals(parseExact(shown.product_usd), line.product))
+  }
+  expectEqual('the number of lines', calculation.lines.length === recomputed.lines.length)
+  expectEqual('sum_usd', equals(parseExact(calculation.sum_usd), recomputed.sum))
+  expectEqual('rounded_atomic', BigInt(calculation.rounded_atomic) === recomputed.rounded)
+  expectEqual('minimum_atomic', BigInt(calculation.minimum_atomic) === recomputed.minimum)
+  expectEqual('maximum_atomic', BigInt(calculation.maximum_atomic) === recomputed.maximum)
+  expectEqual('applied', calculation.applied === recomputed.applied)
+  expectEqual('its charge_atomic', calculation.charge_atomic === charge_atomic)
+  const quantities = recomputed.lines.map(({ usage, quantity }) => `${usage} ${quantity}`).join(', ')
+  return judged('calculation', problems, `every line follows from usage and unit prices (${quantities})`)
+}
+
+function checkResult({ charge_atomic, charge_usdc }: ChargedReceipt, recomputed: Recomputed): ChargeCheck {
+  const charge = BigInt(charge_atomic)
+  const problems = [
+    ...(charge === recomputed.charge
+      ? []
+      : [`is ${charge}, but usage and unit prices yield ${recomputed.charge} atomic USDC`]),
+    ...(equals(times(parseExact(charge_usdc), ATOMIC_PER_DOLLAR), whole(charge))
+      ? []
+      : [`charge_usdc ${charge_usdc} is not charge_atomic ${charge}`]),
+  ]
+  return judged('charge', problems, `${charge_usdc} USDC, recomputed from usage and unit prices`)
+}
+
+/** Checks that the charge is within the authorized and the quoted maximum. */
+export function checkMaximum(receipt: ChargedReceipt): ChargeCheck {
+  const { charge_atomic: charge, authorized_maximum_atomic: authorized, quoted_maximum_atomic: quoted } = receipt
+  const problems = [
+    ...(BigInt(charge) > BigInt(authorized) ? [`charged ${charge}, but ${authorized} was authorized`] : []),
+    ...(BigInt(charge) > BigInt(quoted) ? [`charged ${charge}, but ${quoted} was quoted`] : []),
+  ]
+  return judged('maximum', problems, `${charge} of at most ${authorized} authorized`)
+}
+
+function judged(check: ChargeCheck['check'], problems: readonly string[], detail: string): ChargeCheck {
+  if (problems.length === 0) return { check, outcome: 'passed', detail }
+  return { check, outcome: 'failed', detail: problems.join('; ') }
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+}
+
+function least(a: bigint, b: bigint): bigint {
+  return a < b ? a : b
+}
