@@ -63,20 +63,26 @@ const effectiveRequestSchema = z.strictObject({
 
 type EffectiveSpeech = z.infer<typeof effectiveRequestSchema>
 
-/** The effective request's further fields, which a vendor gets as they were sent, or refuses. */
-export type SpeechOptions = ReturnType<typeof speechOptions>
+/** What a vendor is asked for. */
+export type SpokenRequest = ReturnType<typeof spokenRequest>
 
-/** Returns the fields that are neither fixed, nor priced, nor translated for the vendor. */
-export function speechOptions({
-  operation: _operation,
-  model: _model,
-  input: _input,
-  voice: _voice,
-  response_format: _format,
-  speed_thousandths: _speed,
-  ...options
-}: EffectiveSpeech) {
-  return options
+/**
+ * Returns what a vendor is asked for: text, its own voice, the speed (0.7 to 1.2 in steps of 0.001), and each further field
+ * of the effective request as it was sent, which an adapter sends or refuses.
+ */
+export function spokenRequest(
+  {
+    operation: _operation,
+    model: _model,
+    response_format: _format,
+    voice: _alias,
+    input: text,
+    speed_thousandths: speed,
+    ...options
+  }: EffectiveSpeech,
+  voice: string,
+) {
+  return { ...options, text, voice, speed: speed / THOUSANDTHS }
 }
 
 /** Returns the default voice that the voices and pricing lists publish; the standard one without such a model. */

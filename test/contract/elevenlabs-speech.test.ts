@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { walkFrames } from '#mp3/walk-frames.ts'
+import type { SpokenRequest } from '#shared/operations/speech.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { createElevenLabsSpeech } from '../../workers/providers/elevenlabs/speech.ts'
 import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import type { SpeechInput } from '../../workers/providers/provider.ts'
 import { isUnserviceable, unserviceable } from '../../workers/providers/unserviceable.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
@@ -34,7 +34,7 @@ interface Setting {
 
 const http = createHttp({ fetch })
 
-function synthesize(changes: Partial<SpeechInput> = {}, setting: Setting = {}) {
+function synthesize(changes: Partial<SpokenRequest> = {}, setting: Setting = {}) {
   const provider = createElevenLabsSpeech({
     baseUrl: setting.baseUrl ?? upstream.url,
     apiKey: setting.key ?? API_KEY,
@@ -47,7 +47,7 @@ function synthesize(changes: Partial<SpeechInput> = {}, setting: Setting = {}) {
   )
 }
 
-async function synthesized(changes: Partial<SpeechInput> = {}) {
+async function synthesized(changes: Partial<SpokenRequest> = {}) {
   const outcome = await synthesize(changes)
   if (outcome.outcome !== 'synthesized') throw new Error(outcome.reason)
   return outcome.audio
@@ -63,7 +63,7 @@ const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'prov
 
 describe('request', () => {
   test('refuses a field that it does not send, without a call', async () => {
-    const unsent = { mood: 'calm' } as Partial<SpeechInput>
+    const unsent = { mood: 'calm' } as Partial<SpokenRequest>
     const reason = 'not sent: this API has no mood'
     expect(await synthesize(unsent)).toMatchObject({ ...DEFINITE, concerns: 'request', reason })
     expect(upstream.calls).toHaveLength(0)

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { walkFrames } from '#mp3/walk-frames.ts'
+import type { SpokenRequest } from '#shared/operations/speech.ts'
 import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
@@ -9,7 +10,7 @@ import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import { createOpenAiCompatibleImage, type ImageQuality } from '../../workers/providers/openai-compatible/image.ts'
 import { createOpenAiCompatibleSpeech } from '../../workers/providers/openai-compatible/speech.ts'
 import { createOpenAiCompatibleTranscription } from '../../workers/providers/openai-compatible/transcription.ts'
-import type { SpeechInput, TranscriptionInput } from '../../workers/providers/provider.ts'
+import type { TranscriptionInput } from '../../workers/providers/provider.ts'
 import { unserviceable } from '../../workers/providers/unserviceable.ts'
 import { recordingOf } from '../support/media/recording.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
@@ -46,7 +47,7 @@ const draw = (
     { prompt, size: '1024x1024' },
     { timeoutMs: PATIENCE_MS },
   )
-const speak = (changes: Partial<SpeechInput> = {}, http?: SendHttp) =>
+const speak = (changes: Partial<SpokenRequest> = {}, http?: SendHttp) =>
   createOpenAiCompatibleSpeech(connection('simulated-speech', http)).synthesize(
     { text: 'Mind the step.', voice: 'open-darian', speed: 1, ...changes },
     { timeoutMs: PATIENCE_MS },
@@ -210,7 +211,7 @@ describe('speech', () => {
   })
 
   test('refuses a field that it does not send, without a call', async () => {
-    const unsent = { mood: 'calm' } as Partial<SpeechInput>
+    const unsent = { mood: 'calm' } as Partial<SpokenRequest>
     const reason = 'not sent: this API has no mood'
     expect(await speak(unsent)).toMatchObject({ ...DEFINITE, concerns: 'request', reason })
     expect(upstream.calls).toHaveLength(0)

@@ -1,6 +1,6 @@
 import { walkFrames } from '#mp3/walk-frames.ts'
 import { countCodePoints } from '#shared/operations/request-text.ts'
-import { speech, speechOptions, speechResult } from '#shared/operations/speech.ts'
+import { speech, speechResult, spokenRequest } from '#shared/operations/speech.ts'
 import { upstreamVoice } from '../providers/deployment.ts'
 import { emptyOutput } from '../providers/failures.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
@@ -17,10 +17,7 @@ export const speechSynthesis: Execution = {
       call: async (deployment, options) => {
         const voice = upstreamVoice(deployment, effective.voice)
         if (!deployment.speech || voice === undefined) return unsupportedBy(deployment)
-        const outcome = await deployment.speech.synthesize(
-          { ...speechOptions(effective), text: effective.input, voice, speed: effective.speed_thousandths / 1000 },
-          options,
-        )
+        const outcome = await deployment.speech.synthesize(spokenRequest(effective, voice), options)
         if (outcome.outcome === 'failed') return outcome
         const walk = walkFrames(outcome.audio)
         if (walk.outcome !== 'mp3') return emptyOutput(`the speech is not an MP3: ${walk.found}`)

@@ -1,5 +1,5 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
-import type { SpeechOptions } from '#shared/operations/speech.ts'
+import type { SpokenRequest } from '#shared/operations/speech.ts'
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
 
 /** The error codes that a provider call can fail with. */
@@ -140,14 +140,6 @@ export interface ImageProvider {
   generateImage(input: ImageInput, options: CallOptions): Promise<ImageOutcome>
 }
 
-export type SpeechInput = SpeechOptions & {
-  readonly text: string
-  /** The vendor's own voice id; the deployment maps the public alias to it. */
-  readonly voice: string
-  /** 0.7 to 1.2 in steps of 0.001. */
-  readonly speed: number
-}
-
 export type SpeechOutcome =
   | {
       readonly outcome: 'synthesized'
@@ -159,7 +151,7 @@ export type SpeechOutcome =
 
 /** Port for text to speech. */
 export interface SpeechProvider {
-  synthesize(input: SpeechInput, options: CallOptions): Promise<SpeechOutcome>
+  synthesize(input: SpokenRequest, options: CallOptions): Promise<SpeechOutcome>
 }
 
 /**

@@ -1,11 +1,12 @@
 import type { DeploymentEntry } from '#shared/catalog/deployments-file.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { providerKeysOf } from '#shared/catalog/provider-keys.ts'
+import type { SpokenRequest } from '#shared/operations/speech.ts'
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { createDeployments } from '../../../workers/providers/create-deployments.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import type { HttpRequest } from '../../../workers/providers/http.ts'
-import type { ImageInput, SpeechInput, TranscriptionInput } from '../../../workers/providers/provider.ts'
+import type { ImageInput, TranscriptionInput } from '../../../workers/providers/provider.ts'
 
 const HEADER = `// Generated from what the adapters send: npm run generate. The compiler checks each body against the types of the
 // vendor's own SDK, which excess properties and unknown values violate.
@@ -65,7 +66,7 @@ const TEXTS: readonly TextRequest[] = [
   })),
 ]
 const IMAGE: ImageInput = { prompt: 'A tram', size: '1024x1024' }
-const SPEECH: readonly SpeechInput[] = [{ text: 'Mind the step.', voice: 'a-voice', speed: 1.1 }]
+const SPEECH: readonly SpokenRequest[] = [{ text: 'Mind the step.', voice: 'a-voice', speed: 1.1 }]
 const audio = new Uint8Array([0xff, 0xfb])
 const TRANSCRIPTIONS: readonly TranscriptionInput[] = [
   { audio, diarize: false, timestamps: 'none', tagAudioEvents: false, needsWords: false },
