@@ -4,7 +4,7 @@ import pg from 'pg'
 import { decodeFunctionData, type TypedDataDefinition } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
@@ -176,7 +176,7 @@ const base64 = (text: string | Buffer) => Buffer.from(text).toString('base64')
 async function readSettledPayment() {
   const [newest] = (await sandbox.chain.transfersTo(sandbox.info.payTo)).toReversed()
   const { input } = await sandbox.chain.client.getTransaction({ hash: newest?.transactionHash ?? '0x' })
-  const batch = decodeFunctionData({ abi: batchSettlementAbi, data: input })
+  const batch = decodeFunctionData({ abi: settlementContractAbi, data: input })
   const [settlements] = batch.functionName === 'settleMany' ? batch.args : [[]]
   const [only, ...others] = settlements
   if (!only || others.length > 0) throw new Error(`a batch of ${settlements.length}`)

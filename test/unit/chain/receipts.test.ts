@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Hex, HttpRequestError, type Log, RpcRequestError } from 'viem'
 import { describe, expect, it } from 'vitest'
-import { batchSettlementAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { isMissingBlock, isRateLimit, isTooLarge } from '#shared/adapters/chain/network/rpc-failure.ts'
 import { isPaymentOf, paymentsOfReceipt, transferOf } from '#shared/adapters/chain/settlement-contract/batch-receipt.ts'
 import { shareOfGas } from '#shared/adapters/chain/settlement-contract/share-of-gas.ts'
@@ -26,12 +26,12 @@ const transfer = (value: bigint, { from = PAYER, to = PAY_TO, address = USDC } =
 })
 const settled = (nonce: bigint, { address = CONTRACT, payer = PAYER } = {}) => ({
   address,
-  topics: encodeEventTopics({ abi: batchSettlementAbi, eventName: 'PaymentSettled', args: { payer } }),
+  topics: encodeEventTopics({ abi: settlementContractAbi, eventName: 'PaymentSettled', args: { payer } }),
   data: words(nonce, 70_000n),
 })
 const failed = (nonce: bigint) => ({
   address: CONTRACT,
-  topics: encodeEventTopics({ abi: batchSettlementAbi, eventName: 'PaymentFailed', args: { payer: PAYER } }),
+  topics: encodeEventTopics({ abi: settlementContractAbi, eventName: 'PaymentFailed', args: { payer: PAYER } }),
   data: words(nonce, 30_000n, 0n),
 })
 const receipt = (...logs: readonly object[]) => ({ to: CONTRACT, logs: logs as Log<bigint, number, false>[] })

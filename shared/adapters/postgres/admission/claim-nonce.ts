@@ -1,6 +1,6 @@
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
-import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
+import { type Authorization, lastingPermitOf, storedAuthorization } from '#shared/payment/authorization.ts'
 import { fitsFunds, mixesPermits, openTotal, settlingNonces } from '#shared/payment/exposure.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { newId } from '#shared/runtime/new-id.ts'
@@ -258,15 +258,16 @@ export async function refusePayer(
  */
 export async function refuseOverExposure(
   sql: Sql,
-  { authorization: { payer, authorizedMaximum: maximum }, exposure: { maximumOpen, needsPermit, funds } }: NewJob,
+  { authorization, exposure: { maximumOpen, needsPermit, funds } }: NewJob,
   exposure: PayerExposure,
   limits: UnchargedLimits | null,
 ): Promise<boolean> {
+  const { payer, authorizedMaximum: maximum } = authorization
   if (mixesPermits(needsPermit, exposure)) throw new AcceptanceRefused({ outcome: 'permit_already_used' })
   const total = openTotal(exposure, funds)
   if (total + maximum > maximumOpen && exposure.open.length > 0)
     throw new AcceptanceRefused({ outcome: 'exceeds_open_limit', openTotal: total })
-  if (!fitsFunds({ maximum, needsPermit }, exposure, funds))
+  if (!fitsFunds({ maximum, needsPermit, lasting: lastingPermitOf(authorization) }, exposure, funds))
     throw new AcceptanceRefused({
       outcome: 'exceeds_funds',
       openTotal: total,

@@ -31,6 +31,7 @@ interface ExposureRow {
   /** `null` in the one row with the total of settled charges. */
   nonce: string | null
   by_permit: boolean
+  lasting_value: string | null
   is_settling: boolean
   owes: boolean | null
   uncharged: string | null
@@ -53,17 +54,22 @@ const IS_ESTABLISHED = `EXISTS (SELECT FROM (
     SELECT sum(charge_amount) OVER (ROWS UNBOUNDED PRECEDING) AS reached FROM settlements
     WHERE payer = asked.payer AND state = 'confirmed') AS sums WHERE reached >= asked.established_from)`
 
+/** As `lastingPermitOf`. */
+const LASTING_VALUE = `CASE WHEN (signed #>> '{gasSponsoring,amount}')::numeric > authorized_maximum
+    THEN signed #>> '{gasSponsoring,amount}' END`
+
 /** The exposure of one row of `asked`. */
 const exposureOf = (settled: string) => `
   SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
-    nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling,
+    nonce, permit_nonce IS NOT NULL AS by_permit, ${LASTING_VALUE} AS lasting_value,
+    state = 'settling' AS is_settling,
     NULL::boolean AS owes, NULL::numeric AS uncharged, NULL::boolean AS is_established
   FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
   WHERE jobs.payer = asked.payer AND finished_at IS NULL
     AND (asked.ahead_of IS NULL OR (jobs.id <> asked.ahead_of AND (state <> 'accepted' OR (jobs.accepted_at, jobs.id)
       < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = asked.ahead_of))))
   UNION ALL
-  SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL,
+  SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL, NULL,
     EXISTS (SELECT FROM jobs WHERE payer = asked.payer AND is_owed),
     (SELECT coalesce(sum(amount), 0) FROM uncharged_work
       WHERE payer = asked.payer AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => asked.window_seconds)),
@@ -76,7 +82,7 @@ const SETTLED: Record<FundsAge, string> = { block: SETTLED_AFTER_BLOCK, time: SE
 export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge => (funds ? 'block' : 'time')
 
 const ASKED = '(payer, ahead_of, since, window_seconds, established_from)'
-const EXPOSURE = 'amount, nonce, by_permit, is_settling, owes, uncharged, is_established'
+const EXPOSURE = 'amount, nonce, by_permit, lasting_value, is_settling, owes, uncharged, is_established'
 
 /** Ages are rounded up to this, so that payments that were verified at about the same time share a reading. */
 const AGE_STEP_MS = 10
@@ -128,7 +134,7 @@ export async function readExposures(
 function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
   const settled = rows.find(({ nonce }) => nonce === null)
   return {
-    open: rows.flatMap(({ nonce, amount, by_permit, is_settling }) =>
+    open: rows.flatMap(({ nonce, amount, by_permit, lasting_value, is_settling }) =>
       nonce === null
         ? []
         : [
@@ -136,6 +142,7 @@ function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
               nonce: BigInt(nonce),
               amount: atomicAmount(BigInt(amount)),
               byPermit: by_permit,
+              lastingValue: lasting_value === null ? null : BigInt(lasting_value),
               isSettling: is_settling,
             },
           ],
