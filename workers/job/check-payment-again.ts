@@ -4,7 +4,13 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import { lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
-import { type CoveredPayment, fitsFunds, MAXIMUM_READINGS, mixesPermits, settlingNonces } from '#shared/payment/exposure.ts'
+import {
+  type CoveredPayment,
+  fitsFunds,
+  MAXIMUM_READINGS,
+  mixesPermits,
+  settlingNonces,
+} from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'

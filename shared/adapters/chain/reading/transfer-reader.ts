@@ -7,7 +7,7 @@ import {
   TransactionReceiptNotFoundError,
 } from 'viem'
 import { base } from '../network/base-chain.ts'
-import { settlementContractAbi, CHAIN_ID, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
+import { CHAIN_ID, settlementContractAbi, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { findFirstBlock } from './find-first-block.ts'
 
 type Hex = `0x${string}`

@@ -1,9 +1,9 @@
 import { keccak256, type PublicClient } from 'viem'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import {
-  settlementContractAbi,
   PERMIT2_ADDRESS,
   SETTLEMENT_CONTRACT_CODE_HASH,
+  settlementContractAbi,
   UPTO_PROXY_ADDRESS,
 } from '../network/contracts.ts'
 import { isRevert } from '../network/rpc-failure.ts'
