@@ -12,7 +12,7 @@ export function allowanceText(allowance: bigint, balance: bigint): string {
   if (isUnlimited(allowance)) return 'without a limit: calls run in parallel'
   if (allowance > 0n && allowance >= balance) return `${usdc(allowance)}: calls run in parallel`
   const amount = allowance === 0n ? 'none' : usdc(allowance)
-  return `${amount}: calls are paid one after the other; run farebox approve`
+  return `${amount}: calls sign a permit, or run farebox approve`
 }
 
 /** Returns what the approval of Permit2 was. */

@@ -527,8 +527,8 @@ describe('the allowance', () => {
     // Approvals without a limit shrink with use.
     ['without a limit: calls run in parallel', maxUint256 - 10n ** 12n, 5n],
     ['0.000005 USDC: calls run in parallel', 5n, 5n],
-    ['0.000004 USDC: calls are paid one after the other; run farebox approve', 4n, 5n],
-    ['none: calls are paid one after the other; run farebox approve', 0n, 0n],
+    ['0.000004 USDC: calls sign a permit, or run farebox approve', 4n, 5n],
+    ['none: calls sign a permit, or run farebox approve', 0n, 0n],
   ])('reads %j', (text, allowance, balance) => {
     expect(allowanceText(allowance, balance)).toBe(text)
   })
