@@ -1,6 +1,6 @@
 import { keccak256, type PublicClient } from 'viem'
 import { chainClientOf } from '#shared/adapters/chain/network/client.ts'
-import { settlementContractAbi, SETTLEMENT_CONTRACT_CODE_HASH } from '#shared/adapters/chain/network/contracts.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { openRpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
 import { createListedKeys } from '#shared/adapters/chain/settlement-contract/listed-keys.ts'
 import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'

@@ -261,7 +261,9 @@ describe('a payment with a lasting permit', () => {
       const terms = { ...own, token, amount: own.authorizedMaximum, to: own.payTo }
       const signature = await signWitness(approved.account, terms)
       const mined = await chain.settleMany([lastingItem({ ...own, asset: token, signature }, 2_000_000n)])
-      const called = parseEventLogs({ abi, logs: mined.receipt.logs }) as unknown as readonly { args: { succeeds: boolean } }[]
+      const called = parseEventLogs({ abi, logs: mined.receipt.logs }) as unknown as readonly {
+        args: { succeeds: boolean }
+      }[]
       expect(called.map(({ args }) => args.succeeds)).toEqual([succeeds, succeeds])
       expect(await chain.isPermit2NonceUsed(other.payer, other.nonce)).toBe(false)
       expect(await permitsUsed({ address: other.payer })).toBe(0n)

@@ -107,7 +107,11 @@ export interface ListedKeys {
 /** Sends what takes all keys off the contract's list, or puts them on it again. */
 export async function listKeys({ rpcUrl, contract, owner, keys }: ListedKeys, isListed: boolean): Promise<void> {
   for (const key of keys) {
-    const data = encodeFunctionData({ abi: settlementContractAbi, functionName: 'setKey', args: [key as Hex, isListed] })
+    const data = encodeFunctionData({
+      abi: settlementContractAbi,
+      functionName: 'setKey',
+      args: [key as Hex, isListed],
+    })
     await sendUrgently(rpcUrl, owner, { to: contract, data })
   }
 }

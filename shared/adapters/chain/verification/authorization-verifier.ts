@@ -4,7 +4,7 @@ import type { AuthorizationVerifier, Verification } from '#shared/payment/facili
 import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import { permitDigest } from '../allowance/permit-call.ts'
 import { createPermit2Hash } from '../signing/permit2-message.ts'
-import { recoverSigner } from '../signing/secp256k1.ts'
+import { recoverSigner, withCanonicalV } from '../signing/secp256k1.ts'
 import { createPayerCodePolicy } from './payer-code.ts'
 import { createSettlementVerification, type SettlementVerification } from './settlement-verification.ts'
 import type { ReadFees } from './verify-settlement.ts'
@@ -63,5 +63,5 @@ function hasOwnPermit(authorization: Authorization): boolean {
   if (!lasting) return true
   const { payer: owner } = authorization
   const digest = permitDigest({ owner, value: lasting.amount, nonce: lasting.nonce, deadline: lasting.deadline })
-  return recoverSigner(digest, lasting.signature) === owner.toLowerCase()
+  return recoverSigner(digest, withCanonicalV(lasting.signature)) === owner.toLowerCase()
 }
