@@ -1,6 +1,6 @@
 import type { FareboxContext } from '../context.ts'
 import type { Challenge } from '../payment/challenge.ts'
-import type { LastingPermit } from '../payment/paid-call.ts'
+import type { LastingPermit } from '../payment/sign-payment.ts'
 import type { AllowanceStatus } from '../wire/schemas.ts'
 import { PERMIT2_ADDRESS, permitMessage } from './allowance-terms.ts'
 

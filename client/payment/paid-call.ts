@@ -4,7 +4,7 @@ import type { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import type { Challenge } from './challenge.ts'
 import type { Pins } from './pins.ts'
-import type { PaymentSigner } from './sign-payment.ts'
+import type { PaymentSigner, Permit } from './sign-payment.ts'
 
 /** A request that is paid for, as it can be sent any number of times. */
 export interface PaidCall {
@@ -35,24 +35,6 @@ export interface PaidCall {
 }
 
 export type RequestBody = string | Uint8Array<ArrayBuffer> | Blob | FormData
-
-/** A signed permit for more than one payment, as it is sent. */
-export interface LastingPermit {
-  readonly from: string
-  readonly asset: string
-  readonly spender: string
-  readonly amount: string
-  readonly nonce: string
-  /** Unix seconds. */
-  readonly deadline: string
-  readonly signature: string
-  readonly version: string
-}
-
-/** The permit that a payment brings: of exactly its own maximum, to be signed with this nonce, or one that lasts. */
-export type Permit =
-  | { readonly kind: 'own'; readonly nonce: bigint }
-  | { readonly kind: 'lasting'; readonly permit: LastingPermit }
 
 /** What Permit2 may take for the payments of one client; all its calls share what is found out and obtained. */
 export interface Cover {

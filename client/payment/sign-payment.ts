@@ -3,7 +3,6 @@ import { shortMessageOf } from '../wallet/node-client.ts'
 import type { Wallet } from '../wallet/wallet.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
-import type { Permit } from './paid-call.ts'
 
 /** A payment as it is sent. */
 export interface SignedPayment {
@@ -13,6 +12,24 @@ export interface SignedPayment {
   /** Milliseconds; the payment cannot be settled later. */
   readonly deadline: number
 }
+
+/** A signed permit for more than one payment, as it is sent. */
+export interface LastingPermit {
+  readonly from: string
+  readonly asset: string
+  readonly spender: string
+  readonly amount: string
+  readonly nonce: string
+  /** Unix seconds. */
+  readonly deadline: string
+  readonly signature: string
+  readonly version: string
+}
+
+/** The permit that a payment brings: of exactly its own maximum, to be signed with this nonce, or one that lasts. */
+export type Permit =
+  | { readonly kind: 'own'; readonly nonce: bigint }
+  | { readonly kind: 'lasting'; readonly permit: LastingPermit }
 
 /** Signs a challenge with the official x402 client, and a permit of the payment's maximum where one is needed. */
 export type PaymentSigner = (challenge: Challenge, permit: Permit | null) => Promise<SignedPayment>

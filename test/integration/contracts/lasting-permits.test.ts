@@ -38,6 +38,11 @@ const USDC_ABI = parseAbi([
 ])
 const CACHE = fileURLToPath(new URL('../../../node_modules/.cache/farebox-contracts', import.meta.url))
 
+const approvals = ({ receipt }: MinedBatch) =>
+  parseEventLogs({ abi: USDC_ABI, eventName: 'Approval', logs: receipt.logs }).map(({ args }) => args.value)
+const settledOf = ({ results }: MinedBatch) => results.map(({ settled }) => settled)
+const lastingItem = (authorization: Authorization, gas = ENOUGH_GAS) => itemOf(authorization, { gas })
+
 describe('a payment with a lasting permit', () => {
   let chain: BatchChain
   let approved: Payer
@@ -49,7 +54,6 @@ describe('a payment with a lasting permit', () => {
 
   const signLasting = (payer: Payer, changes: AuthorizationChanges = {}) =>
     chain.signFor(payer, { gasSponsored: true, permitAmount: VALUE, ...changes })
-  const lastingItem = (authorization: Authorization, gas = ENOUGH_GAS) => itemOf(authorization, { gas })
   const permitsUsed = ({ address }: Pick<Payer, 'address'>) =>
     chain.client.readContract({
       address: DEVNET_ADDRESSES.usdc,
@@ -57,9 +61,6 @@ describe('a payment with a lasting permit', () => {
       functionName: 'nonces',
       args: [address],
     })
-  const approvals = ({ receipt }: MinedBatch) =>
-    parseEventLogs({ abi: USDC_ABI, eventName: 'Approval', logs: receipt.logs }).map(({ args }) => args.value)
-  const settledOf = ({ results }: MinedBatch) => results.map(({ settled }) => settled)
   const submit = ({ payer, gasSponsoring }: Authorization) => {
     if (!gasSponsoring) throw new Error('it has no permit')
     const { amount: value, deadline, nonce, signature } = gasSponsoring

@@ -7,9 +7,10 @@ import { readSettlementArtifact } from '../../../infra/contracts/settlement-arti
 import { settlementDeployment } from '../../../infra/contracts/settlement-deployment.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { createSettlementChain, onceForEach, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { age, createSettlementChain, onceForEach, type SettlementChain } from '../../support/chain/settlement-chain.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
+import { until } from '../../support/until.ts'
 
 const CHARGE = 5034n
 const VALUE = 1_000_000n
@@ -114,6 +115,22 @@ it('settles calls that share a lasting permit in halves after their batch revert
   expect(await statesOf(jobs)).toEqual(jobs.map(() => 'completed'))
   expect(await permitsUsed(payer)).toBe(1n)
   expect(await worker.devnet.permit2Allowance(payer.address)).toBe(VALUE - 5n * CHARGE)
+})
+
+it('submits the permit again with its charge after a reorganization removed both', async () => {
+  const payer = await createPayer(worker.devnet.rpcUrl)
+  const jobs = await acceptSharing(payer, 2)
+  await runAll(jobs, together(2, chain.chain.settler))
+  await chain.rpc('anvil_rollback', 1)
+  expect([await permitsUsed(payer), await worker.devnet.permit2Allowance(payer.address)]).toEqual([0n, 0n])
+  await age(worker, chain.facilitator, 5)
+  await until(async () => {
+    await chain.keep()
+    await chain.watch()
+    return (await permitsUsed(payer)) === 1n
+  })
+  expect(await worker.devnet.permit2Allowance(payer.address)).toBe(VALUE - 2n * CHARGE)
+  expect(await statesOf(jobs)).toEqual(['completed', 'completed'])
 })
 
 it('charges a call whose lasting permit somebody else submitted before', async () => {

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { decodeFunctionData, encodeFunctionData, type Hex, toHex } from 'viem'
 import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { proxyCallOf } from '#shared/adapters/chain/reading/batched-nonces.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 
 /** A payment as the calldata of a settlement states it. */
@@ -18,7 +19,7 @@ export function paymentsOfCall(data: Hex): readonly CalledPayment[] {
   try {
     const { functionName, args } = decodeFunctionData({ abi: settlementContractAbi, data })
     if (functionName !== 'settleMany' && functionName !== 'simulateMany') return []
-    return args[0].map(({ call }) => paymentOfProxyCall(call))
+    return args[0].map(({ call }) => paymentOfProxyCall(proxyCallOf(call)))
   } catch {
     return []
   }

@@ -162,9 +162,10 @@ describe('checking a payment against the payer’s funds', () => {
   })
 })
 
+const others = (...values: readonly (bigint | null)[]) =>
+  exposureOf(values.map((lastingValue, index) => open(BigInt(index), 5n, { lastingValue })))
+
 describe('a payment with a lasting permit', () => {
-  const others = (...values: readonly (bigint | null)[]) =>
-    exposureOf(values.map((lastingValue, index) => open(BigInt(index), 5n, { lastingValue })))
   it.each([
     ['fits its permit together with those that share it', others(20n, 20n), fundsOf(100n, 0n), lasting(20n), true],
     ['does not fit a permit that is one unit too low', others(20n, 20n), fundsOf(100n, 0n), lasting(19n), false],

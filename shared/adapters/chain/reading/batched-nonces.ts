@@ -21,7 +21,7 @@ export function noncesOfBatch(data: Hex): readonly PayerNonce[] {
 }
 
 /** Returns the call of the proxy that a settlement makes: behind a lasting permit are the arguments of its `settle`. */
-function proxyCallOf(call: Hex): Hex {
+export function proxyCallOf(call: Hex): Hex {
   return call.startsWith(SETTLE_AFTER_PERMIT) ? concatHex([SETTLE, `0x${call.slice(PERMIT_END)}`]) : call
 }
 
