@@ -10,7 +10,7 @@ import { isFeeRefusal, isRevert } from '../network/rpc-failure.ts'
  * Gas limits. Measured on a devnet: 91,000 to 128,000 for `settle`, 177,000 for `settleWithPermit`. Unused gas is not
  * paid.
  */
-export const SETTLE_GAS = 200_000n
+const SETTLE_GAS = 200_000n
 export const SETTLE_WITH_PERMIT_GAS = 300_000n
 /** The gas that `settleWithPermit` uses. */
 export const EXPECTED_SETTLE_WITH_PERMIT_GAS = 177_000n
