@@ -445,6 +445,10 @@ describe('verifying one authorization on chain', () => {
       expect((await verify({ ...signed, gasSponsoring })).outcome).toBe('payment_rejected')
       expect(await messageOf({ ...signed, nonce: 1n, gasSponsoring })).toMatch('not signed by the payer')
       expect((await verify(signed)).outcome).toBe('verified')
+      // As some hardware wallets write it.
+      const signature = signed.gasSponsoring?.signature.replace(/1b$/, '00').replace(/1c$/, '01') as `0x${string}`
+      const byHardware = { ...signed, gasSponsoring: signed.gasSponsoring && { ...signed.gasSponsoring, signature } }
+      expect((await verify(byHardware)).outcome).toBe('verified')
     })
 
     it('a lasting permit is refused with a payment that a key would settle: no contract is there to submit it', async () => {
