@@ -105,7 +105,12 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     securityContact: config.SECURITY_CONTACT,
     trustedProxies: config.TRUSTED_PROXIES,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    listings: createListings({ catalog: catalogs.offered, publicBaseUrl: config.PUBLIC_BASE_URL, newKey: randomUUID }),
+    listings: createListings({
+      catalog: catalogs.offered,
+      publicBaseUrl: config.PUBLIC_BASE_URL,
+      newKey: randomUUID,
+      takesLastingPermits: config.SETTLEMENT_CONTRACT !== undefined,
+    }),
     preparer,
     mp3Inspector,
     store,

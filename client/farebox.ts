@@ -85,11 +85,11 @@ export interface FareboxOptions {
   readonly terms?: Partial<Terms>
   /**
    * Whether calls under way may approve Permit2 once, up to the limits of session and day, when the allowance is too small
-   * for them; true by default. Otherwise, and where the service does not pay for it, each payment brings a permit of its
+   * for them: by a permit that they bring, or that the service submits; true by default. Otherwise, and where the service does not pay for it, each payment brings a permit of its
    * own maximum, and they settle one after the other.
    */
   readonly approves?: boolean | undefined
-  /** Called when calls under way have approved Permit2. */
+  /** Called when calls under way have approved Permit2, or bring the permit for it. */
   readonly onApproved?: ((approval: Approval) => void) | undefined
   readonly fetch?: typeof globalThis.fetch
   /**

@@ -156,9 +156,14 @@ function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }
 function facilitatorsOf(
   { SETTLEMENT_CONTRACT: contract, ACCEPTED_FACILITATOR_ADDRESSES: accepted }: ApiConfig,
   keys: readonly Hex[],
-): Pick<PaymentTerms, 'facilitators' | 'acceptedFacilitators'> {
+): Pick<PaymentTerms, 'facilitators' | 'settlementContract' | 'acceptedFacilitators'> {
   const facilitators = contract === undefined ? keys : [contract]
-  return { facilitators, acceptedFacilitators: [...new Set([...facilitators, ...keys, ...(accepted ?? [])])] }
+  const settlementContract = contract ?? null
+  return {
+    facilitators,
+    settlementContract,
+    acceptedFacilitators: [...new Set([...facilitators, ...keys, ...(accepted ?? [])])],
+  }
 }
 
 /** Reads the addresses of the settlement keys. Those of a remote facilitator come from it, so the start fails without it. */

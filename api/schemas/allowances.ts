@@ -74,7 +74,7 @@ export const requiredPermitSchema = z
       .nullable()
       .meta({
         description:
-          'Where the signed permit is submitted, as an AllowanceRequest; null when the service submits none. Then, or instead, a permit of exactly `accepts[0].amount` is sent with a freshly signed payment as its extension eip2612GasSponsoring.',
+          'Where the signed permit is submitted, as an AllowanceRequest; null when it is sent with a freshly signed payment, as its extension eip2612GasSponsoring: as it is where `extensions.eip2612GasSponsoring.info.lasting` is true, otherwise for exactly `accepts[0].amount`, which is possible everywhere.',
       }),
     typed_data: typedDataSchema.meta({
       description:

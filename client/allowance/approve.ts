@@ -26,7 +26,7 @@ export interface Approval {
   readonly owner: string
   readonly spender: string
   readonly allowance: bigint
-  /** The transaction that the service paid for; `null` when none was needed. */
+  /** The transaction that the service paid for; `null` when none was needed, or payments bring the permit to the chain. */
   readonly transaction: string | null
 }
 

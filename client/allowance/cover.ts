@@ -3,13 +3,17 @@ import { formatUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import type { Challenge } from '../payment/challenge.ts'
 import type { Cover } from '../payment/paid-call.ts'
+import type { LastingPermit } from '../payment/sign-payment.ts'
 import { type AllowanceNode, openAllowanceNode } from '../wallet/node-client.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
+import type { AllowanceStatus } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
 import { PERMIT2_ADDRESS } from './allowance-terms.ts'
 import { ApprovalRefused } from './approval-refused.ts'
 import type { Approval, ApproveOptions } from './approve.ts'
+import { createSharedPermit, takesLastingPermits } from './lasting-permit.ts'
 import { type AllowanceState, allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
+import { unlessAborted } from './unless-aborted.ts'
 
 export interface CoverOptions {
   /** Whether a lasting approval may be signed for payments under way. */
@@ -18,7 +22,7 @@ export interface CoverOptions {
   readonly onApproved?: ((approval: Approval) => void) | undefined
 }
 
-type CoverContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'payer' | 'wallet' | 'rpcUrl'> & {
+type CoverContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'payer' | 'wallet' | 'rpcUrl' | 'pins'> & {
   readonly budget: Pick<Budget, 'left' | 'underWay'>
 }
 
@@ -27,6 +31,8 @@ interface Obtained {
   readonly state: AllowanceState
   readonly nonce: bigint
   readonly isCovered: boolean
+  /** The permit that payments bring until it is on chain, instead of an approval. */
+  readonly lasting: LastingPermit | null
   /** Why the wallet was not approved. */
   readonly refusal: FareboxError | null
 }
@@ -38,15 +44,39 @@ const APPROVAL_PATIENCE_MS = 60_000
 export function createCover(context: CoverContext, options: CoverOptions): Cover {
   const { budget, now, rpcUrl } = context
   const node = rpcUrl === undefined ? null : openAllowanceNode(rpcUrl, context.wallet.address, PERMIT2_ADDRESS)
+  const shared = createSharedPermit(context, (allowance) =>
+    options.onApproved?.({
+      outcome: 'approved',
+      owner: context.payer,
+      spender: PERMIT2_ADDRESS,
+      allowance,
+      transaction: null,
+    }),
+  )
   let isMissing = false
+  /** Whether what is on chain may be something else than the service last said. */
+  let hasChanged = false
   let approvedAt = Number.NEGATIVE_INFINITY
   let underWay: Promise<Obtained> | null = null
+  /** The last challenge that takes a lasting permit. */
+  let lastingFor: Challenge | null = null
 
   const obtainOnce = async (): Promise<Obtained> => {
-    const before = await readObtained(context)
-    const approval = before.isCovered ? null : await approveWithin(context, options, before.state)
+    hasChanged = false
+    const { status, ...before } = await readObtained(context)
+    if (before.isCovered) {
+      isMissing = false
+      shared.drop()
+      return before
+    }
+    const value = payable(budget)
+    if (lastingFor && value > lastingFor.maximum) {
+      isMissing = true
+      return { ...before, lasting: await shared.obtain(status, { maximum: lastingFor.maximum, value }) }
+    }
+    const approval = await approveWithin(context, options, before.state)
     if (approval === 'approved') approvedAt = now()
-    isMissing = !before.isCovered && approval !== 'approved'
+    isMissing = approval !== 'approved'
     if (!isMissing) return { ...before, isCovered: true }
     // The wait for a refusal may have outlived the nonce.
     return approval instanceof FareboxError ? { ...(await readObtained(context)), refusal: approval } : before
@@ -62,19 +92,27 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
     noteMissing: (sentAt) => {
       if (approvedAt <= sentAt) isMissing = true
     },
-    widen: async (sentAt, signal) => {
-      if (options.approves && approvedAt <= sentAt) await obtain(signal)
-      return approvedAt > sentAt
+    noteChanged: () => {
+      hasChanged = true
     },
-    permitNonce: async (challenge, { isRepeated, signal }) => {
+    widen: async (sentAt, signal) => {
+      if (options.approves && approvedAt <= sentAt && (await obtain(signal)).lasting) return 'by_permit'
+      return approvedAt > sentAt ? 'by_approval' : 'no'
+    },
+    permit: async (challenge, { isRepeated, signal }) => {
+      lastingFor = options.approves && takesLastingPermits(challenge) ? challenge : null
+      const present = lastingFor && !hasChanged && !isRepeated ? shared.present(challenge.maximum) : null
+      if (present) return { kind: 'lasting', permit: present }
       if (!isMissing && !isRepeated) {
         const known = await readCheaply(node, challenge, budget.underWay())
-        if (known !== 'too_little') return known
+        if (known === null) return null
+        if (known !== 'too_little' && !lastingFor) return { kind: 'own', nonce: known }
       }
       const obtained = await obtain(signal).catch(async (error: unknown) => await nonceOfNode(node, challenge, error))
-      if (typeof obtained === 'bigint') return obtained
+      if (typeof obtained === 'bigint') return { kind: 'own', nonce: obtained }
       if (obtained.isCovered && !isRepeated) return null
-      if (takesPermits(challenge)) return obtained.nonce
+      if (obtained.lasting) return { kind: 'lasting', permit: obtained.lasting }
+      if (takesPermits(challenge)) return { kind: 'own', nonce: obtained.nonce }
       throw allowanceMissing(obtained, challenge)
     },
   }
@@ -107,16 +145,16 @@ async function nonceOfNode(node: AllowanceNode | null, challenge: Challenge, err
   })
 }
 
-async function readObtained(context: CoverContext): Promise<Obtained> {
+async function readObtained(context: CoverContext): Promise<Obtained & { readonly status: AllowanceStatus }> {
   // Those that join meanwhile count, and so do those that are interrupted.
   const asked = context.budget.underWay()
-  // Only the nonce is used of what the service says: the permit is signed for the asset, spender and amount of the payment.
+  // A payment's own permit uses only the nonce of it, and has the asset, spender and amount of the payment.
   const status = await askAllowance(context)
   if (!/^\d{1,78}$/.test(status.permit_nonce)) throw unusableNonce(context.baseUrl)
   const state = allowanceState(status)
   const underWay = context.budget.underWay()
   const isCovered = isSufficient(state, underWay > asked ? underWay : asked)
-  return { state, nonce: BigInt(status.permit_nonce), isCovered, refusal: null }
+  return { status, state, nonce: BigInt(status.permit_nonce), isCovered, lasting: null, refusal: null }
 }
 
 /** Approves what the user's limits leave for payments. Returns why not, or `null` when it was not to be tried. */
@@ -168,31 +206,5 @@ function unusableNonce(baseUrl: string): FareboxError {
     problem: `${new URL(baseUrl).origin} did not answer with a permit nonce.`,
     money: 'none',
     advice: 'Check the URL of the service; nothing was signed.',
-  })
-}
-
-/** Waits for what others wait for as well; an interrupted call leaves it to them. */
-async function unlessAborted<Result>(shared: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
-  if (signal === undefined) return await shared
-  const race = new AbortController()
-  const aborted = new Promise<never>((_resolve, reject) => {
-    const abort = () => reject(interrupted())
-    if (signal.aborted) abort()
-    // The listener ends with the race.
-    else signal.addEventListener('abort', abort, { once: true, signal: race.signal })
-  })
-  try {
-    return await Promise.race([shared, aborted])
-  } finally {
-    race.abort()
-  }
-}
-
-function interrupted(): FareboxError {
-  return new FareboxError({
-    code: 'aborted',
-    problem: 'The call was interrupted.',
-    money: 'none',
-    advice: 'Repeat the call with the same key: it is charged at most once.',
   })
 }

@@ -38,10 +38,12 @@ export async function checkAllowance(context: WalletContext, signal?: AbortSigna
   const name = 'allowance'
   const { isApproved, allowance, sponsoring } = allowanceState(await askAllowance(context, { signal, patienceMs: 0 }))
   if (isApproved) return fine(name, 'Permit2 is approved: calls run in parallel')
+  const present = allowance === 0n ? 'none' : `only ${formatUsdc(allowance)} USDC`
+  if (sponsoring.code === 'permit_travels_with_payment')
+    return fine(name, `${present}: the first call brings a permit for all later ones`)
   const approve = sponsoring.isAvailable
     ? 'the service pays for an approval (approve)'
     : `an approval is not possible now (${sponsoring.message ?? sponsoring.code ?? 'no reason is known'})`
-  const present = allowance === 0n ? 'none' : `only ${formatUsdc(allowance)} USDC`
   return fine(name, `${present}: calls are paid one after the other, each with a permit; ${approve}`)
 }
 

@@ -24,7 +24,7 @@ export async function authorize(
   try {
     await journal.flush()
     const reservedAt = now()
-    const payment = await context.sign(challenge, await context.cover.permitNonce(challenge, refusal))
+    const payment = await context.sign(challenge, await context.cover.permit(challenge, refusal))
     // An approval, or a wallet that asks its owner, may take longer than the reservation lasts.
     if (now() - reservedAt >= RESERVATION_MS / 2) await budget.reserve(key, maximum, group)
     // The limits may have been lowered since. A signature that is not sent pays nothing.

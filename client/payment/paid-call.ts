@@ -4,7 +4,7 @@ import type { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import type { Challenge } from './challenge.ts'
 import type { Pins } from './pins.ts'
-import type { PaymentSigner } from './sign-payment.ts'
+import type { PaymentSigner, Permit } from './sign-payment.ts'
 
 /** A request that is paid for, as it can be sent any number of times. */
 export interface PaidCall {
@@ -39,14 +39,19 @@ export type RequestBody = string | Uint8Array<ArrayBuffer> | Blob | FormData
 /** What Permit2 may take for the payments of one client; all its calls share what is found out and obtained. */
 export interface Cover {
   /**
-   * Returns the nonce of the permit that a payment has to bring, or `null` when the allowance suffices for all payments
-   * under way, as far as that is known without asking the service. Throws when neither can be had.
+   * Returns the permit that a payment has to bring, or `null` when the allowance suffices for all payments under way, as
+   * far as that is known without asking the service. Throws when neither can be had.
    */
-  permitNonce(challenge: Challenge, refusal: AllowanceRefusal): Promise<bigint | null>
+  permit(challenge: Challenge, refusal: AllowanceRefusal): Promise<Permit | null>
   /** Notes that the service refused a payment of this time for want of an allowance. */
   noteMissing(sentAt: number): void
-  /** Obtains an allowance for all payments under way. Returns whether it has grown since a request was sent. */
-  widen(sentAt: number, signal: AbortSignal | undefined): Promise<boolean>
+  /** Notes that a payment was settled, or that its permit was used: the allowance may be on chain now. */
+  noteChanged(): void
+  /**
+   * Obtains an allowance for all payments under way. Returns whether it has grown since a request was sent, or a payment
+   * that is signed again brings a permit for it.
+   */
+  widen(sentAt: number, signal: AbortSignal | undefined): Promise<'no' | 'by_approval' | 'by_permit'>
 }
 
 /** What a call has met before. */

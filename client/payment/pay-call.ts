@@ -93,6 +93,7 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
     answer = await sendCall(context, call, payment, allowedSilence(context, call, progress))
     if (answer.status >= 200 && answer.status < 300) {
       requireResult(answer, payment, call)
+      context.cover.noteChanged()
       return conclude(context, call, answer, payment)
     }
   } catch (error) {
@@ -184,7 +185,13 @@ async function handleError(
     // The signature itself was not refused; waiting for other payments may take many.
     progress.signatures = 0
   }
-  if (error.code === 'funds_reserved' && (await widenOnce(context, call, progress))) return
+  if (error.code === 'permit_already_used') context.cover.noteChanged()
+  if (error.code === 'funds_reserved') {
+    const widened = await widenOnce(context, call, progress)
+    if (widened === 'by_approval') return
+    // What was not accepted before cannot be charged, so another signature may take its place.
+    if (widened === 'by_permit' && isConclusive) return dropPayment(context, call, progress, error)
+  }
   try {
     await waitOrThrow(call, progress, error, error.retryAfterMs)
   } catch (givenUp) {
@@ -193,12 +200,15 @@ async function handleError(
   }
 }
 
-/** Returns whether the same payment is worth sending again: the allowance that other calls had reserved has grown. */
-async function widenOnce({ cover }: PaymentContext, { signal }: PaidCall, progress: Progress): Promise<boolean> {
-  if (progress.isWidened) return false
+/**
+ * Returns whether the allowance that other calls had reserved has grown: then the same payment is worth sending again, or
+ * one that brings a permit.
+ */
+async function widenOnce({ cover }: PaymentContext, { signal }: PaidCall, progress: Progress) {
+  if (progress.isWidened) return 'no'
   progress.isWidened = true
   // Without it the call waits for the others.
-  return await cover.widen(progress.sentAt, signal).catch(() => false)
+  return await cover.widen(progress.sentAt, signal).catch(() => 'no' as const)
 }
 
 /** Ends the reservation of a payment that the service will not use. */

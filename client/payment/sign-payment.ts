@@ -1,3 +1,4 @@
+import type { PaymentPayload } from '@x402/core/types'
 import { shortMessageOf } from '../wallet/node-client.ts'
 import type { Wallet } from '../wallet/wallet.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
@@ -12,16 +13,31 @@ export interface SignedPayment {
   readonly deadline: number
 }
 
-/**
- * Signs a challenge with the official x402 client, and a permit of the payment's maximum where one with this nonce is
- * needed.
- */
-export type PaymentSigner = (challenge: Challenge, permitNonce: bigint | null) => Promise<SignedPayment>
+/** A signed permit for more than one payment, as it is sent. */
+export interface LastingPermit {
+  readonly from: string
+  readonly asset: string
+  readonly spender: string
+  readonly amount: string
+  readonly nonce: string
+  /** Unix seconds. */
+  readonly deadline: string
+  readonly signature: string
+  readonly version: string
+}
+
+/** The permit that a payment brings: of exactly its own maximum, to be signed with this nonce, or one that lasts. */
+export type Permit =
+  | { readonly kind: 'own'; readonly nonce: bigint }
+  | { readonly kind: 'lasting'; readonly permit: LastingPermit }
+
+/** Signs a challenge with the official x402 client, and a permit of the payment's maximum where one is needed. */
+export type PaymentSigner = (challenge: Challenge, permit: Permit | null) => Promise<SignedPayment>
 
 export function createPaymentSigner(wallet: Wallet): PaymentSigner {
-  return async (challenge, permitNonce) => {
+  return async (challenge, permit) => {
     try {
-      return await sign(wallet, challenge, permitNonce)
+      return await sign(wallet, challenge, permit)
     } catch (error) {
       throw new FareboxError({
         code: 'signing_failed',
@@ -36,7 +52,7 @@ export function createPaymentSigner(wallet: Wallet): PaymentSigner {
 async function sign(
   wallet: Wallet,
   { chosen, required, maximum, network }: Challenge,
-  permitNonce: bigint | null,
+  permit: Permit | null,
 ): Promise<SignedPayment> {
   // They take most of a second to load, which a run without payments saves.
   const [{ x402Client, x402HTTPClient }, { UptoEvmScheme }] = await Promise.all([
@@ -47,9 +63,9 @@ async function sign(
     address: wallet.address,
     signTypedData: (message: never) => wallet.signTypedData(message),
     // Where it can read, the official client signs a permit if the allowance is too small.
-    ...(permitNonce !== null && {
+    ...(permit?.kind === 'own' && {
       readContract: async ({ functionName }: { readonly functionName: string }) =>
-        functionName === 'nonces' ? permitNonce : 0n,
+        functionName === 'nonces' ? permit.nonce : 0n,
     }),
   }
   const scheme = new UptoEvmScheme(account)
@@ -57,7 +73,7 @@ async function sign(
   const client = new x402Client().register(network as `${string}:${string}`, scheme).setSpendControls(false)
   const http = new x402HTTPClient(client)
   const payload = await http.createPaymentPayload({ ...required, accepts: [chosen] })
-  const header = http.encodePaymentSignatureHeader(payload)['PAYMENT-SIGNATURE']
+  const header = http.encodePaymentSignatureHeader(withLasting(payload, permit))['PAYMENT-SIGNATURE']
   if (header === undefined) throw new Error('the x402 client returned no payment header')
   return { header, maximum, deadline: deadlineOf(payload.payload) }
 }
@@ -67,4 +83,12 @@ function deadlineOf(payload: Record<string, unknown>): number {
   const seconds = Number(authorization?.deadline)
   if (!Number.isSafeInteger(seconds)) throw new Error('the signed payment has no deadline')
   return seconds * 1000
+}
+
+/** Returns the payload with a lasting permit where the official client puts its own. */
+function withLasting(payload: PaymentPayload, permit: Permit | null): PaymentPayload {
+  if (permit?.kind !== 'lasting') return payload
+  const declared = payload.extensions?.['eip2612GasSponsoring'] as { readonly info?: object } | undefined
+  const eip2612GasSponsoring = { ...declared, info: { ...declared?.info, ...permit.permit } }
+  return { ...payload, extensions: { ...payload.extensions, eip2612GasSponsoring } }
 }

@@ -3,10 +3,10 @@ import { isDeepStrictEqual } from 'node:util'
 import { buildSettlementContract } from '../contracts/build-settlement-contract.ts'
 import { readSettlementArtifact } from '../contracts/settlement-artifact.ts'
 
-const ARTIFACT = new URL('../contracts/BatchSettlement.json', import.meta.url)
+const ARTIFACT = new URL('../contracts/SettlementContract.json', import.meta.url)
 
 /**
- * Compiles `infra/contracts/BatchSettlement.sol`. With `--write` it replaces the artifact next to it; otherwise it
+ * Compiles `infra/contracts/SettlementContract.sol`. With `--write` it replaces the artifact next to it; otherwise it
  * compares the two and exits with 1 when they differ.
  */
 const built = await buildSettlementContract()

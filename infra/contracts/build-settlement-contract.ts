@@ -3,7 +3,7 @@ import { type Hex, keccak256 } from 'viem'
 import { COMPILER_SETTINGS, COMPILER_VERSION, compilerInput, runCompiler } from './run-compiler.ts'
 import type { SettlementArtifact } from './settlement-artifact.ts'
 
-const CONTRACT = 'BatchSettlement'
+const CONTRACT = 'SettlementContract'
 const FILE = `${CONTRACT}.sol`
 
 /** Compiles the settlement contract from its source. The result depends on nothing but the source and the lockfile. */

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import type { Abi, Hex } from 'viem'
 
-const FILE = new URL('BatchSettlement.json', import.meta.url)
+const FILE = new URL('SettlementContract.json', import.meta.url)
 
-/** The built settlement contract, as `BatchSettlement.json` has it. */
+/** The built settlement contract, as `SettlementContract.json` has it. */
 export interface SettlementArtifact {
   readonly contract: string
   readonly compiler: { readonly name: 'solc'; readonly version: string; readonly settings: unknown }

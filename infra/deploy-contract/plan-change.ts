@@ -1,5 +1,5 @@
 import { encodeFunctionData, type PublicClient } from 'viem'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { type Plan, Refusal } from './plan.ts'
 import { type ContractState, readContractState } from './read-contract-state.ts'
 import type { ContractRequest } from './read-options.ts'
@@ -45,7 +45,7 @@ interface Change {
 }
 
 function describeChange(request: ChangeRequest): Change {
-  const abi = batchSettlementAbi
+  const abi = settlementContractAbi
   switch (request.action) {
     case 'set-key': {
       const { key, isListed } = request

@@ -13,7 +13,7 @@ export async function planDeployment(
 ): Promise<Plan> {
   const artifact = await readSettlementArtifact()
   if (keccak256(artifact.runtimeCode) !== SETTLEMENT_CONTRACT_CODE_HASH)
-    throw new Refusal('infra/contracts/BatchSettlement.json is not the contract that this version of farebox uses')
+    throw new Refusal('infra/contracts/SettlementContract.json is not the contract that this version of farebox uses')
   const { address, to, data } = settlementDeployment(artifact, { owner, keys }, salt)
   const [existing, factory, proxy] = await Promise.all(
     [address, to, UPTO_PROXY_ADDRESS].map((at) => client.getCode({ address: at as `0x${string}` })),

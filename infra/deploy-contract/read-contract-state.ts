@@ -1,5 +1,5 @@
 import { type Hex, keccak256, type PublicClient } from 'viem'
-import { batchSettlementAbi, SETTLEMENT_CONTRACT_CODE_HASH } from '#shared/adapters/chain/network/contracts.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { Refusal } from './plan.ts'
 
 /** Who may do what with a contract. */
@@ -22,7 +22,7 @@ export async function readContractState(
     throw new Refusal(
       `The code at ${contract} has the hash ${keccak256(code)} instead of ${SETTLEMENT_CONTRACT_CODE_HASH}`,
     )
-  const call = { address: contract, abi: batchSettlementAbi } as const
+  const call = { address: contract, abi: settlementContractAbi } as const
   const [owner, proposedOwner, areKeys] = await Promise.all([
     client.readContract({ ...call, functionName: 'owner' }),
     client.readContract({ ...call, functionName: 'proposedOwner' }),

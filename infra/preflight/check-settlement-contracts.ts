@@ -1,6 +1,6 @@
 import { keccak256, type PublicClient } from 'viem'
 import { chainClientOf } from '#shared/adapters/chain/network/client.ts'
-import { batchSettlementAbi, SETTLEMENT_CONTRACT_CODE_HASH } from '#shared/adapters/chain/network/contracts.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { openRpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
 import { createListedKeys } from '#shared/adapters/chain/settlement-contract/listed-keys.ts'
 import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
@@ -57,7 +57,7 @@ function checkOne({ client, keys, codeHash }: Expected, contract: Hex, setting: 
         NAME,
         `${setting} has ${contract}, whose code hash is ${found} instead of ${codeHash}. Payments would go through code that nobody has reviewed here.`,
       )
-    const call = { address: contract, abi: batchSettlementAbi } as const
+    const call = { address: contract, abi: settlementContractAbi } as const
     const [listed, owner, proposed] = await Promise.all([
       createListedKeys(client, keys).read(contract),
       client.readContract({ ...call, functionName: 'owner' }),

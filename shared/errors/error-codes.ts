@@ -239,13 +239,13 @@ export const ERROR_CODES = {
     ...conflict,
     retry: 'new_payment',
     message:
-      'Another payment of this payer uses the permit nonce of this one, so they settle one after the other. Repeat the request with a fresh payment after the delay in Retry-After. One signature ends this, without gas: POST /v1/allowances approves Permit2 for all calls in parallel.',
+      'Another payment of this payer uses the permit nonce of this one, so they settle one after the other. Repeat the request with a fresh payment after the delay in Retry-After. One signature ends this, without gas: a permit that lasts, in each payment where the challenge takes it (extensions.eip2612GasSponsoring.info.lasting), or by POST /v1/allowances.',
   },
   permit2_allowance_required: {
     status: 412,
     kind: 'payment',
     message:
-      'Permit2 is not approved to spend the payer’s USDC. One signature changes this, without gas: GET /v1/allowances returns what to sign, POST /v1/allowances submits it. Or sign each payment with the eip2612GasSponsoring extension.',
+      'Permit2 is not approved to spend the payer’s USDC. One signature changes this, without gas: GET /v1/allowances returns what to sign, POST /v1/allowances submits it. Or send a permit with the payment, in its extension eip2612GasSponsoring.',
     retry: 'new_payment',
     payment: 'none',
   },

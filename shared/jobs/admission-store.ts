@@ -90,7 +90,7 @@ export interface NewJob {
 export interface ExposureTerms {
   /** Upper limit on the sum of the payer's open maxima, whatever their balance. */
   readonly maximumOpen: AtomicAmount
-  /** Whether the payment relies on its own permit instead of the allowance. */
+  /** Whether the payment relies on a permit of exactly its maximum instead of the allowance. */
   readonly needsPermit: boolean
   /** Time since the payment's verification began: charges settled since may have spent the funds that it saw. */
   readonly verifiedMsAgo: number

@@ -48,6 +48,17 @@ function mapPayment({ accepted, payload, gasSponsoring }: SignedPayment): Author
   }
 }
 
+/**
+ * Returns the permit if it is for more than this payment: then it lasts, payments may share it, and only the settlement
+ * contract can submit it. The proxy takes one of exactly the maximum.
+ */
+export function lastingPermitOf({
+  gasSponsoring,
+  authorizedMaximum,
+}: Pick<Authorization, 'gasSponsoring' | 'authorizedMaximum'>): GasSponsoringPermit | null {
+  return gasSponsoring !== null && gasSponsoring.amount > authorizedMaximum ? gasSponsoring : null
+}
+
 const hex = z.custom<Hex>((value) => typeof value === 'string' && /^0x[0-9a-f]*$/.test(value))
 const integer = z.string().transform((digits) => BigInt(digits))
 

@@ -1,12 +1,15 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PayerFunds } from './payer-funds.ts'
+import type { GasSponsoringPermit } from './x402-wire.ts'
 
 /** A payment of work in progress. `amount` is its signed maximum, or its charge once that is fixed. */
 export interface OpenPayment {
   readonly nonce: bigint
   readonly amount: AtomicAmount
-  /** Whether the payment's allowance comes from a permit that is submitted with it. */
+  /** Whether the payment's allowance comes from a permit of exactly its maximum, which is submitted with it. */
   readonly byPermit: boolean
+  /** What the lasting permit that the payment brings allows for it and others together; `null` without one. */
+  readonly lastingValue: bigint | null
   /** Whether the payment's transaction may already be on chain. */
   readonly isSettling: boolean
 }
@@ -35,26 +38,45 @@ export function openTotal({ open, settledSince }: Exposure, funds: PayerFunds | 
   return atomicAmount(unused.reduce((sum, { amount }) => sum + amount, settledSince as bigint))
 }
 
+/** A payment that is to be covered in addition to open ones. */
+export interface CoveredPayment {
+  readonly maximum: AtomicAmount
+  /** Whether it relies on a permit of exactly its maximum. */
+  readonly needsPermit: boolean
+  /** The lasting permit that it brings, whose signature was verified. */
+  readonly lasting: Pick<GasSponsoringPermit, 'amount' | 'nonce'> | null
+}
+
 /**
  * Returns whether the payer's funds cover a payment in addition to everything open: Σ open maxima ≤ min(balance,
- * allowance). Without a reading of the funds a payment fits only when nothing else is open: its own verification has
- * proved that much.
+ * allowance). A lasting permit that can still be submitted counts as the allowance. Without a reading of the funds a
+ * payment fits only when nothing else is open: its own verification has proved that much.
  */
-export function fitsFunds(
-  payment: { readonly maximum: AtomicAmount; readonly needsPermit: boolean },
-  exposure: Exposure,
-  funds: PayerFunds | null,
-): boolean {
+export function fitsFunds(payment: CoveredPayment, exposure: Exposure, funds: PayerFunds | null): boolean {
   if (!funds) return exposure.open.length === 0 && exposure.settledSince === 0n
   const fitsBalance = openTotal(exposure, funds) + payment.maximum <= funds.balance
   if (payment.needsPermit) return fitsBalance
   const plain = { ...exposure, open: exposure.open.filter(({ byPermit }) => !byPermit) }
-  return fitsBalance && openTotal(plain, funds) + payment.maximum <= funds.allowance
+  const allowed = openTotal(plain, funds) + payment.maximum
+  return fitsBalance && (allowed <= funds.allowance || allowed <= permitted(payment, exposure, funds))
 }
 
 /**
- * Returns whether a payment by permit and one without would be open together. A permit replaces the allowance that the
- * other payment relies on, so the second settlement could fail.
+ * Returns what the payment's lasting permit allows while it can still be submitted. Of several with one nonce any may come
+ * first, so the lowest counts.
+ */
+function permitted({ lasting }: CoveredPayment, { open }: Exposure, { permitNonce }: PayerFunds): bigint {
+  if (lasting?.nonce !== permitNonce) return 0n
+  return open.reduce(
+    (least, { lastingValue }) => (lastingValue !== null && lastingValue < least ? lastingValue : least),
+    lasting.amount,
+  )
+}
+
+/**
+ * Returns whether a payment by a permit of its own maximum and one without would be open together. Such a permit replaces
+ * the allowance that the other payment relies on, so the second settlement could fail. A lasting one does not matter: it
+ * is submitted only once the allowance no longer suffices.
  */
 export function mixesPermits(needsPermit: boolean, { open }: Exposure): boolean {
   return open.some(({ byPermit }) => byPermit !== needsPermit)

@@ -18,7 +18,10 @@ export type RefusalCode =
  * challenge.
  */
 export type Verification =
-  /** `needsPermit`: settles only if its EIP-2612 permit is submitted, because the allowance is too low. */
+  /**
+   * `needsPermit`: settles only if its EIP-2612 permit of exactly its maximum is submitted, because the allowance is too
+   * low. Never for a lasting permit, which the settlement contract submits when it is needed.
+   */
   | { outcome: 'valid'; needsPermit: boolean }
   | {
       outcome: 'refused'

@@ -5,6 +5,8 @@ export interface PayerFunds {
   readonly balance: AtomicAmount
   /** The part of the balance that Permit2 may transfer. */
   readonly allowance: AtomicAmount
+  /** The asset's nonce of the payer's next permit: one with this nonce can be submitted. */
+  readonly permitNonce: bigint
   readonly blockNumber: bigint
   /** The requested payment nonces that were used at that block: `balance` no longer includes their charges. */
   readonly usedNonces: ReadonlySet<bigint>

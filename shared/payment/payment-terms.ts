@@ -12,6 +12,8 @@ export interface PaymentTerms {
   readonly acceptedRecipients: readonly `0x${string}`[]
   /** Facilitators of which a challenge names one: the settlement contract, or the settlement keys. */
   readonly facilitators: readonly `0x${string}`[]
+  /** The settlement contract, which takes lasting permits; `null` without one. */
+  readonly settlementContract: `0x${string}` | null
   /** Facilitators that payments may name: contract, keys, and those of both that are being added or removed. */
   readonly acceptedFacilitators: readonly `0x${string}`[]
   /** Time for which a payer's signature should stay valid, in seconds. */

@@ -104,7 +104,12 @@ function render(
     catalogs: fixedCatalogs(catalog),
     terms,
     challengeSecrets: ['s'.repeat(32)] as const,
-    listings: createListings({ catalog: () => catalog, publicBaseUrl: url, newKey: randomUUID }),
+    listings: createListings({
+      catalog: () => catalog,
+      publicBaseUrl: url,
+      newKey: randomUUID,
+      takesLastingPermits: false,
+    }),
     signer: createStatementSigner(url, [{ id: '2026winter', seed: '11'.repeat(32) }]),
     now: () => new Date(),
   }

@@ -19,7 +19,7 @@ const ANSWERS = 12
 
 let sandbox: TestSandbox
 let collector: TraceCollector
-let ports: { api: number; worker: number }
+let ports: { api: number; worker: number; console: number }
 /** Scraped before the worker is restarted. */
 let workerSamples: Samples
 
@@ -37,12 +37,13 @@ let unsettledMaximum: bigint
 let unchargedMaximum: bigint
 
 beforeAll(async () => {
-  const [api, worker] = await Promise.all([findFreePort(), findFreePort()])
-  ports = { api, worker }
+  const [api = 0, worker = 0, console = 0] = await Promise.all([findFreePort(), findFreePort(), findFreePort()])
+  ports = { api, worker, console }
   collector = await startTraceCollector()
   sandbox = await startTestSandbox({
+    operator: true,
     environmentOf: (name) => ({
-      METRICS_PORT: String(name === 'api' ? api : worker),
+      METRICS_PORT: String(name === 'api' ? api : name === 'operator' ? console : worker),
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_BSP_SCHEDULE_DELAY: '100',
     }),
@@ -317,7 +318,7 @@ describe('dashboard and alerts', () => {
   let queries: readonly (ParsedQuery & { readonly expr: string })[]
   beforeAll(async () => {
     // `up` is Prometheus's own.
-    names = new Set(['up', ...(await Promise.all([ports.api, ports.worker].map(scrapeNames))).flat()])
+    names = new Set(['up', ...(await Promise.all([ports.api, ports.worker, ports.console].map(scrapeNames))).flat()])
     series = [...workerSamples.keys(), ...(await scrape(ports.api)).keys()]
     const ofAlerts = (await readAlerts()).map(({ expr }) => expr)
     const ofPanels = (await readPanels()).flatMap(({ targets }) => targets.map(({ expr }) => expr))
@@ -325,7 +326,7 @@ describe('dashboard and alerts', () => {
   })
   const queriedMetrics = () => queries.flatMap(({ selectors }) => selectors.map(({ metric }) => metric))
 
-  test('dashboard and alerts query only metrics that an API or a worker exports', () => {
+  test('dashboard and alerts query only metrics that an API, a worker or the console exports', () => {
     expect(queriedMetrics().length).toBeGreaterThan(50)
     expect(queriedMetrics().filter((metric) => !names.has(metric))).toEqual([])
   })

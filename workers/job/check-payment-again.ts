@@ -2,8 +2,15 @@ import type { ExecutionStore } from '#shared/adapters/postgres/execution/executi
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
+import { lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
-import { fitsFunds, MAXIMUM_READINGS, mixesPermits, settlingNonces } from '#shared/payment/exposure.ts'
+import {
+  type CoveredPayment,
+  fitsFunds,
+  MAXIMUM_READINGS,
+  mixesPermits,
+  settlingNonces,
+} from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
@@ -58,9 +65,15 @@ export async function checkPaymentAgain(
   if (verification.outcome === 'refused')
     return { outcome: 'refused', code: verification.code, reason: 'refused before the provider call' }
   const { gasSponsoring: permit } = authorization
+  const lasting = lastingPermitOf(authorization)
   if (verification.needsPermit && permit && !isInTime(permit.deadline)) return TOO_SHORT
   if (network.gas.settlementsLeft < 1) return { outcome: 'no_gas' }
-  return checkFunds(dependencies, job, { needsPermit: verification.needsPermit, verifiedAtMs })
+  return checkFunds(dependencies, job, {
+    needsPermit: verification.needsPermit,
+    // One that ends sooner is worth nothing, unless it is on chain by now.
+    lasting: lasting && isInTime(lasting.deadline) ? lasting : null,
+    verifiedAtMs,
+  })
 }
 
 /**
@@ -71,7 +84,7 @@ export async function checkPaymentAgain(
 async function checkFunds(
   { executionStore, payerFunds }: PaymentCheckDependencies,
   job: ClaimedJob,
-  { needsPermit, verifiedAtMs }: { readonly needsPermit: boolean; readonly verifiedAtMs: number },
+  { verifiedAtMs, ...covered }: Omit<CoveredPayment, 'maximum'> & { readonly verifiedAtMs: number },
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization
   let funds = payerFunds.recent(payer)
@@ -87,9 +100,9 @@ async function checkFunds(
         code: 'uncharged_work_limit',
         reason: 'too much of the payer’s work stayed uncharged',
       }
-    if (mixesPermits(needsPermit, exposure))
+    if (mixesPermits(covered.needsPermit, exposure))
       return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier jobs depend on the allowance' }
-    if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return { outcome: 'payable', hasPaid: exposure.hasPaid }
+    if (fitsFunds({ ...covered, maximum }, exposure, funds)) return { outcome: 'payable', hasPaid: exposure.hasPaid }
     if (readings === MAXIMUM_READINGS)
       return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier jobs need the funds of the payer' }
     const reading = await payerFunds.read(payer, settlingNonces(exposure))

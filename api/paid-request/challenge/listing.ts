@@ -61,6 +61,8 @@ interface ListingInput {
   readonly catalog: CurrentCatalog
   readonly publicBaseUrl: string
   readonly newKey: () => string
+  /** Whether payments may bring a permit that lasts: see `PaymentTerms.settlementContract`. */
+  readonly takesLastingPermits: boolean
 }
 
 /** Serializes the listings of all operations. */
@@ -69,7 +71,8 @@ export function createListings(input: ListingInput): Listings {
   return Object.fromEntries(entries) as Listings
 }
 
-function createListing(operation: AnyOperation, { catalog, publicBaseUrl, newKey }: ListingInput): Listing {
+function createListing(operation: AnyOperation, input: ListingInput): Listing {
+  const { catalog, publicBaseUrl } = input
   const url = resourceUrl(operation, publicBaseUrl)
   const iconUrl = new URL('/favicon.svg', publicBaseUrl).href
   const inForce = (serialize: (current: Catalog) => () => string) => {
@@ -87,13 +90,17 @@ function createListing(operation: AnyOperation, { catalog, publicBaseUrl, newKey
       // Listing services drop icons of hosts that they cannot reach, such as a sandbox's.
       ...(isValidIconUrl(iconUrl) ? { iconUrl } : {}),
     }),
-    probeExtensions: inForce((current) => serializeExtensions(describeCall(operation, current), newKey)),
-    pricedExtensions: inForce((current) => serializeExtensions(describeCallBriefly(operation, current), newKey)),
+    probeExtensions: inForce((current) => serializeExtensions(describeCall(operation, current), input)),
+    pricedExtensions: inForce((current) => serializeExtensions(describeCallBriefly(operation, current), input)),
   }
 }
 
-function serializeExtensions(bazaar: object, newKey: () => string): () => string {
-  const extensions = { ...GAS_SPONSORING, [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false), bazaar }
+function serializeExtensions(
+  bazaar: object,
+  { newKey, takesLastingPermits }: Pick<ListingInput, 'newKey' | 'takesLastingPermits'>,
+): () => string {
+  const sponsoring = takesLastingPermits ? LASTING_GAS_SPONSORING : GAS_SPONSORING
+  const extensions = { ...sponsoring, [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false), bazaar }
   const [before = '', after = ''] = JSON.stringify(extensions).split(KEY_PLACEHOLDER)
   return () => before + newKey() + after
 }
@@ -101,8 +108,23 @@ function serializeExtensions(bazaar: object, newKey: () => string): () => string
 /** The package's declaration without prose. */
 const GAS_SPONSORING = withoutSchemaDescriptions(declareEip2612GasSponsoringExtension())
 
-function withoutSchemaDescriptions(declared: object): object {
-  const { eip2612GasSponsoring } = declared as { eip2612GasSponsoring: { schema: unknown } }
+/**
+ * The same, and that `amount` may be more than the payment's maximum. Official clients sign for exactly the maximum, copy
+ * what `info` has and read nothing of it.
+ */
+const LASTING_GAS_SPONSORING = {
+  eip2612GasSponsoring: {
+    ...GAS_SPONSORING.eip2612GasSponsoring,
+    info: { ...GAS_SPONSORING.eip2612GasSponsoring.info, lasting: true },
+  },
+}
+
+interface GasSponsoringDeclaration {
+  readonly eip2612GasSponsoring: { readonly info: object; readonly schema: unknown }
+}
+
+function withoutSchemaDescriptions(declared: object): GasSponsoringDeclaration {
+  const { eip2612GasSponsoring } = declared as GasSponsoringDeclaration
   const schema: unknown = JSON.parse(JSON.stringify(eip2612GasSponsoring.schema, omitDescription))
   return { eip2612GasSponsoring: { ...eip2612GasSponsoring, schema } }
 }

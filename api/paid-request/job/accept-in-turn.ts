@@ -1,5 +1,5 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { Authorization } from '#shared/payment/authorization.ts'
+import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { PermitTurns } from '../payment/permit-turns.ts'
 import type { ServingJob } from './accept-job.ts'
 
@@ -10,7 +10,7 @@ const RETRY_SECONDS = 2
 
 interface SignedCall {
   readonly idempotencyKey: string
-  readonly authorization: Pick<Authorization, 'payer' | 'gasSponsoring'>
+  readonly authorization: Pick<Authorization, 'payer' | 'gasSponsoring' | 'authorizedMaximum'>
   /** Frees the request's content and body, since only a newly signed request can be accepted. */
   readonly releaseContent: () => void
   /** Called when the caller begins to wait; the signal aborts when they must be answered. */
@@ -20,16 +20,19 @@ interface SignedCall {
 /**
  * Runs `accept`, unless other calls of the payer that pay with permits are ahead. A call whose permit is in use by
  * another payment is held until the payer may sign the next permit, and then refused with `permit_already_used` (409):
- * the retry of an official SDK then succeeds.
+ * the retry of an official SDK then succeeds. A lasting permit needs no turn, since calls may share it.
  */
 export async function acceptInTurn(
   { permitTurns }: { readonly permitTurns: PermitTurns },
-  { idempotencyKey, authorization: { payer, gasSponsoring }, releaseContent, startWaitingForTurn }: SignedCall,
+  { idempotencyKey, authorization, releaseContent, startWaitingForTurn }: SignedCall,
   accept: () => Promise<ServingJob>,
 ): Promise<ServingJob> {
+  const { payer } = authorization
   const call = { payer, idempotencyKey }
+  const isShared = lastingPermitOf(authorization) !== null
   try {
-    if (gasSponsoring !== null && !(await permitTurns.mayTry(call))) throw new AppError('permit_already_used')
+    if (authorization.gasSponsoring !== null && !isShared && !(await permitTurns.mayTry(call)))
+      throw new AppError('permit_already_used')
     const job = await accept()
     await permitTurns.end(call)
     return job
@@ -37,7 +40,7 @@ export async function acceptInTurn(
     await permitTurns.end(call)
     if (!(error instanceof AppError) || error.code !== 'permit_already_used') throw error
     releaseContent()
-    const hasTurn = await permitTurns.wait(call, startWaitingForTurn(payer))
+    const hasTurn = !isShared && (await permitTurns.wait(call, startWaitingForTurn(payer)))
     throw new AppError('permit_already_used', { retryAfterSeconds: hasTurn ? TURN_RETRY_SECONDS : RETRY_SECONDS })
   }
 }

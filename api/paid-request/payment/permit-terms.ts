@@ -66,25 +66,31 @@ export function lastingPermit(terms: PermitTerms, { owner, nonce, nowSeconds }: 
 
 /**
  * Returns the member `permit` of a 412: what its payer signs to go on, without a node of the chain, and where it is
- * submitted. A service that submits no permits asks for one of the payment's own maximum, to be sent with the payment.
+ * submitted. The settlement contract submits a lasting one with the payment. A service without it asks for a permit of
+ * the payment's own maximum, to be sent with the payment, unless it submits lasting ones by themselves.
  */
 export function requiredPermit(
-  terms: PermitTerms,
-  { maximum, submitUrl, ...circumstances }: PermitCircumstances & { maximum: bigint; submitUrl: string | null },
+  terms: PermitTerms & Pick<PaymentTerms, 'settlementContract'>,
+  { maximum, permitUrl: url, ...circumstances }: PermitCircumstances & { maximum: bigint; permitUrl: string | null },
 ) {
   const { owner, nonce, nowSeconds } = circumstances
+  const lasting = () => lastingPermit(terms, circumstances)
+  if (terms.settlementContract !== null) return { submit: null, typed_data: lasting() }
+  if (url !== null) return { submit: { method: 'POST' as const, url }, typed_data: lasting() }
   const deadline = nowSeconds + SUGGESTED_SECONDS
-  const ofPayment = () => permitTypedData(terms, { owner, value: maximum, nonce, deadline })
-  return submitUrl === null
-    ? { submit: null, typed_data: ofPayment() }
-    : { submit: { method: 'POST' as const, url: submitUrl }, typed_data: lastingPermit(terms, circumstances) }
+  return { submit: null, typed_data: permitTypedData(terms, { owner, value: maximum, nonce, deadline }) }
 }
 
 /** Returns the message of a 412 that carries `permit`. */
-export function requiredPermitMessage(submitUrl: string | null): string {
+export function requiredPermitMessage(
+  { settlementContract }: Pick<PaymentTerms, 'settlementContract'>,
+  permitUrl: string | null,
+): string {
   const without = 'Permit2 may take too little of the payer’s USDC. Sign permit.typed_data (EIP-712, no gas)'
   const withPayment = 'with a freshly signed payment as its extension eip2612GasSponsoring'
-  return submitUrl === null
+  if (settlementContract !== null)
+    return `${without} and send it ${withPayment}. It lasts: later payments need none, and until this one is charged they may bring the same one.`
+  return permitUrl === null
     ? `${without} and send it ${withPayment}.`
     : `${without}, submit it with POST /v1/allowances {"permit": {...permit.typed_data.message, "signature"}}, and repeat the request with a freshly signed payment. Or sign it for exactly the maximum of this request (accepts[0].amount) and send it ${withPayment}.`
 }

@@ -84,14 +84,14 @@ export async function verifyAuthorization(
 
 /** Returns what to say of a refusal; a missing allowance comes with the permit that its payer can sign instead. */
 function detailsOf(
-  { terms, permitUrl: submitUrl }: Pick<Dependencies, 'terms' | 'permitUrl'>,
+  { terms, permitUrl }: Pick<Dependencies, 'terms' | 'permitUrl'>,
   { payer: owner, authorizedMaximum: maximum }: Authorization,
   { detail, permitNonce: nonce }: Extract<Verification, { outcome: 'refused' }>,
   nowSeconds: bigint,
 ): AppErrorDetails {
   if (nonce === undefined) return detail === undefined ? {} : { message: detail }
-  const permit = requiredPermit(terms, { owner, nonce, nowSeconds, maximum, submitUrl })
-  return { message: requiredPermitMessage(submitUrl), members: { permit } }
+  const permit = requiredPermit(terms, { owner, nonce, nowSeconds, maximum, permitUrl })
+  return { message: requiredPermitMessage(terms, permitUrl), members: { permit } }
 }
 
 /**
@@ -136,7 +136,10 @@ function requireGasSponsoringTerms(
     (gasSponsoring.from !== signed.payer && 'from is not the payer') ||
     (gasSponsoring.asset !== signed.asset && 'asset is not the challenged one') ||
     (gasSponsoring.spender !== terms.permit2 && 'spender is not Permit2') ||
-    (gasSponsoring.amount < signed.authorizedMaximum && 'amount is less than the signed maximum')
+    (gasSponsoring.amount < signed.authorizedMaximum && 'amount is less than the signed maximum') ||
+    (gasSponsoring.amount > signed.authorizedMaximum &&
+      terms.settlementContract === null &&
+      'amount is more than the signed maximum, and this service takes no lasting permit with a payment')
   if (problem)
     throw new AppError('payment_rejected', { message: `The gas-sponsoring permit cannot be used: ${problem}.` })
 }

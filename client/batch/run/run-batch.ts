@@ -176,7 +176,9 @@ async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { to
     const { outcome, transaction, allowance } = await farebox.approve({ signal: options.signal })
     if (outcome === 'approved') onEvent({ event: 'approved', transaction, allowance })
   } catch (error) {
-    const { message } = asFareboxError(error, 'approval')
+    const { code, message } = asFareboxError(error, 'approval')
+    // It is one for all payments that bring it.
+    if (code === 'permit_travels_with_payment') return
     onEvent({
       event: 'warning',
       code: 'not_approved',

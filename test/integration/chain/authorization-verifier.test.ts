@@ -1,4 +1,4 @@
-import { numberToHex, type TypedDataDefinition } from 'viem'
+import { maxUint256, numberToHex, type TypedDataDefinition } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
 import { permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
@@ -17,8 +17,10 @@ import { verifyAuthorization } from '../../../api/paid-request/payment/verify-au
 import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'
 import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { createContractVerifier } from '../../support/chain/contract-verifier.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { deployTestContract } from '../../support/chain/settlement-contract.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
 import { type AuthorizationChanges, secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
@@ -276,12 +278,20 @@ describe('verifying one authorization on chain', () => {
   })
 
   /** The parts of an API process that verify payments, with a memory of their own. */
-  function startVerifying({ newPayersPerMinute = 1000 } = {}) {
+  function startVerifying({
+    newPayersPerMinute = 1000,
+    contract = null,
+  }: {
+    newPayersPerMinute?: number
+    contract?: `0x${string}` | null
+  } = {}) {
     const client = createChainClient(proxy.url, PATIENCE_MS)
     const payers = createPayerMemory()
     const dependencies = {
-      terms,
-      verifier: createAuthorizationVerifier(client, 8453),
+      terms: { ...terms, settlementContract: contract },
+      verifier: contract
+        ? createContractVerifier({ rpcUrl: proxy.url, contract })
+        : createAuthorizationVerifier(client, 8453),
       chainClock: { chainNow: async () => new Date() },
       balances: createBalanceReader(client),
       payers,
@@ -289,6 +299,7 @@ describe('verifying one authorization on chain', () => {
       permitUrl: null,
       now: () => new Date(),
     }
+    const messageOf = async (authorization: Authorization) => (await refusalOf(authorization, '203.0.113.1'))?.message
     const verify = async (authorization: Authorization, address = '203.0.113.1') => {
       const callsBefore = proxy.calls.length
       const refusal = await refusalOf(authorization, address)
@@ -314,7 +325,7 @@ describe('verifying one authorization on chain', () => {
         return payers.rememberRefusal(authorization, error, challenge)
       }
     }
-    return { verify, payers }
+    return { verify, messageOf, payers }
   }
   const emptyPayer = () => createPayer(devnet.rpcUrl, { usdcAtomic: 0n })
   const sign = (payer: Payer, gasSponsored = true) => signAuthorization(devnet, payer, { gasSponsored })
@@ -397,6 +408,72 @@ describe('verifying one authorization on chain', () => {
       const signed = { from, asset, spender, amount: BigInt(value), nonce: BigInt(nonce), deadline: BigInt(deadline) }
       const gasSponsoring = { ...signed, signature } as NonNullable<Authorization['gasSponsoring']>
       expect((await verify({ ...plain, gasSponsoring })).outcome).toBe('verified')
+    })
+
+    it('a service with a settlement contract asks for a permit that lasts, and takes it with any number of payments', async () => {
+      const { address: facilitator } = await deployTestContract(devnet, [devnet.accounts.settlement.address])
+      const { verify } = startVerifying({ contract: facilitator })
+      const payer = await createPayer(devnet.rpcUrl)
+      const { permit } = await verify(await signAuthorization(devnet, payer, { facilitator, gasSponsored: false }))
+      const { submit, typed_data: typedData } = permit as ReturnType<typeof requiredPermit>
+      expect(submit).toBeNull()
+      const { value, nonce, deadline } = typedData.message
+      const permitAmount = BigInt(value)
+      expect(permitAmount).toBe(maxUint256)
+      const terms = { permitAmount, permitNonce: BigInt(nonce), permitDeadline: BigInt(deadline), facilitator }
+      for (let call = 0; call < 2; call += 1)
+        expect((await verify(await signAuthorization(devnet, payer, terms))).outcome).toBe('verified')
+    })
+
+    it('a lasting permit is refused without a settlement contract, before any RPC call and in words', async () => {
+      const { verify, messageOf } = startVerifying()
+      const payer = await createPayer(devnet.rpcUrl, { approved: true })
+      const lasting = await signAuthorization(devnet, payer, { permitAmount: 100_000n })
+      expect(await verify(lasting)).toMatchObject({ outcome: 'payment_rejected', calls: 0 })
+      const other = await signAuthorization(devnet, payer, { permitAmount: 100_000n })
+      expect(await messageOf(other)).toMatch(
+        'amount is more than the signed maximum, and this service takes no lasting',
+      )
+    })
+
+    it('a lasting permit is refused for a payer who did not sign it, although the allowance suffices for one call', async () => {
+      const { address: facilitator } = await deployTestContract(devnet, [devnet.accounts.settlement.address])
+      const { verify, messageOf } = startVerifying({ contract: facilitator })
+      const payer = await createPayer(devnet.rpcUrl, { approved: true })
+      const signed = await signAuthorization(devnet, payer, { facilitator, permitAmount: 100_000n })
+      const gasSponsoring = signed.gasSponsoring && { ...signed.gasSponsoring, amount: 200_000n }
+      expect((await verify({ ...signed, gasSponsoring })).outcome).toBe('payment_rejected')
+      expect(await messageOf({ ...signed, nonce: 1n, gasSponsoring })).toMatch('not signed by the payer')
+      expect((await verify(signed)).outcome).toBe('verified')
+      // As some hardware wallets write it.
+      const signature = signed.gasSponsoring?.signature.replace(/1b$/, '00').replace(/1c$/, '01') as `0x${string}`
+      const byHardware = { ...signed, gasSponsoring: signed.gasSponsoring && { ...signed.gasSponsoring, signature } }
+      expect((await verify(byHardware)).outcome).toBe('verified')
+    })
+
+    it('a lasting permit is refused with a payment that a key would settle: no contract is there to submit it', async () => {
+      const { address } = await deployTestContract(devnet, [devnet.accounts.settlement.address])
+      const { verify } = startVerifying({ contract: address })
+      for (const approved of [true, false]) {
+        const payer = await createPayer(devnet.rpcUrl, { approved })
+        const toKey = await signAuthorization(devnet, payer, { permitAmount: 100_000n })
+        expect((await verify(toKey)).outcome).toBe('payment_rejected')
+      }
+    })
+
+    it('a lasting permit that was used up asks for the next one, as a conflict that a fresh payment ends', async () => {
+      const { address: facilitator } = await deployTestContract(devnet, [devnet.accounts.settlement.address])
+      const { verify } = startVerifying({ contract: facilitator })
+      const payer = await createPayer(devnet.rpcUrl)
+      const signed = await signAuthorization(devnet, payer, { facilitator, permitAmount: 100_000n })
+      const { amount: value, ...permit } = signed.gasSponsoring as NonNullable<Authorization['gasSponsoring']>
+      const { to, data } = permitCall({ owner: payer.address, value, ...permit })
+      await payer.invalidateNonce(0n)
+      await callRpc(devnet.rpcUrl, 'eth_sendTransaction', [{ from: payer.address, to, data }])
+      expect((await verify(signed)).outcome).toBe('verified')
+      await payer.approve(0n)
+      const again = await signAuthorization(devnet, payer, { facilitator, permitAmount: 100_000n })
+      expect((await verify(again)).outcome).toBe('permit_already_used')
     })
 
     it('an allowance granted after a refusal is found with a permit attached to the same payment', async () => {

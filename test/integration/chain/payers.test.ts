@@ -280,6 +280,7 @@ describe('reading a payer’s funds', () => {
       funds: {
         balance: 1_000_000n - settled.authorizedMaximum,
         allowance: 40_000n - settled.authorizedMaximum,
+        permitNonce: 0n,
         blockNumber: block,
         usedNonces: new Set([settled.nonce]),
       },
@@ -295,12 +296,12 @@ describe('reading a payer’s funds', () => {
     const funds = reader()
     const nonces = [settled.nonce, open.nonce, open.nonce ^ 1n]
     const readings = [poor, rich, poor].map((payer, index) => funds.read(payer.address, nonces.slice(index)))
-    const left = { balance: 20_000n - settled.authorizedMaximum, allowance: 0n, blockNumber }
+    const left = { balance: 20_000n - settled.authorizedMaximum, allowance: 0n, permitNonce: 1n, blockNumber }
     expect(await Promise.all(readings)).toEqual([
       { outcome: 'read', funds: { ...left, usedNonces: new Set([settled.nonce]) } },
       {
         outcome: 'read',
-        funds: { balance: 1_000_000n, allowance: 50_000n, blockNumber, usedNonces: new Set() },
+        funds: { balance: 1_000_000n, allowance: 50_000n, permitNonce: 0n, blockNumber, usedNonces: new Set() },
       },
       { outcome: 'read', funds: { ...left, usedNonces: new Set() } },
     ])

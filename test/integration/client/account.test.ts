@@ -13,7 +13,7 @@ import type { Wallet } from '../../../client/wallet/wallet.ts'
 import { walletFromEnvironment } from '../../../client/wallet/wallet-from-environment.ts'
 import { walletFromAccount, walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
-import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+import { type SharedSandbox, startTestSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
 /** Answers as a server whose clock is four minutes behind. */
 const fetchFromThePast: typeof fetch = async (input, init) => {
@@ -153,7 +153,8 @@ describe('the doctor', () => {
 describe('approvals of a wallet', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
-    sandbox = await useSharedSandbox()
+    // Where a contract submits permits, only wallets that have paid are sponsored.
+    sandbox = await startTestSandbox({ settlementContract: false })
   })
 
   afterAll(() => sandbox.stop())

@@ -9,7 +9,7 @@ import {
   toHex,
 } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { settlementCall } from '#shared/adapters/chain/verification/settlement-call.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -67,14 +67,23 @@ export interface SimulatedItem {
   readonly codePrefix: Hex
 }
 
+interface PermitArgument {
+  readonly value: bigint
+  readonly deadline: bigint
+  readonly r: Hex
+  readonly s: Hex
+  readonly v: number
+}
+
 /** A call of the contract by function name. */
 export type OwnCall =
   | { readonly functionName: 'settleMany' | 'simulateMany'; readonly args: readonly [readonly Item[]] }
   | { readonly functionName: 'setKey'; readonly args: readonly [Hex, boolean] }
   | { readonly functionName: 'proposeOwner'; readonly args: readonly [Hex] }
   | { readonly functionName: 'acceptOwnership'; readonly args?: readonly [] }
+  | { readonly functionName: 'settleAfterPermit'; readonly args: readonly [PermitArgument] }
 
-export const encodeOwnCall = (call: OwnCall): Hex => encodeFunctionData({ abi: batchSettlementAbi, ...call })
+export const encodeOwnCall = (call: OwnCall): Hex => encodeFunctionData({ abi: settlementContractAbi, ...call })
 
 /** Returns the settlement of an authorization as the contract takes it. */
 export function itemOf(
@@ -112,7 +121,7 @@ export async function startBatchChain(): Promise<BatchChain> {
     try {
       await client.simulateContract({
         address: contract,
-        abi: batchSettlementAbi,
+        abi: settlementContractAbi,
         account: from,
         gas,
         ...call,
@@ -125,7 +134,7 @@ export async function startBatchChain(): Promise<BatchChain> {
     }
   }
   const simulateMany: BatchChain['simulateMany'] = async (items, gas = BLOCK_GAS) => {
-    const call = { address: contract, abi: batchSettlementAbi, functionName: 'simulateMany', args: [items] } as const
+    const call = { address: contract, abi: settlementContractAbi, functionName: 'simulateMany', args: [items] } as const
     return (await client.simulateContract({ ...call, account: key, gas })).result
   }
   return { ...devnet, contract, owner, key, send, signFor, settleMany, errorOf, simulateMany }
@@ -133,7 +142,7 @@ export async function startBatchChain(): Promise<BatchChain> {
 
 function itemResults(logs: readonly Log[], contract: Hex): readonly MinedItem[] {
   const own = logs.filter(({ address }) => address.toLowerCase() === contract.toLowerCase())
-  return parseEventLogs({ abi: batchSettlementAbi, logs: own }).map(({ eventName, args }) => {
+  return parseEventLogs({ abi: settlementContractAbi, logs: own }).map(({ eventName, args }) => {
     if (eventName !== 'PaymentSettled' && eventName !== 'PaymentFailed') throw new Error(`unexpected ${eventName}`)
     const { payer, nonce, gasUsed } = args
     return {

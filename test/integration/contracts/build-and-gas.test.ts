@@ -15,7 +15,11 @@ import {
   toHex,
 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { batchSettlementAbi, SETTLEMENT_CONTRACT_CODE_HASH, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
+import {
+  SETTLEMENT_CONTRACT_CODE_HASH,
+  settlementContractAbi,
+  usdcAbi,
+} from '#shared/adapters/chain/network/contracts.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { buildSettlementContract } from '../../../infra/contracts/build-settlement-contract.ts'
 import { readSettlementArtifact, type SettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
@@ -62,13 +66,26 @@ function batchGas(items: readonly Item[]): bigint {
 /** Batches that are mined; each has up to twelve payments. */
 const BATCHES = 60
 /** A payment of a batch: what is wrong with it, and whose it is. */
-const KINDS = ['good', 'repeated', 'expired', 'foreign', 'starved', 'unapproved', 'excessive', 'misSigned'] as const
+const KINDS = [
+  'good',
+  'repeated',
+  'expired',
+  'foreign',
+  'starved',
+  'unapproved',
+  'excessive',
+  'misSigned',
+  'lasting',
+  'lastingMisSigned',
+  'lastingStarved',
+] as const
 const payment = fc.record({
   kind: fc.constantFrom(...KINDS),
   by: fc.nat({ max: 1 }),
   charge: fc.integer({ min: 1, max: 5034 }),
 })
 type Payment = typeof payment extends fc.Arbitrary<infer Value> ? Value : never
+const LASTING = { gasSponsored: true, permitAmount: 2n ** 200n } as const
 /** As `slice`, which refuses an empty part. */
 function part(bytes: Hex, from: number, to: number): Hex {
   return from >= to ? '0x' : slice(bytes, from, to)
@@ -91,7 +108,7 @@ describe('the artifact of the settlement contract', () => {
 
   it('has every function, event and error that the service uses', () => {
     const own = new Set(artifact.abi.map(describeItem))
-    for (const item of batchSettlementAbi) expect(own).toContain(describeItem(item as never))
+    for (const item of settlementContractAbi) expect(own).toContain(describeItem(item as never))
   })
 
   it('takes no native token, delegates to no code and cannot be destroyed', async () => {
@@ -99,7 +116,7 @@ describe('the artifact of the settlement contract', () => {
     expect(artifact.abi.some(({ type }) => type === 'receive' || type === 'fallback')).toBe(false)
     const opcodes = instructionsOf(artifact.runtimeCode)
     for (const forbidden of [0xf0, 0xf2, 0xf4, 0xf5, 0xff]) expect(opcodes).not.toContain(forbidden)
-    expect(await readdir(new URL('../../../infra/contracts/', import.meta.url))).toContain('BatchSettlement.sol')
+    expect(await readdir(new URL('../../../infra/contracts/', import.meta.url))).toContain('SettlementContract.sol')
   })
 })
 
@@ -254,11 +271,14 @@ describe('any batch', () => {
   let chain: BatchChain
   let payers: readonly Payer[]
   let unapproved: Payer
+  /** Has one lasting permit for all payments, which the first of them submits. */
+  let gasless: Payer
   beforeAll(async () => {
     chain = await startBatchChain()
     const funds = { approved: true, usdcAtomic: 1_000_000_000n }
     payers = [await createPayer(chain.rpcUrl, funds), await createPayer(chain.rpcUrl, funds)]
     unapproved = await createPayer(chain.rpcUrl)
+    gasless = await createPayer(chain.rpcUrl, { usdcAtomic: 1_000_000_000n })
   })
   afterAll(() => chain.stop())
   async function toItem({ kind, by, charge }: Payment, earlier: readonly Item[]): Promise<Item> {
@@ -281,6 +301,12 @@ describe('any batch', () => {
         return itemOf(await chain.signFor(payer, { authorizedMaximum: BigInt(charge) - 1n }), terms)
       case 'misSigned':
         return itemOf(await chain.signFor(payer, { signer: unapproved.account }), terms)
+      case 'lasting':
+        return itemOf(await chain.signFor(gasless, LASTING), { ...terms, gas: 250_000n })
+      case 'lastingMisSigned':
+        return itemOf(await chain.signFor(unapproved, { ...LASTING, permitNonce: 7n }), { ...terms, gas: 250_000n })
+      case 'lastingStarved':
+        return itemOf(await chain.signFor(gasless, LASTING), { ...terms, gas: 45_000n })
     }
   }
   /** Returns the transfers to the recipient between the contract's events: for each payment those that precede its own. */
@@ -290,7 +316,7 @@ describe('any batch', () => {
     const found: ReturnType<typeof transfersBefore> = []
     let [values, froms]: [bigint[], Hex[]] = [[], []]
     for (const log of receipt.logs) {
-      const [own] = parseEventLogs({ abi: batchSettlementAbi, logs: [log] })
+      const [own] = parseEventLogs({ abi: settlementContractAbi, logs: [log] })
       if (own !== undefined && isAddressEqual(log.address, chain.contract)) {
         if (own.eventName !== 'PaymentSettled' && own.eventName !== 'PaymentFailed') throw new Error(own.eventName)
         found.push({ settled: own.eventName === 'PaymentSettled', payer: own.args.payer, values, froms })
@@ -311,7 +337,7 @@ describe('any batch', () => {
         for (const each of payments) items.push(await toItem(each, items))
         const model = payments.map(({ kind }, index) => {
           const isFirst = items.indexOf(items[index] as Item) === index
-          return isFirst && (kind === 'good' || (kind === 'repeated' && index === 0))
+          return isFirst && (kind === 'good' || kind === 'lasting' || (kind === 'repeated' && index === 0))
         })
         const mined = await chain.settleMany(items)
         expect(mined.receipt.status).toBe('success')

@@ -1,7 +1,7 @@
 import { createPublicClient, type Hex, http, keccak256, toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { base } from '#shared/adapters/chain/network/base-chain.ts'
-import { batchSettlementAbi, SETTLEMENT_CONTRACT_CODE_HASH } from '#shared/adapters/chain/network/contracts.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { main } from '../../../infra/commands/deploy-settlement-contract.ts'
 import { type Anvil, startAnvil } from '../../../infra/sandbox/chain/anvil.ts'
 import { deploySettlementContract } from '../../../infra/sandbox/chain/contracts/deploy-settlement-contract.ts'
@@ -43,9 +43,14 @@ describe('the command that deploys the contract', () => {
   const deployed = () => /SETTLEMENT_CONTRACT=(0x\w{40})/.exec(output)?.[1] as Hex
   const transactionsOf = (address: Hex) => devnet.client.getTransactionCount({ address })
   const read = (contract: Hex, functionName: 'owner' | 'proposedOwner') =>
-    devnet.client.readContract({ address: contract, abi: batchSettlementAbi, functionName })
+    devnet.client.readContract({ address: contract, abi: settlementContractAbi, functionName })
   const isKey = (contract: Hex, account: Hex) =>
-    devnet.client.readContract({ address: contract, abi: batchSettlementAbi, functionName: 'isKey', args: [account] })
+    devnet.client.readContract({
+      address: contract,
+      abi: settlementContractAbi,
+      functionName: 'isKey',
+      args: [account],
+    })
   /** Deploys with the command and returns the contract's address. */
   async function deploy(): Promise<Hex> {
     expect(await run(deployment())).toBe(0)
@@ -205,7 +210,7 @@ describe('the contract of the sandbox', () => {
       const client = createPublicClient({ chain: base, transport: http(devnet.rpcUrl) })
       const code = await client.getCode({ address: contract })
       expect(keccak256(code ?? '0x')).toBe(SETTLEMENT_CONTRACT_CODE_HASH)
-      const call = { address: contract, abi: batchSettlementAbi } as const
+      const call = { address: contract, abi: settlementContractAbi } as const
       expect(await client.readContract({ ...call, functionName: 'isKey', args: [key] })).toBe(true)
       expect(await client.readContract({ ...call, functionName: 'owner' })).toBe(owner)
       const block = await client.getBlockNumber()

@@ -13,7 +13,7 @@ import {
   zeroAddress,
 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { readSettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
@@ -410,12 +410,12 @@ describe('keys and owner of the contract', () => {
   const isKey = (account: `0x${string}`) =>
     chain.client.readContract({
       address: chain.contract,
-      abi: batchSettlementAbi,
+      abi: settlementContractAbi,
       functionName: 'isKey',
       args: [account],
     })
   const readAddress = (functionName: 'owner' | 'proposedOwner') =>
-    chain.client.readContract({ address: chain.contract, abi: batchSettlementAbi, functionName })
+    chain.client.readContract({ address: chain.contract, abi: settlementContractAbi, functionName })
   const setKey = (account: `0x${string}`, isListed: boolean, from = chain.owner) =>
     chain.send(from, chain.contract, encodeOwnCall({ functionName: 'setKey', args: [account, isListed] }))
   describe('keys of the settlement contract', () => {

@@ -12,6 +12,7 @@ import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 import { findBreaks } from '#shared/operators/audit-chain.ts'
 import { main } from '../../../infra/commands/ledger.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { until } from '../../support/until.ts'
 
 const AUTHOR = { operator: 'tester', source: 'command' } as const
 /** Texts that two ways of writing down a row could differ in. */
@@ -191,7 +192,13 @@ describe('the audit of operators', () => {
       await expect(pool.query('DELETE FROM operator_actions')).rejects.toThrow('immutable')
     } finally {
       await pool.end()
-      await ledger.sql(`DROP DATABASE ${name} WITH (FORCE)`)
+      // The server ends the last session a moment later than the pool.
+      await until(() =>
+        ledger.sql(`DROP DATABASE ${name}`).then(
+          () => true,
+          () => false,
+        ),
+      )
       await rm(folder, { recursive: true })
     }
   })

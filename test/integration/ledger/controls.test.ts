@@ -33,7 +33,7 @@ const deployment = (name: string, ...serves: string[]) => ({
 /** The maximum that every test job is signed for. */
 const MAXIMUM = 5034n
 function holding(atomic: bigint, changes: Partial<PayerFunds> = {}): ExposureTerms {
-  const funds = { balance: atomicAmount(atomic), allowance: atomicAmount(atomic), blockNumber: 1n }
+  const funds = { balance: atomicAmount(atomic), allowance: atomicAmount(atomic), permitNonce: 0n, blockNumber: 1n }
   return { ...AMPLE_FUNDS, funds: { ...funds, usedNonces: new Set<bigint>(), ...changes } }
 }
 const UNREAD: ExposureTerms = { ...AMPLE_FUNDS, funds: null }
@@ -404,6 +404,40 @@ describe('open exposure', () => {
           })
         expect(await accept(withPermit(first))).toMatchObject({ outcome: 'accepted' })
         expect(await accept(withPermit(second))).toEqual({ outcome: 'permit_already_used' })
+      }
+    })
+
+    it('counts a lasting permit that can still be submitted as the allowance, and the lowest of several', async () => {
+      const payer = randomAddress()
+      const withPermit = (amount: bigint, changes: Partial<PayerFunds> = {}) =>
+        newTestJob({
+          authorization: testAuthorization({ payer, gasSponsoring: { ...testPermit(payer, 4n), amount } }),
+          exposure: holding(10n * MAXIMUM, { allowance: atomicAmount(0n), permitNonce: 4n, ...changes }),
+        })
+      expect(await accept(withPermit(3n * MAXIMUM))).toMatchObject({ outcome: 'accepted' })
+      const used = withPermit(9n * MAXIMUM, { permitNonce: 5n })
+      expect(await accept(used)).toMatchObject({ outcome: 'exceeds_funds', openTotal: MAXIMUM })
+      expect(await accept(withPermit(9n * MAXIMUM))).toMatchObject({ outcome: 'accepted' })
+      expect(await accept(withPermit(3n * MAXIMUM))).toMatchObject({ outcome: 'accepted' })
+      expect(await accept(withPermit(9n * MAXIMUM))).toMatchObject({
+        outcome: 'exceeds_funds',
+        openTotal: 3n * MAXIMUM,
+      })
+      const onChain = holding(10n * MAXIMUM, { allowance: atomicAmount(4n * MAXIMUM), permitNonce: 5n })
+      expect(await accept(jobOf(payer, onChain))).toMatchObject({ outcome: 'accepted' })
+    })
+
+    it('rejects a payment by a permit of its own next to one by a lasting permit, and the reverse', async () => {
+      for (const own of [0, 1]) {
+        const payer = randomAddress()
+        const withPermit = (amount: bigint) =>
+          newTestJob({
+            authorization: testAuthorization({ payer, gasSponsoring: { ...testPermit(payer, 0n), amount } }),
+            exposure: { ...AMPLE_FUNDS, needsPermit: amount === MAXIMUM },
+          })
+        const amounts = [MAXIMUM, 9n * MAXIMUM]
+        expect(await accept(withPermit(amounts[own] ?? 0n))).toMatchObject({ outcome: 'accepted' })
+        expect(await accept(withPermit(amounts[1 - own] ?? 0n))).toEqual({ outcome: 'permit_already_used' })
       }
     })
 

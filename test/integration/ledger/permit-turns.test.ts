@@ -5,8 +5,8 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { acceptInTurn } from '../../../api/paid-request/job/accept-in-turn.ts'
 import { createPermitTurns } from '../../../api/paid-request/payment/permit-turns.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'
-import { newTestJob } from '../../support/ledger/new-test-job.ts'
-import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const NEVER_SECONDS = 600
@@ -19,7 +19,7 @@ const down = () => Promise.reject(new Error('down'))
 const used = () => Promise.reject(new AppError('permit_already_used'))
 const signed = (payer: `0x${string}`, idempotencyKey: string, released: string[]) => ({
   idempotencyKey,
-  authorization: { payer, gasSponsoring: { from: payer } as never },
+  authorization: { payer, gasSponsoring: testPermit(payer, 0n), authorizedMaximum: TEST_PRICE },
   releaseContent: () => void released.push(idempotencyKey),
   startWaitingForTurn: forever,
 })
@@ -176,9 +176,22 @@ describe('the acceptance of a payment with a permit', () => {
     const { payer } = newPayer()
     const call = {
       ...signed(payer, 'a', []),
-      authorization: { payer: payer, gasSponsoring: null },
+      authorization: { payer: payer, gasSponsoring: null, authorizedMaximum: TEST_PRICE },
     }
     const job = { jobId: 'a', isNew: true }
     expect(await acceptInTurn({ permitTurns }, call, async () => job)).toEqual(job)
+  })
+
+  it('neither takes turns nor waits for a lasting permit, which calls share', async () => {
+    const store = { findOpenJob: down, findPermitTurn: down, takePermitTurn: down, endPermitTurn: down }
+    const permitTurns = createPermitTurns({ store, outcomes: { wait: down }, logger: silent })
+    const { payer } = newPayer()
+    const call = signed(payer, 'a', [])
+    const gasSponsoring = { ...testPermit(payer, 0n), amount: 2n * TEST_PRICE }
+    const sharing = { ...call, authorization: { ...call.authorization, gasSponsoring } }
+    const job = { jobId: 'a', isNew: true }
+    expect(await acceptInTurn({ permitTurns }, sharing, async () => job)).toEqual(job)
+    const refused = acceptInTurn({ permitTurns }, sharing, used)
+    await expect(refused).rejects.toMatchObject({ code: 'permit_already_used', retryAfterSeconds: 2 })
   })
 })

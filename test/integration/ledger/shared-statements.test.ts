@@ -131,6 +131,30 @@ describe('payments that are accepted together', () => {
       expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 1, permit_already_used: 19 })
     })
 
+    it('accepts payments of one payer that share a lasting permit together, up to what it permits', async () => {
+      const { payer } = testAuthorization()
+      const funds = {
+        ...AMPLE_FUNDS.funds,
+        allowance: 0n,
+        permitNonce: 0n,
+        blockNumber: 1n,
+        usedNonces: new Set<bigint>(),
+      }
+      const exposure = { ...AMPLE_FUNDS, funds } as unknown as ExposureTerms
+      const gasSponsoring = { ...testPermit(payer, 0n), amount: 15n * TEST_PRICE }
+      const newJob = () => newShortJob({ authorization: testAuthorization({ payer, gasSponsoring }), exposure })
+      const jobs = await Promise.all(TWENTY.map(newJob))
+      expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 15, exceeds_funds: 5 })
+      const rows = await ledger.sql<{ transaction: string; permit_nonce: string | null }>(
+        `SELECT jobs.xmin::text AS transaction, permit_nonce
+       FROM jobs JOIN authorizations ON authorizations.id = authorization_id WHERE jobs.payer = $1`,
+        [payer],
+      )
+      expect(new Set(rows.map(({ transaction }) => transaction)).size).toBe(1)
+      expect(new Set(rows.map(({ permit_nonce }) => permit_nonce))).toEqual(new Set([null]))
+      expect(outcomes(await acceptAll([await newJob()]))).toEqual({ exceeds_funds: 1 })
+    })
+
     it('lets few payments of a payer wait for another process, and strangers not at all', async () => {
       const { payer } = testAuthorization()
       const jobs = await Promise.all(

@@ -28,6 +28,7 @@ export const terms: PaymentTerms = {
   payTo: '0x1111111111111111111111111111111111111111',
   acceptedRecipients: ['0x1111111111111111111111111111111111111111'],
   facilitators: ['0x2222222222222222222222222222222222222222'],
+  settlementContract: null,
   acceptedFacilitators: ['0x2222222222222222222222222222222222222222'],
   maxTimeoutSeconds: 900,
   minimumRemainingSeconds: 360,
@@ -45,6 +46,7 @@ export const listings = createListings({
   catalog: () => publishedCatalog,
   publicBaseUrl: PUBLIC_BASE_URL,
   newKey: randomUUID,
+  takesLastingPermits: false,
 })
 
 const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { decodeFunctionData, encodeFunctionData, type Hex, toHex } from 'viem'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { proxyCallOf } from '#shared/adapters/chain/reading/batched-nonces.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 
 /** A payment as the calldata of a settlement states it. */
@@ -16,9 +17,9 @@ export interface CalledPayment {
 /** Returns the payments of a call of the settlement contract, or none of another call. */
 export function paymentsOfCall(data: Hex): readonly CalledPayment[] {
   try {
-    const { functionName, args } = decodeFunctionData({ abi: batchSettlementAbi, data })
+    const { functionName, args } = decodeFunctionData({ abi: settlementContractAbi, data })
     if (functionName !== 'settleMany' && functionName !== 'simulateMany') return []
-    return args[0].map(({ call }) => paymentOfProxyCall(call))
+    return args[0].map(({ call }) => paymentOfProxyCall(proxyCallOf(call)))
   } catch {
     return []
   }
@@ -107,7 +108,11 @@ export interface ListedKeys {
 /** Sends what takes all keys off the contract's list, or puts them on it again. */
 export async function listKeys({ rpcUrl, contract, owner, keys }: ListedKeys, isListed: boolean): Promise<void> {
   for (const key of keys) {
-    const data = encodeFunctionData({ abi: batchSettlementAbi, functionName: 'setKey', args: [key as Hex, isListed] })
+    const data = encodeFunctionData({
+      abi: settlementContractAbi,
+      functionName: 'setKey',
+      args: [key as Hex, isListed],
+    })
     await sendUrgently(rpcUrl, owner, { to: contract, data })
   }
 }

@@ -1,6 +1,6 @@
 import { decodeFunctionData } from 'viem'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
@@ -45,7 +45,7 @@ export interface EthCall {
 export function simulatedEntries({ method, params }: RpcCall): readonly Hex[] {
   if (method !== 'eth_call') return []
   try {
-    const { functionName, args } = decodeFunctionData({ abi: batchSettlementAbi, data: (params[0] as EthCall).data })
+    const { functionName, args } = decodeFunctionData({ abi: settlementContractAbi, data: (params[0] as EthCall).data })
     return functionName === 'simulateMany' ? args[0].map(({ call }) => call) : []
   } catch {
     return []

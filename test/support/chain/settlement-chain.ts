@@ -2,7 +2,7 @@ import { encodeFunctionData, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, vi } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
@@ -147,7 +147,7 @@ export async function createSettlementChain(
     },
     listKey: async (isListed) => {
       const data = encodeFunctionData({
-        abi: batchSettlementAbi,
+        abi: settlementContractAbi,
         functionName: 'setKey',
         args: [facilitator, isListed],
       })

@@ -1,6 +1,6 @@
 import { encodeFunctionData, type Hex, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { deploySettlementContract } from '../../../infra/sandbox/chain/contracts/deploy-settlement-contract.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import type { TestDevnet } from './devnet.ts'
@@ -24,7 +24,7 @@ export async function deployTestContract(
     setKey: async (account, isListed) => {
       await callRpc(rpcUrl, 'anvil_setBalance', [owner, toHex(10n ** 18n)])
       await callRpc(rpcUrl, 'anvil_impersonateAccount', [owner])
-      const data = encodeFunctionData({ abi: batchSettlementAbi, functionName: 'setKey', args: [account, isListed] })
+      const data = encodeFunctionData({ abi: settlementContractAbi, functionName: 'setKey', args: [account, isListed] })
       const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [{ from: owner, to: address, data }])
       const { status } = await client.waitForTransactionReceipt({ hash })
       if (status !== 'success') throw new Error('the list of keys did not change')

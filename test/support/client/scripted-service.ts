@@ -70,17 +70,21 @@ export const challenged =
 export const allowance =
   (changes: { readonly allowance?: string; readonly nonce?: string; readonly sponsoring?: object } = {}): Step =>
   ({ url }) => {
+    const asset = '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913'
     const sponsoring = { available: false, reason: 'sponsoring_disabled', message: 'No.', retry_after_seconds: null }
     return Response.json({
       network: 'eip155:8453',
-      asset: '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913',
+      asset,
       owner: new URL(url).searchParams.get('owner'),
       spender: '0x000000000022d473030f116ddee9f6b43ac78ba3',
       allowance: changes.allowance ?? '1',
       balance_usdc_atomic: '20000000',
       permit_nonce: changes.nonce ?? '0',
       sponsoring: { ...sponsoring, minimum_value: '100000', ...changes.sponsoring },
-      typed_data: { domain: {}, message: {} },
+      typed_data: {
+        domain: { name: 'USD Coin', version: '2', chainId: 8453, verifyingContract: asset },
+        message: { deadline: String(Math.floor(Date.now() / 1000) + 3600) },
+      },
     })
   }
 

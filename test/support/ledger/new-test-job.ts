@@ -36,6 +36,7 @@ export const AMPLE_FUNDS: ExposureTerms = {
   funds: {
     balance: atomicAmount(10n ** 12n),
     allowance: atomicAmount(10n ** 12n),
+    permitNonce: 0n,
     blockNumber: 1n,
     usedNonces: new Set(),
   },

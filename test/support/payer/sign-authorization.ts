@@ -32,6 +32,8 @@ export interface AuthorizationChanges {
   readonly payTo?: Address
   /** Whether an EIP-2612 permit is signed with it; default true. */
   readonly gasSponsored?: boolean
+  /** Default: the maximum, as the proxy demands. More makes it a lasting permit. */
+  readonly permitAmount?: bigint
   readonly permitNonce?: bigint
   /** Default: the payment's deadline. */
   readonly permitDeadline?: bigint
@@ -66,12 +68,13 @@ export async function signAuthorization(
 ): Promise<Authorization> {
   const { gasSponsored = true, signer = payer.account, validAfter = 0n, authorizedMaximum: amount = 5034n } = changes
   const { nonce = randomNonce(), deadline = secondsFromNow(600), permitNonce = 0n, permitDeadline = deadline } = changes
+  const { permitAmount = amount } = changes
   const { payTo = accounts.recipient.address, facilitator = accounts.settlement.address } = changes
   const parties = { token: USDC_ADDRESS, spender: UPTO_PROXY_ADDRESS, to: payTo, facilitator } as const
   const permit = {
     owner: payer.address,
     spender: PERMIT2_ADDRESS,
-    amount,
+    amount: permitAmount,
     nonce: permitNonce,
     deadline: permitDeadline,
   } as const
@@ -92,7 +95,7 @@ export async function signAuthorization(
           from: payer.address,
           asset: USDC_ADDRESS,
           spender: PERMIT2_ADDRESS,
-          amount,
+          amount: permitAmount,
           nonce: permitNonce,
           deadline: permitDeadline,
           signature: await signPermit(signer, permit),

@@ -16,6 +16,7 @@ import { type BatchFolder, makeBatchFolder, OPTIONS } from '../../support/client
 import { startHttpFaultProxy } from '../../support/http/http-fault-proxy.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { recordingOf } from '../../support/media/recording.ts'
+import { createPayer } from '../../support/payer/payer.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
@@ -56,6 +57,20 @@ const withoutSpeakers: typeof fetch = async (input, init) => {
   const headers = new Headers(response.headers)
   headers.delete('content-length')
   return new Response((await response.text()).replaceAll(/,"speaker":"[^"]*"/g, ''), { headers })
+}
+/** A `fetch` of a service that submits no permit of a wallet before its first charge. */
+const withoutApprovals: typeof fetch = async (input, init) => {
+  const response = await fetch(input, init)
+  const { pathname } = new URL(input instanceof Request ? input.url : String(input))
+  if (pathname !== '/v1/allowances' || !response.ok) return response
+  const status = (await response.json()) as { readonly sponsoring: object }
+  const sponsoring = {
+    ...status.sponsoring,
+    available: false,
+    reason: 'permit_travels_with_payment',
+    message: 'Later.',
+  }
+  return Response.json({ ...status, sponsoring })
 }
 const warningsOf = (events: readonly BatchEvent[]) =>
   events.flatMap((event) => (event.event === 'warning' ? [event.code] : []))
@@ -105,6 +120,18 @@ describe('a batch against the service', () => {
     expect(await readdir(join(batch.folder, 'deeper'))).toEqual(['c.json', 'c.mp3', 'c.srt', 'c.txt'])
     expect(await readFile(join(batch.folder, 'a.srt'), 'utf8')).toMatch(/^1\n00:00:0/)
     expect(JSON.parse(await readFile(join(batch.folder, 'a.json'), 'utf8'))).toMatchObject({ text: expect.any(String) })
+  })
+
+  it('sends files at the same time with a permit that they bring, where the service submits none before a first charge', async () => {
+    await batch.record(NAMES)
+    const payer = await createPayer(sandbox.info.rpcUrl)
+    const wallet = walletFromPrivateKey(payer.privateKey)
+    const { outcome, events } = await batch.run({}, { wallet, fetch: withoutApprovals })
+    expect(outcome).toMatchObject({ finished: NAMES.length, failed: 0, charged: BigInt(NAMES.length) * MINIMUM })
+    expect(warningsOf(events)).toEqual([])
+    expect(events.filter(({ event }) => event === 'concurrency')).toEqual([])
+    expect(await sandbox.sql('SELECT 1 FROM sponsored_permits WHERE lower(owner) = $1', [payer.address])).toEqual([])
+    expect(await sandbox.chain.permit2Allowance(payer.address)).toBeGreaterThan(0n)
   })
 
   it('does nothing another time for what is finished: no request, no reading', async () => {

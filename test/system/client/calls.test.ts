@@ -6,7 +6,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI, { toFile } from 'openai'
+import { maxUint256 } from 'viem'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
+import { PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { paymentsOfReceipt } from '#shared/adapters/chain/settlement-contract/batch-receipt.ts'
 import {
   createFarebox,
   type Farebox,
@@ -347,6 +350,49 @@ async function callAtOnce({ chat }: Farebox, calls: number): Promise<bigint> {
   )
 }
 
+describe('a wallet without gas and without an allowance', () => {
+  let sandbox: SharedSandbox
+  beforeAll(async () => {
+    sandbox = await useSharedSandbox()
+  })
+  afterAll(() => sandbox.stop())
+
+  it.each([
+    ['with', () => sandbox.info.rpcUrl],
+    ['without', () => undefined],
+  ])(
+    '%s an RPC URL, makes 20 calls at the same time at the first try, and its one permit comes on chain with a charge',
+    async (_, rpcUrl) => {
+      const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n })
+      const { counting: wallet, signed } = countingAccount(payer.privateKey)
+      const { baseUrl } = sandbox.info
+      const farebox = await createFarebox({ wallet, baseUrl, rpcUrl: rpcUrl(), journal: 'memory', verify: 'never' })
+      const charged = await callAtOnce(farebox, 20)
+      expect(charged).toBe(1_000_000n - (await sandbox.chain.usdcBalance(payer.address)))
+      expect(signed.filter(({ primaryType }) => primaryType === 'Permit')).toHaveLength(1)
+      const { client } = sandbox.chain
+      const args = { owner: payer.address, spender: PERMIT2_ADDRESS } as const
+      const approvals = { address: USDC_ADDRESS, abi: usdcAbi, eventName: 'Approval', args, fromBlock: 0n } as const
+      const permits = await client.getContractEvents({ ...approvals, strict: true })
+      expect(permits.map(({ args: { value } }) => value)).toEqual([maxUint256])
+      const [permit] = permits
+      const receipt = await client.getTransactionReceipt({ hash: permit?.transactionHash ?? '0x' })
+      const charges = paymentsOfReceipt(receipt).filter((each) => each.payer === payer.address && each.isSettled)
+      expect(charges.length).toBeGreaterThan(0)
+      expect(await sandbox.chain.permit2Allowance(payer.address)).toBe(maxUint256 - charged)
+      expect(await sandbox.sql('SELECT 1 FROM sponsored_permits WHERE lower(owner) = $1', [payer.address])).toEqual([])
+      expect(
+        await sandbox.sql('SELECT 1 FROM authorizations WHERE payer = $1 AND permit_nonce IS NOT NULL', [
+          payer.address,
+        ]),
+      ).toEqual([])
+      await farebox.chat.create(say('Once more.'))
+      expect(signed.filter(({ primaryType }) => primaryType === 'Permit')).toHaveLength(1)
+      await farebox.close()
+    },
+  )
+})
+
 describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
   const FUNDS = 20_000_000n
   const LEFTOVER = 60_000n
@@ -390,14 +436,14 @@ describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
     ['without', () => ({})],
   ]
 
-  it.each(NODES)('%s an RPC URL, approves once for 60 calls at the same time', async (_, node) => {
+  it.each(NODES)('%s an RPC URL, signs one lasting permit for 60 calls at the same time', async (_, node) => {
     const { farebox, paid, signed, count } = await openLeftover(node())
     expect(await callAtOnce(farebox, 60)).toBe(await paid())
-    expect(count('POST /v1/allowances 200')).toBe(1)
+    expect(count('POST /v1/allowances 200')).toBe(0)
     expect(signed.filter(({ primaryType }) => primaryType === 'Permit')).toHaveLength(1)
   })
 
-  it('approves up to the limits of the user and no further', async () => {
+  it('permits up to the limits of the user and no further', async () => {
     const { farebox, signed } = await openLeftover({ budget: { session: '0.7', day: '0.5' } }, REST)
     await callAtOnce(farebox, 4)
     const permits = signed.filter(({ primaryType }) => primaryType === 'Permit')

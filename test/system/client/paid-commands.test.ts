@@ -246,7 +246,7 @@ describe('commands on the account', () => {
     it('only shows the allowance with --check, and exits with 4 while it is too small', async () => {
       const { code, out } = await wallet.run(['approve', '--check'])
       expect(code).toBe(4)
-      expect(out).toMatch(/^allowance +none: calls are paid one after the other; run farebox approve$/m)
+      expect(out).toMatch(/^allowance +none: calls sign a permit, or run farebox approve$/m)
       expect(out).toMatch(/^paid by the service +yes, from 0\.1 USDC: run farebox approve$/m)
     })
 

@@ -106,6 +106,24 @@ describe('payers without gas', () => {
       expect(await sandbox.chain.client.getBalance({ address: payer.address })).toBe(0n)
     })
 
+    it('pays its first call with the official client as it is, by a permit of exactly the maximum beside an offer of a lasting one', async () => {
+      const payer = await createPayer(sandbox.info.rpcUrl)
+      const client = payingClient(payer)
+      const url = `${sandbox.info.baseUrl}/v1/chat/completions`
+      const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(CHAT) }
+      const asked = await fetch(url, { ...init, headers: { ...init.headers, ...keyHeader() } })
+      const required = JSON.parse(Buffer.from(asked.headers.get('payment-required') ?? '', 'base64').toString()) as {
+        accepts: readonly { readonly amount: string }[]
+        extensions: { eip2612GasSponsoring: { info: object } }
+      }
+      expect(required.extensions.eip2612GasSponsoring.info).toMatchObject({ lasting: true })
+      const answer = await client.fetch(url, { ...init, headers: { ...init.headers, ...keyHeader() } })
+      expect(answer.status).toBe(200)
+      expect(client.statuses).toEqual({ 402: 1, 200: 1 })
+      const left = BigInt(required.accepts[0]?.amount ?? 0) - BigInt(settledAmount(answer))
+      expect(await sandbox.chain.permit2Allowance(payer.address)).toBe(left)
+    })
+
     it.each(['openai', 'anthropic'])(
       '%s: its own retry pays for parallel calls one after the other, without an approval',
       async (sdk) => {

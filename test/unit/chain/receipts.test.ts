@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Hex, HttpRequestError, type Log, RpcRequestError } from 'viem'
 import { describe, expect, it } from 'vitest'
-import { batchSettlementAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
 import {
   isAlreadySent,
   isMissingBlock,
@@ -32,12 +32,12 @@ const transfer = (value: bigint, { from = PAYER, to = PAY_TO, address = USDC } =
 })
 const settled = (nonce: bigint, { address = CONTRACT, payer = PAYER } = {}) => ({
   address,
-  topics: encodeEventTopics({ abi: batchSettlementAbi, eventName: 'PaymentSettled', args: { payer } }),
+  topics: encodeEventTopics({ abi: settlementContractAbi, eventName: 'PaymentSettled', args: { payer } }),
   data: words(nonce, 70_000n),
 })
 const failed = (nonce: bigint) => ({
   address: CONTRACT,
-  topics: encodeEventTopics({ abi: batchSettlementAbi, eventName: 'PaymentFailed', args: { payer: PAYER } }),
+  topics: encodeEventTopics({ abi: settlementContractAbi, eventName: 'PaymentFailed', args: { payer: PAYER } }),
   data: words(nonce, 30_000n, 0n),
 })
 const receipt = (...logs: readonly object[]) => ({ to: CONTRACT, logs: logs as Log<bigint, number, false>[] })

@@ -15,7 +15,7 @@ import { requireUnsettled } from '../../../api/paid-request/payment/require-unse
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 
 function open(nonce: bigint, amount: bigint, changes: Partial<OpenPayment> = {}): OpenPayment {
-  return { nonce, amount: atomicAmount(amount), byPermit: false, isSettling: false, ...changes }
+  return { nonce, amount: atomicAmount(amount), byPermit: false, lastingValue: null, isSettling: false, ...changes }
 }
 function exposureOf(payments: readonly OpenPayment[], settledSince = 0n): Exposure {
   return { open: payments, settledSince: atomicAmount(settledSince) }
@@ -24,12 +24,14 @@ function fundsOf(balance: bigint, allowance: bigint, usedNonces: readonly bigint
   return {
     balance: atomicAmount(balance),
     allowance: atomicAmount(allowance),
+    permitNonce: 3n,
     blockNumber: 1n,
     usedNonces: new Set(usedNonces),
   }
 }
-const PLAIN = { maximum: atomicAmount(10n), needsPermit: false }
-const BY_PERMIT = { maximum: atomicAmount(10n), needsPermit: true }
+const PLAIN = { maximum: atomicAmount(10n), needsPermit: false, lasting: null }
+const BY_PERMIT = { maximum: atomicAmount(10n), needsPermit: true, lasting: null }
+const lasting = (amount: bigint, nonce = 3n) => ({ ...PLAIN, lasting: { amount, nonce } })
 const challenge = { idempotencyKey: 'key' } as Challenge
 function start() {
   let time = 1000
@@ -157,6 +159,29 @@ describe('checking a payment against the payer’s funds', () => {
   it('ignores the allowance for a payment with its own permit', () => {
     expect(fitsFunds(BY_PERMIT, exposureOf([]), fundsOf(10n, 0n))).toBe(true)
     expect(fitsFunds(BY_PERMIT, exposureOf([open(1n, 1n, { byPermit: true })]), fundsOf(10n, 0n))).toBe(false)
+  })
+})
+
+const others = (...values: readonly (bigint | null)[]) =>
+  exposureOf(values.map((lastingValue, index) => open(BigInt(index), 5n, { lastingValue })))
+
+describe('a payment with a lasting permit', () => {
+  it.each([
+    ['fits its permit together with those that share it', others(20n, 20n), fundsOf(100n, 0n), lasting(20n), true],
+    ['does not fit a permit that is one unit too low', others(20n, 20n), fundsOf(100n, 0n), lasting(19n), false],
+    ['does not fit a balance that is one unit too low', others(20n, 20n), fundsOf(19n, 0n), lasting(100n), false],
+    ['fits the permit of another one, which may come first', others(15n), fundsOf(100n, 0n), lasting(100n), true],
+    ['counts the lowest of the permits that may come first', others(14n), fundsOf(100n, 0n), lasting(100n), false],
+    ['counts payments that rely on the allowance', others(null, null), fundsOf(100n, 10n), lasting(20n), true],
+    ['fits an allowance that suffices, whatever its permit', others(20n), fundsOf(100n, 15n), lasting(1n, 2n), true],
+    ['counts no permit that was used before', others(20n), fundsOf(100n, 14n), lasting(100n, 2n), false],
+    ['counts no permit of a later nonce', others(20n), fundsOf(100n, 14n), lasting(100n, 4n), false],
+  ])('%s', (_, exposure, funds, payment, fits) => {
+    expect(fitsFunds(payment, exposure, funds)).toBe(fits)
+  })
+
+  it('lends its permit to no payment without one', () => {
+    expect(fitsFunds(PLAIN, others(100n), fundsOf(100n, 14n))).toBe(false)
   })
 })
 

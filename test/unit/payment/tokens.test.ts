@@ -2,7 +2,7 @@ import { createHmac, createPublicKey, randomUUID, verify } from 'node:crypto'
 import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Log, numberToHex, pad } from 'viem'
 import { describe, expect, it } from 'vitest'
-import { batchSettlementAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
@@ -104,7 +104,7 @@ const transfer = (value: bigint, from = PAYER, to = PAY_TO, token: `0x${string}`
 const settled = (payer = PAYER, from = CONTRACT): Event => ({
   address: from,
   topics: encodeEventTopics({
-    abi: batchSettlementAbi,
+    abi: settlementContractAbi,
     eventName: 'PaymentSettled',
     args: { payer },
   }) as Event['topics'],
@@ -113,7 +113,7 @@ const settled = (payer = PAYER, from = CONTRACT): Event => ({
 const failed = (payer = PAYER, from = CONTRACT): Event => ({
   address: from,
   topics: encodeEventTopics({
-    abi: batchSettlementAbi,
+    abi: settlementContractAbi,
     eventName: 'PaymentFailed',
     args: { payer },
   }) as Event['topics'],

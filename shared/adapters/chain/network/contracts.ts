@@ -30,17 +30,19 @@ export const multicall3Abi = parseAbi([
  * The keccak256 hash of the settlement contract's runtime code, which is the same in every deployment:
  * `npm run build:settlement-contract` compares it with the source.
  */
-export const SETTLEMENT_CONTRACT_CODE_HASH = '0xe9596246e5caf6cf5df61d8335abe58c840554acee03f04407c3d14c313281f4'
+export const SETTLEMENT_CONTRACT_CODE_HASH = '0x9eae16c34380a49590c826e1c720ceca81919787d4084c26b4aecea86543aedf'
 
 /**
- * The operator's settlement contract, `infra/contracts/BatchSettlement.sol`. Each settlement is a call of the proxy with
- * the most gas that it may use.
+ * The operator's settlement contract, `infra/contracts/SettlementContract.sol`. Each settlement is a call of the proxy, or
+ * `settleAfterPermit` with the proxy's arguments behind it, with the most gas that it may use.
  */
-export const batchSettlementAbi = parseAbi([
+export const settlementContractAbi = parseAbi([
   'struct Settlement { uint256 gas; bytes call; }',
   'struct Simulation { bool succeeds; bytes4 reason; uint256 codeSize; bytes23 codePrefix; }',
   'function settleMany(Settlement[] settlements) returns (uint256 settled)',
   'function simulateMany(Settlement[] settlements) returns (Simulation[] simulations)',
+  'struct Permit { uint256 value; uint256 deadline; bytes32 r; bytes32 s; uint8 v; }',
+  'function settleAfterPermit(Permit permit) returns (bool settled)',
   'function isKey(address account) view returns (bool)',
   'function owner() view returns (address)',
   'function proposedOwner() view returns (address)',
@@ -56,4 +58,5 @@ export const batchSettlementAbi = parseAbi([
   'error NotOwner()',
   'error TooLittleGas(uint256 position)',
   'error NotASettlement(uint256 position)',
+  'error NotThisContract()',
 ])

@@ -1,5 +1,6 @@
-import { decodeFunctionData, type PublicClient } from 'viem'
-import { batchSettlementAbi } from '../network/contracts.ts'
+import { x402UptoPermit2ProxyABI } from '@x402/evm'
+import { concatHex, decodeFunctionData, getAbiItem, type PublicClient, toFunctionSelector } from 'viem'
+import { settlementContractAbi } from '../network/contracts.ts'
 import { nonceOfCall, type PayerNonce } from './nonce-use.ts'
 
 type Hex = `0x${string}`
@@ -10,14 +11,24 @@ type Hex = `0x${string}`
  */
 export function noncesOfBatch(data: Hex): readonly PayerNonce[] {
   try {
-    const call = decodeFunctionData({ abi: batchSettlementAbi, data })
+    const call = decodeFunctionData({ abi: settlementContractAbi, data })
     if (call.functionName !== 'settleMany') return []
-    return call.args[0].flatMap((settlement) => nonceOfCall(settlement.call) ?? [])
+    return call.args[0].flatMap((settlement) => nonceOfCall(proxyCallOf(settlement.call)) ?? [])
   } catch {
     // Anyone can send any data to any address.
     return []
   }
 }
+
+/** Returns the call of the proxy that a settlement makes: behind a lasting permit are the arguments of its `settle`. */
+export function proxyCallOf(call: Hex): Hex {
+  return call.startsWith(SETTLE_AFTER_PERMIT) ? concatHex([SETTLE, `0x${call.slice(PERMIT_END)}`]) : call
+}
+
+const SETTLE = toFunctionSelector(getAbiItem({ abi: x402UptoPermit2ProxyABI, name: 'settle' }))
+const SETTLE_AFTER_PERMIT = toFunctionSelector(getAbiItem({ abi: settlementContractAbi, name: 'settleAfterPermit' }))
+/** Characters of `0x`, the selector and the five words of a permit. */
+const PERMIT_END = 2 + 2 * (4 + 5 * 32)
 
 /** A nonce that a contract reports as settled, and by which transaction. */
 export type SettledNonce = PayerNonce & { readonly transactionHash: Hex }
@@ -30,7 +41,7 @@ export async function readSettledNonces(
 ): Promise<readonly SettledNonce[]> {
   const logs = await client.getContractEvents({
     address: contract,
-    abi: batchSettlementAbi,
+    abi: settlementContractAbi,
     eventName: 'PaymentSettled',
     ...(payer && { args: { payer } }),
     strict: true,

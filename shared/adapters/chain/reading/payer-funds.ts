@@ -29,7 +29,7 @@ interface Asked {
 }
 
 /**
- * Reads balance, allowance, used nonces and block number in one `eth_call`, so all are of the same block. Payers that are
+ * Reads balance, allowance, nonces and block number in one `eth_call`, so all are of the same block. Payers that are
  * read at the same time share it.
  */
 export function createPayerFundsReader(client: PublicClient, now: () => number): PayerFundsReader {
@@ -80,26 +80,28 @@ async function readFunds(client: PublicClient, asked: readonly Asked[]): Promise
   let position = 0
   return asked.map((one) => {
     const count = callsFor(one).length
-    const [balance, allowance, ...bitmaps] = fundsSchema.parse(values.slice(position, position + count))
+    const [balance, allowance, permitNonce, ...bitmaps] = fundsSchema.parse(values.slice(position, position + count))
     position += count
     const bitmapOf = new Map(wordsOf(one).map((word, index) => [word, bitmaps[index] ?? 0n]))
     const isUsed = (nonce: bigint) => hasNonce(bitmapOf.get(wordOfNonce(nonce)) ?? 0n, nonce)
     return {
       balance: atomicAmount(balance),
       allowance: atomicAmount(allowance),
+      permitNonce,
       blockNumber,
       usedNonces: new Set(one.nonces.filter(isUsed)),
     }
   })
 }
 
-const fundsSchema = z.tuple([z.bigint(), z.bigint()], z.bigint())
+const fundsSchema = z.tuple([z.bigint(), z.bigint(), z.bigint()], z.bigint())
 
 function callsFor(asked: Asked): readonly ContractFunctionParameters[] {
   const { payer } = asked
   return [
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'balanceOf', args: [payer] },
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'allowance', args: [payer, PERMIT2_ADDRESS] },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'nonces', args: [payer] },
     ...wordsOf(asked).map(
       (word): ContractFunctionParameters => ({
         address: PERMIT2_ADDRESS,

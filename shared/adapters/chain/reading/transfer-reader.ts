@@ -7,7 +7,7 @@ import {
   TransactionReceiptNotFoundError,
 } from 'viem'
 import { base } from '../network/base-chain.ts'
-import { batchSettlementAbi, CHAIN_ID, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
+import { CHAIN_ID, settlementContractAbi, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { findFirstBlock } from './find-first-block.ts'
 
 type Hex = `0x${string}`
@@ -121,7 +121,7 @@ export function createTransferReader(rpcUrls: readonly string[]): TransferReader
 type RollupReceipt = TransactionReceipt & { readonly l1Fee?: bigint | null }
 
 /** The event of the settlement contract after each payment of a batch that succeeded; one that failed moved nothing. */
-const PAYMENT_REPORTS = batchSettlementAbi.filter((item) => item.type === 'event' && item.name === 'PaymentSettled')
+const PAYMENT_REPORTS = settlementContractAbi.filter((item) => item.type === 'event' && item.name === 'PaymentSettled')
 
 function minedTransaction(receipt: RollupReceipt): MinedTransaction {
   const { from, to, blockNumber, status, logs, gasUsed, effectiveGasPrice, l1Fee } = receipt

@@ -1,5 +1,5 @@
 import { encodeFunctionData, prepareEncodeFunctionData } from 'viem'
-import { batchSettlementAbi } from '../network/contracts.ts'
+import { settlementContractAbi } from '../network/contracts.ts'
 
 type Hex = `0x${string}`
 
@@ -21,7 +21,7 @@ const RESERVED_GAS = 10_000n
 /** A call gets at most 63/64 of the gas that is left (EIP-150). */
 const KEPT_PART = 63n
 
-const settleMany = prepareEncodeFunctionData({ abi: batchSettlementAbi, functionName: 'settleMany' })
+const settleMany = prepareEncodeFunctionData({ abi: settlementContractAbi, functionName: 'settleMany' })
 
 /** Returns the call that settles all of these through the settlement contract. */
 export function settleManyCall(contract: Hex, items: readonly BatchItem[]): { to: Hex; data: Hex } {

@@ -1,6 +1,6 @@
 import { getAbiItem, parseEventLogs, type TransactionReceipt } from 'viem'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import { batchSettlementAbi, usdcAbi } from '../network/contracts.ts'
+import { settlementContractAbi, usdcAbi } from '../network/contracts.ts'
 
 type Hex = `0x${string}`
 
@@ -66,8 +66,8 @@ export function isTransferOf(
 
 /** Only those that are read: viem hashes the name of each event for every receipt. */
 const eventsAbi = [
-  getAbiItem({ abi: batchSettlementAbi, name: 'PaymentSettled' }),
-  getAbiItem({ abi: batchSettlementAbi, name: 'PaymentFailed' }),
+  getAbiItem({ abi: settlementContractAbi, name: 'PaymentSettled' }),
+  getAbiItem({ abi: settlementContractAbi, name: 'PaymentFailed' }),
   getAbiItem({ abi: usdcAbi, name: 'Transfer' }),
 ]
 

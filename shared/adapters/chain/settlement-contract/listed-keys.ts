@@ -1,5 +1,5 @@
 import { BaseError, ContractFunctionZeroDataError, type PublicClient } from 'viem'
-import { batchSettlementAbi } from '../network/contracts.ts'
+import { settlementContractAbi } from '../network/contracts.ts'
 import { isRevert } from '../network/rpc-failure.ts'
 
 type Hex = `0x${string}`
@@ -51,7 +51,7 @@ async function readListed(client: PublicClient, contract: Hex, keys: readonly He
 
 async function isListed(client: PublicClient, contract: Hex, key: Hex): Promise<boolean> {
   try {
-    const call = { address: contract, abi: batchSettlementAbi, functionName: 'isKey', args: [key] } as const
+    const call = { address: contract, abi: settlementContractAbi, functionName: 'isKey', args: [key] } as const
     return await client.readContract(call)
   } catch (error) {
     // An account without code returns nothing; another contract reverts.

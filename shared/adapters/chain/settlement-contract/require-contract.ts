@@ -1,9 +1,9 @@
 import { keccak256, type PublicClient } from 'viem'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import {
-  batchSettlementAbi,
   PERMIT2_ADDRESS,
   SETTLEMENT_CONTRACT_CODE_HASH,
+  settlementContractAbi,
   UPTO_PROXY_ADDRESS,
 } from '../network/contracts.ts'
 import { isRevert } from '../network/rpc-failure.ts'
@@ -67,7 +67,7 @@ async function findContractProblem(client: PublicClient, contract: Hex, keys: re
     return `the contract at ${contract} is not the settlement contract of this version: its code hash is ${keccak256(code)} instead of ${SETTLEMENT_CONTRACT_CODE_HASH}`
   const listed = await Promise.all(
     keys.map((key) =>
-      client.readContract({ address: contract, abi: batchSettlementAbi, functionName: 'isKey', args: [key] }),
+      client.readContract({ address: contract, abi: settlementContractAbi, functionName: 'isKey', args: [key] }),
     ),
   )
   if (listed.includes(true)) return null

@@ -6,7 +6,7 @@ import { createLatestBlock, type LatestBlock } from '../reading/latest-block.ts'
 import { batchGasOf, settleManyCall } from '../settlement-contract/batch-call.ts'
 import { createListedKeys } from '../settlement-contract/listed-keys.ts'
 import { settlementKeys } from '../signing/settlement-keys.ts'
-import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall } from '../verification/settlement-call.ts'
+import { settlementCall, settlementGas } from '../verification/settlement-call.ts'
 import { verifySettlement } from '../verification/verify-settlement.ts'
 import { createReadAffordableGas } from './affordable-gas.ts'
 import { createSharedBroadcasts } from './broadcast.ts'
@@ -75,7 +75,7 @@ export function createSettler(
       if (reading.outcome === 'unreachable') return reading
       if (reading.value === 'not_listed') return { outcome: 'not_listed' }
       const { fees, ...sender } = reading.value
-      return { outcome: 'ready', terms: termsOf(fees, verification.needsPermit), ...sender }
+      return { outcome: 'ready', terms: termsOf(authorization, fees, verification.needsPermit), ...sender }
     },
     sign: async (authorization, chargeAmount, terms, accountNonce) => {
       const { gasLimit, maxFeePerGas, maxPriorityFeePerGas } = terms
@@ -125,9 +125,12 @@ export function createSettler(
   }
 }
 
-function termsOf({ maxFeePerGas, maxPriorityFeePerGas }: Fees, submitsPermit: boolean): SettlementTerms {
-  const gasLimit = submitsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS
-  return { maxFeePerGas, maxPriorityFeePerGas, gasLimit, submitsPermit }
+function termsOf(
+  authorization: Authorization,
+  { maxFeePerGas, maxPriorityFeePerGas }: Fees,
+  submitsPermit: boolean,
+): SettlementTerms {
+  return { maxFeePerGas, maxPriorityFeePerGas, gasLimit: settlementGas(authorization, submitsPermit), submitsPermit }
 }
 
 /** Returns the contract that all payers of a batch signed. The proxy would refuse the payments of others. */

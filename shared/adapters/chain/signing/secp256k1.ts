@@ -13,6 +13,11 @@ const RECOVERABLE_SIGNATURE = /^0x[0-9a-f]{128}(1b|1c)$/i
  */
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
 
+/** Returns the signature with a `v` of 27 or 28: some hardware wallets write it as 0 or 1. */
+export function withCanonicalV(signature: Hex): Hex {
+  return signature.toLowerCase().replace(/(00|01)$/, (v) => (v === '00' ? '1b' : '1c')) as Hex
+}
+
 /**
  * Returns the lower-case address whose key signed the 32 bytes of `hash`, or `null` when the 65 bytes r, s, v are not a
  * canonical signature. A high `s` and a `v` of 0 or 1 are refused, although they name the same signer, because one

@@ -1,9 +1,10 @@
 import type { PublicClient } from 'viem'
-import type { Authorization } from '#shared/payment/authorization.ts'
-import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
+import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
 import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
+import { permitDigest } from '../allowance/permit-call.ts'
 import { createPermit2Hash } from '../signing/permit2-message.ts'
-import { recoverSigner } from '../signing/secp256k1.ts'
+import { recoverSigner, withCanonicalV } from '../signing/secp256k1.ts'
 import { createPayerCodePolicy } from './payer-code.ts'
 import { createSettlementVerification, type SettlementVerification } from './settlement-verification.ts'
 import type { ReadFees } from './verify-settlement.ts'
@@ -42,6 +43,25 @@ export function createAuthorizationVerifier(
       judged.set(authorization, isSigned)
       return isSigned
     },
-    verify: (authorization, amount) => settlements.verify(authorization, amount, { payerCode }),
+    verify: async (authorization, amount) =>
+      hasOwnPermit(authorization) ? await settlements.verify(authorization, amount, { payerCode }) : FOREIGN_PERMIT,
   }
+}
+
+const FOREIGN_PERMIT: Verification = {
+  outcome: 'refused',
+  code: 'payment_rejected',
+  detail: 'The lasting permit of this payment is not signed by the payer.',
+}
+
+/**
+ * Returns whether the payer signed the lasting permit, if there is one. It counts as an allowance for several payments,
+ * although their simulations submit it only while the allowance is too low for one of them.
+ */
+function hasOwnPermit(authorization: Authorization): boolean {
+  const lasting = lastingPermitOf(authorization)
+  if (!lasting) return true
+  const { payer: owner } = authorization
+  const digest = permitDigest({ owner, value: lasting.amount, nonce: lasting.nonce, deadline: lasting.deadline })
+  return recoverSigner(digest, withCanonicalV(lasting.signature)) === owner.toLowerCase()
 }

@@ -1,15 +1,16 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { encodeFunctionData, numberToHex, type PublicClient, parseSignature, prepareEncodeFunctionData } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
-import type { Authorization } from '#shared/payment/authorization.ts'
-import { UPTO_PROXY_ADDRESS } from '../network/contracts.ts'
+import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
+import type { GasSponsoringPermit } from '#shared/payment/x402-wire.ts'
+import { settlementContractAbi, UPTO_PROXY_ADDRESS } from '../network/contracts.ts'
 import { isFeeRefusal, isRevert } from '../network/rpc-failure.ts'
 
 /**
  * Gas limits. Measured on a devnet: 91,000 to 128,000 for `settle`, 177,000 for `settleWithPermit`. Unused gas is not
  * paid.
  */
-export const SETTLE_GAS = 200_000n
+const SETTLE_GAS = 200_000n
 export const SETTLE_WITH_PERMIT_GAS = 300_000n
 /** The gas that `settleWithPermit` uses. */
 export const EXPECTED_SETTLE_WITH_PERMIT_GAS = 177_000n
@@ -17,10 +18,22 @@ export const EXPECTED_SETTLE_WITH_PERMIT_GAS = 177_000n
 /* Finds each function and hashes its selector once. viem would do both for every call. */
 const settle = prepareEncodeFunctionData({ abi: x402UptoPermit2ProxyABI, functionName: 'settle' })
 const settleWithPermit = prepareEncodeFunctionData({ abi: x402UptoPermit2ProxyABI, functionName: 'settleWithPermit' })
+const settleAfterPermit = prepareEncodeFunctionData({
+  abi: settlementContractAbi,
+  functionName: 'settleAfterPermit',
+})
+/** Characters of `0x` and a selector. */
+const SELECTOR_END = 10
+
+/** Returns the most gas that a settlement may use. */
+export function settlementGas(authorization: Authorization, submitsPermit: boolean): bigint {
+  return submitsPermit || lastingPermitOf(authorization) ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS
+}
 
 /**
- * Returns the proxy call that moves `amount` from payer to recipient; with `submitsPermit` it submits the payer's
- * EIP-2612 permit first.
+ * Returns the call that moves `amount` from payer to recipient: of the proxy, with `submitsPermit` after submitting the
+ * payer's EIP-2612 permit; of the settlement contract for a payment with a lasting permit, which decides whether it has to
+ * be submitted, since several payments in one batch may share it.
  */
 export function settlementCall(
   authorization: Authorization,
@@ -44,17 +57,26 @@ export function settlementCall(
     },
     authorization.signature,
   ] as const
+  const lasting = lastingPermitOf(authorization)
+  if (lasting) {
+    const data = encodeFunctionData({ ...settleAfterPermit, args: [permitArgument(lasting)] })
+    const behind = encodeFunctionData({ ...settle, args: transfer }).slice(SELECTOR_END)
+    return { to: authorization.facilitator, data: `${data}${behind}` as `0x${string}` }
+  }
   if (!submitsPermit || !permit)
     return {
       to: UPTO_PROXY_ADDRESS,
       data: encodeFunctionData({ ...settle, args: transfer }),
     }
-  const { r, s, yParity } = parseSignature(permit.signature)
-  const submitted = { value: permit.amount, deadline: permit.deadline, r, s, v: yParity + 27 }
   return {
     to: UPTO_PROXY_ADDRESS,
-    data: encodeFunctionData({ ...settleWithPermit, args: [submitted, ...transfer] }),
+    data: encodeFunctionData({ ...settleWithPermit, args: [permitArgument(permit), ...transfer] }),
   }
+}
+
+function permitArgument({ amount: value, deadline, signature }: GasSponsoringPermit) {
+  const { r, s, yParity } = parseSignature(signature)
+  return { value, deadline, r, s, v: yParity + 27 }
 }
 
 export type Simulation =
@@ -82,10 +104,15 @@ export async function simulateSettlement(
 ): Promise<Simulation> {
   const [plain, withPermit] = await Promise.all([
     simulate(client, authorization, amount, { submitsPermit: false, fees }),
-    authorization.gasSponsoring ? simulate(client, authorization, amount, { submitsPermit: true, fees }) : null,
+    mayNeedPermit(authorization) ? simulate(client, authorization, amount, { submitsPermit: true, fees }) : null,
   ])
   if (plain.outcome !== 'reverts' || !withPermit) return plain
   return withPermit
+}
+
+/** Returns whether the settlement differs with `submitsPermit`: a lasting permit is the contract's matter. */
+export function mayNeedPermit(authorization: Authorization): boolean {
+  return authorization.gasSponsoring !== null && lastingPermitOf(authorization) === null
 }
 
 interface SimulationTerms {
@@ -103,14 +130,16 @@ async function simulate(
     // The proxy lets only the facilitator that the payer signed settle, so the call must come from that address.
     from: authorization.facilitator,
     ...settlementCall(authorization, amount, { submitsPermit }),
-    gas: numberToHex(submitsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS),
+    gas: numberToHex(settlementGas(authorization, submitsPermit)),
     ...(fees && {
       maxFeePerGas: numberToHex(fees.maxFeePerGas),
       maxPriorityFeePerGas: numberToHex(fees.maxPriorityFeePerGas),
     }),
   }
   try {
-    await client.request({ method: 'eth_call', params: [call, 'latest'] })
+    const answer = await client.request({ method: 'eth_call', params: [call, 'latest'] })
+    // A call of an account without code succeeds: it is no settlement contract, and answers nothing.
+    if (lastingPermitOf(authorization) && answer === '0x') return { outcome: 'reverts' }
     return { outcome: 'succeeds', needsPermit: submitsPermit }
   } catch (cause) {
     // The settlement key has too little gas, or the fee limit is too low. That is reported where gas is checked.

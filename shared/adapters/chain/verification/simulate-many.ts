@@ -8,9 +8,9 @@ import {
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AccountCode } from '#shared/payment/payer-code.ts'
-import { batchSettlementAbi } from '../network/contracts.ts'
+import { settlementContractAbi } from '../network/contracts.ts'
 import { isFeeRefusal } from '../network/rpc-failure.ts'
-import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, type SimulatedFees, settlementCall } from './settlement-call.ts'
+import { mayNeedPermit, type SimulatedFees, settlementCall, settlementGas } from './settlement-call.ts'
 
 type Hex = `0x${string}`
 
@@ -18,7 +18,7 @@ type Hex = `0x${string}`
 const GAS_OF_ENTRY = 60_000n
 const GAS_OF_CALL = 200_000n
 
-const simulateManyFunction = prepareEncodeFunctionData({ abi: batchSettlementAbi, functionName: 'simulateMany' })
+const simulateManyFunction = prepareEncodeFunctionData({ abi: settlementContractAbi, functionName: 'simulateMany' })
 
 /** One payment to simulate. */
 export interface SimulatedPayment {
@@ -28,9 +28,9 @@ export interface SimulatedPayment {
 
 /** What the chain says of one payment, at one block. */
 export interface PaymentSimulation {
-  /** Without submitting the permit. */
+  /** Without submitting the permit; with a lasting one, which the contract submits if it is needed. */
   readonly succeeds: boolean
-  /** With the permit; `false` for a payment that has none. */
+  /** With the permit; `false` for a payment that has none of its own. */
   readonly succeedsWithPermit: boolean
   /** The code of the payer's account. */
   readonly code: AccountCode
@@ -93,7 +93,7 @@ export async function simulateMany(
 /** Throws an ordinary error for another contract's answer, or none: it is not a failure of the network. */
 function decode(data: Hex) {
   try {
-    return decodeFunctionResult({ abi: batchSettlementAbi, functionName: 'simulateMany', data })
+    return decodeFunctionResult({ abi: settlementContractAbi, functionName: 'simulateMany', data })
   } catch (cause) {
     throw new Error('the settlement contract returned no simulations', { cause })
   }
@@ -104,12 +104,12 @@ interface Entry {
   readonly call: Hex
 }
 
-/** Returns the settlement without the payer's permit, and with it if there is one. */
+/** Returns the settlement without the payer's permit, and with it if that is another settlement. */
 function entriesOf({ authorization, amount }: SimulatedPayment): readonly Entry[] {
-  const plain = { gas: SETTLE_GAS, call: settlementCall(authorization, amount, { submitsPermit: false }).data }
-  if (!authorization.gasSponsoring) return [plain]
-  const { data } = settlementCall(authorization, amount, { submitsPermit: true })
-  return [plain, { gas: SETTLE_WITH_PERMIT_GAS, call: data }]
+  return (mayNeedPermit(authorization) ? [false, true] : [false]).map((submitsPermit) => ({
+    gas: settlementGas(authorization, submitsPermit),
+    call: settlementCall(authorization, amount, { submitsPermit }).data,
+  }))
 }
 
 /** Returns enough for every entry to use all of its gas: a call keeps a 64th of what is left. */

@@ -1,5 +1,6 @@
 import pLimit, { type LimitFunction } from 'p-limit'
 import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-store.ts'
+import { lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { OpenPayment } from '#shared/payment/exposure.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { shareStatement } from '../batch.ts'
@@ -155,6 +156,7 @@ function openPaymentOf({ job: { authorization, exposure } }: AcceptedClaim): Ope
     nonce: authorization.nonce,
     amount: authorization.authorizedMaximum,
     byPermit: exposure.needsPermit && authorization.gasSponsoring !== null,
+    lastingValue: lastingPermitOf(authorization)?.amount ?? null,
     isSettling: false,
   }
 }

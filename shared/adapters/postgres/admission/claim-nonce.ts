@@ -1,6 +1,6 @@
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
-import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
+import { type Authorization, lastingPermitOf, storedAuthorization } from '#shared/payment/authorization.ts'
 import { fitsFunds, mixesPermits, openTotal, settlingNonces } from '#shared/payment/exposure.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { newId } from '#shared/runtime/new-id.ts'
@@ -260,7 +260,7 @@ export async function refuseOverExposure(
   if (total + maximum > maximumOpen && exposure.open.length > 0)
     throw new AcceptanceRefused({ outcome: 'exceeds_open_limit', openTotal: total })
   const need = limits && (await refuseBeyondTrust(sql, job, exposure, limits.newPayers))
-  if (!fitsFunds({ maximum, needsPermit }, exposure, funds))
+  if (!fitsFunds({ maximum, needsPermit, lasting: lastingPermitOf(job.authorization) }, exposure, funds))
     throw new AcceptanceRefused({
       outcome: 'exceeds_funds',
       openTotal: total,

@@ -34,6 +34,7 @@ interface ExposureRow {
   /** `null` in the one row with the total of settled charges. */
   nonce: string | null
   by_permit: boolean
+  lasting_value: string | null
   is_settling: boolean
   owes: boolean | null
   uncharged: string | null
@@ -59,17 +60,22 @@ const paidBy = (payer: string, upTo: string) => `coalesce(
       WHERE payer = ${payer} AND state = 'confirmed') AS sums WHERE reached >= ${upTo} LIMIT 1),
     (SELECT sum(charge_amount) FROM settlements WHERE payer = ${payer} AND state = 'confirmed'), 0)`
 
+/** As `lastingPermitOf`. */
+const LASTING_VALUE = `CASE WHEN (signed #>> '{gasSponsoring,amount}')::numeric > authorized_maximum
+    THEN signed #>> '{gasSponsoring,amount}' END`
+
 /** The exposure of one row of `asked`. */
 const exposureOf = (settled: string) => `
   SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
-    nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling,
+    nonce, permit_nonce IS NOT NULL AS by_permit, ${LASTING_VALUE} AS lasting_value,
+    state = 'settling' AS is_settling,
     NULL::boolean AS owes, NULL::numeric AS uncharged, NULL::numeric AS lost, NULL::numeric AS paid
   FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
   WHERE jobs.payer = asked.payer AND finished_at IS NULL
     AND (asked.ahead_of IS NULL OR (jobs.id <> asked.ahead_of AND (state <> 'accepted' OR (jobs.accepted_at, jobs.id)
       < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = asked.ahead_of))))
   UNION ALL
-  SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL,
+  SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL, NULL,
     EXISTS (SELECT FROM jobs WHERE payer = asked.payer AND is_owed),
     (SELECT coalesce(sum(amount), 0) FROM uncharged_work
       WHERE payer = asked.payer AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => asked.window_seconds)),
@@ -84,7 +90,7 @@ const SETTLED: Record<FundsAge, string> = { block: SETTLED_AFTER_BLOCK, time: SE
 export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge => (funds ? 'block' : 'time')
 
 const ASKED = '(payer, ahead_of, since, window_seconds, paid_up_to)'
-const EXPOSURE = 'amount, nonce, by_permit, is_settling, owes, uncharged, lost, paid'
+const EXPOSURE = 'amount, nonce, by_permit, lasting_value, is_settling, owes, uncharged, lost, paid'
 
 /** Ages are rounded up to this, so that payments that were verified at about the same time share a reading. */
 const AGE_STEP_MS = 10
@@ -139,7 +145,7 @@ export async function readPaid(sql: Sql, payer: string, upTo: AtomicAmount): Pro
 function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
   const settled = rows.find(({ nonce }) => nonce === null)
   return {
-    open: rows.flatMap(({ nonce, amount, by_permit, is_settling }) =>
+    open: rows.flatMap(({ nonce, amount, by_permit, lasting_value, is_settling }) =>
       nonce === null
         ? []
         : [
@@ -147,6 +153,7 @@ function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
               nonce: BigInt(nonce),
               amount: atomicAmount(BigInt(amount)),
               byPermit: by_permit,
+              lastingValue: lasting_value === null ? null : BigInt(lasting_value),
               isSettling: is_settling,
             },
           ],

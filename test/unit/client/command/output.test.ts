@@ -157,6 +157,7 @@ describe('lines about a batch', () => {
   it('report failures, waits, warnings, the approval and why it stops', () => {
     const lines = report([
       { event: 'approved', transaction: '0xab', allowance: 1n },
+      { event: 'approved', transaction: null, allowance: 1n },
       { event: 'failed', file: plannedFile(1), error: damaged, charged: 0n },
       { event: 'waiting', file: plannedFile(2), code: 'rate_limited', reason: 'Too many requests.', waitMs: 30_000 },
       { event: 'warning', file: plannedFile(2), code: 'ffmpeg_missing', text: 'No ffmpeg.' },
@@ -165,6 +166,7 @@ describe('lines about a batch', () => {
     ])
     expect(lines).toEqual([
       "approved Permit2 once for this wallet's USDC, paid for by the service (transaction 0xab)",
+      "signed once that Permit2 may take this wallet's USDC, at no cost",
       'failed: clip-1.mp3: It ends early. Nothing was charged. Copy it.',
       'waiting 30 s: clip-2.mp3: Too many requests.',
       'warning: clip-2.mp3: No ffmpeg.',
@@ -532,8 +534,8 @@ describe('the allowance', () => {
     // Approvals without a limit shrink with use.
     ['without a limit: calls run in parallel', maxUint256 - 10n ** 12n, 5n],
     ['0.000005 USDC: calls run in parallel', 5n, 5n],
-    ['0.000004 USDC: calls are paid one after the other; run farebox approve', 4n, 5n],
-    ['none: calls are paid one after the other; run farebox approve', 0n, 0n],
+    ['0.000004 USDC: calls sign a permit, or run farebox approve', 4n, 5n],
+    ['none: calls sign a permit, or run farebox approve', 0n, 0n],
   ])('reads %j', (text, allowance, balance) => {
     expect(allowanceText(allowance, balance)).toBe(text)
   })

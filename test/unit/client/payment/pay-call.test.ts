@@ -258,16 +258,24 @@ describe('a paid call', () => {
   })
 })
 
-/** Returns the permits of the payments that were sent, in their order; `null` for a payment without one. */
-const permitsOf = (seen: readonly SeenRequest[]) =>
+interface SentPermit {
+  readonly amount?: string
+  readonly nonce?: string
+  readonly signature?: string
+}
+
+const infosOf = (seen: readonly SeenRequest[]): readonly SentPermit[] =>
   seen.flatMap(({ payment }) => {
     if (payment === null) return []
     const { extensions = {} } = JSON.parse(Buffer.from(payment, 'base64').toString('utf8')) as {
-      readonly extensions?: { eip2612GasSponsoring?: { info?: { amount?: string; nonce?: string } } }
+      readonly extensions?: { eip2612GasSponsoring?: { info?: SentPermit } }
     }
-    const { amount, nonce } = extensions.eip2612GasSponsoring?.info ?? {}
-    return [amount === undefined ? null : { amount, nonce }]
+    return [extensions.eip2612GasSponsoring?.info ?? {}]
   })
+
+/** Returns the permits of the payments that were sent, in their order; `null` for a payment without one. */
+const permitsOf = (seen: readonly SeenRequest[]) =>
+  infosOf(seen).map(({ amount, nonce }) => (amount === undefined ? null : { amount, nonce }))
 
 describe('a call that the allowance of Permit2 does not cover', () => {
   const TAKES_PERMITS = { extensions: { eip2612GasSponsoring: { info: {}, schema: {} } } }
@@ -326,6 +334,69 @@ describe('a call that the allowance of Permit2 does not cover', () => {
     const { context, seen } = composePayments(script, { session: '0.09' })
     await payCall(context, callOf())
     expect(permitsOf(seen)).toEqual([null, { amount: '5034', nonce: '0' }])
+  })
+
+  const TAKES_LASTING = { extensions: { eip2612GasSponsoring: { info: { lasting: true }, schema: {} } } }
+  const missingLasting = challenged(TAKES_LASTING, { code: 'permit2_allowance_required', ...NEW_PAYMENT })
+
+  it('brings one lasting permit where the service takes it, up to the limits, and none once it is on chain', async () => {
+    const { context, seen, extend } = composePayments(
+      [challenged(TAKES_LASTING), missingLasting, allowance({ nonce: '5' }), charged('5034')],
+      { session: '2', day: '3' },
+    )
+    await payCall(context, callOf())
+    const lasting = { amount: '2000000', nonce: '5' }
+    expect(permitsOf(seen)).toEqual([null, lasting])
+    // The chain of the service is a block behind.
+    extend(challenged(TAKES_LASTING), allowance({ nonce: '5' }), charged('5034'))
+    await payCall(context, callOf({ key: 'key-2' }))
+    extend(challenged(TAKES_LASTING), allowance({ nonce: '6', allowance: '1989932' }), charged('5034'))
+    await payCall(context, callOf({ key: 'key-3' }))
+    extend(challenged(TAKES_LASTING), charged('5034'))
+    await payCall(context, callOf({ key: 'key-4' }))
+    expect(permitsOf(seen)).toEqual([null, lasting, lasting, null, null])
+    expect(new Set(infosOf(seen).flatMap(({ signature }) => signature ?? [])).size).toBe(1)
+  })
+
+  it('signs another lasting permit when the nonce was used meanwhile', async () => {
+    const { context, seen } = composePayments([
+      challenged(TAKES_LASTING),
+      missingLasting,
+      allowance({ nonce: '5' }),
+      failed(409, 'permit_already_used', 'none', 'new_payment'),
+      challenged(TAKES_LASTING),
+      allowance({ nonce: '6' }),
+      charged('5034'),
+    ])
+    await payCall(context, callOf())
+    const amount = (2n ** 256n - 1n).toString()
+    expect(permitsOf(seen)).toEqual([null, { amount, nonce: '5' }, { amount, nonce: '6' }])
+  })
+
+  it('brings a lasting permit when other calls have reserved the allowance, instead of waiting for them', async () => {
+    const { context, seen } = composePayments([
+      challenged(TAKES_LASTING),
+      failed(409, 'funds_reserved', 'none', 'same_request'),
+      allowance({ nonce: '5', allowance: '5034' }),
+      challenged(TAKES_LASTING),
+      charged('5034'),
+    ])
+    const underWay = context.budget.underWay.bind(context.budget)
+    context.budget.underWay = () => underWay() + 5034n
+    await payCall(context, callOf())
+    expect(permitsOf(seen)).toMatchObject([null, { nonce: '5' }])
+  })
+
+  it('brings no lasting permit where nothing lasting may be signed, nor where the limits leave no more than its maximum', async () => {
+    for (const [limits, approves] of [
+      [{}, false],
+      [{ session: '0.005034' }, true],
+    ] as const) {
+      const script = [challenged(TAKES_LASTING), missingLasting, allowance({ nonce: '5' }), charged('5034')]
+      const { context, seen } = composePayments(script, limits, approves)
+      await payCall(context, callOf())
+      expect(permitsOf(seen)).toEqual([null, { amount: '5034', nonce: '5' }])
+    }
   })
 
   it('is ended by its own interruption, and leaves the question to the calls that wait as well', async () => {

@@ -7,12 +7,21 @@ pragma solidity 0.8.37;
 /// payer to the recipient whom the payer signed. Nothing is payable and nothing can be upgraded. An owner changes the
 /// list of keys and can do nothing else.
 /// @dev There are no immutables: the runtime code, and so its hash, is the same in every deployment.
-contract BatchSettlement {
+contract SettlementContract {
     struct Settlement {
         /// The most gas that this payment may use; it gets exactly that much.
         uint256 gas;
-        /// A call of the proxy's `settle` or `settleWithPermit`.
+        /// A call of the proxy's `settle` or `settleWithPermit`, or of this contract's `settleAfterPermit`.
         bytes call;
+    }
+
+    /// An EIP-2612 permit for Permit2, in the order of the proxy's `settleWithPermit`.
+    struct Permit {
+        uint256 value;
+        uint256 deadline;
+        bytes32 r;
+        bytes32 s;
+        uint8 v;
     }
 
     struct Simulation {
@@ -27,6 +36,7 @@ contract BatchSettlement {
 
     /// @dev The x402UptoPermit2Proxy, at the same address on every chain.
     address private constant UPTO_PROXY = 0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002;
+    address private constant PERMIT2 = 0x000000000022D473030F116dDEE9F6B43aC78BA3;
 
     bytes4 private constant SETTLE = bytes4(
         keccak256("settle(((address,uint256),uint256,uint256),uint256,address,(address,address,uint256),bytes)")
@@ -39,9 +49,11 @@ contract BatchSettlement {
 
     /// @dev Words of `settle`'s arguments, the offset of the signature included.
     uint256 private constant SETTLE_WORDS = 10;
+    uint256 private constant TOKEN_WORD = 0;
     uint256 private constant NONCE_WORD = 2;
+    uint256 private constant AMOUNT_WORD = 4;
     uint256 private constant PAYER_WORD = 5;
-    /// @dev The EIP-2612 permit, which precedes the same arguments in `settleWithPermit`.
+    /// @dev The EIP-2612 permit, which precedes the same arguments in `settleWithPermit` and `settleAfterPermit`.
     uint256 private constant PERMIT_WORDS = 5;
 
     /// @dev The gas of what surrounds a call: starting it at an account that is not warm yet, and recording its
@@ -66,6 +78,7 @@ contract BatchSettlement {
     /// @dev The whole batch fails, instead of a payment for lack of gas that it was promised.
     error TooLittleGas(uint256 position);
     error NotASettlement(uint256 position);
+    error NotThisContract();
 
     constructor(address initialOwner, address[] memory keys) {
         if (initialOwner == address(0)) revert NotOwner();
@@ -85,9 +98,9 @@ contract BatchSettlement {
         if (!isKey[msg.sender]) revert NotKey();
         for (uint256 position = 0; position < settlements.length; position++) {
             Settlement calldata settlement = settlements[position];
-            (address payer, uint256 nonce) = _partiesOf(settlement.call, position);
+            (address target, address payer, uint256 nonce) = _read(settlement.call, position);
             uint256 gasBefore = gasleft();
-            (bool succeeds, bytes4 reason) = _execute(settlement.gas, settlement.call, position);
+            (bool succeeds, bytes4 reason) = _execute(target, settlement, position);
             uint256 gasUsed = gasBefore - gasleft();
             if (succeeds) {
                 settled++;
@@ -104,7 +117,7 @@ contract BatchSettlement {
         simulations = new Simulation[](settlements.length);
         for (uint256 position = 0; position < settlements.length; position++) {
             Settlement calldata settlement = settlements[position];
-            (address payer,) = _partiesOf(settlement.call, position);
+            (, address payer,) = _read(settlement.call, position);
             Simulation memory simulation = simulations[position];
             simulation.codeSize = payer.code.length;
             simulation.codePrefix = _codePrefixOf(payer);
@@ -116,11 +129,34 @@ contract BatchSettlement {
     /// error of this contract.
     /// @dev Open to anyone, since nothing remains of it.
     function simulateOne(Settlement calldata settlement, uint256 position) external {
-        _partiesOf(settlement.call, position);
-        (bool succeeds, bytes4 reason) = _execute(settlement.gas, settlement.call, position);
+        (address target,,) = _read(settlement.call, position);
+        (bool succeeds, bytes4 reason) = _execute(target, settlement, position);
         bytes memory result = abi.encode(succeeds, reason);
         assembly ("memory-safe") {
             revert(add(result, 0x20), mload(result))
+        }
+    }
+
+    /// @notice Settles a payment whose permit may be for more than its maximum, and so for later payments too. The permit
+    /// is submitted only while the allowance is below the amount: payments may share one, and the first of them submits
+    /// it. A permit that fails, since it was submitted before, does not fail the payment. What fails leaves no permit.
+    /// @dev For calls by this contract. Behind the permit are the arguments of the proxy's `settle`, exactly as there.
+    /// Reverts with the first four bytes of the proxy's reason.
+    /// @return settled Distinguishes a success from a call of an account without code.
+    function settleAfterPermit(Permit calldata permit) external returns (bool settled) {
+        if (msg.sender != address(this)) revert NotThisContract();
+        bytes calldata call = msg.data[32 * PERMIT_WORDS:];
+        address token = address(uint160(_wordOf(call, TOKEN_WORD)));
+        address payer = address(uint160(_wordOf(call, PAYER_WORD)));
+        if (_allowanceOf(token, payer) < _wordOf(call, AMOUNT_WORD)) _submit(token, payer, permit);
+        (bytes4 selector, address proxy) = (SETTLE, UPTO_PROXY);
+        assembly ("memory-safe") {
+            let copy := mload(0x40)
+            mstore(copy, selector)
+            calldatacopy(add(copy, 4), add(call.offset, 4), sub(call.length, 4))
+            mstore(0, 0)
+            settled := call(gas(), proxy, 0, copy, call.length, 0, 4)
+            if iszero(settled) { revert(0, 4) }
         }
     }
 
@@ -146,12 +182,22 @@ contract BatchSettlement {
         emit KeyChanged(account, isListed);
     }
 
-    /// @dev Reads payer and nonce from the call's own bytes, at the positions that its selector gives them.
-    function _partiesOf(bytes calldata call, uint256 position) private pure returns (address payer, uint256 nonce) {
+    /// @dev Says whom to call, and reads payer and nonce from the call's own bytes, at the positions that its selector
+    /// gives them.
+    function _read(bytes calldata call, uint256 position)
+        private
+        view
+        returns (address target, address payer, uint256 nonce)
+    {
         bytes4 selector = bytes4(call);
-        uint256 firstWord = selector == SETTLE_WITH_PERMIT ? PERMIT_WORDS : 0;
-        bool isSettlement = selector == SETTLE || selector == SETTLE_WITH_PERMIT;
-        if (!isSettlement || call.length < 4 + 32 * (firstWord + SETTLE_WORDS)) revert NotASettlement(position);
+        uint256 firstWord = 0;
+        target = UPTO_PROXY;
+        if (selector != SETTLE) {
+            firstWord = PERMIT_WORDS;
+            if (selector == this.settleAfterPermit.selector) target = address(this);
+            else if (selector != SETTLE_WITH_PERMIT) revert NotASettlement(position);
+        }
+        if (call.length < 4 + 32 * (firstWord + SETTLE_WORDS)) revert NotASettlement(position);
         payer = address(uint160(_wordOf(call, firstWord + PAYER_WORD)));
         nonce = _wordOf(call, firstWord + NONCE_WORD);
     }
@@ -163,21 +209,49 @@ contract BatchSettlement {
         }
     }
 
-    /// @dev Calls the proxy with exactly `gasCap`, of which a call gets no more than 63/64 of what is left. Of what the
-    /// proxy returns, only four bytes are ever copied, and each call uses the same memory.
-    function _execute(uint256 gasCap, bytes calldata call, uint256 position)
+    /// @dev Without memory that grows: what the token returns is never copied beyond one word.
+    function _allowanceOf(address token, address payer) private view returns (uint256 allowance) {
+        bytes memory question = abi.encodeWithSignature("allowance(address,address)", payer, PERMIT2);
+        assembly ("memory-safe") {
+            mstore(0, 0)
+            pop(staticcall(gas(), token, add(question, 0x20), mload(question), 0, 0x20))
+            allowance := mload(0)
+        }
+    }
+
+    /// @dev Whether the permit was accepted shows in the transfer.
+    function _submit(address token, address payer, Permit calldata permit) private {
+        bytes memory submission = abi.encodeWithSignature(
+            "permit(address,address,uint256,uint256,uint8,bytes32,bytes32)",
+            payer,
+            PERMIT2,
+            permit.value,
+            permit.deadline,
+            permit.v,
+            permit.r,
+            permit.s
+        );
+        assembly ("memory-safe") {
+            pop(call(gas(), token, 0, add(submission, 0x20), mload(submission), 0, 0))
+        }
+    }
+
+    /// @dev Calls the proxy with exactly `gasCap`, of which a call gets no more than 63/64 of what is left; or this contract,
+    /// which then calls the token and the proxy within it. Of what is returned, only four bytes are ever copied, and each
+    /// call uses the same memory.
+    function _execute(address target, Settlement calldata settlement, uint256 position)
         private
         returns (bool succeeds, bytes4 reason)
     {
+        (uint256 gasCap, bytes calldata call) = (settlement.gas, settlement.call);
         assembly ("memory-safe") {
             calldatacopy(mload(0x40), call.offset, call.length)
         }
         uint256 left = gasleft();
         if (gasCap > left || left - gasCap < left / 64 + RESERVED_GAS) revert TooLittleGas(position);
-        address proxy = UPTO_PROXY;
         assembly ("memory-safe") {
             mstore(0, 0)
-            succeeds := call(gasCap, proxy, 0, mload(0x40), call.length, 0, 4)
+            succeeds := call(gasCap, target, 0, mload(0x40), call.length, 0, 4)
             if iszero(succeeds) { reason := mload(0) }
         }
     }
