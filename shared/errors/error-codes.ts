@@ -239,7 +239,7 @@ export const ERROR_CODES = {
     ...conflict,
     retry: 'new_payment',
     message:
-      'Another payment of this payer uses the permit nonce of this one, so they settle one after the other. Repeat the request with a fresh payment after the delay in Retry-After. One signature ends this, without gas: a permit that lasts, in each payment where the challenge takes it (extensions.eip2612GasSponsoring.info.lasting), or by POST /v1/allowances.',
+      'Another payment of this payer uses the permit nonce of this one, so they settle one after the other. Repeat the request with a fresh payment after the delay in Retry-After. A permit that lasts ends this: in each payment where the challenge says info.lasting, otherwise by POST /v1/allowances.',
   },
   permit2_allowance_required: {
     status: 412,
