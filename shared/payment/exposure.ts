@@ -21,11 +21,16 @@ export interface Exposure {
   readonly settledSince: AtomicAmount
 }
 
+/** The most readings of a payer's funds for one payment. */
+export const MAXIMUM_READINGS = 6
+
 /**
- * Maximum number of readings of a payer's funds for one payment. The second one includes settlements that started after
- * the first.
+ * Returns whether another reading of the payer's funds may show more than the last one, which asked for the nonces in
+ * `asked`; `null` before the first. A settlement that has begun since may be in that balance and in the exposure.
  */
-export const MAXIMUM_READINGS = 2
+export function isWorthReading(settling: readonly bigint[], asked: readonly bigint[] | null): boolean {
+  return asked === null || settling.some((nonce) => !asked.includes(nonce))
+}
 
 /** Returns the nonces that a reading of the funds must check: their payments may already be on chain. */
 export function settlingNonces({ open }: Exposure): readonly bigint[] {

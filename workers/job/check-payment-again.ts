@@ -7,6 +7,7 @@ import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import {
   type CoveredPayment,
   fitsFunds,
+  isWorthReading,
   MAXIMUM_READINGS,
   mixesPermits,
   settlingNonces,
@@ -88,6 +89,7 @@ async function checkFunds(
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization
   let funds = payerFunds.recent(payer)
+  let asked: readonly bigint[] | null = null
   for (let readings = 0; ; readings += 1) {
     const exposure = await executionStore.readExposureAhead(job, {
       funds,
@@ -103,11 +105,13 @@ async function checkFunds(
     if (mixesPermits(covered.needsPermit, exposure))
       return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier jobs depend on the allowance' }
     if (fitsFunds({ ...covered, maximum }, exposure, funds)) return { outcome: 'payable', hasPaid: exposure.hasPaid }
-    if (readings === MAXIMUM_READINGS)
+    const settling = settlingNonces(exposure)
+    if (readings === MAXIMUM_READINGS || !isWorthReading(settling, asked))
       return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier jobs need the funds of the payer' }
-    const reading = await payerFunds.read(payer, settlingNonces(exposure))
+    const reading = await payerFunds.read(payer, settling)
     if (reading.outcome === 'unreachable') return { outcome: 'unreachable' }
     funds = reading.funds
+    asked = settling
   }
 }
 

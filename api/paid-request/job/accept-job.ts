@@ -4,7 +4,7 @@ import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.t
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
-import { MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
+import { isWorthReading, MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PayerProvenance, ProvenanceReader } from '#shared/payment/payer-provenance.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -111,7 +111,7 @@ export async function acceptJob(
 
 /**
  * Accepts the job within the payer's funds, which are read from the chain when the payer has other work open. Reads
- * them again when they do not suffice: funds may have arrived since the last reading. Where they come from is read when
+ * them again when they do not suffice: funds may have arrived, and settlements begun. Where they come from is read when
  * what the payer has settled does not cover the payment, which is last, so that a stranger makes it only with money.
  */
 async function acceptWithinFunds(
@@ -123,6 +123,7 @@ async function acceptWithinFunds(
   const terms = { maximumOpen: maximumOpenExposure, highestPrice: highestPrice(), needsPermit }
   let funds = payerFunds.recent(payer)
   let provenance = reader.recent(payer)
+  let asked: readonly bigint[] | null = null
   for (let readings = 0, isProven = false; ; ) {
     const verifiedMsAgo = performance.now() - verifiedAtMs
     const acceptance = await store.acceptJob({ ...job, exposure: { ...terms, verifiedMsAgo, funds, provenance } })
@@ -132,11 +133,13 @@ async function acceptWithinFunds(
       isProven = true
       continue
     }
-    if (acceptance.outcome !== 'exceeds_funds' || readings === MAXIMUM_READINGS) return acceptance
+    if (acceptance.outcome !== 'exceeds_funds') return acceptance
+    if (readings === MAXIMUM_READINGS || !isWorthReading(acceptance.settlingNonces, asked)) return acceptance
     readings += 1
     const reading = await payerFunds.read(payer, acceptance.settlingNonces)
     if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
     funds = reading.funds
+    asked = acceptance.settlingNonces
   }
 }
 

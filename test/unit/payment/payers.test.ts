@@ -4,7 +4,14 @@ import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ReviewEnding } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import { type Exposure, fitsFunds, mixesPermits, type OpenPayment, openTotal } from '#shared/payment/exposure.ts'
+import {
+  type Exposure,
+  fitsFunds,
+  isWorthReading,
+  mixesPermits,
+  type OpenPayment,
+  openTotal,
+} from '#shared/payment/exposure.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import { settlementPause } from '#shared/payment/settlement-retry.ts'
 import type { SettlementOnChain } from '#shared/payment/settlement-search.ts'
@@ -182,6 +189,17 @@ describe('a payment with a lasting permit', () => {
 
   it('lends its permit to no payment without one', () => {
     expect(fitsFunds(PLAIN, others(100n), fundsOf(100n, 14n))).toBe(false)
+  })
+})
+
+describe('reading the funds again', () => {
+  it.each([
+    ['before the first reading', [], null, true],
+    ['while nothing of the payer settles', [], [], false],
+    ['when the last reading asked for all that settle', [1n], [1n, 2n], false],
+    ['when a settlement has begun since', [1n, 3n], [1n, 2n], true],
+  ])('%s: %s', (_, settling, asked, expected) => {
+    expect(isWorthReading(settling, asked)).toBe(expected)
   })
 })
 
