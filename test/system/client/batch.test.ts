@@ -110,13 +110,14 @@ describe('a batch against the service', () => {
     await batch.remove()
   })
 
-  it('transcribes what is in a folder, approves once, and is charged exactly what was planned', async () => {
+  it('transcribes what is in a folder, and is charged exactly what was planned', async () => {
     await batch.record(['a.mp3', 'b.mp3', 'deeper/c.mp3'])
     const { plan, outcome, events } = await batch.run({ formats: ['srt', 'json', 'txt'] })
     expect(plan.totals).toMatchObject({ toDo: 3, uploads: 3, price: 3n * MINIMUM, toCharge: 3n * MINIMUM })
     expect(outcome).toMatchObject({ finished: 3, failed: 0, notBegun: 0, charged: 3n * MINIMUM, interrupted: false })
     expect(await batch.paid()).toBe(3n * MINIMUM)
-    expect(events.filter(({ event }) => event === 'approved')).toHaveLength(1)
+    // The permit of a wallet that never paid travels with its first call.
+    expect(events.filter(({ event }) => event === 'approved')).toEqual([])
     expect(await readdir(join(batch.folder, 'deeper'))).toEqual(['c.json', 'c.mp3', 'c.srt', 'c.txt'])
     expect(await readFile(join(batch.folder, 'a.srt'), 'utf8')).toMatch(/^1\n00:00:0/)
     expect(JSON.parse(await readFile(join(batch.folder, 'a.json'), 'utf8'))).toMatchObject({ text: expect.any(String) })

@@ -401,8 +401,7 @@ describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
   let sandbox: SharedSandbox
   let root: string
   beforeAll(async () => {
-    // Where a contract submits permits, only wallets that have paid are sponsored.
-    sandbox = await startTestSandbox({ settlementContract: false })
+    sandbox = await useSharedSandbox()
     root = await mkdtemp(join(tmpdir(), 'farebox-leftover-'))
   })
   afterAll(async () => {

@@ -489,7 +489,6 @@ describe('payments that are refused without a trace', () => {
 
   test.each<[string, Partial<PermitTerms>, string]>([
     ['nonce of 2^256 - 1', { nonce: HUGE_NUMBERS[1] }, 'payment_rejected'],
-    ['amount of 2^256 - 1', { amount: HUGE_NUMBERS[1] }, 'payment_rejected'],
     ['amount of 0', { amount: 0n }, 'payment_rejected'],
     ['deadline of 0', { deadline: 0n }, 'payment_expired'],
   ])('answers 402 to a gas-sponsoring permit with a %s', async (_, changes, code) => {
