@@ -30,7 +30,7 @@ COPY shared ./shared
 COPY api ./api
 COPY workers ./workers
 COPY operator ./operator
-COPY infra/terminal.ts ./infra/terminal.ts
+COPY infra/terminal.ts infra/command-line.ts ./infra/
 COPY infra/check.ts ./infra/check.ts
 COPY infra/paid-call.ts ./infra/paid-call.ts
 COPY infra/preflight ./infra/preflight

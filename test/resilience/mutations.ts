@@ -13,7 +13,7 @@ import type { ScenarioName } from './mutations/scenarios.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 /** The parts of the repository that run. */
-const COPIED = ['api', 'workers', 'shared', 'infra', 'test', 'package.json', 'tsconfig.json']
+const COPIED = ['api', 'workers', 'operator', 'shared', 'packages', 'infra', 'test', 'package.json', 'tsconfig.json']
 /** For an unmodified service, which never gets stuck. */
 const SOUND_PATIENCE_MS = 5 * PATIENCE_MS
 /**

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander'
+import { ApprovalRefused } from '../../allowance/approval-refused.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { AllowanceState } from '../../farebox.ts'
 import { examples } from '../examples.ts'
@@ -42,11 +43,18 @@ async function approve(context: CommandContext, { check, value }: ApproveOptions
     output.result({ ...state, isUnlimited: isUnlimited(state.allowance) }, describeState(state))
     return state.isApproved ? EXIT.done : EXIT.funds
   }
-  const { outcome, owner, spender, allowance, transaction } = await farebox.approve({
-    value,
-    signal,
-    onWait: noteWait(output),
+  const approval = await farebox.approve({ value, signal, onWait: noteWait(output) }).catch((error: unknown) => {
+    if (error instanceof ApprovalRefused && error.code === 'permit_travels_with_payment') return null
+    throw error
   })
+  if (approval === null) {
+    output.result(
+      { outcome: 'with_first_call' },
+      'There is nothing to do: the first paid call of this wallet brings its approval, at no cost.',
+    )
+    return EXIT.done
+  }
+  const { outcome, owner, spender, allowance, transaction } = approval
   const amount = isUnlimited(allowance) ? 'USDC without a limit' : usdc(allowance)
   const text =
     outcome === 'already_approved'

@@ -95,6 +95,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
       'preflight',
       'resolve',
       'sandbox',
+      'command-line.ts',
       'terminal.ts',
     ])
     const packages = await readdir(join(image.directory, 'node_modules'))

@@ -332,8 +332,7 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
       'SELECT facilitator, account_nonce FROM settlement_transactions WHERE hash = $1',
       [transaction_hash],
     )
-    await tamper(`DELETE FROM settlement_transactions WHERE batch_id IN
-        (SELECT batch_id FROM settlements WHERE job_id = '${job_id}');
+    await tamper(`DELETE FROM settlement_transactions WHERE hash = '${transaction_hash}';
       DELETE FROM settlements WHERE job_id = '${job_id}'`)
     const { exitCode, output } = await run([], environment)
     expect(exitCode).toBe(1)

@@ -53,59 +53,43 @@ function settledAmount(answer: Response): string {
   return (JSON.parse(Buffer.from(header ?? '', 'base64').toString()) as { amount: string }).amount
 }
 
+/** The sandbox of the group of tests that runs. */
+let sandbox: TestSandbox
+
+const postAllowance = (body: string, baseUrl = sandbox.info.baseUrl) =>
+  fetch(`${baseUrl}/v1/allowances`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+/** Returns the official client of a wallet, and counts its answers by status. Each request goes to the next of `apis`. */
+function payingClient({ privateKey }: Payer, apis = 1) {
+  const { rpcUrl, network, baseUrl, baseUrls } = sandbox.info
+  const statuses: Record<number, number> = {}
+  let sent = 0
+  const counting: typeof fetch = async (input, init) => {
+    const request = new Request(input, init)
+    const balanced = request.url.replace(baseUrl, baseUrls[sent++ % apis] ?? baseUrl)
+    const answer = await fetch(request.url === balanced ? request : new Request(balanced, request))
+    if (request.url.startsWith(baseUrl)) statuses[answer.status] = (statuses[answer.status] ?? 0) + 1
+    return answer
+  }
+  return { ...createPayingClient({ privateKey, rpcUrl, network, fetch: counting }), statuses }
+}
+/** Returns how many jobs of a payer were charged, and the transactions that were sent for their permits. */
+async function chargedAndSponsored({ address }: Payer) {
+  const [row] = await sandbox.sql<{ charged: number; sponsored: number }>(
+    `SELECT (SELECT count(*)::int FROM settlements WHERE payer = $1 AND state = 'confirmed') AS charged,
+     (SELECT count(*)::int FROM sponsored_permits WHERE owner = $1 AND gas_wei IS NOT NULL) AS sponsored`,
+    [address],
+  )
+  return row
+}
+
 describe('payers without gas', () => {
-  let sandbox: TestSandbox
   beforeAll(async () => {
     sandbox = await startTestSandbox({ apis: 4 })
   })
 
   afterAll(() => sandbox.stop())
 
-  const postAllowance = (body: string, baseUrl = sandbox.info.baseUrl) =>
-    fetch(`${baseUrl}/v1/allowances`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-  /** Returns the official client of a wallet, and counts its answers by status. Each request goes to the next of `apis`. */
-  function payingClient({ privateKey }: Payer, apis = 1) {
-    const { rpcUrl, network, baseUrl, baseUrls } = sandbox.info
-    const statuses: Record<number, number> = {}
-    let sent = 0
-    const counting: typeof fetch = async (input, init) => {
-      const request = new Request(input, init)
-      const balanced = request.url.replace(baseUrl, baseUrls[sent++ % apis] ?? baseUrl)
-      const answer = await fetch(request.url === balanced ? request : new Request(balanced, request))
-      if (request.url.startsWith(baseUrl)) statuses[answer.status] = (statuses[answer.status] ?? 0) + 1
-      return answer
-    }
-    return { ...createPayingClient({ privateKey, rpcUrl, network, fetch: counting }), statuses }
-  }
-  /** Returns how many jobs of a payer were charged, and the transactions that were sent for their permits. */
-  async function chargedAndSponsored({ address }: Payer) {
-    const [row] = await sandbox.sql<{ charged: number; sponsored: number }>(
-      `SELECT (SELECT count(*)::int FROM settlements WHERE payer = $1 AND state = 'confirmed') AS charged,
-       (SELECT count(*)::int FROM sponsored_permits WHERE owner = $1 AND gas_wei IS NOT NULL) AS sponsored`,
-      [address],
-    )
-    return row
-  }
   describe('a wallet with USDC and without gas', () => {
-    it('pays for 20 transcriptions, 16 concurrently, after one approval that costs it nothing', async () => {
-      const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
-      expect((await postAllowance(await allowanceBody(payer))).status).toBe(200)
-      const client = payingClient(payer)
-      const body = JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') })
-      const limit = pLimit(CALLS_AT_ONCE)
-      const transcribe = () =>
-        client.fetch(`${sandbox.info.baseUrl}/v1/audio/transcriptions`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', ...keyHeader() },
-          body,
-        })
-      const answers = await Promise.all(Array.from({ length: CALLS }, () => limit(transcribe)))
-      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
-      expect(client.statuses).toEqual({ 402: CALLS, 200: CALLS })
-      expect(await chargedAndSponsored(payer)).toEqual({ charged: CALLS, sponsored: 1 })
-      expect(await sandbox.chain.client.getBalance({ address: payer.address })).toBe(0n)
-    })
-
     it('pays its first call with the official client as it is, by a permit of exactly the maximum beside an offer of a lasting one', async () => {
       const payer = await createPayer(sandbox.info.rpcUrl)
       const client = payingClient(payer)
@@ -160,6 +144,33 @@ describe('payers without gas', () => {
     const answers = await Promise.allSettled(Array.from({ length: 12 }, call))
     expect(answers.filter(({ status }) => status === 'rejected')).toEqual([])
     expect(await chargedAndSponsored(payer)).toEqual({ charged: 12, sponsored: 0 })
+  })
+})
+
+describe('permits that the service submits by themselves, without a contract that does so with a charge', () => {
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({ apis: 4, settlementContract: false })
+  })
+
+  afterAll(() => sandbox.stop())
+
+  it('let a wallet pay for 20 transcriptions, 16 concurrently, after one approval that costs it nothing', async () => {
+    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
+    expect((await postAllowance(await allowanceBody(payer))).status).toBe(200)
+    const client = payingClient(payer)
+    const body = JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') })
+    const limit = pLimit(CALLS_AT_ONCE)
+    const transcribe = () =>
+      client.fetch(`${sandbox.info.baseUrl}/v1/audio/transcriptions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...keyHeader() },
+        body,
+      })
+    const answers = await Promise.all(Array.from({ length: CALLS }, () => limit(transcribe)))
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+    expect(client.statuses).toEqual({ 402: CALLS, 200: CALLS })
+    expect(await chargedAndSponsored(payer)).toEqual({ charged: CALLS, sponsored: 1 })
+    expect(await sandbox.chain.client.getBalance({ address: payer.address })).toBe(0n)
   })
 
   describe('a permit that is sent more than once', () => {
