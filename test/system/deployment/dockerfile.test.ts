@@ -84,6 +84,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
       'archive',
       'check.ts',
+      'command-line.ts',
       'commands',
       'configuration',
       'contracts',
@@ -95,7 +96,6 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
       'preflight',
       'resolve',
       'sandbox',
-      'command-line.ts',
       'terminal.ts',
     ])
     const packages = await readdir(join(image.directory, 'node_modules'))
