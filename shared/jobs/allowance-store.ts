@@ -1,7 +1,7 @@
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { GasSpent, SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { StoredTransaction, Written } from './job.ts'
-import type { SettlementAccount } from './settlement-store.ts'
 
 type Hex = `0x${string}`
 
