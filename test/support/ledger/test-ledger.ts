@@ -1,6 +1,8 @@
 import type pg from 'pg'
 import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import {
+  type AllowanceRequestStore,
+  type AllowanceWorkStore,
   createAllowanceRequestStore,
   createAllowanceWorkStore,
 } from '#shared/adapters/postgres/allowances/allowance-store.ts'
@@ -10,7 +12,6 @@ import { createReportsStore, type ReportsStore } from '#shared/adapters/postgres
 import { createRetentionStore, type RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
 import { createSettlementStore, type SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
-import type { AllowanceRequestStore, AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import { createTestDatabase, type TestDatabase } from './test-database.ts'
