@@ -1,7 +1,7 @@
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import type { AllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/request-allowance.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
 import { createOutcomeAwaiter, type OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'

@@ -4,8 +4,19 @@ import { inTransaction } from '../transaction.ts'
 import type { AllowanceFailureCode } from './finish-allowance.ts'
 import { findSponsoringRefusal, type SponsoringLimits, type SponsoringRefusal } from './sponsoring-limits.ts'
 
+type Hex = `0x${string}`
+
 /** A permit that was verified and simulated. */
 export type VerifiedPermit = AllowancePermit & { readonly digest: Hex }
+
+export type AllowanceRequest =
+  /** `existing`: the same permit was requested before. One that failed without a cost is tried again: `accepted`. */
+  | {
+      readonly outcome: 'accepted' | 'existing'
+      readonly allowanceId: string
+      readonly state: AllowanceOutcome['state']
+    }
+  | SponsoringRefusal
 
 /** All requests take this lock in turn: each sees what the earlier ones reserved. */
 const LOCK = "pg_advisory_xact_lock(hashtextextended('farebox sponsored permits', 0))"
@@ -105,8 +116,6 @@ async function store(sql: Sql, network: string, permit: VerifiedPermit, limits: 
   return row.id
 }
 
-type Hex = `0x${string}`
-
 /** The state of a sponsored permit. Nothing of the owner's ever moves. */
 export type AllowanceOutcome =
   | { readonly state: 'pending' }
@@ -123,15 +132,6 @@ export interface SponsoredPermit {
   readonly requestedAt: Date
   readonly outcome: AllowanceOutcome
 }
-
-export type AllowanceRequest =
-  /** `existing`: the same permit was requested before. One that failed without a cost is tried again: `accepted`. */
-  | {
-      readonly outcome: 'accepted' | 'existing'
-      readonly allowanceId: string
-      readonly state: AllowanceOutcome['state']
-    }
-  | SponsoringRefusal
 
 interface OutcomeRow {
   readonly id: string
