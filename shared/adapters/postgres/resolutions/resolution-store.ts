@@ -1,10 +1,9 @@
 import { RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { ItemRecord } from '#shared/operators/item.ts'
-import type { List, ListPage } from '#shared/operators/money-store.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { BEGINNING, microsecondsOf, timestampOf } from '../position.ts'
-import { readList } from '../read-list.ts'
+import { type List, type ListPage, readList } from '../read-list.ts'
 import { findItem, IS_OPEN, ITEM, ITEMS, type ItemRow, itemRecord } from './item-rows.ts'
 import { storeResolution } from './store-resolution.ts'
 
