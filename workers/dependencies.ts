@@ -1,6 +1,9 @@
 import type { Registry } from 'prom-client'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
-import { createAllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import {
+  type AllowanceWorkStore,
+  createAllowanceWorkStore,
+} from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import {
   createProcessReportStore,
   type ProcessReportStore,
@@ -9,11 +12,9 @@ import { createExecutionStore } from '#shared/adapters/postgres/execution/execut
 import { listenForAllowances } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createReportsStore, type ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import { createRetentionStore, type RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
+import { createSettlementStore, type SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
-import type { AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
 import type { JobConsumer, JobQueue, QueueName } from '#shared/jobs/job-queue.ts'
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'

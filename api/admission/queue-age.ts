@@ -1,4 +1,4 @@
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
 /** Ages are needed to the second only, so a reading is reused for one second. */

@@ -1,5 +1,7 @@
+import type { AllowanceFailureCode } from '#shared/adapters/postgres/allowances/finish-allowance.ts'
+import type { AllowanceRequest } from '#shared/adapters/postgres/allowances/request-allowance.ts'
+import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AllowanceFailureCode, AllowanceRequest, SponsoringLimits } from '#shared/jobs/allowance-store.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
 

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
+import type { SponsoredPermit } from '#shared/adapters/postgres/allowances/request-allowance.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { SponsoredPermit } from '#shared/jobs/allowance-store.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'

@@ -1,4 +1,6 @@
-import type { AllowanceOutcome, AllowanceRequestStore, SponsoringLimits } from '#shared/jobs/allowance-store.ts'
+import type { AllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/request-allowance.ts'
+import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
 import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'

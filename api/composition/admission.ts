@@ -1,6 +1,6 @@
 import type { Registry } from 'prom-client'
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { openSharedAllowances } from '#shared/adapters/redis/shared-allowances.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { createAdmission } from '../admission/admission.ts'

@@ -1,5 +1,6 @@
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { CurrentBinding } from '#shared/adapters/postgres/admission/bind-key.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { hashMediaToken, type ServedMedia } from '#shared/media/media.ts'
 import type { ByteRange, ObjectLinks, ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
-import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { AccountChange, OperatorAccount } from '#shared/adapters/postgres/operators/accounts.ts'
+import { createOperatorStore, type OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { LONGEST_PASSWORD, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
-import type { AccountChange, OperatorAccount, OperatorAccounts } from '#shared/operators/operator-store.ts'
 import { hashPassword } from '#shared/operators/password.ts'
 import { Refusal, runCommand } from '../command-line.ts'
 import { HELP, type OperatorsOptions, readOptions } from '../operators/read-options.ts'
@@ -35,18 +35,14 @@ export async function main(
 
 async function withAccounts(
   { databaseUrl }: OperatorsOptions,
-  work: (accounts: OperatorAccounts) => Promise<Outcome>,
+  work: (accounts: OperatorStore) => Promise<Outcome>,
 ): Promise<Outcome> {
   return await withConnection({ connectionString: databaseUrl, applicationName: 'farebox operators' }, (pool) =>
     work(createOperatorStore(pool)),
   )
 }
 
-async function run(
-  accounts: OperatorAccounts,
-  options: OperatorsOptions,
-  input: NodeJS.ReadableStream,
-): Promise<Outcome> {
+async function run(accounts: OperatorStore, options: OperatorsOptions, input: NodeJS.ReadableStream): Promise<Outcome> {
   const { request, author } = options
   switch (request.command) {
     case 'list':

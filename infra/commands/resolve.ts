@@ -1,9 +1,13 @@
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import { createRefundReader } from '#shared/adapters/chain/reading/refund-reader.ts'
-import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
+import type { ListPosition } from '#shared/adapters/postgres/read-list.ts'
+import {
+  createResolutionStore,
+  type ItemFilter,
+  type ResolutionStore,
+} from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import type { ListPosition } from '#shared/operators/money-store.ts'
-import type { ItemFilter, ItemRecord, ResolutionStore } from '#shared/operators/resolution-store.ts'
+import type { ItemRecord } from '#shared/operators/item.ts'
 import { conflictSentence, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
 import { Refusal, runCommand } from '../command-line.ts'

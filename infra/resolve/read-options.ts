@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { Author } from '#shared/operators/author.ts'
-import { type ItemName, parseItemName } from '#shared/operators/resolution-store.ts'
+import { type ItemName, parseItemName } from '#shared/operators/item.ts'
 import type { Decision } from '#shared/operators/resolve-item.ts'
 import { refundSettings } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'

@@ -1,5 +1,5 @@
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import { allowedOutcomes, type ItemRecord } from '#shared/operators/resolution-store.ts'
+import { allowedOutcomes, type ItemRecord } from '#shared/operators/item.ts'
 import { conflictSentence } from '#shared/operators/resolve-item.ts'
 
 /** Renders an item as a few lines of text. */

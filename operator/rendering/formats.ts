@@ -1,4 +1,4 @@
-import { SHOWN_KEY_CHARACTERS } from '#shared/operators/money-store.ts'
+import { SHOWN_KEY_CHARACTERS } from '#shared/operators/findings.ts'
 
 const ATOMIC_DIGITS = 6
 const WEI_DIGITS = 18

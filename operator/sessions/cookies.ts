@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { OperatorSessions } from '#shared/operators/operator-store.ts'
 
 /** The console's cookies: their names and attributes, and texts that only the console can have written. */
 export interface ConsoleCookies {
@@ -26,7 +26,7 @@ export interface ConsoleCookies {
  */
 export function createCookies(
   isSecure: boolean,
-  { readCookieSecret }: Pick<OperatorSessions, 'readCookieSecret'>,
+  { readCookieSecret }: Pick<OperatorStore, 'readCookieSecret'>,
 ): ConsoleCookies {
   const prefix = isSecure ? '__Host-' : ''
   let secret: Promise<Buffer> | undefined

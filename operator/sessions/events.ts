@@ -1,6 +1,6 @@
 import { Counter, type Registry } from 'prom-client'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { Author } from '#shared/operators/author.ts'
-import type { OperatorActions } from '#shared/operators/operator-store.ts'
 
 export type SignInOutcome = 'opened' | 'refused' | 'throttled'
 
@@ -14,7 +14,7 @@ export interface SessionEvents {
 
 interface EventDependencies {
   readonly metrics: Registry
-  readonly actions: Pick<OperatorActions, 'recordEvent'>
+  readonly actions: Pick<OperatorStore, 'recordEvent'>
   readonly now: () => Date
 }
 

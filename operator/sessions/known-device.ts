@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { KnownDevice } from '#shared/operators/operator-store.ts'
+import type { KnownDevice } from '#shared/adapters/postgres/operators/sign-in.ts'
+
 import './request.ts'
 
 const ID_BYTES = 16

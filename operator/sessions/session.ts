@@ -2,11 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { fastifyCookie } from '@fastify/cookie'
 import { fastifyCsrfProtection } from '@fastify/csrf-protection'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { Operator } from '#shared/operators/operator-account.ts'
-import type { OperatorSessions } from '#shared/operators/operator-store.ts'
 import { createCookies } from './cookies.ts'
 import type { SessionEvents } from './events.ts'
+
 import './request.ts'
 
 const TOKEN_BYTES = 32
@@ -16,7 +17,7 @@ const IDLE_SECONDS = 3600
 export const SIGN_IN_PATH = '/operator/sign-in'
 
 export interface SessionDependencies {
-  readonly sessions: OperatorSessions
+  readonly sessions: OperatorStore
   readonly events: SessionEvents
   /** Whether the console is reached over TLS, so that browsers send its cookies over nothing else. */
   readonly isSecure: boolean

@@ -1,4 +1,4 @@
-import type { OperatorAccounts, OperatorSessions } from '#shared/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { hashPassword } from '#shared/operators/password.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { elapses } from './repeat.ts'
@@ -8,7 +8,7 @@ const RETRY_MS = 1000
 const SWEEP_MS = 3_600_000
 
 interface UpkeepOptions {
-  readonly store: Pick<OperatorAccounts, 'addFirstAccount' | 'listAccounts'> & Pick<OperatorSessions, 'sweepSessions'>
+  readonly store: Pick<OperatorStore, 'addFirstAccount' | 'listAccounts' | 'sweepSessions'>
   /** `undefined` creates no account. */
   readonly initialPassword: string | undefined
   readonly logger: Pick<Logger, 'info' | 'warn'>

@@ -1,12 +1,12 @@
 import { Gauge, type Registry } from 'prom-client'
-import type { OperatorActions } from '#shared/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { repeatUntilStopped } from './repeat.ts'
 
 const INTERVAL_MS = 60_000
 
 interface WatchDependencies {
-  readonly actions: Pick<OperatorActions, 'readAuditHead'>
+  readonly actions: Pick<OperatorStore, 'readAuditHead'>
   readonly metrics: Registry
   readonly logger: Pick<Logger, 'info' | 'warn'>
 }

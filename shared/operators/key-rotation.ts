@@ -1,5 +1,3 @@
-import type { Author } from './author.ts'
-
 /** What is rotated, as commands name it. */
 export const KEY_KINDS = ['settlement', 'pay-to', 'challenge', 'receipts', 'statements'] as const
 
@@ -13,11 +11,4 @@ export interface KeyRotation {
   readonly startedAt: Date
   readonly operator: string
   readonly reason: string
-}
-
-/** Where rotations are remembered between the steps of a person. */
-export interface KeyRotationStore {
-  /** Returns the newest rotation of each kind. */
-  readRotations(): Promise<readonly KeyRotation[]>
-  startRotation(rotation: Pick<KeyRotation, 'kind' | 'newKey' | 'oldKey' | 'reason'>, author: Author): Promise<void>
 }

@@ -2,14 +2,8 @@ import type { ResolutionOutcome } from '#shared/jobs/resolution.ts'
 import { proveRefund } from '#shared/payment/prove-refund.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
 import type { Author } from './author.ts'
+import { allowedOutcomes, type ItemName, type ItemRecord, type Resolution, type StoredResolution } from './item.ts'
 import type { ResolutionRecord } from './payment-record.ts'
-import {
-  allowedOutcomes,
-  type ItemName,
-  type ItemRecord,
-  type Resolution,
-  type ResolutionStore,
-} from './resolution-store.ts'
 
 /** What an operator decides, as they entered it. */
 export interface Decision {
@@ -40,7 +34,10 @@ export interface CheckedDecision {
 }
 
 interface Dependencies {
-  readonly store: ResolutionStore
+  readonly store: {
+    findItem(name: ItemName): Promise<ItemRecord | null>
+    storeResolution(name: ItemName, resolution: Resolution, author: Author): Promise<StoredResolution>
+  }
   readonly refunds: RefundReader
 }
 

@@ -1,6 +1,23 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PayerFunds } from './payer-funds.ts'
+import type { PayerProvenance } from './payer-provenance.ts'
 import type { GasSponsoringPermit } from './x402-wire.ts'
+
+/** Input to the decision whether a payer can afford a verified payment in addition to their unfinished work. */
+export interface ExposureTerms {
+  /** Upper limit on the sum of the payer's open maxima, whatever their balance. */
+  readonly maximumOpen: AtomicAmount
+  /** Whether the payment relies on a permit of exactly its maximum instead of the allowance. */
+  readonly needsPermit: boolean
+  /** Time since the payment's verification began: charges settled since may have spent the funds that it saw. */
+  readonly verifiedMsAgo: number
+  /** `null` until they are needed, which is when the payer has other unfinished work. */
+  readonly funds: PayerFunds | null
+  /** What a payer may have open who has settled nothing: the highest price of one call. */
+  readonly highestPrice: AtomicAmount
+  /** `null` until it is needed, which is when what the payer has settled does not cover the payment. */
+  readonly provenance: PayerProvenance | null
+}
 
 /** A payment of work in progress. `amount` is its signed maximum, or its charge once that is fixed. */
 export interface OpenPayment {

@@ -1,7 +1,7 @@
 import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { listenForOutcomes, type OutcomeListener } from '#shared/adapters/postgres/outcome-listener.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../api/paid-request/job/await-outcome.ts'
 import { fencedWrites, jobInState } from '../support/ledger/job-in-state.ts'
 import { createTestLedger, type TestLedger } from '../support/ledger/test-ledger.ts'

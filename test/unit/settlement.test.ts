@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { EarlierSettlement } from '#shared/jobs/settlement-store.ts'
+import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { NextBlock } from '#shared/payment/block-watch.ts'
 import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'

@@ -1,5 +1,6 @@
 import type { LimitFunction } from 'p-limit'
-import type { AllowanceWorkStore, ClaimedPermit, SignedPermit } from '#shared/jobs/allowance-store.ts'
+import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import type { ClaimedPermit, SignedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
 import type { BlockWatch, ChainNews, Following } from '#shared/payment/block-watch.ts'
 import type { PermitSubmitter } from '#shared/payment/permit-submitter.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

@@ -1,4 +1,9 @@
-import type { AllowanceFailureCode, GrantedAllowance, MinedPermit, SignedPermit } from '#shared/jobs/allowance-store.ts'
+import type { SignedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
+import type {
+  AllowanceFailureCode,
+  GrantedAllowance,
+  MinedPermit,
+} from '#shared/adapters/postgres/allowances/finish-allowance.ts'
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 import type { PermitConfirmation, PermitEvidence } from '#shared/payment/permit-submitter.ts'
 

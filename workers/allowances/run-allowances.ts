@@ -1,5 +1,6 @@
 import pLimit from 'p-limit'
-import type { AllowanceWorkStore, ClaimedPermit } from '#shared/jobs/allowance-store.ts'
+import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import type { ClaimedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
 import type { Sweep } from '../sweepers/sweeper.ts'
 import { type FollowPermitDependencies, followPermit } from './follow-permit.ts'
 import { type SignPermitDependencies, signPermit } from './sign-permit.ts'

@@ -1,5 +1,6 @@
-import type { AllowanceWorkStore, ClaimedPermit, SignedPermit } from '#shared/jobs/allowance-store.ts'
-import type { NonceQueueStore } from '#shared/jobs/settlement-store.ts'
+import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import type { ClaimedPermit, SignedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 import type { AllowanceReader, AllowanceReading } from '#shared/payment/allowance-reader.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
@@ -10,7 +11,7 @@ import type { PermitFailure } from './judge-permit.ts'
 
 export interface SignPermitDependencies {
   readonly allowanceStore: Pick<AllowanceWorkStore, 'recordPermit' | 'confirmAllowance' | 'failAllowance'>
-  readonly settlementStore: Pick<NonceQueueStore, 'readNextAccountNonce'>
+  readonly settlementStore: Pick<SettlementStore, 'readNextAccountNonce'>
   readonly allowances: Pick<AllowanceReader, 'readAllowance'>
   readonly permits: Pick<PermitSubmitter, 'facilitatorOf' | 'prepare' | 'sign'>
   readonly accounts: Pick<SettlementAccounts, 'countAccountNonces'>

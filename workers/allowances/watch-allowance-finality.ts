@@ -1,4 +1,4 @@
-import type { AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
+import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../sweepers/sweeper.ts'

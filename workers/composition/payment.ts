@@ -25,9 +25,9 @@ import {
   createSettlementVerification,
   type SettlementVerification,
 } from '#shared/adapters/chain/verification/settlement-verification.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'

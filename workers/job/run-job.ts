@@ -1,7 +1,7 @@
 import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { callProvider, failLostAttempt, type GenerationDependencies } from './call-provider.ts'
 import type { JobLeases } from './job-leases.ts'
@@ -126,7 +126,7 @@ async function runStep(dependencies: RunJobDependencies, job: ClaimedJob, contex
 
 export interface DeferralDependencies {
   readonly executionStore: Pick<ExecutionStore, 'deferJob' | 'failJob'>
-  readonly settlementStore: Pick<JobSettlementStore, 'failSettlement' | 'markForReview'>
+  readonly settlementStore: Pick<SettlementStore, 'failSettlement' | 'markForReview'>
   /** How long a job may be deferred before it ends, by how it ends. */
   readonly longestDeferralMs: Readonly<Record<Ending, number>>
   readonly logger: Logger

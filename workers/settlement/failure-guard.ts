@@ -1,6 +1,6 @@
 import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 

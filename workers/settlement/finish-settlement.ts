@@ -1,7 +1,8 @@
 import { z } from 'zod'
+import type { JudgedBlock } from '#shared/adapters/postgres/settlement/end-settlement.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
-import type { JobSettlementStore, JudgedBlock } from '#shared/jobs/settlement-store.ts'
 import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
@@ -11,7 +12,7 @@ import { newId } from '#shared/runtime/new-id.ts'
 import { finished, type StepOutcome } from '../job/step-outcome.ts'
 
 export interface FinishSettlementDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'completeJob' | 'failSettlement'>
+  readonly settlementStore: Pick<SettlementStore, 'completeJob' | 'failSettlement'>
   readonly receiptSecretId: string
   readonly now: () => Date
 }

@@ -1,5 +1,6 @@
+import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { EarlierSettlement, JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { moved, type StepOutcome } from '../job/step-outcome.ts'
 import { requireSealed } from './finish-settlement.ts'
@@ -8,7 +9,7 @@ import { requireSealed } from './finish-settlement.ts'
 export type EarlierCharge = 'charged' | 'failed' | 'unclear'
 
 export interface EarlierSettlementDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'readEarlierSettlements' | 'adoptSettlement'>
+  readonly settlementStore: Pick<SettlementStore, 'readEarlierSettlements' | 'adoptSettlement'>
   readonly logger: Logger
 }
 

@@ -1,8 +1,10 @@
-import type { FailedSettlement, FinalityStore, SettledAt } from '#shared/jobs/settlement-store.ts'
+import type { FailedSettlement } from '#shared/adapters/postgres/settlement/failed-settlements.ts'
+import type { SettledAt } from '#shared/adapters/postgres/settlement/finality.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
 export interface ReopeningDependencies {
-  readonly settlementStore: Pick<FinalityStore, 'reopenSettlement' | 'judgeFailed'>
+  readonly settlementStore: Pick<SettlementStore, 'reopenSettlement' | 'judgeFailed'>
   readonly logger: Logger
 }
 

@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { StoredSettlement, Written } from '#shared/jobs/job.ts'
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'

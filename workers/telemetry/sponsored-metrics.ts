@@ -1,6 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
+import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
-import type { AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
 import type { Written } from '#shared/jobs/job.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import { sharedReading } from './shared-reading.ts'

@@ -1,6 +1,7 @@
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { CurrentBinding } from '#shared/adapters/postgres/admission/bind-key.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Quote } from '#shared/pricing/quote.ts'

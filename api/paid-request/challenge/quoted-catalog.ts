@@ -1,5 +1,5 @@
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Catalogs } from '../../request/live-catalog.ts'

@@ -1,5 +1,6 @@
+import type { Acceptance, NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-store.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'

@@ -1,5 +1,5 @@
+import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { Acceptance } from '#shared/jobs/admission-store.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { ProvenanceReader } from '#shared/payment/payer-provenance.ts'
 

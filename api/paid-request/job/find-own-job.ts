@@ -1,5 +1,6 @@
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { PresentedClaim } from '#shared/adapters/postgres/admission/find-prior-work.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore, PresentedClaim } from '#shared/jobs/admission-store.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
 
 /**

@@ -1,5 +1,5 @@
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { hashMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { MediaResponse } from '#shared/operations/operation.ts'

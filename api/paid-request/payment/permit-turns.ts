@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { AdmissionStore, PermitCall } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore, PermitCall } from '#shared/adapters/postgres/admission/admission-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { OutcomeAwaiter } from '../job/await-outcome.ts'
 

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
+import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'

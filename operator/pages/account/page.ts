@@ -1,14 +1,14 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { LONGEST_PASSWORD, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
-import type { OperatorAccounts, OperatorSessions } from '#shared/operators/operator-store.ts'
 import { hashPassword, isPassword } from '#shared/operators/password.ts'
 import { addAction, addPage, done, refused } from '../../rendering/page.ts'
 import { SIGN_IN_PATH } from '../../sessions/session.ts'
 
 export interface AccountPageDependencies {
-  readonly accounts: OperatorAccounts
-  readonly sessions: OperatorSessions
+  readonly accounts: OperatorStore
+  readonly sessions: OperatorStore
 }
 
 const PATH = '/operator/account'

@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { OperatorActions } from '#shared/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { addPage } from '../../rendering/page.ts'
 
 export interface AuditPageDependencies {
-  readonly actions: OperatorActions
+  readonly actions: Pick<OperatorStore, 'readActions' | 'readAuditHead'>
 }
 
 const PAGE_SIZE = 50

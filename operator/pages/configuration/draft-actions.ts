@@ -2,11 +2,11 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { ConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import type { DraftEdit, DraftOutcome } from '#shared/adapters/postgres/configuration/drafts.ts'
+import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import { LONGEST_PASSWORD } from '#shared/operators/operator-account.ts'
-import type { OperatorAccounts, OperatorSessions } from '#shared/operators/operator-store.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import type { Draft } from '#shared/operators/publication.ts'
 import { contentsOf, publishContent, readInForce, whyNotPublished } from '#shared/operators/review-configuration.ts'
@@ -17,8 +17,8 @@ import { priceFields, withPrices } from './price-fields.ts'
 
 export interface PublishingDependencies {
   readonly configuration: ConfigurationStore
-  readonly accounts: OperatorAccounts
-  readonly sessions: OperatorSessions
+  readonly accounts: OperatorStore
+  readonly sessions: OperatorStore
 }
 
 /** A number that the form carries; empty where there was nothing. */

@@ -1,4 +1,4 @@
-import type { LedgerDay } from '#shared/operators/money-store.ts'
+import type { LedgerDay } from '#shared/adapters/postgres/console/read-days.ts'
 
 export interface DayResult extends LedgerDay {
   /** The gas of settlements and permits. */

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { MoneyStore } from '#shared/operators/money-store.ts'
+import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import { isUuid, linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 

@@ -1,4 +1,4 @@
-import type { HealthInterval } from '#shared/operators/machinery-store.ts'
+import type { HealthInterval } from '#shared/adapters/postgres/console/machinery-store.ts'
 
 /** A chart as `operator/assets/charts.js` draws it. */
 export interface Chart {

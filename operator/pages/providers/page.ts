@@ -5,7 +5,7 @@ import type {
   DeploymentChangeOutcome,
 } from '#shared/adapters/postgres/configuration/control-deployment.ts'
 import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
-import { HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/machinery-store.ts'
+import { HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/health-window.ts'
 import { addAction, addPage, done, notFound, refused } from '../../rendering/page.ts'
 import { chartsOf } from './charts.ts'
 import { type ProvidersDependencies, readProviders } from './read-providers.ts'

@@ -1,9 +1,11 @@
 import type { ConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
 import type { ProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
+import type { DeploymentHealth } from '#shared/adapters/postgres/console/deployment-health.ts'
+import type { MachineryStore } from '#shared/adapters/postgres/console/machinery-store.ts'
 import type { DeploymentEntry } from '#shared/catalog/deployments-file.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
 import { controlledDeployments, drainedModels } from '#shared/operators/controlled-deployments.ts'
-import type { DeploymentHealth, HealthWindow, MachineryStore } from '#shared/operators/machinery-store.ts'
+import type { HealthWindow } from '#shared/operators/health-window.ts'
 import { type DeploymentReport, isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
 
 export interface ProvidersDependencies {

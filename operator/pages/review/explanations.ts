@@ -1,5 +1,5 @@
 import type { ResolutionOutcome } from '#shared/jobs/resolution.ts'
-import type { ItemRecord } from '#shared/operators/resolution-store.ts'
+import type { ItemRecord } from '#shared/operators/item.ts'
 
 const STATES = {
   review: 'The evidence about this payment is not enough to decide whether it was charged.',

@@ -1,14 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
-import {
-  allowedOutcomes,
-  type ItemName,
-  type ItemRecord,
-  parseItemName,
-  type ResolutionStore,
-  versionOf,
-} from '#shared/operators/resolution-store.ts'
+import { allowedOutcomes, type ItemName, type ItemRecord, parseItemName, versionOf } from '#shared/operators/item.ts'
 import { type CheckedDecision, checkDecision, LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
 import { linksAround, listPlace } from '../../rendering/list-position.ts'

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { type Finding, MOST_FINDINGS, type MoneyStore } from '#shared/operators/money-store.ts'
+import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { type Finding, MOST_FINDINGS } from '#shared/operators/findings.ts'
 import { addPage, moved } from '../../rendering/page.ts'
 
 export interface SearchPageDependencies {

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import type { SignInLimits } from '#shared/adapters/postgres/operators/sign-in.ts'
 import { LONGEST_PASSWORD, OPERATOR_NAME } from '#shared/operators/operator-account.ts'
-import type { SignInLimits } from '#shared/operators/operator-store.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { sendView } from '../../rendering/console.ts'

@@ -1,5 +1,26 @@
-import type { List, ListPage, ListPosition } from '#shared/operators/money-store.ts'
 import type { PositionRow } from './position.ts'
+
+/** A place in a list that is ordered by time and, within a microsecond, by id. */
+export interface ListPosition {
+  readonly microseconds: bigint
+  readonly id: string
+}
+
+export interface ListPage {
+  readonly limit: number
+  /** The last entry of the page before; `null` for the first page. */
+  readonly after: ListPosition | null
+  /** In place of `after`: the first entry of the page behind. */
+  readonly before?: ListPosition | undefined
+}
+
+export interface List<Entry> {
+  readonly entries: readonly Entry[]
+  /** The first entry, before which there are others; `null` on the first page. */
+  readonly previous: ListPosition | null
+  /** The last entry, after which there are others; `null` on the last page. */
+  readonly next: ListPosition | null
+}
 
 /**
  * Reads a page of a list by `read`, which returns up to one row more than the limit, from the place of the page on: of

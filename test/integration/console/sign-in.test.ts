@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
-import type { OperatorAccounts } from '#shared/operators/operator-store.ts'
+import { createOperatorStore, type OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import { main } from '../../../infra/commands/operators.ts'
 import { startUpkeep } from '../../../operator/sessions/upkeep.ts'
@@ -356,7 +355,7 @@ describe('sessions of operators', () => {
 
 describe('accounts of operators', () => {
   let ledger: TestLedger
-  let accounts: OperatorAccounts
+  let accounts: OperatorStore
   beforeAll(async () => {
     ledger = await createTestLedger()
     accounts = createOperatorStore(ledger.pool)

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Acceptance } from '#shared/jobs/admission-store.ts'
+import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import {

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
-import { exportCalls } from '#shared/adapters/postgres/console/export-calls.ts'
-import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { type ExportedCall, exportCalls } from '#shared/adapters/postgres/console/export-calls.ts'
+import type { CallFilter } from '#shared/adapters/postgres/console/list-calls.ts'
+import { createMoneyStore, type MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import type { ListPosition } from '#shared/adapters/postgres/read-list.ts'
 import {
   readAbsorbedCost,
   readUnchargedFailures,
@@ -19,7 +21,6 @@ import { readPaymentParties } from '#shared/adapters/postgres/reports/payment-pa
 import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/adapters/postgres/reports/revenue.ts'
 import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
-import type { CallFilter, ExportedCall, ListPosition, MoneyStore } from '#shared/operators/money-store.ts'
 import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readResolutions, readReviewItems, readUnknownSettlements } from '#shared/adapters/postgres/reports/items.ts'
 import { readDebts } from '#shared/adapters/postgres/reports/open-work.ts'
 import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
+import { createResolutionStore, type ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import type { ResolutionOutcome } from '#shared/jobs/resolution.ts'
 import type { Author } from '#shared/operators/author.ts'
 import {
@@ -11,8 +11,7 @@ import {
   type ItemName,
   parseItemName,
   type Resolution,
-  type ResolutionStore,
-} from '#shared/operators/resolution-store.ts'
+} from '#shared/operators/item.ts'
 import { claimTestJob, fencedWrites, jobInState, storedState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
 import {

@@ -15,7 +15,7 @@ import { inPipelinedTransaction, inTransaction } from '#shared/adapters/postgres
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { parseItemName } from '#shared/operators/resolution-store.ts'
+import { parseItemName } from '#shared/operators/item.ts'
 import { bindTestKey, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
 import { inDebt, inReview, unknownSettlement } from '../../support/ledger/open-item.ts'

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createNewPayersLimit } from '#shared/adapters/postgres/admission/new-payers.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
-import type { Acceptance } from '#shared/jobs/admission-store.ts'
 import type { JobFailure } from '#shared/jobs/job.ts'
 import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import {

@@ -6,7 +6,7 @@ import { expectedGasFor, permitCall } from '#shared/adapters/chain/allowance/per
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createAllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
-import type { AllowanceOutcome } from '#shared/jobs/allowance-store.ts'
+import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/request-allowance.ts'
 import type { SponsoringSettings } from '../../../api/allowances/sponsoring.ts'
 import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../../api/paid-request/job/await-outcome.ts'
 import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'

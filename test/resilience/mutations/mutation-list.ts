@@ -131,7 +131,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I1',
     changes: [
       {
-        file: `${LEDGER}/settlement/insert-batch.ts`,
+        file: `${LEDGER}/settlement/settlement-batches.ts`,
         within: 'signBatch',
         change: insertAfter('sign', SEND),
       },

@@ -2,9 +2,9 @@ import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
-import type { RemoteSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { SettlementSteps } from '../../../workers/job/settlement-steps.ts'
@@ -27,7 +27,7 @@ export interface RemoteSettling {
 export function settleRemotely(
   { ledger, dependencies, proxy }: TestWorker,
   url: string,
-  { timeoutMs = PATIENCE_MS, ...store }: Partial<RemoteSettlementStore> & { timeoutMs?: number } = {},
+  { timeoutMs = PATIENCE_MS, ...store }: Partial<SettlementStore> & { timeoutMs?: number } = {},
 ): RemoteSettling {
   const chain = createChainClient(proxy.url, PATIENCE_MS)
   const own = createAuthorizationVerifier(chain, 8453)

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import type { NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ExposureTerms, NewJob } from '#shared/jobs/admission-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { EffectiveTranscription, TranscriptionTerms } from '#shared/operations/transcriptions.ts'
+import type { ExposureTerms } from '#shared/payment/exposure.ts'
 import { testAuthorization } from './test-authorization.ts'
 
 /** The quoted, authorized and charged amount of every test job, unless a test changes it. */

@@ -1,18 +1,20 @@
 import type pg from 'pg'
-import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import {
+  type AdmissionLimits,
+  type AdmissionStore,
+  createAdmissionStore,
+} from '#shared/adapters/postgres/admission/admission-store.ts'
+import {
+  type AllowanceRequestStore,
+  type AllowanceWorkStore,
   createAllowanceRequestStore,
   createAllowanceWorkStore,
 } from '#shared/adapters/postgres/allowances/allowance-store.ts'
-import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
-import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import { createExecutionStore, type ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { createReportsStore, type ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import { createRetentionStore, type RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
-import type { AllowanceRequestStore, AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import { createSettlementStore, type SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import { createTestDatabase, type TestDatabase } from './test-database.ts'

@@ -1,6 +1,6 @@
 import type { LimitFunction } from 'p-limit'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob, SealedResult, StoredSettlement } from '#shared/jobs/job.ts'
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { BlockWatch, ChainNews, Following } from '#shared/payment/block-watch.ts'
 import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
@@ -12,7 +12,7 @@ import { judgeSettlement, type Verdict } from './judge-settlement.ts'
 import { readStatuses, sendersOf, type TransactionStatus } from './read-statuses.ts'
 
 export interface ConfirmationDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'readSettlement' | 'recordRevertedBatch'>
+  readonly settlementStore: Pick<SettlementStore, 'readSettlement' | 'recordRevertedBatch'>
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
   readonly blockWatch: BlockWatch
   readonly batches: Pick<SettlementBatches, 'refuse' | 'follow'>

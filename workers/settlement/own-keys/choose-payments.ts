@@ -1,5 +1,5 @@
-import { MOST_UNMINED_NONCES } from '#shared/jobs/settlement-store.ts'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'
 import type { Gathered } from './gathering.ts'
 import type { Payment } from './store-payments.ts'
 

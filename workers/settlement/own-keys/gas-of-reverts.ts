@@ -1,4 +1,4 @@
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { TransactionStatus } from './read-statuses.ts'
@@ -16,7 +16,7 @@ export function gasOfReverts(statuses: readonly TransactionStatus[]): GasSpent |
 
 /** Stores what batches cost that reverted as a whole, which is the fault of none of their payments. */
 export async function recordRevertedBatches(
-  settlementStore: Pick<JobSettlementStore, 'recordRevertedBatch'>,
+  settlementStore: Pick<SettlementStore, 'recordRevertedBatch'>,
   statuses: readonly TransactionStatus[],
 ): Promise<void> {
   for (const { transaction, confirmation } of statuses)

@@ -1,5 +1,7 @@
+import type { BatchRecording } from '#shared/adapters/postgres/settlement/record-batch.ts'
+import type { BatchRenewal } from '#shared/adapters/postgres/settlement/renew-batch.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { StoredSettlement } from '#shared/jobs/job.ts'
-import type { BatchRecording, BatchRenewal, JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -17,7 +19,7 @@ import {
 } from './store-payments.ts'
 
 export interface BatchDependencies extends NonceRoomDependencies, StorePaymentsDependencies {
-  readonly settlementStore: StorePaymentsDependencies['settlementStore'] & Pick<JobSettlementStore, 'abandonBatch'>
+  readonly settlementStore: StorePaymentsDependencies['settlementStore'] & Pick<SettlementStore, 'abandonBatch'>
   readonly settler: StorePaymentsDependencies['settler'] & Pick<Settler, 'batchGas' | 'broadcast'>
   readonly blockWatch: Pick<BlockWatch, 'nextBlock' | 'follow'>
   /** The gas limit of a batch; lower while its key has little gas. A payment that needs more goes alone. */

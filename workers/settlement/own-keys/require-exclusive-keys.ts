@@ -1,11 +1,11 @@
-import type { NonceQueueStore } from '#shared/jobs/settlement-store.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 
 export interface ExclusiveKeysDependencies {
   readonly accounts: Pick<SettlementAccounts, 'facilitators' | 'countAccountNonces' | 'countPendingNonces'>
-  readonly settlementStore: Pick<NonceQueueStore, 'readNextAccountNonce'>
+  readonly settlementStore: Pick<SettlementStore, 'readNextAccountNonce'>
   readonly network: string
   readonly logger: Logger
 }

@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -21,7 +21,7 @@ import { later } from './while-unprepared.ts'
 
 export interface SettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    Pick<JobSettlementStore, 'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'> &
+    Pick<SettlementStore, 'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'> &
     EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler
   readonly batches: SettlementBatches

@@ -1,5 +1,5 @@
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
@@ -10,7 +10,7 @@ import type { Verdict } from './judge-settlement.ts'
 import { later, whileNotListed, whileUnprepared } from './while-unprepared.ts'
 
 export interface SigningAgainDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'renewSettlement' | 'markForReview'> &
+  readonly settlementStore: Pick<SettlementStore, 'renewSettlement' | 'markForReview'> &
     FinishSettlementDependencies['settlementStore']
   readonly settler: Settler
   readonly batches: Pick<SettlementBatches, 'renew'>

@@ -1,10 +1,11 @@
-import type { FinalityStore, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
+import type { UnfinalSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { countNonces, MOST_ACCOUNT_NONCES, minimumOf, type SignAgainVerdict } from './sign-again.ts'
 
 export interface ReleasedDependencies {
-  readonly settlementStore: Pick<FinalityStore, 'renewReleased'>
+  readonly settlementStore: Pick<SettlementStore, 'renewReleased'>
   readonly settler: Pick<Settler, 'broadcast' | 'prepare' | 'sign' | 'signBatch'>
   readonly logger: Logger
 }

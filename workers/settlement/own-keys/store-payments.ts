@@ -1,15 +1,13 @@
+import type { RecordingOutcome } from '#shared/adapters/postgres/settlement/move-to-settling.ts'
+import type { BatchRecording } from '#shared/adapters/postgres/settlement/record-batch.ts'
+import type { BatchRenewal } from '#shared/adapters/postgres/settlement/renew-batch.ts'
+import type { NewBatch } from '#shared/adapters/postgres/settlement/settlement-batches.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import type {
-  BatchRecording,
-  BatchRenewal,
-  JobSettlementStore,
-  NewBatch,
-  RecordingOutcome,
-} from '#shared/jobs/settlement-store.ts'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
 
 export interface StorePaymentsDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'recordSettlement' | 'recordBatch' | 'renewBatch'>
+  readonly settlementStore: Pick<SettlementStore, 'recordSettlement' | 'recordBatch' | 'renewBatch'>
   readonly settler: Pick<Settler, 'sign' | 'signBatch'>
 }
 

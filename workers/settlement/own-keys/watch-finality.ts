@@ -1,11 +1,7 @@
+import type { FailedSettlement } from '#shared/adapters/postgres/settlement/failed-settlements.ts'
+import type { SettledBlock, UnfinalSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import type {
-  FailedSettlement,
-  FinalityStore,
-  JobSettlementStore,
-  SettledBlock,
-  UnfinalSettlement,
-} from '#shared/jobs/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -17,9 +13,9 @@ import { readStatuses, sendersOf } from './read-statuses.ts'
 import { signReleasedAgain } from './sign-released-again.ts'
 
 export interface FinalityDependencies {
-  readonly settlementStore: Pick<JobSettlementStore, 'recordRevertedBatch'> &
+  readonly settlementStore: Pick<SettlementStore, 'recordRevertedBatch'> &
     Pick<
-      FinalityStore,
+      SettlementStore,
       | 'findUnfinalBlocks'
       | 'readUnfinal'
       | 'markFinal'

@@ -1,4 +1,4 @@
-import type { EarlierSettlement } from '#shared/jobs/settlement-store.ts'
+import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { EarlierCharge } from '../look-up-earlier.ts'
 

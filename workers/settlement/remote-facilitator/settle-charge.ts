@@ -1,10 +1,7 @@
+import type { JudgedBlock } from '#shared/adapters/postgres/settlement/end-settlement.ts'
+import type { RemoteSettlement } from '#shared/adapters/postgres/settlement/remote-settlement.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type {
-  JobSettlementStore,
-  JudgedBlock,
-  RemoteSettlement,
-  RemoteSettlementStore,
-} from '#shared/jobs/settlement-store.ts'
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -22,9 +19,15 @@ import { findEarlierCharge } from './find-earlier-charge.ts'
 
 export interface RemoteSettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    RemoteSettlementStore &
     EarlierSettlementDependencies['settlementStore'] &
-    Pick<JobSettlementStore, 'markForReview'>
+    Pick<
+      SettlementStore,
+      | 'recordRemoteSettlement'
+      | 'readRemoteSettlement'
+      | 'recordSettlementRequest'
+      | 'recordSettlementAnswer'
+      | 'markForReview'
+    >
   readonly facilitator: RemoteFacilitator
   readonly blockWatch: BlockWatch
   readonly logger: Logger

@@ -1,4 +1,6 @@
-import type { FailedSettlement, FinalityStore, UnfinalRemoteSettlement } from '#shared/jobs/settlement-store.ts'
+import type { FailedSettlement } from '#shared/adapters/postgres/settlement/failed-settlements.ts'
+import type { UnfinalRemoteSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -7,7 +9,7 @@ import { reopenSettlement } from '../reopen-settlement.ts'
 
 export interface RemoteFinalityDependencies {
   readonly settlementStore: Pick<
-    FinalityStore,
+    SettlementStore,
     'readUnfinalRemote' | 'moveSettlement' | 'loseSettlement' | 'readFailed' | 'judgeFailed' | 'reopenSettlement'
   >
   readonly facilitator: Pick<RemoteFacilitator, 'find' | 'settle' | 'confirm'>
@@ -49,7 +51,7 @@ export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): S
   }
 }
 
-async function readFailed(settlementStore: Pick<FinalityStore, 'readFailed'>): Promise<readonly FailedSettlement[]> {
+async function readFailed(settlementStore: Pick<SettlementStore, 'readFailed'>): Promise<readonly FailedSettlement[]> {
   return [
     ...(await settlementStore.readFailed('remote_facilitator', null, UNJUDGED_BATCH)),
     ...(await settlementStore.readFailed('remote_facilitator', 0n, BATCH)),

@@ -1,4 +1,3 @@
-import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
@@ -6,12 +5,11 @@ import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inPipelinedTransaction, type PipelinedTransaction } from '../transaction.ts'
-import { AcceptanceRefused } from './acceptance-refused.ts'
+import { isResultComplete, runAgain, settleAgain } from './accept-again.ts'
+import { type Acceptance, AcceptanceRefused, type NewJob } from './acceptance.ts'
 import { claimWithFreeKey, findHolder, judgePayment, readPayerExposure, type UnchargedLimits } from './claim-nonce.ts'
 import { insertJobs } from './insert-jobs.ts'
 import { type NewPayersLimit, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
-import { runAgain } from './run-again.ts'
-import { isResultComplete, settleAgain } from './settle-again.ts'
 
 interface HolderRow {
   payer: string

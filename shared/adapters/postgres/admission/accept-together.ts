@@ -1,5 +1,4 @@
 import pLimit, { type LimitFunction } from 'p-limit'
-import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-store.ts'
 import { lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { OpenPayment } from '#shared/payment/exposure.ts'
 import { newId } from '#shared/runtime/new-id.ts'
@@ -12,7 +11,7 @@ import {
   inLimitedTransaction,
   withElapsed,
 } from './accept-job.ts'
-import { AcceptanceRefused } from './acceptance-refused.ts'
+import { type Acceptance, AcceptanceRefused, type NewJob } from './acceptance.ts'
 import {
   claimNonces,
   exposureQuestion,
@@ -31,11 +30,12 @@ const LONGEST_SHARED_BYTES = 64 * 1024
 const MOST_ALONE_OF_PAYER = 3
 
 /**
- * Creates the acceptance of payments. Those that wait at the same time, for free keys, share one transaction, which waits
+ * Creates the acceptance of payments: authorization and job are written in one transaction, and the job's row is the outbox.
+ * Those that wait at the same time, for free keys, share one transaction, which waits
  * for no lock; each is judged under the locks of its key and its payer, those of one payer one after the other. One that
  * is left out, or has to be refused, is accepted or refused in a transaction of its own.
  */
-export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits): AdmissionStore['acceptJob'] {
+export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits) {
   const limitPayer = limitEach(MOST_ALONE_OF_PAYER)
   const alone = (asked: AskedAcceptance) => limitPayer(payerOf(asked), () => acceptJob(pool, asked, limits))
   const sharing = (age: FundsAge) =>
@@ -46,7 +46,7 @@ export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits): Admissi
         lockedRows === 'skip' ? await acceptTogether(pool, age, asked, limits) : await acceptEach(asked, alone),
     })
   const shared = { block: sharing('block'), time: sharing('time') }
-  return (job) => {
+  return (job: NewJob): Promise<Acceptance> => {
     const asked = { job, askedAtMs: performance.now() }
     const isShort = job.stagedUpload === null && job.effectiveJson.byteLength <= LONGEST_SHARED_BYTES
     return isShort ? shared[fundsAgeOf(job.exposure)](asked) : alone(asked)

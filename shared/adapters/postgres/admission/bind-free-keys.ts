@@ -1,8 +1,6 @@
-import type { KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store.ts'
 import { batch } from '../batch.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { bindKey } from './bind-key.ts'
-import { claimColumn } from './claimed-audio.ts'
+import { bindKey, claimColumn, type KeyBinding, type KeyBindingRequest } from './bind-key.ts'
 
 /** Keys bound by one statement at most: a few milliseconds of work. */
 const MAXIMUM_BATCH = 250

@@ -1,12 +1,43 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { AdmissionStore, CurrentBinding, KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { shareStatement } from '../batch.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { type ClaimColumn, claimColumn, claimFromColumn } from './claimed-audio.ts'
+
+export interface KeyBindingRequest {
+  readonly idempotencyKey: string
+  readonly requestDigest: string
+  readonly quote: Quote<JsonValue>
+  readonly lifetimeSeconds: number
+  /** What the caller says of a recording that was not sent yet; `null` or absent for a request that was read completely. */
+  readonly claimedAudio?: MeasuredAudio | null
+}
+
+/** `quote` is the one of the key's first challenge, kept until that challenge expires. */
+export type KeyBinding = { outcome: 'bound'; quote: Quote<JsonValue>; expiresAt: Date } | { outcome: 'other_request' }
+
+/**
+ * The request a key is bound to: until its challenge expires or, with a job that did not end uncharged, permanently.
+ */
+export interface CurrentBinding {
+  readonly requestDigest: string
+  readonly quote: Quote<JsonValue>
+  readonly expiresAt: Date
+  /** Whether the challenge has not expired; a key with a job stays bound afterwards. */
+  readonly isLive: boolean
+  /** `null` for a key that was bound by a complete request, and once a job is accepted under it. */
+  readonly claim: ClaimOfBinding | null
+}
+
+/** What the caller said of a recording when the key was bound. */
+export interface ClaimOfBinding {
+  readonly audio: MeasuredAudio
+  /** Whether another recording was sent since, and the key is bound to that. Until then it may be. */
+  readonly isReplaced: boolean
+}
 
 interface BoundRow {
   quoted_maximum: string
@@ -118,10 +149,10 @@ const BINDING = `request_digest, quoted_maximum, catalog_version, terms, expires
 const IS_BOUND = "(expires_at > now() OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))"
 
 /**
- * Creates a function that returns a key's current binding; `null` for an expired challenge without a job, or with one
- * that ended uncharged. Requests that arrive at the same time share a statement.
+ * Creates a function that returns a key's current binding; `null` for a key that is free, with an expired challenge
+ * and no job, or one that ended uncharged. Requests that arrive at the same time share a statement.
  */
-export function createBindingFinder(sql: Sql): AdmissionStore['findBinding'] {
+export function createBindingFinder(sql: Sql): (idempotencyKey: string) => Promise<CurrentBinding | null> {
   return shareStatement<string, CurrentBinding | null>({
     keyOf: (idempotencyKey) => idempotencyKey,
     run: (idempotencyKeys) => findBindings(sql, idempotencyKeys),
@@ -155,4 +186,42 @@ function bindingFromRow(row: BoundRow & BindingRow): CurrentBinding {
 
 function quoteFromRow({ quoted_maximum, catalog_version, terms }: BoundRow): Quote<JsonValue> {
   return { quotedMaximum: atomicAmount(BigInt(quoted_maximum)), catalogVersion: catalog_version, terms }
+}
+
+/** The column `claimed_audio`, with the names of the request. */
+export interface ClaimColumn {
+  readonly sha256: string
+  readonly bytes: number
+  readonly duration_ms: number
+  /** Present once the key is bound to another recording than the claimed one. */
+  readonly is_replaced?: true
+}
+
+/** Returns the value of the column for a claim, or for none. */
+export function claimColumn(claim: MeasuredAudio | null | undefined): ClaimColumn | null {
+  return claim ? { sha256: claim.sha256, bytes: claim.bytes, duration_ms: claim.durationMs } : null
+}
+
+export function claimFromColumn(column: ClaimColumn | null): ClaimOfBinding | null {
+  if (!column) return null
+  const { sha256, bytes, duration_ms: durationMs, is_replaced: isReplaced = false } = column
+  return { audio: { sha256, bytes, durationMs }, isReplaced }
+}
+
+/**
+ * Binds a key that a claim holds to the request with the recording itself, at its own price and with a new challenge.
+ * Changes nothing when the key is no longer bound by the claim with `claimedDigest`, or has a job. One guarded
+ * statement: of several recordings under one key only the first one replaces the claim, and a payment that is accepted
+ * meanwhile, under the same lock, either finds the claim unchanged or is refused. The claim stays with the key, so
+ * that the same payment for it is answered in the same way when the first answer was lost.
+ */
+export async function replaceClaim(sql: Sql, request: KeyBindingRequest, claimedDigest: string): Promise<void> {
+  await sql.query({
+    name: 'replace_claim',
+    text: `UPDATE idempotency_keys SET request_digest = $2, quoted_maximum = $3, catalog_version = $4, terms = $5,
+       claimed_audio = claimed_audio || '{"is_replaced": true}', expires_at = now() + make_interval(secs => $6)
+     WHERE idempotency_key = $1 AND request_digest = $7 AND claimed_audio IS NOT NULL
+       AND NOT claimed_audio ? 'is_replaced' AND job_id IS NULL`,
+    values: [...bindingValues(request), claimedDigest],
+  })
 }

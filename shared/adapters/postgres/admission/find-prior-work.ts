@@ -1,8 +1,30 @@
-import type { AdmissionStore, PresentedClaim, PriorWork } from '#shared/jobs/admission-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
 import { shareStatement } from '../batch.ts'
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
+
+/** The jobs that a key and an authorization already belong to, read in one snapshot. */
+export interface PriorWork {
+  /**
+   * The job that the key is bound to. `isReleasable`: uncharged, and its challenge has expired, so others may take it.
+   */
+  readonly holder: {
+    readonly jobId: string
+    readonly payer: string
+    readonly state: JobState
+    readonly isReleasable: boolean
+  } | null
+  /** The job that claimed the authorization's nonce, and whether it was accepted with this challenge token. */
+  readonly claim: { readonly jobId: string; readonly hasSameToken: boolean } | null
+}
+
+/** A payment as it was presented. */
+export interface PresentedClaim {
+  readonly authorization: Authorization
+  /** SHA-256 of the challenge token, which unlike the signature never appears on chain. */
+  readonly challengeTokenSha256: string | null
+}
 
 interface PriorWorkRow {
   holder_id: string | null
@@ -41,12 +63,12 @@ const PRIOR_WORK_OF_ASKED = `
  * Creates a function that returns the job of a key and the job of a payment nonce. One statement, so one snapshot: read
  * separately, a job accepted in between would look like someone else's. Requests that arrive at the same time share it.
  */
-export function createPriorWorkFinder(sql: Sql): AdmissionStore['findPriorWork'] {
+export function createPriorWorkFinder(sql: Sql) {
   const find = shareStatement<Presented, PriorWork>({
     keyOf: ({ idempotencyKey }) => idempotencyKey,
     run: (presented) => findPriorWorks(sql, presented),
   })
-  return (idempotencyKey, claim) => find({ idempotencyKey, claim })
+  return (idempotencyKey: string, claim: PresentedClaim) => find({ idempotencyKey, claim })
 }
 
 async function findPriorWorks(sql: Sql, presented: readonly Presented[]): Promise<ReadonlyMap<string, PriorWork>> {

@@ -1,8 +1,7 @@
-import type { NewJob } from '#shared/jobs/admission-store.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { LOSS_WINDOW_SECONDS } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'
-import { AcceptanceRefused } from './acceptance-refused.ts'
+import { AcceptanceRefused, type NewJob } from './acceptance.ts'
 import { type NewPayers, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
 import { type PayerExposure, readPaid } from './read-exposure.ts'
 

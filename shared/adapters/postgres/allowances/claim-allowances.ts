@@ -1,8 +1,34 @@
-import type { ClaimedPermit, SignedPermit } from '#shared/jobs/allowance-store.ts'
-import type { Written } from '#shared/jobs/job.ts'
+import type { StoredTransaction, Written } from '#shared/jobs/job.ts'
+import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
+import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Sql } from '../pool.ts'
 
 type Hex = `0x${string}`
+
+/** A permit that this worker holds under a lease. */
+export interface ClaimedPermit {
+  readonly allowanceId: string
+  readonly fence: bigint
+  readonly permit: AllowancePermit
+  readonly reservedGasWei: bigint
+  readonly minimumBalance: bigint
+  readonly network: string
+  /** How long ago it was requested. */
+  readonly ageMs: number
+  /** `null` until it is signed. */
+  readonly signed: SignedPermit | null
+}
+
+/** The account nonce of a permit with every transaction that was signed for it. */
+export interface SignedPermit {
+  readonly account: SettlementAccount
+  readonly accountNonce: bigint
+  /** Those that submit the permit, newest first. */
+  readonly transactions: readonly StoredTransaction[]
+  /** Those that only use up the account nonce. */
+  readonly fillers: readonly StoredTransaction[]
+  readonly isAbandoned: boolean
+}
 
 interface ClaimedRow {
   readonly id: string
@@ -20,8 +46,8 @@ interface ClaimedRow {
 }
 
 /**
- * Takes the lease of due permits without one and raises their fences, by PostgreSQL's clock. One whose worker is gone
- * is due once its lease expires.
+ * Takes the lease of due permits without one, oldest first, and raises their fences, by PostgreSQL's clock. One whose
+ * worker is gone is due once its lease expires.
  */
 export async function claimAllowances(sql: Sql, leaseMs: number, limit: number): Promise<readonly ClaimedPermit[]> {
   const { rows } = await sql.query<ClaimedRow>({
@@ -97,7 +123,10 @@ interface TransactionRow {
   readonly is_filler: boolean
 }
 
-/** Returns every transaction with the permit's account nonce, newest first; `null` when it is not signed. */
+/**
+ * Returns every transaction with the permit's account nonce, newest first: a sweeper may have replaced them; `null`
+ * when it is not signed.
+ */
 export async function readSignedPermit(sql: Sql, allowanceId: string): Promise<SignedPermit | null> {
   const { rows } = await sql.query<TransactionRow>({
     name: 'read_signed_permit',

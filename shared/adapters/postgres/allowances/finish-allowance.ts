@@ -1,8 +1,46 @@
-import type { AllowanceWorkStore, ClaimedPermit, GrantedAllowance, MinedPermit } from '#shared/jobs/allowance-store.ts'
 import type { Written } from '#shared/jobs/job.ts'
+import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { Sql } from '../pool.ts'
+import type { ClaimedPermit } from './claim-allowances.ts'
 
-type Failure = Parameters<AllowanceWorkStore['failAllowance']>[1]
+type Hex = `0x${string}`
+
+/** Why a sponsored permit ended without an allowance. */
+export type AllowanceFailureCode =
+  /** Its deadline has passed, or would pass before it is mined. */
+  | 'permit_expired'
+  /** Its nonce is used and the allowance does not suffice. */
+  | 'permit_already_used'
+  /** The asset refuses it. */
+  | 'permit_rejected'
+  | 'owner_has_code'
+  | 'owner_balance_too_low'
+  /** The settlement key has no gas to spare, or fees rose beyond what was reserved. */
+  | 'gas_unavailable'
+  | 'payment_network_unavailable'
+  /** Mined without effect: the only one that costs gas. */
+  | 'permit_reverted'
+
+/** What the mined transaction of an account nonce cost, and where. */
+export interface MinedPermit {
+  readonly transaction: Hex
+  readonly blockNumber: bigint
+  readonly blockHash: Hex
+  readonly gas: GasSpent
+  /** The same cost in wei of the native token. */
+  readonly costWei: bigint
+}
+
+/** How Permit2 got the allowance. */
+export type GrantedAllowance =
+  | { readonly by: 'own_transaction'; readonly mined: MinedPermit }
+  /** `mined`: what our own transaction cost, if one was mined without effect. */
+  | { readonly by: 'other_submission'; readonly blockNumber: bigint; readonly mined: MinedPermit | null }
+
+interface Failure {
+  readonly code: AllowanceFailureCode
+  readonly reason: string
+}
 
 /** Moves requested or signed → confirmed and notifies the waiting API on commit. */
 export function confirmAllowance(sql: Sql, claim: ClaimedPermit, granted: GrantedAllowance): Promise<Written> {
@@ -12,8 +50,8 @@ export function confirmAllowance(sql: Sql, claim: ClaimedPermit, granted: Grante
 }
 
 /**
- * Moves requested or signed → failed and notifies the waiting API on commit. A signed one needs `mined`: the answer to
- * the commit that stored its transaction may have been lost.
+ * Moves requested or signed → failed and notifies the waiting API on commit. A signed one needs `mined`, which used up
+ * its account nonce: the answer to the commit that stored its transaction may have been lost.
  */
 export function failAllowance(
   sql: Sql,
@@ -65,7 +103,10 @@ async function finish(
   return rowCount === 1 ? 'written' : 'stale'
 }
 
-/** Moves signed → requested: nothing that was signed for its account nonce can be mined any more. */
+/**
+ * Moves signed → requested, after its account nonce was used outside this ledger: nothing that was signed for it can
+ * be mined any more.
+ */
 export async function requestAgain(sql: Sql, { allowanceId, fence }: ClaimedPermit): Promise<Written> {
   const { rowCount } = await sql.query({
     name: 'request_allowance_again',

@@ -1,20 +1,36 @@
-import type { AllowanceRequest, AllowanceRequestStore } from '#shared/jobs/allowance-store.ts'
+import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { findSponsoringRefusal } from './sponsoring-limits.ts'
+import type { AllowanceFailureCode } from './finish-allowance.ts'
+import { findSponsoringRefusal, type SponsoringLimits, type SponsoringRefusal } from './sponsoring-limits.ts'
 
-type Permit = Parameters<AllowanceRequestStore['requestAllowance']>[0]
-type Limits = Parameters<AllowanceRequestStore['requestAllowance']>[1]
+type Hex = `0x${string}`
+
+/** A permit that was verified and simulated. */
+export type VerifiedPermit = AllowancePermit & { readonly digest: Hex }
+
+export type AllowanceRequest =
+  /** `existing`: the same permit was requested before. One that failed without a cost is tried again: `accepted`. */
+  | {
+      readonly outcome: 'accepted' | 'existing'
+      readonly allowanceId: string
+      readonly state: AllowanceOutcome['state']
+    }
+  | SponsoringRefusal
 
 /** All requests take this lock in turn: each sees what the earlier ones reserved. */
 const LOCK = "pg_advisory_xact_lock(hashtextextended('farebox sponsored permits', 0))"
 
-/** Stores a permit unless a limit forbids it, and notifies the workers on commit. */
+/**
+ * Stores a permit that was verified and simulated, unless a limit forbids it, and notifies the workers on commit. One
+ * transaction under one lock: two requests with the same permit make one row, and concurrent ones cannot pass the
+ * ceiling together.
+ */
 export async function requestAllowance(
   pool: Pool,
   network: string,
-  permit: Permit,
-  limits: Limits,
+  permit: VerifiedPermit,
+  limits: SponsoringLimits,
 ): Promise<AllowanceRequest> {
   return await inTransaction(pool, async (sql) => {
     await sql.query(`SELECT ${LOCK}`)
@@ -66,7 +82,7 @@ export function stateOf(state: string): 'pending' | 'confirmed' | 'failed' {
 }
 
 /** Inserts the permit, or starts one again that failed without a cost. */
-async function store(sql: Sql, network: string, permit: Permit, limits: Limits): Promise<string> {
+async function store(sql: Sql, network: string, permit: VerifiedPermit, limits: SponsoringLimits): Promise<string> {
   const { rows } = await sql.query<{ id: string }>({
     name: 'store_permit',
     text: `INSERT INTO sponsored_permits
@@ -98,4 +114,92 @@ async function store(sql: Sql, network: string, permit: Permit, limits: Limits):
   const [row] = rows
   if (!row) throw new Error('an upsert always returns its row')
   return row.id
+}
+
+/** The state of a sponsored permit. Nothing of the owner's ever moves. */
+export type AllowanceOutcome =
+  | { readonly state: 'pending' }
+  /** `transaction` is `null` when another submission of the permit came first. */
+  | { readonly state: 'confirmed'; readonly transaction: Hex | null; readonly blockNumber: bigint }
+  | { readonly state: 'failed'; readonly code: AllowanceFailureCode; readonly transaction: Hex | null }
+
+export interface SponsoredPermit {
+  readonly allowanceId: string
+  readonly owner: Hex
+  readonly value: bigint
+  /** The nonce of the permit. */
+  readonly nonce: bigint
+  readonly requestedAt: Date
+  readonly outcome: AllowanceOutcome
+}
+
+interface OutcomeRow {
+  readonly id: string
+  readonly state: string
+  readonly transaction_hash: Hex | null
+  readonly block_number: string | null
+  readonly failure_code: AllowanceFailureCode | null
+}
+
+interface PermitRow extends OutcomeRow {
+  readonly owner: Hex
+  readonly value: string
+  readonly permit_nonce: string
+  readonly requested_at: Date
+}
+
+const OUTCOME = `id, state, block_number, failure_code,
+  CASE WHEN NOT is_granted_elsewhere THEN transaction_hash END AS transaction_hash`
+const PERMIT = `${OUTCOME}, owner, value, permit_nonce, requested_at`
+
+export async function findSponsoredPermit(sql: Sql, digest: Hex): Promise<SponsoredPermit | null> {
+  const { rows } = await sql.query<PermitRow>({
+    name: 'find_sponsored_permit',
+    text: `SELECT ${PERMIT} FROM sponsored_permits WHERE digest = $1`,
+    values: [digest],
+  })
+  return rows[0] ? permitFromRow(rows[0]) : null
+}
+
+/** Returns the owner's newest permit. */
+export async function findLatestSponsored(sql: Sql, owner: Hex): Promise<SponsoredPermit | null> {
+  const { rows } = await sql.query<PermitRow>({
+    name: 'find_latest_sponsored',
+    text: `SELECT ${PERMIT} FROM sponsored_permits WHERE owner = $1 ORDER BY requested_at DESC LIMIT 1`,
+    values: [owner],
+  })
+  return rows[0] ? permitFromRow(rows[0]) : null
+}
+
+/** Returns the outcomes of those that exist, by id. */
+export async function readAllowanceOutcomes(
+  sql: Sql,
+  allowanceIds: readonly string[],
+): Promise<ReadonlyMap<string, AllowanceOutcome>> {
+  const { rows } = await sql.query<OutcomeRow>({
+    name: 'read_allowance_outcomes',
+    text: `SELECT ${OUTCOME} FROM sponsored_permits WHERE id = ANY($1::uuid[])`,
+    values: [allowanceIds],
+  })
+  return new Map(rows.map((row) => [row.id, outcomeFromRow(row)]))
+}
+
+function permitFromRow(row: PermitRow): SponsoredPermit {
+  return {
+    allowanceId: row.id,
+    owner: row.owner,
+    value: BigInt(row.value),
+    nonce: BigInt(row.permit_nonce),
+    requestedAt: row.requested_at,
+    outcome: outcomeFromRow(row),
+  }
+}
+
+function outcomeFromRow({ state, transaction_hash, block_number, failure_code }: OutcomeRow): AllowanceOutcome {
+  const outcome = stateOf(state)
+  if (outcome === 'confirmed' && block_number !== null)
+    return { state: outcome, transaction: transaction_hash, blockNumber: BigInt(block_number) }
+  if (outcome === 'failed' && failure_code !== null)
+    return { state: outcome, code: failure_code, transaction: transaction_hash }
+  return { state: 'pending' }
 }

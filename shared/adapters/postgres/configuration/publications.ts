@@ -1,7 +1,6 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from '#shared/operators/author.ts'
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
-import type { List, ListPage } from '#shared/operators/money-store.ts'
 import type {
   ConfigurationFile,
   NewPublication,
@@ -12,7 +11,7 @@ import type {
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { microsecondsOf, type PositionRow } from '../position.ts'
-import { readList } from '../read-list.ts'
+import { type List, type ListPage, readList } from '../read-list.ts'
 import { inTransaction } from '../transaction.ts'
 import { deleteDraft, findDraft } from './drafts.ts'
 import { lockConfiguration, raiseRevision } from './revision.ts'

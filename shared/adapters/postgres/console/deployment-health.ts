@@ -1,6 +1,25 @@
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { type DeploymentHealth, HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/machinery-store.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import { HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/health-window.ts'
 import type { Sql } from '../pool.ts'
+
+/** What the calls to a deployment within a window came to. Of very many calls only the latest count. */
+export interface DeploymentHealth {
+  readonly name: string
+  readonly calls: number
+  readonly open: number
+  readonly succeeded: number
+  readonly failedDefinite: number
+  readonly failedEmpty: number
+  readonly failedAmbiguous: number
+  /** Durations of successful calls; `null` without one. */
+  readonly medianMs: number | null
+  readonly p95Ms: number | null
+  readonly lastFailedAt: Date | null
+  /** Whether there were more calls than were looked at. */
+  readonly isCut: boolean
+  /** Work that nobody was charged for, at most, within the window. */
+  readonly absorbed: AtomicAmount
+}
 
 /** Of each deployment: enough for its health, and few enough that a page is quick under any load. */
 const MAXIMUM_CALLS = 5000

@@ -1,8 +1,28 @@
-import type { ExportedCall, ExportFilter, ListPosition } from '#shared/operators/money-store.ts'
+import type { CallSummary } from '#shared/operators/payment-record.ts'
 import type { Sql } from '../pool.ts'
 import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
+import type { ListPosition } from '../read-list.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
-import { CONDITIONS } from './list-calls.ts'
+import { type CallFilter, CONDITIONS } from './list-calls.ts'
+import type { Period } from './read-days.ts'
+
+/** Which calls are exported. */
+export interface ExportFilter extends Period {
+  readonly state?: CallFilter['state']
+  /** In lower case. */
+  readonly payer?: string | undefined
+}
+
+/** A row of the list of all calls for bookkeeping. */
+export interface ExportedCall extends CallSummary {
+  readonly catalogVersion: string
+  readonly receiptId: string | null
+  readonly network: string
+  readonly transaction: string | null
+  readonly blockNumber: bigint | null
+  readonly gasCost: bigint | null
+  readonly settlementState: string | null
+}
 
 const PAGE_CALLS = 1000
 

@@ -1,4 +1,4 @@
-import { type Finding, MOST_FINDINGS as MOST, SHOWN_KEY_CHARACTERS } from '#shared/operators/money-store.ts'
+import { type Finding, MOST_FINDINGS as MOST, SHOWN_KEY_CHARACTERS } from '#shared/operators/findings.ts'
 import type { Sql } from '../pool.ts'
 
 /** Fewer characters begin too much. */

@@ -1,4 +1,4 @@
-import { type Finding, MOST_FINDINGS } from '#shared/operators/money-store.ts'
+import { type Finding, MOST_FINDINGS } from '#shared/operators/findings.ts'
 import type { Sql } from '../pool.ts'
 import { SETTLEMENTS_OF_SIGNED } from '../settlement-transactions.ts'
 import { findByBeginning } from './find-by-beginning.ts'
@@ -10,8 +10,8 @@ const HASH = /^0x[0-9a-f]{64}$/
 const LONGEST_ID = 255
 
 /**
- * Returns what an id belongs to; when it is none, what ids that begin with it belong to. A text may be several things at
- * once: callers choose request ids and keys.
+ * Returns what an id of any kind belongs to; when it is none, what ids that begin with it belong to, of an idempotency
+ * key no more than the console shows. A text may be several things at once: callers choose request ids and keys.
  */
 export async function findById(sql: Sql, text: string): Promise<readonly Finding[]> {
   // PostgreSQL stores no NUL, so nothing has such an id.

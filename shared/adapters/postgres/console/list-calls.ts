@@ -1,9 +1,15 @@
-import type { CallFilter, List, ListPage } from '#shared/operators/money-store.ts'
+import type { JobState } from '#shared/jobs/job.ts'
 import type { CallSummary } from '#shared/operators/payment-record.ts'
 import type { Sql } from '../pool.ts'
 import { BEGINNING, END, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
-import { readList } from '../read-list.ts'
+import { type List, type ListPage, readList } from '../read-list.ts'
 import { CALL, type CallRow, callSummary } from './call-row.ts'
+
+export interface CallFilter {
+  readonly state?: JobState | 'open' | undefined
+  readonly from?: Date | undefined
+  readonly until?: Date | undefined
+}
 
 const UNFINISHED = "state IN ('accepted', 'generating', 'generated', 'settling')"
 

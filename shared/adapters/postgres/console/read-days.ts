@@ -1,7 +1,35 @@
-import type { CountAndAmount, LedgerDay, Period } from '#shared/operators/money-store.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { JOINED_SUMS, JOINS, ledgerSums } from '../reports/ledger-sums.ts'
 import { inTransaction } from '../transaction.ts'
+
+/** Half-open, `from` ≤ t < `until`. */
+export interface Period {
+  readonly from: Date
+  readonly until: Date
+}
+
+export interface CountAndAmount {
+  readonly count: number
+  readonly amount: bigint
+}
+
+/** One UTC day. Amounts are atomic USDC. */
+export interface LedgerDay {
+  /** `YYYY-MM-DD`. */
+  readonly day: string
+  readonly charged: CountAndAmount
+  /** The charges of that day whose settlement is confirmed on chain; equal to `charged` unless one was lost. */
+  readonly settled: bigint
+  /** Confirmed settlements whose block may still be replaced. */
+  readonly notFinal: number
+  /** Of confirmed settlements, and of permits that the service submitted. */
+  readonly settlementGas: bigint
+  readonly permitGas: bigint
+  /** Work that ended without a charge, at most; the gas of reverted settlements included. */
+  readonly uncharged: CountAndAmount
+  /** What operators ended that day, by outcome. */
+  readonly resolved: readonly (CountAndAmount & { readonly outcome: string })[]
+}
 
 interface DayRow {
   readonly day: string
@@ -20,8 +48,8 @@ type Resolved = CountAndAmount & { readonly outcome: string }
 const DAY = "to_char(start AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day"
 
 /**
- * Returns every day of the period, newest first: the totals of hours that were rolled up, and the sums of later ones. So
- * the cost depends on the last hours, not on the length of the history.
+ * Returns every day of the period, whose bounds are beginnings of UTC days, newest first: the totals of hours that
+ * were rolled up, and the sums of later ones. So the cost depends on the last hours, not on the length of the history.
  */
 export async function readDays(pool: Pool, period: Period): Promise<readonly LedgerDay[]> {
   return await inTransaction(pool, async (sql) => {

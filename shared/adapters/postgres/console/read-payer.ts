@@ -1,10 +1,44 @@
-import type { CountAndAmount, PayerRecord, SponsoredPermitRecord } from '#shared/operators/money-store.ts'
+import type { CallSummary, ResolutionRecord, UnknownSettlementRecord } from '#shared/operators/payment-record.ts'
 import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
-import { readUnknownSettlements } from './payment-parts.ts'
-import { readPayerResolutions } from './read-resolutions.ts'
+import { readPayerResolutions, readUnknownSettlements } from './payment-parts.ts'
+import type { CountAndAmount } from './read-days.ts'
+
+/** What a payer has open, owes and spent. Amounts are atomic USDC. */
+export interface PayerRecord {
+  readonly payer: string
+  readonly open: readonly CallSummary[]
+  /** Of all open calls: the charge where it is fixed, the quoted maximum before. */
+  readonly exposure: CountAndAmount
+  readonly owed: readonly CallSummary[]
+  readonly debts: CountAndAmount
+  /** Completed calls of the last day and the last 30 days. */
+  readonly spentToday: CountAndAmount
+  readonly spentLately: CountAndAmount
+  /** Whether older calls of the 30 days are left out of the sum, because there are too many. */
+  readonly isSpendCut: boolean
+  /** Work of the last day that ended without a charge, by kind. */
+  readonly uncharged: readonly (CountAndAmount & { readonly kind: UnchargedKind })[]
+  /** The newest of each. */
+  readonly unknownSettlements: readonly UnknownSettlementRecord[]
+  readonly permits: readonly SponsoredPermitRecord[]
+  readonly resolutions: readonly ResolutionRecord[]
+}
+
+/** A permit that the service submitted at its own cost. */
+export interface SponsoredPermitRecord {
+  readonly id: string
+  readonly state: 'requested' | 'signed' | 'confirmed' | 'failed'
+  readonly requestedAt: Date
+  readonly finishedAt: Date | null
+  readonly transaction: string | null
+  readonly gasWei: bigint | null
+  /** Atomic USDC. */
+  readonly gasCost: bigint | null
+  readonly failureCode: string | null
+}
 
 /** What a page lists of each kind; totals are over all of it. */
 const SHOWN = 20
@@ -16,7 +50,10 @@ interface CountRow {
   readonly amount: string
 }
 
-/** Reads what a payer has open, owes and spent, from one snapshot. */
+/**
+ * Reads what a payer in lower case has open, owes and spent, from one snapshot; `null` for an address without calls,
+ * permits or unknown settlements.
+ */
 export async function readPayer(pool: Pool, payer: string): Promise<PayerRecord | null> {
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')

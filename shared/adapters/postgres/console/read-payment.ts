@@ -6,13 +6,13 @@ import { CALL, type CallRow, callSummary } from './call-row.ts'
 import {
   readAttempts,
   readAuthorizations,
+  readJobResolutions,
   readMedia,
   readReceipt,
   readUncharged,
   readUnknownSettlements,
   readUpload,
 } from './payment-parts.ts'
-import { readJobResolutions } from './read-resolutions.ts'
 import { readSettlements } from './read-settlements.ts'
 
 type JobRow = CallRow & {

@@ -1,7 +1,6 @@
-import type { ExposureTerms } from '#shared/jobs/admission-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { Exposure } from '#shared/payment/exposure.ts'
+import type { Exposure, ExposureTerms } from '#shared/payment/exposure.ts'
 import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { findExhaustedBudget } from '../admission/find-exhausted-budget.ts'
 import {

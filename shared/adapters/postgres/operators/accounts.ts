@@ -1,9 +1,20 @@
 import type { Author } from '#shared/operators/author.ts'
 import type { Operator, Role } from '#shared/operators/operator-account.ts'
-import type { AccountChange, OperatorAccount } from '#shared/operators/operator-store.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { recordAction } from './record-action.ts'
+
+export interface OperatorAccount extends Operator {
+  readonly createdAt: Date
+  readonly passwordChangedAt: Date
+  /** `null` while the account may sign in. */
+  readonly disabledAt: Date | null
+  /** `null` without an open session. */
+  readonly lastUsedAt: Date | null
+}
+
+/** `last_actor`: no account that may act would be left. */
+export type AccountChange = 'changed' | 'unknown' | 'last_actor'
 
 /** Serializes changes of accounts, so that two of them cannot disable the last two that may act. */
 const LOCK_ACCOUNTS = 'LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE'
@@ -26,7 +37,7 @@ export async function addAccount(pool: Pool, account: NewAccount, author: Author
   return await inTransaction(pool, async (sql) => await insertAccount(sql, account, author))
 }
 
-/** Adds an account unless there is one; processes that start together add one. */
+/** Adds an account unless there is one of any name; processes that start together add one. */
 export async function addFirstAccount(pool: Pool, account: NewAccount, author: Author): Promise<'added' | 'exists'> {
   return await inTransaction(pool, async (sql) => {
     await sql.query(LOCK_ACCOUNTS)
@@ -60,6 +71,7 @@ export async function changeRole(pool: Pool, name: string, role: Role, author: A
   })
 }
 
+/** Changes the password and ends the account's sessions. */
 export async function changePassword(pool: Pool, name: string, hash: string, author: Author): Promise<AccountChange> {
   return await changeAccount(pool, name, {
     isLosingRole: false,
@@ -75,6 +87,7 @@ export async function changePassword(pool: Pool, name: string, hash: string, aut
   })
 }
 
+/** Disables the account and ends its sessions. */
 export async function disableAccount(pool: Pool, name: string, author: Author): Promise<AccountChange> {
   return await changeAccount(pool, name, {
     isLosingRole: true,

@@ -1,4 +1,6 @@
-import { KEY_KINDS, type KeyKind, type KeyRotation, type KeyRotationStore } from '#shared/operators/key-rotation.ts'
+import type { Author } from '#shared/operators/author.ts'
+import { KEY_KINDS, type KeyKind, type KeyRotation } from '#shared/operators/key-rotation.ts'
+import { bindTo } from '../bind-to.ts'
 import type { Sql } from '../pool.ts'
 import { recordAction } from './record-action.ts'
 
@@ -12,15 +14,20 @@ interface RotationRow {
   readonly details: { readonly newKey: string; readonly oldKey: string }
 }
 
-/** Creates the store of rotations, which are kept among the actions of operators. */
-export function createKeyRotationStore(sql: Sql): KeyRotationStore {
-  return {
-    readRotations: () => readRotations(sql),
-    startRotation: async ({ kind, newKey, oldKey, reason }, author) =>
-      await recordAction(sql, author, { action: ACTION, subject: kind, reason, details: { newKey, oldKey } }),
-  }
+/** Creates the store of rotations, which are kept among the actions of operators, between the steps of a person. */
+export function createKeyRotationStore(sql: Sql) {
+  return bindTo(sql, { readRotations, startRotation })
 }
 
+async function startRotation(
+  sql: Sql,
+  { kind, newKey, oldKey, reason }: Pick<KeyRotation, 'kind' | 'newKey' | 'oldKey' | 'reason'>,
+  author: Author,
+): Promise<void> {
+  await recordAction(sql, author, { action: ACTION, subject: kind, reason, details: { newKey, oldKey } })
+}
+
+/** Returns the newest rotation of each kind. */
 async function readRotations(sql: Sql): Promise<readonly KeyRotation[]> {
   const { rows } = await sql.query<RotationRow>({
     name: 'read_key_rotations',

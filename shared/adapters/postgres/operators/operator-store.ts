@@ -1,5 +1,8 @@
-import type { OperatorAccounts, OperatorActions, OperatorSessions } from '#shared/operators/operator-store.ts'
-import type { Pool } from '../pool.ts'
+import type { AuditHead } from '#shared/operators/audit-chain.ts'
+import type { Author } from '#shared/operators/author.ts'
+import type { Operator, Role } from '#shared/operators/operator-account.ts'
+import { bindTo } from '../bind-to.ts'
+import type { Pool, Sql } from '../pool.ts'
 import {
   addAccount,
   addFirstAccount,
@@ -9,32 +12,121 @@ import {
   enableAccount,
   listAccounts,
 } from './accounts.ts'
-import { readActions } from './read-actions.ts'
 import { readAuditHead } from './read-chain.ts'
-import { recordAction } from './record-action.ts'
-import { readCookieSecret, readPasswordHash, sweepSessions } from './sessions.ts'
+import { type NewAction, recordAction } from './record-action.ts'
 import { beginSignIn, endSession, openSession } from './sign-in.ts'
-import { useSession } from './use-session.ts'
+
+/**
+ * The operators of the console, their sessions, and what they did. Every change of an account is recorded with its
+ * author; no account is ever deleted.
+ */
+export type OperatorStore = ReturnType<typeof createOperatorStore>
 
 /** Creates the store of operators, their sessions and what they did, over one pool. */
-export function createOperatorStore(pool: Pool): OperatorAccounts & OperatorSessions & OperatorActions {
-  return {
-    listAccounts: () => listAccounts(pool),
-    addAccount: (account, author) => addAccount(pool, account, author),
-    addFirstAccount: (account, author) => addFirstAccount(pool, account, author),
-    changeRole: (name, role, author) => changeRole(pool, name, role, author),
-    changePassword: (name, hash, author) => changePassword(pool, name, hash, author),
-    disableAccount: (name, author) => disableAccount(pool, name, author),
-    enableAccount: (name, author) => enableAccount(pool, name, author),
-    beginSignIn: (name, from, limits) => beginSignIn(pool, name, from, limits),
-    openSession: (session) => openSession(pool, session),
-    useSession: (token, idleSeconds) => useSession(pool, token, idleSeconds),
-    readPasswordHash: (name) => readPasswordHash(pool, name),
-    endSession: (token) => endSession(pool, token),
-    readCookieSecret: () => readCookieSecret(pool),
-    sweepSessions: () => sweepSessions(pool),
-    recordEvent: (author, event) => recordAction(pool, author, event),
-    readAuditHead: () => readAuditHead(pool),
-    readActions: (filter, page) => readActions(pool, filter, page),
-  }
+export function createOperatorStore(pool: Pool) {
+  return bindTo(pool, {
+    listAccounts,
+    addAccount,
+    addFirstAccount,
+    changeRole,
+    changePassword,
+    disableAccount,
+    enableAccount,
+    beginSignIn,
+    openSession,
+    useSession,
+    readPasswordHash,
+    endSession,
+    readCookieSecret,
+    sweepSessions,
+    recordEvent: recordAction,
+    readAuditHead,
+    readActions,
+  })
+}
+
+/** Returns the hash to check the current password against before it is changed. */
+async function readPasswordHash(sql: Sql, name: string): Promise<string | null> {
+  const { rows } = await sql.query<{ password_hash: string }>({
+    name: 'read_operator_password',
+    text: 'SELECT password_hash FROM operators WHERE name = $1 AND disabled_at IS NULL',
+    values: [name],
+  })
+  return rows[0]?.password_hash ?? null
+}
+
+/** Returns what all processes of the console sign their cookies with. */
+async function readCookieSecret(sql: Sql): Promise<Buffer> {
+  const { rows } = await sql.query<{ secret: Buffer }>('SELECT secret FROM console_secret')
+  if (!rows[0]) throw new Error('the migration wrote the secret of the console')
+  return rows[0].secret
+}
+
+/** Deletes sessions that have expired, and failures that no limit counts any more. */
+async function sweepSessions(sql: Sql): Promise<void> {
+  await sql.query('DELETE FROM operator_sessions WHERE expires_at < now()')
+  await sql.query(`DELETE FROM failed_sign_ins WHERE failed_at < now() - interval '1 day'`)
+}
+
+/**
+ * Returns whose session a token stands for, and counts as its use; `null` when it has ended. Its use is written once a
+ * minute, not with every request.
+ */
+async function useSession(sql: Sql, tokenSha256: string, idleSeconds: number): Promise<Operator | null> {
+  const { rows } = await sql.query<{ name: string; role: Role }>({
+    name: 'use_operator_session',
+    text: `WITH valid AS (
+         SELECT token_sha256, last_used_at, name, role FROM operator_sessions JOIN operators ON name = operator
+         WHERE token_sha256 = $1 AND expires_at > now() AND last_used_at > now() - $2::int * interval '1 second'
+           AND disabled_at IS NULL),
+       used AS (
+         UPDATE operator_sessions SET last_used_at = now() FROM valid
+         WHERE operator_sessions.token_sha256 = valid.token_sha256
+           AND valid.last_used_at < now() - interval '1 minute')
+     SELECT name, role FROM valid`,
+    values: [tokenSha256, idleSeconds],
+  })
+  return rows[0] ?? null
+}
+
+/** What an operator did. */
+interface OperatorAction extends Required<NewAction>, AuditHead {
+  readonly id: bigint
+  readonly doneAt: Date
+  readonly operator: string
+  readonly source: Author['source']
+}
+
+interface ActionFilter {
+  readonly operator?: string | undefined
+  readonly subject?: string | undefined
+  readonly action?: string | undefined
+}
+
+type Row = Omit<OperatorAction, 'id' | 'position'> & { readonly id: string; readonly position: string }
+
+/** An id after every action. */
+const END = 9_223_372_036_854_775_807n
+
+/** Returns at most `limit` actions, newest first, before the action `before`. Each filter has a statement of its own, so that it uses its index. */
+async function readActions(
+  sql: Sql,
+  { operator, subject, action }: ActionFilter,
+  { before, limit }: { readonly before: bigint | null; readonly limit: number },
+): Promise<{ readonly actions: readonly OperatorAction[]; readonly next: bigint | null }> {
+  const filters = [
+    ['operator', operator],
+    ['subject', subject],
+    ['action', action],
+  ].filter((entry): entry is [string, string] => entry[1] !== undefined)
+  const { rows } = await sql.query<Row>({
+    name: ['read_operator_actions', ...filters.map(([column]) => `by_${column}`)].join('_'),
+    text: `SELECT id, done_at AS "doneAt", operator, source, action, subject, reason, details, position, hash
+     FROM operator_actions
+     WHERE id < $1${filters.map(([column], index) => ` AND ${column} = $${index + 3}`).join('')}
+     ORDER BY id DESC LIMIT $2`,
+    values: [(before ?? END).toString(), limit + 1, ...filters.map(([, value]) => value)],
+  })
+  const actions = rows.slice(0, limit).map((row) => ({ ...row, id: BigInt(row.id), position: BigInt(row.position) }))
+  return { actions, next: rows.length > limit ? (actions.at(-1)?.id ?? null) : null }
 }

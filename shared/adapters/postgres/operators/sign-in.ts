@@ -1,8 +1,54 @@
 import type { Operator } from '#shared/operators/operator-account.ts'
-import type { KnownDevice, OperatorSessions, SignInLimits } from '#shared/operators/operator-store.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { recordAction } from './record-action.ts'
+
+/** How often wrong passwords may be tried before an address has to wait. */
+export interface SignInLimits {
+  readonly windowSeconds: number
+  /** For one account from one address. */
+  readonly byAccountAndAddress: number
+  /** From one address, whatever the account. */
+  readonly byAddress: number
+  /** For one account from all addresses from which nobody has signed in to it within 30 days. */
+  readonly byAccount: number
+  /** From one known browser, which no other limit counts and none stops until then. */
+  readonly byDevice: number
+}
+
+/** A browser in which somebody has signed in to an account. */
+export interface KnownDevice {
+  readonly id: string
+  /** When its cookie was signed. A change of the password since then makes it a stranger's. */
+  readonly knownSince: Date
+}
+
+interface SignInAttempt {
+  readonly outcome: 'allowed'
+  /** Counts as a failure until the sign-in succeeds, so that guesses that are sent together are counted. */
+  readonly attempt: bigint
+  /** The id of the known browser that it is counted for; `null` when it counts for address and account. */
+  readonly device: string | null
+  /** `null` for an account that does not exist or is disabled. */
+  readonly account: (Operator & { readonly passwordHash: string }) | null
+}
+
+interface ThrottledSignIn {
+  readonly outcome: 'throttled'
+  readonly retryAfterSeconds: number
+  /** `null` when there is no account of that name. */
+  readonly account: string | null
+}
+
+interface NewSession {
+  readonly operator: string
+  readonly passwordHash: string
+  readonly address: string
+  readonly device: string | null
+  readonly tokenSha256: string
+  readonly lifetimeSeconds: number
+  readonly replaces: string | null
+}
 
 /** Any number that no other advisory lock of the ledger uses. */
 const SIGN_IN_LOCK = 7_402_118
@@ -17,7 +63,7 @@ export async function beginSignIn(
   name: string,
   { address, device }: { readonly address: string; readonly device: KnownDevice | null },
   limits: SignInLimits,
-): ReturnType<OperatorSessions['beginSignIn']> {
+): Promise<SignInAttempt | ThrottledSignIn> {
   return await inTransaction(pool, async (sql) => {
     // Guesses that are sent together must see each other's rows.
     await sql.query(`SELECT pg_advisory_xact_lock(${SIGN_IN_LOCK})`)
@@ -99,11 +145,12 @@ async function findAccount(sql: Sql, name: string): Promise<Account | null> {
   return rows[0] ?? null
 }
 
-/** Opens a session and forgets the failures of this account and address; see the port. */
-export async function openSession(
-  pool: Pool,
-  session: Parameters<OperatorSessions['openSession']>[0],
-): Promise<boolean> {
+/**
+ * Opens a session and forgets the failures of this known browser, or else of this account and address. Ends the
+ * session `replaces`. Returns `false`, and opens none, when the account was disabled or its password changed since
+ * `passwordHash` was read.
+ */
+export async function openSession(pool: Pool, session: NewSession): Promise<boolean> {
   const { operator, passwordHash, address, device, tokenSha256, lifetimeSeconds, replaces } = session
   return await inTransaction(pool, async (sql) => {
     // A change of the account waits for this row, and then ends the session.

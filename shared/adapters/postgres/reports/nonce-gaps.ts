@@ -1,4 +1,4 @@
-import type { SettlementAccount } from '#shared/jobs/settlement-store.ts'
+import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Sql } from '../pool.ts'
 import type { LedgerPeriod } from './period.ts'
 

@@ -1,7 +1,40 @@
-import type { ResolvableItem } from '#shared/jobs/resolution.ts'
-import type { ItemRecord } from '#shared/operators/resolution-store.ts'
+import type { ResolutionOutcome, ResolvableItem } from '#shared/jobs/resolution.ts'
+import type { ItemName, ItemRecord } from '#shared/operators/item.ts'
+import type { ResolutionRecord } from '#shared/operators/payment-record.ts'
+import type { Sql } from '../pool.ts'
 import { NEWEST_TRANSACTION } from '../settlement-transactions.ts'
-import { RESOLUTION, type ResolutionRow, resolutionRecord } from './resolution-row.ts'
+
+/** The columns of a resolution, under names that no other table has. */
+export const RESOLUTION = `resolutions.id AS resolution_id, resolutions.item AS resolution_item,
+  resolutions.job_id AS resolution_job_id, resolutions.outcome, resolutions.amount AS resolution_amount,
+  resolutions.reason AS resolution_reason, resolutions.operator, resolutions.resolved_at, resolutions.refund_transaction`
+
+export interface ResolutionRow {
+  readonly resolution_id: string | null
+  readonly resolution_item: ResolvableItem
+  readonly resolution_job_id: string | null
+  readonly outcome: ResolutionOutcome
+  readonly resolution_amount: string
+  readonly resolution_reason: string
+  readonly operator: string
+  readonly resolved_at: Date
+  readonly refund_transaction: string | null
+}
+
+export function resolutionRecord(row: ResolutionRow): ResolutionRecord {
+  if (row.resolution_id === null) throw new Error('a resolution has an id')
+  return {
+    id: row.resolution_id,
+    item: row.resolution_item,
+    jobId: row.resolution_job_id,
+    outcome: row.outcome,
+    amount: BigInt(row.resolution_amount),
+    reason: row.resolution_reason,
+    operator: row.operator,
+    resolvedAt: row.resolved_at,
+    refundTransaction: row.refund_transaction,
+  }
+}
 
 /** Newest first; null where there is none. Of a debt only what was decided since the charge is owed. */
 const resolutionOf = (condition: string) => `LEFT JOIN LATERAL (
@@ -119,4 +152,49 @@ export function itemRecord(row: ItemRow): ItemRecord {
     isOwed: row.is_owed,
     resolution: row.resolution_id === null ? null : resolutionRecord(row),
   }
+}
+
+/**
+ * Returns an item, open or ended, or `null`. An unknown settlement of a job in review is part of that review, which is
+ * returned instead.
+ */
+export async function findItem(sql: Sql, name: ItemName): Promise<ItemRecord | null> {
+  if (name.kind !== 'unknown_settlement') return await findById(sql, name.kind, name.id)
+  const { network, payer, nonce } = name
+  const { rows } = await sql.query<ItemRow>({
+    name: 'find_item_unknown_settlement',
+    text: `SELECT ${ITEM} FROM (${ITEMS.unknown_settlement}
+       AND unknown.network = $1 AND unknown.payer = $2 AND unknown.nonce = $3
+       AND (unknown.resolved_at IS NULL OR resolution.resolution_id IS NOT NULL)) AS items`,
+    values: [network, payer, nonce.toString()],
+  })
+  return rows[0] ? itemRecord(rows[0]) : await findReviewOf(sql, name)
+}
+
+const ID = { review: 'jobs.id', debt: 'jobs.id', settlement: 'settlements.id' } as const
+
+async function findById(sql: Sql, kind: keyof typeof ID, id: string): Promise<ItemRecord | null> {
+  const { rows } = await sql.query<ItemRow>({
+    name: `find_item_${kind}`,
+    text: `SELECT ${ITEM} FROM (${ITEMS[kind]} AND ${ID[kind]} = $1) AS items`,
+    values: [id],
+  })
+  const item = rows[0] ? itemRecord(rows[0]) : null
+  // A withheld result that its payer never had to pay for is no debt.
+  return item?.kind === 'debt' && !item.isOwed && item.resolution === null ? null : item
+}
+
+/** Returns the review that an unknown settlement is part of. */
+async function findReviewOf(
+  sql: Sql,
+  { network, payer, nonce }: Extract<ItemName, { kind: 'unknown_settlement' }>,
+): Promise<ItemRecord | null> {
+  const { rows } = await sql.query<{ job_id: string }>({
+    name: 'find_job_of_unknown_settlement',
+    text: `SELECT job_id FROM unknown_settlements
+     WHERE network = $1 AND payer = $2 AND nonce = $3 AND job_id IS NOT NULL`,
+    values: [network, payer, nonce.toString()],
+  })
+  const [row] = rows
+  return row ? await findById(sql, 'review', row.job_id) : null
 }

@@ -1,5 +1,4 @@
 import type { Author } from '#shared/operators/author.ts'
-import type { ResolutionRecord } from '#shared/operators/payment-record.ts'
 import {
   allowedOutcomes,
   formatItemName,
@@ -9,17 +8,18 @@ import {
   type Resolution,
   type StoredResolution,
   versionOf,
-} from '#shared/operators/resolution-store.ts'
+} from '#shared/operators/item.ts'
+import type { ResolutionRecord } from '#shared/operators/payment-record.ts'
 import type { RefundTransfer } from '#shared/payment/refund.ts'
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { findItem } from './find-item.ts'
-import { RESOLUTION, type ResolutionRow, resolutionRecord } from './resolution-row.ts'
+import { findItem, RESOLUTION, type ResolutionRow, resolutionRecord } from './item-rows.ts'
 
 /**
- * Ends an item in one transaction with what follows from it: a debt that is paid or forgiven is no longer owed, and an
- * unknown settlement is closed. Operators who resolve one item together wait for each other; the second finds it ended.
+ * Ends an item, and records who did it, in one transaction with what follows from it: a debt that is paid or forgiven
+ * is no longer owed, and an unknown settlement is closed. Operators who resolve one item together wait for each other;
+ * the second finds it ended.
  */
 export async function storeResolution(
   pool: Pool,

@@ -1,5 +1,5 @@
-import { MOST_UNMINED_NONCES, type SettlementAccount } from '#shared/jobs/settlement-store.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import { MOST_UNMINED_NONCES, type SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Sql } from '../pool.ts'
 
 /**

@@ -1,9 +1,20 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { ClaimedJob, PaymentResponse, Written } from '#shared/jobs/job.ts'
+import type { GasSpent } from '#shared/payment/facilitator.ts'
+import type { Receipt } from '#shared/payment/receipt.ts'
 import { type SharedTransition, shareMove } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
-type NewCompletion = Parameters<JobSettlementStore['completeJob']>[1]
+interface NewCompletion {
+  readonly settlementId: string
+  readonly transactionHash: string
+  readonly blockNumber: bigint
+  readonly blockHash: string
+  /** Stored for a settlement with one of our own keys. */
+  readonly gas?: GasSpent
+  readonly receipt: Receipt
+  readonly receiptSecretId: string
+  readonly paymentResponse: PaymentResponse
+}
 
 interface Completion extends NewCompletion {
   readonly job: ClaimedJob
@@ -18,9 +29,9 @@ const RECEIPT_CONSTRAINT = 'jobs_receipt'
  * whose receipt is read once, are written by one statement. Only the open settlement of a job's current authorization
  * can release its result: without it no receipt is written, and the foreign key rejects a completed job without a receipt.
  */
-export function createJobCompleter(sql: Sql): JobSettlementStore['completeJob'] {
+export function createJobCompleter(sql: Sql) {
   const complete = shareMove<Completion>(sql, COMPLETE_JOBS)
-  return async (job, completion) => {
+  return async (job: ClaimedJob, completion: NewCompletion): Promise<Written> => {
     try {
       return await complete({ ...completion, job })
     } catch (cause) {

@@ -1,7 +1,6 @@
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import type { EarlierSettlement } from '#shared/jobs/settlement-store.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { inFencedTransaction, lockClaimedJob, NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
@@ -9,9 +8,31 @@ import { CHARGED_BY_SETTLEMENT, IS_RESOLVED, REOPENED } from './failed-settlemen
 
 type Hex = `0x${string}`
 
+/** A settlement of an authorization that the payer replaced by a later one. */
+export interface EarlierSettlement {
+  readonly settlementId: string
+  readonly authorizationId: string
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  readonly settledBy: 'own_key' | 'remote_facilitator'
+  /** Newest first; without sender and account nonce where a remote facilitator signed them. */
+  readonly transactions: readonly {
+    readonly hash: Hex
+    readonly sender: Hex | null
+    readonly accountNonce: bigint | null
+  }[]
+  /** Transactions that only fill the nonce gap which a failed settlement left: with one of them mined, none of it can be. */
+  readonly fillers: readonly { readonly hash: Hex; readonly sender: Hex; readonly accountNonce: bigint }[]
+  /** No transaction of this settlement is in an earlier block. */
+  readonly firstBlock: bigint
+  /** `failed_finally`: a final block proves it. `charged`: it is known to have charged the payer. */
+  readonly known: 'failed_finally' | 'failed' | 'charged'
+}
+
 /** A reorganization can move a transaction into a block with a lower number than the one that judged it. */
 const REORGANIZATION_DEPTH = 64
 
+/** Returns the settlements of the job's earlier authorizations, none of which had charged the payer when it ended. */
 export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise<readonly EarlierSettlement[]> {
   const { rows } = await sql.query<{
     id: string
@@ -65,7 +86,10 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
   }))
 }
 
-/** Moves generated → settling: the earlier settlement is open again, and the job is charged by it. */
+/**
+ * Moves generated → settling with an earlier settlement that charged the payer after all: it is open again, and the
+ * job is charged by it. The job's current authorization is left unsettled.
+ */
 export async function adoptSettlement(
   pool: Pool,
   job: ClaimedJob,

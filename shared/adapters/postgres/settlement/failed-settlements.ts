@@ -1,16 +1,36 @@
-import type { JobState } from '#shared/jobs/job.ts'
-import type { FailedSettlement, FinalityStore, JudgedBlock, SettledAt } from '#shared/jobs/settlement-store.ts'
+import type { JobState, StoredTransaction } from '#shared/jobs/job.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readTransactions } from '../settlement-transactions.ts'
 import { inTransaction } from '../transaction.ts'
+import type { JudgedBlock } from './end-settlement.ts'
+import type { SettledAt } from './finality.ts'
 
 type Hex = `0x${string}`
 
-/** Returns failed settlements judged at a block from `fromNumber` on, or those that are not judged; see the port. */
+/** A settlement that was ended as failed, by facts of a block that is not final. */
+export interface FailedSettlement {
+  readonly settlementId: string
+  readonly jobId: string
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  /** Of a remote facilitator's settlement; else `null`. */
+  readonly recordedBlock: bigint | null
+  /** The block that proves the failure; `null` when there is none at present. */
+  readonly judgedAt: JudgedBlock | null
+  /** Newest first; empty for those of a remote facilitator. */
+  readonly transactions: readonly StoredTransaction[]
+  /** Transactions that a remote facilitator named; empty for those of own keys. */
+  readonly namedHashes: readonly Hex[]
+}
+
+/**
+ * Returns failed settlements of own keys, or of a remote facilitator, at most `limit`: those judged at this block and
+ * later ones or, with `null`, those that no block of the chain has judged yet.
+ */
 export async function readFailed(
   sql: Sql,
   settledBy: 'own_key' | 'remote_facilitator',
@@ -59,7 +79,10 @@ export async function readFailed(
   }))
 }
 
-/** Stores the block that proves the failure. A settlement that is final or was reopened does not change. */
+/**
+ * Stores the block that proves the failure, or `null` when there is none at present. A settlement that is final or was
+ * reopened does not change.
+ */
 export async function judgeFailed(sql: Sql, settlementId: string, judgedAt: JudgedBlock | null): Promise<void> {
   await sql.query({
     name: 'judge_failed_settlement',
@@ -70,16 +93,17 @@ export async function judgeFailed(sql: Sql, settlementId: string, judgedAt: Judg
 }
 
 /**
- * Reopens a settlement that charged the payer after all, if its job waits for another payment: the worker that takes
- * the job confirms the transfer and completes it. `one_charge_per_job` refuses it while another one is open. The job's
- * row is locked first, so that a payment cannot reopen the job at the same time. It is surplus when the debt was paid
- * outside of the service.
+ * Handles a failed settlement that charged the payer after all. `reopened`: the job waited for another payment, and moves
+ * settlement_failed → settling; the worker that takes it confirms the transfer and completes it. `open`: the job is being
+ * worked on, and looks at its earlier settlements before it settles. `surplus`: the job was paid by another settlement or
+ * outside of the service, or has no result, so a person must decide. `one_charge_per_job` refuses to reopen it while another
+ * one is open. The job's row is locked first, so that a payment cannot reopen the job at the same time.
  */
 export async function reopenSettlement(
   pool: Pool,
   settlementId: string,
   settledAt: SettledAt,
-): ReturnType<FinalityStore['reopenSettlement']> {
+): Promise<'reopened' | 'open' | 'surplus'> {
   return await inTransaction(pool, async (sql) => {
     const { state, has_result: hasResult, is_paid_outside: isPaidOutside } = await lockJobOf(sql, settlementId)
     if (state === 'settlement_failed' && hasResult && !isPaidOutside) {

@@ -1,14 +1,44 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import type {
-  SettledAt,
-  SettledBlock,
-  UnfinalRemoteSettlement,
-  UnfinalSettlement,
-} from '#shared/jobs/settlement-store.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { Sql } from '../pool.ts'
 import { readTransactions } from '../settlement-transactions.ts'
+
+/** A block with confirmed settlements. `hash` is `null` where only the number was stored. */
+export interface SettledBlock {
+  readonly number: bigint
+  readonly hash: string | null
+}
+
+/** A confirmed settlement whose block is not final. */
+export interface UnfinalSettlement {
+  readonly settlementId: string
+  readonly jobId: string
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  readonly block: SettledBlock
+  /** The one of `transactions` that its receipt names. */
+  readonly transactionHash: string
+  /** Newest first. */
+  readonly transactions: readonly StoredTransaction[]
+}
+
+/** A confirmed settlement by a remote facilitator whose block is not final. */
+export interface UnfinalRemoteSettlement {
+  readonly settlementId: string
+  readonly jobId: string
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  readonly recordedBlock: bigint
+  readonly block: SettledBlock
+}
+
+/** The transaction and block that prove a settlement. */
+export interface SettledAt {
+  readonly transactionHash: string
+  readonly blockNumber: bigint
+  readonly blockHash: string
+}
 
 /**
  * A reorganization replaces the newest blocks, and only a few are added between two polls: checking this many detects
@@ -21,6 +51,10 @@ const FINAL_BLOCKS = 100
 const CONFIRMED = "state = 'confirmed' AND finalized_at IS NULL"
 const FAILED = "state = 'reverted' AND finalized_at IS NULL AND block_hash IS NOT NULL"
 
+/**
+ * Returns the newest blocks that decided settlements, confirmed or failed, and the oldest of those up to
+ * `finalizedNumber`.
+ */
 export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Promise<readonly SettledBlock[]> {
   const { rows } = await sql.query<{ block_number: string; block_hash: string | null }>({
     name: 'find_unfinal_blocks',
@@ -38,6 +72,7 @@ export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Prom
   return rows.map(({ block_number, block_hash }) => ({ number: BigInt(block_number), hash: block_hash }))
 }
 
+/** Returns confirmed settlements in this block and later ones, oldest block first, at most `limit`. */
 export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): Promise<readonly UnfinalSettlement[]> {
   const { rows } = await sql.query<{
     id: string
@@ -70,6 +105,7 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
   }))
 }
 
+/** Returns the newest confirmed settlements by a remote facilitator, at most `limit`. */
 export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readonly UnfinalRemoteSettlement[]> {
   const { rows } = await sql.query<{
     id: string
@@ -97,7 +133,7 @@ export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readon
   }))
 }
 
-/** Marks the settlements that these blocks decided as final. */
+/** Marks the settlements that these blocks decided as final. Returns their number. */
 export async function markFinal(sql: Sql, blockHashes: readonly string[]): Promise<number> {
   if (blockHashes.length === 0) return 0
   const { rowCount } = await sql.query({
@@ -132,7 +168,11 @@ export async function moveSettlement(
   })
 }
 
-/** Moves confirmed → lost. The job stays completed: its result was released, and replays continue. */
+/**
+ * Moves confirmed → lost: a reorganization removed it and it can no longer be settled. The job stays completed: its
+ * result was released, and replays continue. Returns `false` when another process has signed it again since the
+ * transactions were read that were `judged`: that may have settled it, and used the nonce of its payer.
+ */
 export async function loseSettlement(
   sql: Sql,
   settlementId: string,

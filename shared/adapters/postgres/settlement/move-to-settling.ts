@@ -1,9 +1,14 @@
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
-import type { RecordingOutcome } from '#shared/jobs/settlement-store.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
 import { listed } from '../listed.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
+
+/**
+ * `settled_before`: an earlier settlement of the job was not looked up. `queue_full`: the key has as many unmined
+ * transactions as nodes hold, so nothing was signed; it can once the chain has mined one.
+ */
+export type RecordingOutcome = StoredSettlement | 'stale' | 'settled_before' | 'queue_full'
 
 /** A job to settle, and the ids of its earlier settlements that were looked up on chain. */
 export interface Claim {

@@ -1,10 +1,36 @@
-import type { NonceQueue, SettlementAccount } from '#shared/jobs/settlement-store.ts'
+import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { insertTransaction, LARGEST_NONCE_STEP } from './account-nonces.ts'
 
 type Hex = `0x${string}`
+
+/** The newest transaction of one account nonce. */
+export interface QueuedTransaction extends StoredTransaction {
+  readonly ageMs: number
+  /** Whether its settlement or permit has failed: the payer was notified, so the transaction must not be mined. */
+  readonly isAbandoned: boolean
+  /** The most that it may cost, for a sponsored permit; `null` for all others. */
+  readonly maximumCostWei: bigint | null
+}
+
+/** The unmined transactions of an account, starting at the next account nonce on chain. */
+export interface NonceQueue {
+  /** How long the ledger has known that nonce to be the next one. */
+  readonly headAgeMs: number
+  /** The first account nonce that is not taken; the queue is empty when the chain's next nonce equals it. */
+  readonly nextAccountNonce: bigint
+  /**
+   * Number of account nonces newly found used on chain that this ledger did not take: someone else sends with the key.
+   */
+  readonly usedElsewhere: number
+  /** In order of account nonce, at most one batch. */
+  readonly transactions: readonly QueuedTransaction[]
+  /** By account nonce, the transactions that a receipt names, if a reorganization took them off the chain. */
+  readonly released: ReadonlyMap<bigint, SignedTransaction>
+}
 
 /** Account nonces read by one round. */
 const BATCH = 64
@@ -34,7 +60,10 @@ const SIGNED = `settlement_transactions AS signed LEFT JOIN settlements ON settl
   LEFT JOIN settlement_batches AS batches ON batches.id = signed.batch_id
   LEFT JOIN sponsored_permits AS permits ON permits.id = sponsored_permit_id`
 
-/** Takes the lease on an account's queue when it may contain transactions, or when an empty one is due for a poll. */
+/**
+ * Takes the lease on an account's queue when it may contain transactions, or when an empty one is due for a poll;
+ * `false` while another process has it, or when there is nothing to do yet.
+ */
 export async function leaseNonceQueue(sql: Sql, account: SettlementAccount, leaseMs: number): Promise<boolean> {
   const { rowCount } = await sql.query({
     name: 'lease_nonce_queue',
@@ -54,6 +83,7 @@ export async function releaseNonceQueue(sql: Sql, { network, facilitator }: Sett
   })
 }
 
+/** Returns the first account nonce that is not taken; `null` for a key that this ledger never settled with. */
 export async function readNextAccountNonce(
   sql: Sql,
   { network, facilitator }: SettlementAccount,
@@ -135,7 +165,10 @@ export async function readNonceQueue(
   }
 }
 
-/** Stores a replacement, before it is sent; the replaced transaction stays, since it may still be mined. */
+/**
+ * Stores a replacement for the same settlement and account nonce, before it is sent; the replaced transaction stays,
+ * since it may still be mined.
+ */
 export async function addReplacement(sql: Sql, replacedHash: Hex, { hash, raw }: SignedTransaction): Promise<void> {
   await sql.query({
     name: 'add_replacement',
@@ -162,6 +195,7 @@ export async function abandonPermit(sql: Sql, hash: Hex): Promise<void> {
 }
 
 /**
+ * Stores a filler for an account nonce without a usable transaction; returns `false` when the nonce has one after all.
  * Locks the account's row first: a process that takes a nonce holds that lock until the signed transaction is stored.
  */
 export async function fillGap(

@@ -1,15 +1,27 @@
-import type { BatchRecording, NewBatch, RecordingOutcome } from '#shared/jobs/settlement-store.ts'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { NonceQueueFull } from './account-nonces.ts'
-import { batchValues, INSERTED_BATCH, type SignedBatch, signBatch } from './insert-batch.ts'
-import { moveToSettling, outcomesOf } from './move-to-settling.ts'
+import { moveToSettling, outcomesOf, type RecordingOutcome } from './move-to-settling.ts'
+import { batchValues, INSERTED_BATCH, type NewBatch, type SignedBatch, signBatch } from './settlement-batches.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
 
+/** A job that is settled in a batch. */
+export interface BatchRecording {
+  readonly job: ClaimedJob
+  readonly charge: PreparedCharge
+  /** Ids of earlier settlements of this job that cannot charge the payer any more. */
+  readonly lookedUp?: readonly string[]
+}
+
 /**
- * Moves generated → settling. Takes one account nonce under a row lock and stores batch, settlements and the transaction
- * signed for it in one database transaction, so there are no nonce gaps and any worker can send what was signed.
+ * Moves generated → settling. Takes one account nonce under a row lock and stores batch, settlements and the
+ * transaction signed for it in one database transaction, so there are no nonce gaps and any worker can send what was
+ * signed. Jobs that are stale or were settled before are left out; nothing is signed when none is left. Returns one
+ * outcome for each, in their order. If one of them cannot be written, its outcome is the error, and the others are
+ * recorded in smaller batches.
  */
 export async function recordBatch(
   pool: Pool,

@@ -1,15 +1,24 @@
 import type { ClaimedJob, StoredTransaction } from '#shared/jobs/job.ts'
-import { type JobSettlementStore, MOST_UNMINED_NONCES, type RecordingOutcome } from '#shared/jobs/settlement-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { batch } from '../batch.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
-import { moveToSettling, outcomesOf } from './move-to-settling.ts'
+import { moveToSettling, outcomesOf, type RecordingOutcome } from './move-to-settling.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
 
-type NewSettlement = Parameters<JobSettlementStore['recordSettlement']>[1]
+/** The charge of a settlement, and how its transaction is signed. */
+interface NewSettlement {
+  readonly chargeAmount: AtomicAmount
+  readonly minimumAccountNonce: bigint
+  sign(accountNonce: bigint): Promise<SignedTransaction>
+  /** Ids of earlier settlements of this job that cannot charge the payer any more. */
+  readonly lookedUp?: readonly string[]
+}
 
 interface Recording {
   readonly job: ClaimedJob
@@ -22,14 +31,15 @@ interface SignedRecording extends Recording {
 }
 
 /**
- * Moves generated → settling. Takes the account nonce under a row lock and stores the transaction signed for it in the
- * same database transaction, so there are no nonce gaps and any worker can send what was signed. Signing is
- * computation, not network.
+ * Creates a function that moves generated → settling. It takes the account nonce under a row lock and stores the
+ * transaction signed for it in the same database transaction, before anything is sent, so there are no nonce gaps and any
+ * worker can send what was signed. Signing is computation, not network. A job is refused that has an earlier settlement
+ * which is not in `lookedUp`: after a reorganization that one may have charged the payer.
  *
  * All settlements of a key take that lock in turn, so those that wait in one process take it as a batch: one by one,
  * each would hold it for four round trips, which limited throughput to 60 settlements a second.
  */
-export function createSettlementRecorder(pool: Pool): JobSettlementStore['recordSettlement'] {
+export function createSettlementRecorder(pool: Pool) {
   const recorders = new Map<string, ReturnType<typeof batch<Recording, RecordingOutcome>>>()
   const recorderOf = (account: string) => {
     const recorder =
@@ -41,7 +51,7 @@ export function createSettlementRecorder(pool: Pool): JobSettlementStore['record
     recorders.set(account, recorder)
     return recorder
   }
-  return (job, settlement) => {
+  return (job: ClaimedJob, settlement: NewSettlement): Promise<RecordingOutcome> => {
     const { network, facilitator } = job.authorization
     return recorderOf(`${network} ${facilitator}`)({ job, settlement })
   }

@@ -1,14 +1,31 @@
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import type { RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
-/** Moves generated → settling. The constraint `one_charge_per_job` rejects a second open settlement. */
+type Hex = `0x${string}`
+
+/** A settlement requested, or to be requested, from a remote facilitator. */
+export interface RemoteSettlement {
+  readonly settlementId: string
+  readonly recordedBlock: bigint
+  /** Transactions named by the facilitator, newest first. */
+  readonly hashes: readonly Hex[]
+  /** Number of requests whose outcome is unknown. */
+  readonly unansweredRequests: number
+  /** Time since the latest request, by the ledger's clock; `null` before the first one. */
+  readonly sinceRequestMs: number | null
+}
+
+/**
+ * Moves generated → settling: records the charge to request, before anything is requested. The constraint
+ * `one_charge_per_job` rejects a second open settlement.
+ */
 export function recordRemoteSettlement(
   sql: Sql,
   job: ClaimedJob,
-  { chargeAmount, recordedBlock }: Parameters<RemoteSettlementStore['recordRemoteSettlement']>[1],
+  { chargeAmount, recordedBlock }: { readonly chargeAmount: AtomicAmount; readonly recordedBlock: bigint },
 ): Promise<Written> {
   const { network, facilitator, payer } = job.authorization
   return moveJob(sql, job, 'settling', (parameter) => ({
@@ -25,6 +42,7 @@ export function recordRemoteSettlement(
   }))
 }
 
+/** Returns `null` when the job's settlement was signed with one of our own keys. */
 export async function readRemoteSettlement(sql: Sql, job: ClaimedJob): Promise<RemoteSettlement | null> {
   const { rows } = await sql.query<{
     id: string
@@ -53,7 +71,10 @@ export async function readRemoteSettlement(sql: Sql, job: ClaimedJob): Promise<R
     : null
 }
 
-/** Stays settling. Returns `stale` after a lost fence: the request must not be sent. */
+/**
+ * Stays settling: counts a request as unanswered, before it is sent. Returns `stale` after a lost fence: the request
+ * must not be sent.
+ */
 export async function recordSettlementRequest(sql: Sql, job: ClaimedJob, settlementId: string): Promise<Written> {
   const { rowCount } = await sql.query({
     name: 'record_settlement_request',
@@ -66,8 +87,9 @@ export async function recordSettlementRequest(sql: Sql, job: ClaimedJob, settlem
 }
 
 /**
- * Stays settling. A hash that already belongs to another settlement leaves the request unanswered, as it proves nothing
- * about this one; the result is `stale` then, as it is for a lost fence.
+ * Stays settling: counts the request as answered, with the transaction that the facilitator named, or with nothing
+ * sent. A hash that already belongs to another settlement leaves the request unanswered, as it proves nothing about
+ * this one; the result is `stale` then, as it is for a lost fence.
  */
 export async function recordSettlementAnswer(
   sql: Sql,

@@ -1,19 +1,29 @@
-import type { StoredSettlement } from '#shared/jobs/job.ts'
-import type { BatchRenewal, NewBatch } from '#shared/jobs/settlement-store.ts'
+import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readTransactions } from '../settlement-transactions.ts'
 import { inTransaction } from '../transaction.ts'
 import { NonceQueueFull } from './account-nonces.ts'
-import { batchValues, INSERTED_BATCH, signBatch } from './insert-batch.ts'
+import { batchValues, INSERTED_BATCH, type NewBatch, signBatch } from './settlement-batches.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
+
+/** A settlement that moves from its batch to another one. */
+export interface BatchRenewal {
+  readonly job: ClaimedJob
+  readonly charge: PreparedCharge
+  readonly settlementId: string
+  readonly leavesBatch: string
+}
 
 type RenewalOutcome = StoredSettlement | 'stale' | 'queue_full' | Error
 
 /**
- * Stays settling: moves settlements from their batches to a new one of another account nonce, and stores the transaction
- * signed for it. The old transactions stay stored: if the chain was misread, Permit2's nonce still lets only one of them
- * move money.
+ * Stays settling: moves settlements from their batches, whose transactions can no longer settle them, to a new one of
+ * another account nonce, and stores the transaction signed for it. Each is guarded by its job's fence and by the batch
+ * that it leaves, so that it moves once; one that is not open in that batch is an error. The old transactions stay
+ * stored: if the chain was misread, Permit2's nonce still lets only one of them move money. Errors as for
+ * `recordBatch`.
  */
 export async function renewBatch(
   pool: Pool,

@@ -1,17 +1,25 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import type { FinalityStore, NewBatch, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
 import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { insertTransaction, NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
-import { batchValues, INSERTED_BATCH, signBatch } from './insert-batch.ts'
+import type { UnfinalSettlement } from './finality.ts'
+import { batchValues, INSERTED_BATCH, type NewBatch, signBatch } from './settlement-batches.ts'
 
-type ReleasedRenewal = Parameters<FinalityStore['renewReleased']>[1]
+type Hex = `0x${string}`
+
+/** A charge whose result was released, and how its next transaction is signed. */
+export interface ReleasedRenewal extends Omit<NewBatch, 'contract'> {
+  /** `null` when the key settles directly. */
+  readonly contract: Hex | null
+  readonly charge: PreparedCharge
+}
 
 /**
- * Moves a confirmed settlement to another account nonce. Its job is completed and claimed by nobody, so the settlement's
- * own row is the guard: of several watchers, the first one moves it from the account nonce that all of them saw. Returns
- * `null` also while the key has too many unmined transactions: the watcher comes again.
+ * Stays confirmed: signs a settlement that a reorganization removed, and whose transactions cannot be mined any more, for
+ * another account nonce. Its job is completed and claimed by nobody, so the settlement's own row is the guard: of several
+ * watchers, the first one moves it from the account nonce that all of them saw. Returns `null` when it is final by now,
+ * when another process has done so, and while the key has too many unmined transactions: the watcher comes again.
  */
 export async function renewReleased(
   pool: Pool,

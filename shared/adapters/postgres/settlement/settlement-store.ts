@@ -1,10 +1,14 @@
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
-import type { Pool } from '../pool.ts'
+import type { ClaimedJob, StoredSettlement, Written } from '#shared/jobs/job.ts'
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import { bindTo } from '../bind-to.ts'
+import { inFencedTransaction, lockClaimedJob } from '../move-job.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
 import { recordUnknownSettlement } from '../unknown-settlements.ts'
-import { abandonBatch } from './abandon-batch.ts'
+import { insertTransaction, NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
 import { createJobCompleter } from './complete-job.ts'
 import { adoptSettlement, readEarlierSettlements } from './earlier-settlements.ts'
-import { failSettlement, markForReview } from './fail-settlement.ts'
+import { failSettlement, markForReview } from './end-settlement.ts'
 import { judgeFailed, readFailed, reopenSettlement } from './failed-settlements.ts'
 import {
   findUnfinalBlocks,
@@ -23,9 +27,7 @@ import {
   readNonceQueue,
   releaseNonceQueue,
 } from './nonce-queue.ts'
-import { readSettlement } from './read-settlement.ts'
 import { recordBatch } from './record-batch.ts'
-import { recordRevertedBatch } from './record-reverted-batch.ts'
 import { createSettlementRecorder } from './record-settlement.ts'
 import {
   readRemoteSettlement,
@@ -35,47 +37,119 @@ import {
 } from './remote-settlement.ts'
 import { renewBatch } from './renew-batch.ts'
 import { renewReleased } from './renew-released.ts'
-import { renewSettlement } from './renew-settlement.ts'
+import { abandonBatch, recordRevertedBatch } from './settlement-batches.ts'
+
+/**
+ * The workers' access to settlements: with our own keys, or through a remote facilitator. Every write of a job is fenced by
+ * its claim. Writes to the nonce queue need no fence: a transaction added there shares its account nonce with those it
+ * replaces, so at most one of them is ever mined. Settlements that a block decided are watched until it is final; completed
+ * jobs stay completed.
+ */
+export type SettlementStore = ReturnType<typeof createSettlementStore>
 
 /** Creates the workers' store of settlements over one pool. */
-export function createSettlementStore(pool: Pool): SettlementStore {
+export function createSettlementStore(pool: Pool) {
   return {
     recordSettlement: createSettlementRecorder(pool),
-    recordBatch: (recordings, batch) => recordBatch(pool, recordings, batch),
-    readEarlierSettlements: (job) => readEarlierSettlements(pool, job),
-    adoptSettlement: (job, earlier) => adoptSettlement(pool, job, earlier),
-    readSettlement: (job) => readSettlement(pool, job),
-    renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
-    renewBatch: (renewals, batch) => renewBatch(pool, renewals, batch),
-    abandonBatch: (batchId) => abandonBatch(pool, batchId),
-    recordRevertedBatch: (transactionHash, gas) => recordRevertedBatch(pool, transactionHash, gas),
     completeJob: createJobCompleter(pool),
-    failSettlement: (job, failure, debt) => failSettlement(pool, job, failure, debt),
-    markForReview: (job, reason) => markForReview(pool, job, reason),
-    recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),
-
-    recordRemoteSettlement: (job, settlement) => recordRemoteSettlement(pool, job, settlement),
-    readRemoteSettlement: (job) => readRemoteSettlement(pool, job),
-    recordSettlementRequest: (job, settlementId) => recordSettlementRequest(pool, job, settlementId),
-    recordSettlementAnswer: (job, settlementId, hash) => recordSettlementAnswer(pool, job, settlementId, hash),
-
-    leaseNonceQueue: (account, leaseMs) => leaseNonceQueue(pool, account, leaseMs),
-    releaseNonceQueue: (account) => releaseNonceQueue(pool, account),
-    readNextAccountNonce: (account) => readNextAccountNonce(pool, account),
-    readNonceQueue: (account, accountNonceCount) => readNonceQueue(pool, account, accountNonceCount),
-    addReplacement: (replacedHash, replacement) => addReplacement(pool, replacedHash, replacement),
-    abandonPermit: (hash) => abandonPermit(pool, hash),
-    fillGap: (account, accountNonce, filler) => fillGap(pool, account, accountNonce, filler),
-
-    findUnfinalBlocks: (finalizedNumber) => findUnfinalBlocks(pool, finalizedNumber),
-    readUnfinal: (fromNumber, limit) => readUnfinal(pool, fromNumber, limit),
-    readUnfinalRemote: (limit) => readUnfinalRemote(pool, limit),
-    readFailed: (settledBy, fromNumber, limit) => readFailed(pool, settledBy, fromNumber, limit),
-    judgeFailed: (settlementId, judgedAt) => judgeFailed(pool, settlementId, judgedAt),
-    reopenSettlement: (settlementId, settledAt) => reopenSettlement(pool, settlementId, settledAt),
-    markFinal: (blockHashes) => markFinal(pool, blockHashes),
-    moveSettlement: (settlementId, to) => moveSettlement(pool, settlementId, to),
-    renewReleased: (settlement, renewal) => renewReleased(pool, settlement, renewal),
-    loseSettlement: (settlementId, reason, judged) => loseSettlement(pool, settlementId, reason, judged),
+    ...bindTo(pool, {
+      recordBatch,
+      readEarlierSettlements,
+      adoptSettlement,
+      readSettlement,
+      renewSettlement,
+      renewBatch,
+    }),
+    ...bindTo(pool, { abandonBatch, recordRevertedBatch, failSettlement, markForReview, recordUnknownSettlement }),
+    ...bindTo(pool, { recordRemoteSettlement, readRemoteSettlement, recordSettlementRequest, recordSettlementAnswer }),
+    ...bindTo(pool, {
+      leaseNonceQueue,
+      releaseNonceQueue,
+      readNextAccountNonce,
+      readNonceQueue,
+      addReplacement,
+      abandonPermit,
+      fillGap,
+    }),
+    ...bindTo(pool, { findUnfinalBlocks, readUnfinal, readUnfinalRemote, readFailed, judgeFailed, reopenSettlement }),
+    ...bindTo(pool, { markFinal, moveSettlement, renewReleased, loseSettlement }),
   }
+}
+
+type Hex = `0x${string}`
+
+interface SignedRow {
+  readonly id: string
+  readonly batch_id: string | null
+  readonly size: number | null
+  readonly hash: Hex
+  readonly raw: Hex
+  readonly sender: Hex
+  readonly account_nonce: string
+}
+
+/** Returns the settlement of the job's current authorization with every transaction signed for it, newest first. */
+async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredSettlement> {
+  const { rows } = await sql.query<SignedRow>({
+    name: 'read_settlement',
+    text: `SELECT settlements.id, settlements.batch_id, settlement_batches.size, hash, raw_transaction AS raw,
+       stored.facilitator AS sender, stored.account_nonce
+     FROM settlements LEFT JOIN settlement_batches ON settlement_batches.id = settlements.batch_id,
+       LATERAL ${SIGNED_FOR_SETTLEMENT} JOIN settlement_transactions AS stored USING (hash)
+     WHERE authorization_id = $1 AND settlements.settled_by = 'own_key' ORDER BY ${NEWEST_FIRST}`,
+    values: [job.authorizationId],
+  })
+  const [newest] = rows
+  if (!newest) throw new Error(`job ${job.id} is settling without a transaction signed by a local settlement key`)
+  const { id, batch_id, size } = newest
+  return {
+    settlementId: id,
+    batch: batch_id === null || size === null ? null : { id: batch_id, size },
+    transactions: rows.map(({ hash, raw, sender, account_nonce }) => ({
+      hash,
+      raw,
+      sender,
+      accountNonce: BigInt(account_nonce),
+    })),
+  }
+}
+
+interface Renewal {
+  readonly settlementId: string
+  readonly usedAccountNonce: bigint
+  readonly minimumAccountNonce: bigint
+  sign(accountNonce: bigint): Promise<SignedTransaction>
+}
+
+/**
+ * Stays settling: moves the settlement from an account nonce that was used outside this ledger to the next one, and stores a
+ * transaction signed for it. Guarded by the job's fence and by the used nonce, so that it moves once. The old
+ * transactions stay stored: if the chain was misread, Permit2's nonce still lets only one of them move money.
+ */
+async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written | 'queue_full'> {
+  try {
+    return await renew(pool, job, renewal)
+  } catch (error) {
+    if (error instanceof NonceQueueFull) return 'queue_full'
+    throw error
+  }
+}
+
+async function renew(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written> {
+  const { network, facilitator } = job.authorization
+  const { settlementId, usedAccountNonce } = renewal
+  return await inFencedTransaction(pool, async (sql) => {
+    await lockClaimedJob(sql, job, 'settling')
+    const accountNonce = await takeAccountNonces(sql, { network, facilitator }, renewal.minimumAccountNonce, 1)
+    const moved = await sql.query({
+      name: 'renew_settlement',
+      text: `UPDATE settlements SET account_nonce = $3
+       WHERE id = $1 AND authorization_id = $4 AND state = 'signed' AND account_nonce = $2`,
+      values: [settlementId, usedAccountNonce.toString(), accountNonce.toString(), job.authorizationId],
+    })
+    if (moved.rowCount !== 1)
+      throw new Error(`job ${job.id} has no open settlement ${settlementId} at account nonce ${usedAccountNonce}`)
+    const transaction = await renewal.sign(accountNonce)
+    await insertTransaction(sql, { network, facilitator, settlementId, accountNonce, transaction })
+  })
 }

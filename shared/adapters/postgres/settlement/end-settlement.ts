@@ -1,9 +1,29 @@
-import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import type { Debt, SettlementFailure } from '#shared/jobs/settlement-store.ts'
+import type { ClaimedJob, Failure, Written } from '#shared/jobs/job.ts'
+import type { GasSpent } from '#shared/payment/facilitator.ts'
 import { moveJob, type Parameter } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { insertUnchargedWork } from '../uncharged-work.ts'
-import { setGas } from './set-gas.ts'
+
+/** When the payer owes the charge of a settlement that failed. */
+export type Debt =
+  /** Unless the authorization expired first, which is the service's fault. */
+  | 'unless_expired'
+  /** Unless it expired before the payment itself prevented its settlement; an expiry after that excuses nothing. */
+  | 'unless_expired_before_block'
+  | 'none'
+
+/** Why a settlement failed. Without a block that proves it, its transactions are watched until there is one. */
+export interface SettlementFailure extends Failure {
+  readonly judgedAt?: JudgedBlock | null
+  /** What reverted transactions cost a key of our own: uncharged work of the payer. */
+  readonly gas?: GasSpent | null
+}
+
+/** A block whose state proves that a settlement cannot succeed, for as long as the chain contains it. */
+export interface JudgedBlock {
+  readonly number: bigint
+  readonly hash: string
+}
 
 /** Whether the payer owes the charge, over the row of the job before it moves. */
 const IS_OWED: Readonly<Record<Debt, string>> = {
@@ -77,4 +97,15 @@ function endSettlement(
       block_number = ${parameter(judgedAt?.number.toString() ?? null)}::numeric, block_hash = ${parameter(judgedAt?.hash ?? null)},
       ${setGas(gas ?? null, parameter)}
     FROM moved WHERE authorization_id = ${parameter(authorizationId)} AND state = 'signed')`
+}
+
+/** Returns the assignments that store what a settlement's mined transactions cost one of our own keys. */
+function setGas(gas: GasSpent | null, parameter: Parameter): string {
+  const columns = { gas_used: gas?.gasUsed, effective_gas_price: gas?.effectiveGasPrice, gas_cost: gas?.cost }
+  return Object.entries(columns)
+    .map(([column, value]) => {
+      const own = `CASE WHEN settled_by = 'own_key' THEN ${parameter(value?.toString() ?? null)}::numeric END`
+      return `${column} = ${own}`
+    })
+    .join(', ')
 }

@@ -1,9 +1,23 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import type { NewBatch } from '#shared/jobs/settlement-store.ts'
-import type { PreparedCharge } from '#shared/payment/facilitator.ts'
+import type { GasSpent, PreparedCharge, SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import type { Sql } from '../pool.ts'
 import { takeAccountNonces } from './account-nonces.ts'
+
+type Hex = `0x${string}`
+
+/** The key that sends a batch, and how its transaction is signed. */
+export interface NewBatch {
+  readonly account: SettlementAccount
+  /** The settlement contract, in lower case. */
+  readonly contract: Hex
+  readonly minimumAccountNonce: bigint
+  /**
+   * Called inside the database transaction, with those that are recorded: once, unless they cannot be written together.
+   */
+  sign(charges: readonly PreparedCharge[], accountNonce: bigint): Promise<SignedTransaction>
+}
 
 /** A batch whose transaction is signed but not stored. */
 export interface SignedBatch {
@@ -34,4 +48,35 @@ export const INSERTED_BATCH = `batch AS (
 export function batchValues({ account, contract }: NewBatch, { id, size, transaction }: SignedBatch): unknown[] {
   const { hash, raw, accountNonce } = transaction
   return [id, account.network, account.facilitator, accountNonce.toString(), contract, size, hash, raw]
+}
+
+/**
+ * Gives up a transaction that no node takes. It stays stored, and counts if it is mined after all; a filler is to use
+ * up its account nonce first, and its payments are signed again.
+ */
+export async function abandonBatch(sql: Sql, batchId: string): Promise<void> {
+  await sql.query({
+    name: 'abandon_batch',
+    text: 'UPDATE settlement_batches SET abandoned_at = now() WHERE id = $1 AND abandoned_at IS NULL',
+    values: [batchId],
+  })
+}
+
+/**
+ * Stores once what a batch cost that reverted as a whole, by the hash of the transaction that was mined. Returns
+ * whether this call stored it.
+ */
+export async function recordRevertedBatch(
+  sql: Sql,
+  transactionHash: string,
+  { gasUsed, cost }: GasSpent,
+): Promise<boolean> {
+  const { rowCount } = await sql.query({
+    name: 'record_reverted_batch',
+    text: `UPDATE settlement_batches SET reverted_at = now(), reverted_gas_used = $2, reverted_gas_cost = $3
+     FROM settlement_transactions AS mined
+     WHERE mined.hash = $1 AND settlement_batches.id = mined.batch_id AND reverted_at IS NULL`,
+    values: [transactionHash, gasUsed.toString(), cost.toString()],
+  })
+  return rowCount === 1
 }

@@ -1,8 +1,6 @@
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ResolutionOutcome, ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { RefundTransfer } from '#shared/payment/refund.ts'
-import type { Author } from './author.ts'
-import type { List, ListPage } from './money-store.ts'
 import type { ResolutionRecord } from './payment-record.ts'
 
 /** Names an item: of reviews and debts the job, of settlements their own id, of unknown ones the payment. */
@@ -42,12 +40,6 @@ export interface ItemRecord {
   readonly resolution: ResolutionRecord | null
 }
 
-export interface ItemFilter {
-  readonly kind?: ResolvableItem | undefined
-  readonly payer?: string | undefined
-  readonly jobId?: string | undefined
-}
-
 /** What an operator decides about an item. */
 export interface Resolution {
   readonly outcome: ResolutionOutcome
@@ -69,19 +61,6 @@ export type StoredResolution =
   | { readonly outcome: 'changed' }
   /** Each transfer refunds another item already. */
   | { readonly outcome: 'refund_used'; readonly itemIds: readonly string[] }
-
-/** Items for a person, and how they were ended. */
-export interface ResolutionStore {
-  /** Returns open items, oldest first. */
-  openItems(filter: ItemFilter, page: ListPage): Promise<List<ItemRecord>>
-  /**
-   * Returns an item, open or ended, or `null`. An unknown settlement of a job in review is part of that review, which
-   * is returned instead.
-   */
-  findItem(name: ItemName): Promise<ItemRecord | null>
-  /** Ends an item, and records who did it, in one transaction. */
-  storeResolution(name: ItemName, resolution: Resolution, author: Author): Promise<StoredResolution>
-}
 
 /** Returns what tells an item from the same one after a change of anything that is known about it. */
 export function versionOf(item: ItemRecord): string {
