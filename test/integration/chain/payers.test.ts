@@ -452,7 +452,7 @@ describe('reading where a payer’s money comes from', () => {
     })
   })
 
-  it('counts no money that came after the senders were read, until they are read again', async () => {
+  it('reads the senders again when money has come since', async () => {
     const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 1000n })
     const sender = await createPayer(devnet.rpcUrl, { usdcAtomic: 5000n })
     await mine(BLOCKS)
@@ -460,9 +460,7 @@ describe('reading where a payer’s money comes from', () => {
     expect(await reader.read(payer.address, atomicAmount(1000n))).toMatchObject({ outcome: 'read' })
     await sender.spend(5000n, payer.address)
     await mine(BLOCKS)
-    const provenance = { balance: 1000n, received: minted(1000n) }
-    expect(await reader.read(payer.address, atomicAmount(1000n))).toEqual({ outcome: 'read', provenance })
-    expect(await reader.read(payer.address, atomicAmount(1001n))).toEqual({
+    expect(await reader.read(payer.address, atomicAmount(1000n))).toEqual({
       outcome: 'read',
       provenance: { balance: 6000n, received: [...minted(1000n), { from: sender.address, amount: 5000n }] },
     })

@@ -55,16 +55,13 @@ export function createProvenanceReader(client: PublicClient, blocks: number, log
         )
         if (balance < needed) return { outcome: 'insufficient', balance }
         let known = senders.get(payer)
-        // What has arrived since counts only once its senders are read.
-        if (!known || known.balance < needed) {
+        // What has arrived since has senders that were not read.
+        if (!known || known.balance < balance) {
           known = { balance, received: readSenders(client, payer, block, logger) }
           senders.set(payer, known)
           known.received.catch(() => senders.delete(payer))
         }
-        const provenance = {
-          balance: known.balance < balance ? known.balance : balance,
-          received: await known.received,
-        }
+        const provenance = { balance, received: await known.received }
         complete.set(payer, provenance)
         return { outcome: 'read', provenance }
       } catch (cause) {
