@@ -18,6 +18,8 @@ export interface ExposureTerms {
   /** `null` until it is needed, which is when what the payer has settled does not cover the payment. */
   readonly provenance: PayerProvenance | null
 }
+/** What of a lasting permit decides how much it allows. */
+type SharedPermit = Pick<GasSponsoringPermit, 'amount' | 'nonce'>
 
 /** A payment of work in progress. `amount` is its signed maximum, or its charge once that is fixed. */
 export interface OpenPayment {
@@ -25,8 +27,8 @@ export interface OpenPayment {
   readonly amount: AtomicAmount
   /** Whether the payment's allowance comes from a permit of exactly its maximum, which is submitted with it. */
   readonly byPermit: boolean
-  /** What the lasting permit that the payment brings allows for it and others together; `null` without one. */
-  readonly lastingValue: bigint | null
+  /** The lasting permit that the payment brings, which allows its amount for it and others together; `null` without one. */
+  readonly lasting: SharedPermit | null
   /** Whether the payment's transaction may already be on chain. */
   readonly isSettling: boolean
 }
@@ -66,7 +68,7 @@ export interface CoveredPayment {
   /** Whether it relies on a permit of exactly its maximum. */
   readonly needsPermit: boolean
   /** The lasting permit that it brings, whose signature was verified. */
-  readonly lasting: Pick<GasSponsoringPermit, 'amount' | 'nonce'> | null
+  readonly lasting: SharedPermit | null
 }
 
 /**
@@ -85,20 +87,22 @@ export function fitsFunds(payment: CoveredPayment, exposure: Exposure, funds: Pa
 
 /**
  * Returns what the payment's lasting permit allows while it can still be submitted. Of several with one nonce any may come
- * first, so the lowest counts.
+ * first, so the lowest counts. Beside an open payment that could not submit one itself it allows nothing: it is submitted
+ * only once the allowance is too low for a payment that brings it, and until then each of these takes from the allowance
+ * that the other one relies on.
  */
-function permitted({ lasting }: CoveredPayment, { open }: Exposure, { permitNonce }: PayerFunds): bigint {
+function permitted({ lasting }: CoveredPayment, { open }: Exposure, { permitNonce, usedNonces }: PayerFunds): bigint {
   if (lasting?.nonce !== permitNonce) return 0n
-  return open.reduce(
-    (least, { lastingValue }) => (lastingValue !== null && lastingValue < least ? lastingValue : least),
-    lasting.amount,
-  )
+  return open
+    .filter(({ nonce }) => !usedNonces.has(nonce))
+    .map((other) => (other.lasting?.nonce === permitNonce ? other.lasting.amount : 0n))
+    .reduce((least, amount) => (amount < least ? amount : least), lasting.amount)
 }
 
 /**
  * Returns whether a payment by a permit of its own maximum and one without would be open together. Such a permit replaces
- * the allowance that the other payment relies on, so the second settlement could fail. A lasting one does not matter: it
- * is submitted only once the allowance no longer suffices.
+ * the allowance that the other payment relies on, so the second settlement could fail. A lasting one does not
+ * replace it while it suffices; see `permitted`.
  */
 export function mixesPermits(needsPermit: boolean, { open }: Exposure): boolean {
   return open.some(({ byPermit }) => byPermit !== needsPermit)

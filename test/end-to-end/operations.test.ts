@@ -37,7 +37,7 @@ let unsettledMaximum: bigint
 let unchargedMaximum: bigint
 
 beforeAll(async () => {
-  const [api = 0, worker = 0, console = 0] = await Promise.all([findFreePort(), findFreePort(), findFreePort()])
+  const [api, worker, console] = await Promise.all([findFreePort(), findFreePort(), findFreePort()])
   ports = { api, worker, console }
   collector = await startTraceCollector()
   sandbox = await startTestSandbox({

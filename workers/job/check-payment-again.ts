@@ -69,12 +69,16 @@ export async function checkPaymentAgain(
   const lasting = lastingPermitOf(authorization)
   if (verification.needsPermit && permit && !isInTime(permit.deadline)) return TOO_SHORT
   if (network.gas.settlementsLeft < 1) return { outcome: 'no_gas' }
-  return checkFunds(dependencies, job, {
-    needsPermit: verification.needsPermit,
-    // One that ends sooner is worth nothing, unless it is on chain by now.
-    lasting: lasting && isInTime(lasting.deadline) ? lasting : null,
-    verifiedAtMs,
-  })
+  // One that ends sooner is worth nothing, unless it is on chain by now.
+  const usable = lasting && isInTime(lasting.deadline) ? lasting : null
+  const { needsPermit } = verification
+  return checkFunds(dependencies, job, { needsPermit, lasting: usable, endsTooSoon: lasting !== usable, verifiedAtMs })
+}
+
+interface CheckedFunds extends Omit<CoveredPayment, 'maximum'> {
+  /** Whether the verification may have submitted a lasting permit that is of no use later: then it proves nothing. */
+  readonly endsTooSoon: boolean
+  readonly verifiedAtMs: number
 }
 
 /**
@@ -85,7 +89,7 @@ export async function checkPaymentAgain(
 async function checkFunds(
   { executionStore, payerFunds }: PaymentCheckDependencies,
   job: ClaimedJob,
-  { verifiedAtMs, ...covered }: Omit<CoveredPayment, 'maximum'> & { readonly verifiedAtMs: number },
+  { verifiedAtMs, endsTooSoon, ...covered }: CheckedFunds,
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization
   let funds = payerFunds.recent(payer)
@@ -104,10 +108,14 @@ async function checkFunds(
       }
     if (mixesPermits(covered.needsPermit, exposure))
       return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier jobs depend on the allowance' }
-    if (fitsFunds({ ...covered, maximum }, exposure, funds)) return { outcome: 'payable', hasPaid: exposure.hasPaid }
+    const isProven = funds !== null || !endsTooSoon
+    if (isProven && fitsFunds({ ...covered, maximum }, exposure, funds))
+      return { outcome: 'payable', hasPaid: exposure.hasPaid }
     const settling = settlingNonces(exposure)
-    if (readings === MAXIMUM_READINGS || !isWorthReading(settling, asked))
+    if (readings === MAXIMUM_READINGS || !isWorthReading(settling, asked)) {
+      if (endsTooSoon) return TOO_SHORT
       return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier jobs need the funds of the payer' }
+    }
     const reading = await payerFunds.read(payer, settling)
     if (reading.outcome === 'unreachable') return { outcome: 'unreachable' }
     funds = reading.funds

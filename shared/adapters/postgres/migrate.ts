@@ -19,6 +19,9 @@ const FIRST_RETRY_MS = 1000
 const LONGEST_RETRY_MS = 15_000
 const GIVE_UP_AFTER_MS = 600_000
 
+/** A statement that locks out every other one of its table, also in a migration without a transaction. */
+const ADDS_COLUMN = /\bADD COLUMN\b/
+
 /** SQLSTATEs of a lock that was not obtained: `lock_timeout`, and a deadlock that this migration lost. */
 const LOCK_FAILURES: ReadonlySet<unknown> = new Set(['55P03', '40P01'])
 
@@ -96,8 +99,11 @@ async function applyUntilUnblocked(client: PoolClient, migration: Migration, opt
 
 async function apply(client: PoolClient, migration: Migration, lockTimeoutMs: number): Promise<void> {
   if (migration.runsWithoutTransaction) {
-    // Waits for old transactions as long as it takes; no other statement waits behind these locks.
-    for (const statement of statementsOf(migration)) await client.query(statement)
+    for (const statement of statementsOf(migration)) {
+      // The others wait for old transactions as long as it takes; no other statement waits behind their locks.
+      await client.query(`SET lock_timeout = ${ADDS_COLUMN.test(statement) ? lockTimeoutMs : 0}`)
+      await client.query(statement)
+    }
     await recordMigration(client, migration)
     return
   }

@@ -103,6 +103,15 @@ describe('a paid transcription', () => {
     })
   })
 
+  it('the program of the README approves once where the contract submits the permits of new wallets', async () => {
+    const { rpcUrl, baseUrl } = sandbox.info
+    const { privateKey, address } = await createPayer(rpcUrl)
+    await runReadmeProgram({ key: privateKey, rpcUrl, baseUrl })
+    expect(await sandbox.sql('SELECT state FROM sponsored_permits WHERE owner = $1', [address])).toEqual([
+      { state: 'confirmed' },
+    ])
+  })
+
   test('twenty concurrent copies of a signed request make one provider call, one transfer and twenty identical answers', async () => {
     const { idempotencyKey, headers } = await signTranscription()
     const calls = (await sandbox.upstreamCalls()).length
@@ -144,7 +153,7 @@ describe('a lasting allowance', () => {
     })
   }
 
-  it('the program of the README approves once and pays', async () => {
+  it('the program of the README pays and approves once', async () => {
     const { rpcUrl, baseUrl } = sandbox.info
     const { privateKey, address } = await createPayer(rpcUrl)
     const { answer } = await runReadmeProgram({ key: privateKey, rpcUrl, baseUrl })
@@ -153,7 +162,7 @@ describe('a lasting allowance', () => {
       { state: 'confirmed' },
     ])
     expect(await sandbox.sql('SELECT permit_nonce FROM authorizations WHERE payer = $1', [address])).toEqual([
-      { permit_nonce: null },
+      { permit_nonce: '0' },
     ])
   })
 

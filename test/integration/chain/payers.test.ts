@@ -452,6 +452,20 @@ describe('reading where a payer’s money comes from', () => {
     })
   })
 
+  it('reads the senders again when money has come since', async () => {
+    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 1000n })
+    const sender = await createPayer(devnet.rpcUrl, { usdcAtomic: 5000n })
+    await mine(BLOCKS)
+    const reader = newReader()
+    expect(await reader.read(payer.address, atomicAmount(1000n))).toMatchObject({ outcome: 'read' })
+    await sender.spend(5000n, payer.address)
+    await mine(BLOCKS)
+    expect(await reader.read(payer.address, atomicAmount(1000n))).toEqual({
+      outcome: 'read',
+      provenance: { balance: 6000n, received: [...minted(1000n), { from: sender.address, amount: 5000n }] },
+    })
+  })
+
   it('counts present money when no blocks are asked for', async () => {
     const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 7n })
     expect(await newReader(0).read(payer.address, atomicAmount(7n))).toEqual({

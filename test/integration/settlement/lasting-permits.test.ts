@@ -165,6 +165,22 @@ it('calls no vendor for a call whose lasting permit was used up, or is too low f
   expect(await permitsUsed(short)).toBe(0n)
 })
 
+it('calls no vendor for a call whose lasting permit ends before its charge could be collected, unless it is on chain', async () => {
+  const now = BigInt(Math.floor(Date.now() / 1000))
+  const ending = { permitAmount: VALUE, deadline: now + 3600n, permitDeadline: now + 600n }
+  const [relying, approved] = [await createPayer(worker.devnet.rpcUrl), await createPayer(worker.devnet.rpcUrl)]
+  const late = await chain.accept(ending, relying)
+  const onChain = await chain.accept(ending, approved)
+  await submitPermit(onChain)
+  for (const { jobId } of [late, onChain]) await worker.run(jobId, { ...chain.chain, settlementMarginMs: 1_200_000 })
+  expect(await worker.view(late.jobId)).toMatchObject({
+    state: 'failed',
+    failure_code: 'authorization_too_short',
+    attempts: [],
+  })
+  expect(await worker.view(onChain.jobId)).toMatchObject({ state: 'completed' })
+})
+
 it('settles what payers signed for an earlier version of the contract, through that one', async () => {
   const { creationCode, runtimeCodeHash } = JSON.parse(await readFile(EARLIER, 'utf8')) as Record<string, Hex>
   const artifact = { ...(await readSettlementArtifact()), creationCode: creationCode ?? '0x' }

@@ -132,30 +132,36 @@ it('has no time limit for a statement', async () => {
     await pool.end()
   }
 })
-it('lets statements pass while a migration waits for a lock, and applies it when the lock is free', async () => {
-  const url = await createEmptyDatabase()
-  const folder = await folderOf({
-    '0001-first.sql': 'CREATE TABLE first (id int)',
-  })
-  await withPool(url, (pool) => migrate(pool, { folder }))
-  await writeFile(new URL('0002-second.sql', folder), 'ALTER TABLE first ADD COLUMN name text')
-  const progress: string[] = []
-  await withPool(url, async (pool) => {
-    const report = new pg.Client({ connectionString: url, application_name: 'a long report' })
-    await report.connect()
-    await report.query('BEGIN; SELECT * FROM first')
-    const migrating = withPool(url, (own) => migrate(own, { folder, onProgress: (line) => progress.push(line) }))
-    await until(() => progress.some((line) => line.includes('blocked')))
-    // Waits behind the migration's lock at most until its timeout.
-    await pool.query('INSERT INTO first (id) VALUES (1)')
-    await report.query('COMMIT')
-    await report.end()
-    expect(await migrating).toEqual(['0002-second.sql'])
-  })
-  expect(progress.find((line) => line.includes('blocked'))).toMatch(
-    /^0002-second\.sql: blocked \(.*lock timeout\); next attempt in 1000 ms\. The oldest transactions: "a long report" \(pid \d+, for \d+ s\)\.$/,
-  )
-})
+it.each([
+  ['in a transaction', ''],
+  ['without one', '-- farebox: no-transaction\n'],
+])(
+  'lets statements pass while a migration %s waits for a lock, and applies it when the lock is free',
+  async (_, directive) => {
+    const url = await createEmptyDatabase()
+    const folder = await folderOf({
+      '0001-first.sql': 'CREATE TABLE first (id int)',
+    })
+    await withPool(url, (pool) => migrate(pool, { folder }))
+    await writeFile(new URL('0002-second.sql', folder), `${directive}ALTER TABLE first ADD COLUMN name text`)
+    const progress: string[] = []
+    await withPool(url, async (pool) => {
+      const report = new pg.Client({ connectionString: url, application_name: 'a long report' })
+      await report.connect()
+      await report.query('BEGIN; SELECT * FROM first')
+      const migrating = withPool(url, (own) => migrate(own, { folder, onProgress: (line) => progress.push(line) }))
+      await until(() => progress.some((line) => line.includes('blocked')))
+      // Waits behind the migration's lock at most until its timeout.
+      await pool.query('INSERT INTO first (id) VALUES (1)')
+      await report.query('COMMIT')
+      await report.end()
+      expect(await migrating).toEqual(['0002-second.sql'])
+    })
+    expect(progress.find((line) => line.includes('blocked'))).toMatch(
+      /^0002-second\.sql: blocked \(.*lock timeout\); next attempt in 1000 ms\. The oldest transactions: "a long report" \(pid \d+, for \d+ s\)\.$/,
+    )
+  },
+)
 it('gives up on a migration that stays blocked, names what blocks it and changes nothing', async () => {
   const url = await createEmptyDatabase()
   const folder = await folderOf({ '0001-first.sql': 'CREATE TABLE first (id int)' })

@@ -22,7 +22,7 @@ import { requireUnsettled } from '../../../api/paid-request/payment/require-unse
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 
 function open(nonce: bigint, amount: bigint, changes: Partial<OpenPayment> = {}): OpenPayment {
-  return { nonce, amount: atomicAmount(amount), byPermit: false, lastingValue: null, isSettling: false, ...changes }
+  return { nonce, amount: atomicAmount(amount), byPermit: false, lasting: null, isSettling: false, ...changes }
 }
 function exposureOf(payments: readonly OpenPayment[], settledSince = 0n): Exposure {
   return { open: payments, settledSince: atomicAmount(settledSince) }
@@ -170,7 +170,10 @@ describe('checking a payment against the payer’s funds', () => {
 })
 
 const others = (...values: readonly (bigint | null)[]) =>
-  exposureOf(values.map((lastingValue, index) => open(BigInt(index), 5n, { lastingValue })))
+  exposureOf(
+    values.map((amount, index) => open(BigInt(index), 5n, { lasting: amount === null ? null : { amount, nonce: 3n } })),
+  )
+const stale = exposureOf([open(1n, 5n, { lasting: { amount: 100n, nonce: 2n } })])
 
 describe('a payment with a lasting permit', () => {
   it.each([
@@ -179,7 +182,10 @@ describe('a payment with a lasting permit', () => {
     ['does not fit a balance that is one unit too low', others(20n, 20n), fundsOf(19n, 0n), lasting(100n), false],
     ['fits the permit of another one, which may come first', others(15n), fundsOf(100n, 0n), lasting(100n), true],
     ['counts the lowest of the permits that may come first', others(14n), fundsOf(100n, 0n), lasting(100n), false],
-    ['counts payments that rely on the allowance', others(null, null), fundsOf(100n, 10n), lasting(20n), true],
+    ['counts nothing beside one that relies on the allowance', others(null), fundsOf(100n, 14n), lasting(99n), false],
+    ['counts nothing beside one whose permit was used before', stale, fundsOf(100n, 14n), lasting(99n), false],
+    ['counts its permit once such a payment is charged', stale, fundsOf(100n, 9n, [1n]), lasting(99n), true],
+    ['fits an allowance that suffices for both', others(null), fundsOf(100n, 15n), lasting(99n), true],
     ['fits an allowance that suffices, whatever its permit', others(20n), fundsOf(100n, 15n), lasting(1n, 2n), true],
     ['counts no permit that was used before', others(20n), fundsOf(100n, 14n), lasting(100n, 2n), false],
     ['counts no permit of a later nonce', others(20n), fundsOf(100n, 14n), lasting(100n, 4n), false],

@@ -26,6 +26,12 @@ interface PastBalance {
   readonly block: bigint
 }
 
+/** A balance, and the transfers up to its block. */
+interface ReadSenders {
+  readonly balance: AtomicAmount
+  readonly received: Promise<PayerProvenance['received']>
+}
+
 /**
  * Creates the reader of balances some blocks ago, and of the transfers to payers whose balance sufficed. What a node
  * cannot tell is taken in the payer's favor, since asking again would not help an honest one: a balance that it does not
@@ -35,9 +41,8 @@ interface PastBalance {
 export function createProvenanceReader(client: PublicClient, blocks: number, logger: Logger): ProvenanceReader {
   const shared = shareCalls<Hex, PastBalance>((owners) => readBalances(client, owners, blocks, logger), SHARING)
   const balances = new LRUCache<Hex, Promise<PastBalance>>({ max: MAXIMUM_PAYERS })
-  // What arrives meanwhile counts only later, when the senders are asked for again.
   const ttl = Math.max(1, Math.min(SENDERS_LIFE_MS, blocks * BLOCK_TIME_MS))
-  const senders = new LRUCache<Hex, Promise<PayerProvenance['received']>>({ max: MAXIMUM_PAYERS, ttl })
+  const senders = new LRUCache<Hex, ReadSenders>({ max: MAXIMUM_PAYERS, ttl })
   const complete = new LRUCache<Hex, PayerProvenance>({ max: MAXIMUM_PAYERS, ttl: RECENT_MS })
   return {
     blocks,
@@ -49,8 +54,14 @@ export function createProvenanceReader(client: PublicClient, blocks: number, log
           shared(payer.toLowerCase() as Hex).finally(() => balances.delete(payer)),
         )
         if (balance < needed) return { outcome: 'insufficient', balance }
-        const received = await once(senders, payer, () => readSenders(client, payer, block, logger))
-        const provenance = { balance, received }
+        let known = senders.get(payer)
+        // What has arrived since has senders that were not read.
+        if (!known || known.balance < balance) {
+          known = { balance, received: readSenders(client, payer, block, logger) }
+          senders.set(payer, known)
+          known.received.catch(() => senders.delete(payer))
+        }
+        const provenance = { balance, received: await known.received }
         complete.set(payer, provenance)
         return { outcome: 'read', provenance }
       } catch (cause) {

@@ -156,7 +156,7 @@ function openPaymentOf({ job: { authorization, exposure } }: AcceptedClaim): Ope
     nonce: authorization.nonce,
     amount: authorization.authorizedMaximum,
     byPermit: exposure.needsPermit && authorization.gasSponsoring !== null,
-    lastingValue: lastingPermitOf(authorization)?.amount ?? null,
+    lasting: lastingPermitOf(authorization),
     isSettling: false,
   }
 }

@@ -35,6 +35,7 @@ interface ExposureRow {
   nonce: string | null
   by_permit: boolean
   lasting_value: string | null
+  lasting_nonce: string | null
   is_settling: boolean
   owes: boolean | null
   uncharged: string | null
@@ -61,13 +62,14 @@ const paidBy = (payer: string, upTo: string) => `coalesce(
     (SELECT sum(charge_amount) FROM settlements WHERE payer = ${payer} AND state = 'confirmed'), 0)`
 
 /** As `lastingPermitOf`. */
-const LASTING_VALUE = `CASE WHEN (signed #>> '{gasSponsoring,amount}')::numeric > authorized_maximum
-    THEN signed #>> '{gasSponsoring,amount}' END`
+const lasting = (field: 'amount' | 'nonce') => `CASE
+    WHEN (signed #>> '{gasSponsoring,amount}')::numeric > authorized_maximum THEN signed #>> '{gasSponsoring,${field}}' END`
 
 /** The exposure of one row of `asked`. */
 const exposureOf = (settled: string) => `
   SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
-    nonce, permit_nonce IS NOT NULL AS by_permit, ${LASTING_VALUE} AS lasting_value,
+    nonce, permit_nonce IS NOT NULL AS by_permit, ${lasting('amount')} AS lasting_value,
+    ${lasting('nonce')} AS lasting_nonce,
     state = 'settling' AS is_settling,
     NULL::boolean AS owes, NULL::numeric AS uncharged, NULL::numeric AS lost, NULL::numeric AS paid
   FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
@@ -75,7 +77,7 @@ const exposureOf = (settled: string) => `
     AND (asked.ahead_of IS NULL OR (jobs.id <> asked.ahead_of AND (state <> 'accepted' OR (jobs.accepted_at, jobs.id)
       < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = asked.ahead_of))))
   UNION ALL
-  SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL, NULL,
+  SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL, NULL, NULL,
     EXISTS (SELECT FROM jobs WHERE payer = asked.payer AND is_owed),
     (SELECT coalesce(sum(amount), 0) FROM uncharged_work
       WHERE payer = asked.payer AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => asked.window_seconds)),
@@ -90,7 +92,7 @@ const SETTLED: Record<FundsAge, string> = { block: SETTLED_AFTER_BLOCK, time: SE
 export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge => (funds ? 'block' : 'time')
 
 const ASKED = '(payer, ahead_of, since, window_seconds, paid_up_to)'
-const EXPOSURE = 'amount, nonce, by_permit, lasting_value, is_settling, owes, uncharged, lost, paid'
+const EXPOSURE = 'amount, nonce, by_permit, lasting_value, lasting_nonce, is_settling, owes, uncharged, lost, paid'
 
 /** Ages are rounded up to this, so that payments that were verified at about the same time share a reading. */
 const AGE_STEP_MS = 10
@@ -145,7 +147,7 @@ export async function readPaid(sql: Sql, payer: string, upTo: AtomicAmount): Pro
 function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
   const settled = rows.find(({ nonce }) => nonce === null)
   return {
-    open: rows.flatMap(({ nonce, amount, by_permit, lasting_value, is_settling }) =>
+    open: rows.flatMap(({ nonce, amount, by_permit, lasting_value, lasting_nonce, is_settling }) =>
       nonce === null
         ? []
         : [
@@ -153,7 +155,10 @@ function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
               nonce: BigInt(nonce),
               amount: atomicAmount(BigInt(amount)),
               byPermit: by_permit,
-              lastingValue: lasting_value === null ? null : BigInt(lasting_value),
+              lasting:
+                lasting_value === null || lasting_nonce === null
+                  ? null
+                  : { amount: BigInt(lasting_value), nonce: BigInt(lasting_nonce) },
               isSettling: is_settling,
             },
           ],
