@@ -87,22 +87,33 @@ export function fitsFunds(payment: CoveredPayment, exposure: Exposure, funds: Pa
 
 /**
  * Returns what the payment's lasting permit allows while it can still be submitted. Of several with one nonce any may come
- * first, so the lowest counts. Beside an open payment that could not submit one itself it allows nothing: it is submitted
- * only once the allowance is too low for a payment that brings it, and until then each of these takes from the allowance
- * that the other one relies on.
+ * first, so the lowest counts.
  */
-function permitted({ lasting }: CoveredPayment, { open }: Exposure, { permitNonce, usedNonces }: PayerFunds): bigint {
+function permitted({ lasting }: CoveredPayment, { open }: Exposure, { permitNonce }: PayerFunds): bigint {
   if (lasting?.nonce !== permitNonce) return 0n
-  return open
-    .filter(({ nonce }) => !usedNonces.has(nonce))
-    .map((other) => (other.lasting?.nonce === permitNonce ? other.lasting.amount : 0n))
-    .reduce((least, amount) => (amount < least ? amount : least), lasting.amount)
+  return open.reduce(
+    (least, other) => (other.lasting !== null && other.lasting.amount < least ? other.lasting.amount : least),
+    lasting.amount,
+  )
+}
+
+/**
+ * Returns whether a payment that fits must not be settled before one of `exposure`: that one could not submit a permit
+ * itself, and the allowance does not suffice for all. A lasting permit is submitted only once the allowance is too low for a
+ * payment that brings it, and until then each of these takes from what the other one relies on.
+ */
+export function mustFollow(payment: CoveredPayment, exposure: Exposure, funds: PayerFunds | null): boolean {
+  if (payment.lasting === null || fitsFunds({ ...payment, lasting: null }, exposure, funds)) return false
+  return exposure.open.some(
+    ({ nonce, byPermit, lasting }) =>
+      !byPermit && !funds?.usedNonces.has(nonce) && (lasting === null || lasting.nonce !== funds?.permitNonce),
+  )
 }
 
 /**
  * Returns whether a payment by a permit of its own maximum and one without would be open together. Such a permit replaces
  * the allowance that the other payment relies on, so the second settlement could fail. A lasting one does not
- * replace it while it suffices; see `permitted`.
+ * replace it while it suffices; see `mustFollow`.
  */
 export function mixesPermits(needsPermit: boolean, { open }: Exposure): boolean {
   return open.some(({ byPermit }) => byPermit !== needsPermit)

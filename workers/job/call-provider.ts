@@ -45,6 +45,8 @@ const LONGEST_OUTAGE_MS = 300_000
 const STORAGE_RETRY_MS = 2000
 /** Delay before the next attempt while the chain cannot be reached. */
 const CHAIN_RETRY_MS = 2000
+/** Of a call whose payment must follow another one, which is charged within seconds. */
+const OTHERS_RETRY_MS = 500
 /** Delay before the next attempt of a job that has waited for a deployment under its lease in vain. */
 const BUSY_RETRY_MS = 1000
 /** Delay before the next attempt after operators have drained or removed the deployments that could be called. */
@@ -139,6 +141,8 @@ async function tryDeployments(
     if (check.outcome === 'unreachable' && !failed)
       return later(CHAIN_RETRY_MS, 'the payment network cannot be reached')
     if (check.outcome === 'no_gas' && !failed) return later(CHAIN_RETRY_MS, 'no settlement key with gas can settle it')
+    if (check.outcome === 'follows_others' && !failed)
+      return later(OTHERS_RETRY_MS, 'earlier payments rely on the allowance of the payer')
     if (check.outcome === 'refused' && !failed) return failWith(executionStore, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
     const caller = { payer: job.authorization.payer, hasPaid: check.hasPaid }

@@ -10,6 +10,7 @@ import {
   isWorthReading,
   MAXIMUM_READINGS,
   mixesPermits,
+  mustFollow,
   settlingNonces,
 } from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -35,6 +36,8 @@ export type PaymentCheck =
   | { readonly outcome: 'unreachable' }
   /** No settlement key with gas could settle a result: the payer's has none, or the contract lists none that has. */
   | { readonly outcome: 'no_gas' }
+  /** It can be settled only after earlier ones of its payer, see `mustFollow`. */
+  | { readonly outcome: 'follows_others' }
 
 const TOO_SHORT: PaymentCheck = {
   outcome: 'refused',
@@ -109,8 +112,11 @@ async function checkFunds(
     if (mixesPermits(covered.needsPermit, exposure))
       return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier jobs depend on the allowance' }
     const isProven = funds !== null || !endsTooSoon
-    if (isProven && fitsFunds({ ...covered, maximum }, exposure, funds))
-      return { outcome: 'payable', hasPaid: exposure.hasPaid }
+    const payment = { ...covered, maximum }
+    if (isProven && fitsFunds(payment, exposure, funds))
+      return mustFollow(payment, exposure, funds)
+        ? { outcome: 'follows_others' }
+        : { outcome: 'payable', hasPaid: exposure.hasPaid }
     const settling = settlingNonces(exposure)
     if (readings === MAXIMUM_READINGS || !isWorthReading(settling, asked)) {
       if (endsTooSoon) return TOO_SHORT

@@ -428,31 +428,6 @@ describe('open exposure', () => {
       expect(await accept(jobOf(payer, onChain))).toMatchObject({ outcome: 'accepted' })
     })
 
-    it('counts no lasting permit beside a payment that could not submit one: it would leave that one without allowance', async () => {
-      const payer = randomAddress()
-      const holdingOne = (permitNonce: bigint) =>
-        holding(10n * MAXIMUM, { allowance: atomicAmount(MAXIMUM), permitNonce })
-      const withPermit = (nonce: bigint) =>
-        newTestJob({
-          authorization: testAuthorization({
-            payer,
-            gasSponsoring: { ...testPermit(payer, nonce), amount: 9n * MAXIMUM },
-          }),
-          exposure: holdingOne(nonce),
-        })
-      expect(await accept(jobOf(payer, holdingOne(4n)))).toMatchObject({ outcome: 'accepted' })
-      expect(await accept(withPermit(4n))).toMatchObject({ outcome: 'exceeds_funds', openTotal: MAXIMUM })
-      const other = randomAddress()
-      const signed = { payer: other, gasSponsoring: { ...testPermit(other, 4n), amount: 9n * MAXIMUM } }
-      const next = { payer: other, gasSponsoring: { ...testPermit(other, 5n), amount: 9n * MAXIMUM } }
-      const jobs = [signed, next].map((changes, index) =>
-        newTestJob({ authorization: testAuthorization(changes), exposure: holdingOne(4n + BigInt(index)) }),
-      )
-      const outcomes = []
-      for (const job of jobs) outcomes.push(await accept(job))
-      expect(outcomes).toMatchObject([{ outcome: 'accepted' }, { outcome: 'exceeds_funds' }])
-    })
-
     it('rejects a payment by a permit of its own next to one by a lasting permit, and the reverse', async () => {
       for (const own of [0, 1]) {
         const payer = randomAddress()

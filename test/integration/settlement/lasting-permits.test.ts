@@ -181,6 +181,28 @@ it('calls no vendor for a call whose lasting permit ends before its charge could
   expect(await worker.view(onChain.jobId)).toMatchObject({ state: 'completed' })
 })
 
+it('calls no vendor for a call with a lasting permit before a call that relies on what is left of the allowance is charged', async () => {
+  const payer = await createPayer(worker.devnet.rpcUrl)
+  await payer.approve(CHARGE)
+  const relying = await chain.accept({ gasSponsored: false }, payer)
+  const [sharing] = await acceptSharing(payer, 1)
+  if (!sharing) throw new Error('a job was accepted')
+  const { promise: sharingHasRun, resolve } = Promise.withResolvers<void>()
+  const prepare: Settler['prepare'] = async (...charge) => {
+    await sharingHasRun
+    return await chain.chain.settler.prepare(...charge)
+  }
+  const running = worker.run(relying.jobId, { ...chain.chain, settler: { ...chain.chain.settler, prepare } })
+  await until(async () => (await worker.view(relying.jobId)).state === 'generated')
+  await worker.run(sharing.jobId, chain.chain)
+  expect(await worker.view(sharing.jobId)).toMatchObject({ state: 'accepted', attempts: [] })
+  resolve()
+  await running
+  await worker.runNow(sharing.jobId, chain.chain)
+  expect(await statesOf([relying, sharing])).toEqual(['completed', 'completed'])
+  expect(await permitsUsed(payer)).toBe(1n)
+})
+
 it('settles what payers signed for an earlier version of the contract, through that one', async () => {
   const { creationCode, runtimeCodeHash } = JSON.parse(await readFile(EARLIER, 'utf8')) as Record<string, Hex>
   const artifact = { ...(await readSettlementArtifact()), creationCode: creationCode ?? '0x' }

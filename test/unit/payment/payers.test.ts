@@ -9,6 +9,7 @@ import {
   fitsFunds,
   isWorthReading,
   mixesPermits,
+  mustFollow,
   type OpenPayment,
   openTotal,
 } from '#shared/payment/exposure.ts'
@@ -182,15 +183,24 @@ describe('a payment with a lasting permit', () => {
     ['does not fit a balance that is one unit too low', others(20n, 20n), fundsOf(19n, 0n), lasting(100n), false],
     ['fits the permit of another one, which may come first', others(15n), fundsOf(100n, 0n), lasting(100n), true],
     ['counts the lowest of the permits that may come first', others(14n), fundsOf(100n, 0n), lasting(100n), false],
-    ['counts nothing beside one that relies on the allowance', others(null), fundsOf(100n, 14n), lasting(99n), false],
-    ['counts nothing beside one whose permit was used before', stale, fundsOf(100n, 14n), lasting(99n), false],
-    ['counts its permit once such a payment is charged', stale, fundsOf(100n, 9n, [1n]), lasting(99n), true],
-    ['fits an allowance that suffices for both', others(null), fundsOf(100n, 15n), lasting(99n), true],
+    ['counts payments that rely on the allowance', others(null, null), fundsOf(100n, 10n), lasting(20n), true],
     ['fits an allowance that suffices, whatever its permit', others(20n), fundsOf(100n, 15n), lasting(1n, 2n), true],
     ['counts no permit that was used before', others(20n), fundsOf(100n, 14n), lasting(100n, 2n), false],
     ['counts no permit of a later nonce', others(20n), fundsOf(100n, 14n), lasting(100n, 4n), false],
   ])('%s', (_, exposure, funds, payment, fits) => {
     expect(fitsFunds(payment, exposure, funds)).toBe(fits)
+  })
+
+  it.each([
+    ['one that relies on the allowance', others(null), fundsOf(100n, 14n), true],
+    ['one whose permit was used before', stale, fundsOf(100n, 14n), true],
+    ['no such payment once it is charged', stale, fundsOf(100n, 9n, [1n]), false],
+    ['no other when the allowance suffices for both', others(null), fundsOf(100n, 15n), false],
+    ['no other that could submit the permit', others(20n), fundsOf(100n, 0n), false],
+  ])('must follow %s', (_, exposure, funds, expected) => {
+    expect(fitsFunds(lasting(99n), exposure, funds)).toBe(true)
+    expect(mustFollow(lasting(99n), exposure, funds)).toBe(expected)
+    expect(mustFollow(PLAIN, exposure, funds)).toBe(false)
   })
 
   it('lends its permit to no payment without one', () => {
