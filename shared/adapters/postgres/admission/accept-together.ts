@@ -30,10 +30,10 @@ const LONGEST_SHARED_BYTES = 64 * 1024
 const MOST_ALONE_OF_PAYER = 3
 
 /**
- * Creates the acceptance of payments: authorization and job are written in one transaction, and the job's row is the outbox.
- * Those that wait at the same time, for free keys, share one transaction, which waits
- * for no lock; each is judged under the locks of its key and its payer, those of one payer one after the other. One that
- * is left out, or has to be refused, is accepted or refused in a transaction of its own.
+ * Creates the acceptance of payments: authorization and job are written in one transaction, and the job's row is the
+ * outbox. Those that wait at the same time, for free keys, share one transaction, which waits for no lock; each is
+ * judged under the locks of its key and its payer, those of one payer one after the other. One that is left out, or
+ * has to be refused, is accepted or refused in a transaction of its own.
  */
 export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits) {
   const limitPayer = limitEach(MOST_ALONE_OF_PAYER)

@@ -132,7 +132,7 @@ async function bind(
 }
 
 /** Returns what a binding is written with: the key, the digest, the quote in three columns, and the lifetime in seconds. */
-export function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSeconds }: KeyBindingRequest) {
+function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSeconds }: KeyBindingRequest) {
   const { quotedMaximum, catalogVersion, terms } = quote
   return [
     idempotencyKey,
@@ -202,7 +202,7 @@ export function claimColumn(claim: MeasuredAudio | null | undefined): ClaimColum
   return claim ? { sha256: claim.sha256, bytes: claim.bytes, duration_ms: claim.durationMs } : null
 }
 
-export function claimFromColumn(column: ClaimColumn | null): ClaimOfBinding | null {
+function claimFromColumn(column: ClaimColumn | null): ClaimOfBinding | null {
   if (!column) return null
   const { sha256, bytes, duration_ms: durationMs, is_replaced: isReplaced = false } = column
   return { audio: { sha256, bytes, durationMs }, isReplaced }

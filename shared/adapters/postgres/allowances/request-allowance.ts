@@ -77,7 +77,7 @@ async function findExisting(sql: Sql, digest: string): Promise<ExistingRow | und
 }
 
 /** The two states before the end are one to callers. */
-export function stateOf(state: string): 'pending' | 'confirmed' | 'failed' {
+function stateOf(state: string): 'pending' | 'confirmed' | 'failed' {
   return state === 'confirmed' || state === 'failed' ? state : 'pending'
 }
 

@@ -1,8 +1,8 @@
 import type { ClaimedJob, Failure, Written } from '#shared/jobs/job.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
+import { insertUnchargedWork } from '../insert-uncharged-work.ts'
 import { moveJob, type Parameter } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { insertUnchargedWork } from '../uncharged-work.ts'
 
 /** When the payer owes the charge of a settlement that failed. */
 export type Debt =

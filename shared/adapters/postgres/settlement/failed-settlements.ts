@@ -93,11 +93,12 @@ export async function judgeFailed(sql: Sql, settlementId: string, judgedAt: Judg
 }
 
 /**
- * Handles a failed settlement that charged the payer after all. `reopened`: the job waited for another payment, and moves
- * settlement_failed → settling; the worker that takes it confirms the transfer and completes it. `open`: the job is being
- * worked on, and looks at its earlier settlements before it settles. `surplus`: the job was paid by another settlement or
- * outside of the service, or has no result, so a person must decide. `one_charge_per_job` refuses to reopen it while another
- * one is open. The job's row is locked first, so that a payment cannot reopen the job at the same time.
+ * Handles a failed settlement that charged the payer after all. `reopened`: the job waited for another payment, and
+ * moves settlement_failed → settling; the worker that takes it confirms the transfer and completes it. `open`: the job
+ * is being worked on, and looks at its earlier settlements before it settles. `surplus`: the job was paid by another
+ * settlement or outside of the service, or has no result, so a person must decide. `one_charge_per_job` refuses to
+ * reopen it while another one is open. The job's row is locked first, so that a payment cannot reopen the job at the
+ * same time.
  */
 export async function reopenSettlement(
   pool: Pool,

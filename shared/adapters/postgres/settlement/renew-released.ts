@@ -16,10 +16,11 @@ export interface ReleasedRenewal extends Omit<NewBatch, 'contract'> {
 }
 
 /**
- * Stays confirmed: signs a settlement that a reorganization removed, and whose transactions cannot be mined any more, for
- * another account nonce. Its job is completed and claimed by nobody, so the settlement's own row is the guard: of several
- * watchers, the first one moves it from the account nonce that all of them saw. Returns `null` when it is final by now,
- * when another process has done so, and while the key has too many unmined transactions: the watcher comes again.
+ * Stays confirmed: signs a settlement that a reorganization removed, and whose transactions cannot be mined any more,
+ * for another account nonce. Its job is completed and claimed by nobody, so the settlement's own row is the guard: of
+ * several watchers, the first one moves it from the account nonce that all of them saw. Returns `null` when it is
+ * final by now, when another process has done so, and while the key has too many unmined transactions: the watcher
+ * comes again.
  */
 export async function renewReleased(
   pool: Pool,

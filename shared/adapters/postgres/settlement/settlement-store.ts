@@ -40,10 +40,10 @@ import { renewReleased } from './renew-released.ts'
 import { abandonBatch, recordRevertedBatch } from './settlement-batches.ts'
 
 /**
- * The workers' access to settlements: with our own keys, or through a remote facilitator. Every write of a job is fenced by
- * its claim. Writes to the nonce queue need no fence: a transaction added there shares its account nonce with those it
- * replaces, so at most one of them is ever mined. Settlements that a block decided are watched until it is final; completed
- * jobs stay completed.
+ * The workers' access to settlements: with our own keys, or through a remote facilitator. Every write of a job is
+ * fenced by its claim. Writes to the nonce queue need no fence: a transaction added there shares its account nonce
+ * with those it replaces, so at most one of them is ever mined. Settlements that a block decided are watched until it
+ * is final; completed jobs stay completed.
  */
 export type SettlementStore = ReturnType<typeof createSettlementStore>
 
@@ -122,8 +122,8 @@ interface Renewal {
 }
 
 /**
- * Stays settling: moves the settlement from an account nonce that was used outside this ledger to the next one, and stores a
- * transaction signed for it. Guarded by the job's fence and by the used nonce, so that it moves once. The old
+ * Stays settling: moves the settlement from an account nonce that was used outside this ledger to the next one, and
+ * stores a transaction signed for it. Guarded by the job's fence and by the used nonce, so that it moves once. The old
  * transactions stay stored: if the chain was misread, Permit2's nonce still lets only one of them move money.
  */
 async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written | 'queue_full'> {
