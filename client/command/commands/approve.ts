@@ -50,7 +50,7 @@ async function approve(context: CommandContext, { check, value }: ApproveOptions
   if (approval === null) {
     output.result(
       { outcome: 'with_first_call' },
-      'There is nothing to do: the first paid call of this wallet brings its approval, at no cost.',
+      'There is nothing to do before the first paid call, which brings a permit of its own. Run farebox approve again after it.',
     )
     return EXIT.done
   }
