@@ -8,6 +8,7 @@ import { jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { until } from '../../support/until.ts'
 
 const NEVER_SECONDS = 600
 /** A turn that nobody ends ends by itself soon. */
@@ -30,6 +31,9 @@ beforeAll(async () => {
 })
 afterAll(() => ledger.close())
 
+/** How often a call of any process has learned who holds the turn. */
+let holdersRead = 0
+
 /** The turns of one API process; each call of this is another process. */
 function processTurns(turnSeconds = NEVER_SECONDS) {
   const outcomes = {
@@ -42,7 +46,12 @@ function processTurns(turnSeconds = NEVER_SECONDS) {
       }
     },
   }
-  return createPermitTurns({ store: ledger.admission, outcomes, logger: silent }, turnSeconds)
+  const findPermitTurn = async (payer: string) => {
+    const holder = await ledger.admission.findPermitTurn(payer)
+    holdersRead += 1
+    return holder
+  }
+  return createPermitTurns({ store: { ...ledger.admission, findPermitTurn }, outcomes, logger: silent }, turnSeconds)
 }
 
 /** A payer with calls that wait for its turns, and the order in which they get them. */
@@ -101,7 +110,9 @@ describe('the turns of calls that pay with permits', () => {
     const { call } = newPayer()
     const [one, other] = [processTurns(), processTurns()]
     expect(await ledger.admission.takePermitTurn(call('a'), NEVER_SECONDS)).toBe(true)
+    const before = holdersRead
     const tries = [one.mayTry(call('b')).then(() => 'b'), other.mayTry(call('c')).then(() => 'c')]
+    await until(() => holdersRead === before + 2)
     expect(await one.mayTry(call('a'))).toBe(true)
     await one.end(call('a'))
     const winner = await Promise.race(tries)
@@ -114,7 +125,9 @@ describe('the turns of calls that pay with permits', () => {
     const { call, openJob } = newPayer()
     const turns = processTurns()
     await ledger.admission.takePermitTurn(call('a'), NEVER_SECONDS)
+    const before = holdersRead
     const late = turns.mayTry(call('b'))
+    await until(() => holdersRead === before + 1)
     expect(await turns.mayTry(call('a'))).toBe(true)
     await openJob()
     await turns.end(call('a'))
