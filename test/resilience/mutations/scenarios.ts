@@ -9,7 +9,7 @@ import { type Bench, type BenchCall, PAYER_FUNDS_ATOMIC } from './bench.ts'
 
 const ACCEPTANCE = 'api.acceptJob.commit.before'
 /** Matches the statements that wait for another acceptance. */
-const ACCEPTING = 'idempotency_keys|INTO authorizations'
+const ACCEPTING = 'idempotency_keys|INTO authorizations|farebox new payers'
 /** One of the sweeps, which all start their rounds together. */
 const A_SWEEP = 'worker.eraseExpiredUploads.after'
 /** Rounds of two workers until each sweep has run. */
