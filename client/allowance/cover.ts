@@ -96,7 +96,12 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
       hasChanged = true
     },
     widen: async (sentAt, signal) => {
-      if (options.approves && approvedAt <= sentAt && (await obtain(signal)).lasting) return 'by_permit'
+      if (options.approves && approvedAt <= sentAt) {
+        const { lasting, isCovered } = await obtain(signal)
+        if (lasting) return 'by_permit'
+        // The permit of another call has reached the chain since.
+        if (isCovered) return 'by_approval'
+      }
       return approvedAt > sentAt ? 'by_approval' : 'no'
     },
     permit: async (challenge, { isRepeated, signal }) => {
