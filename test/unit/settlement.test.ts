@@ -3,7 +3,9 @@ import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/ear
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { NextBlock } from '#shared/payment/block-watch.ts'
 import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
+import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'
 import { findEarlierCharge } from '../../workers/settlement/own-keys/find-earlier-charge.ts'
+import { gatherBatches } from '../../workers/settlement/own-keys/gather-batches.ts'
 import { createGathering, type Gathering } from '../../workers/settlement/own-keys/gathering.ts'
 import { judgeSettlement } from '../../workers/settlement/own-keys/judge-settlement.ts'
 import type { TransactionStatus } from '../../workers/settlement/own-keys/read-statuses.ts'
@@ -448,6 +450,51 @@ describe('gathering a batch', () => {
       expect(await outcomes).toMatchObject([{ status: 'rejected', reason: new Error('bad') }])
       expect(await good).toBe('a sent')
     })
+  })
+})
+
+describe('payments that waited too long for a full queue', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setImmediate', 'performance'] })
+  })
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  it('are prepared again only as many as the queue may take, and the others meanwhile wait', async () => {
+    const accounts = 3 * MOST_UNMINED_NONCES
+    let preparing = 0
+    let mostPreparing = 0
+    const stored: number[] = []
+    const batches = gatherBatches({
+      settlementStore: {
+        recordSettlement: async ({ id }: { id: string }) => {
+          stored.push(Number(id))
+          return { settlementId: id, batch: null, transactions: [] }
+        },
+      },
+      settler: {},
+      blockWatch: { nextBlock: immediately },
+      accounts: {},
+      maximumBatchGas: 1n,
+    } as unknown as Parameters<typeof gatherBatches>[0])
+    const place = { sender: KEY, contract: null, affordableGas: null, minimumAccountNonce: 0n } as const
+    const settle = async (number: number) => {
+      const recording = { job: { id: String(number) }, charge: {} } as unknown as Parameters<typeof batches.record>[0]
+      const preparedLongAgo = performance.now() - 60_000
+      const waiting = { ...place, waitsSinceMs: number, preparedMs: preparedLongAgo }
+      if ((await batches.record(recording, waiting)) !== 'outdated') throw new Error('an old preparation was stored')
+      preparing += 1
+      mostPreparing = Math.max(mostPreparing, preparing)
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      preparing -= 1
+      await batches.record(recording, { ...waiting, preparedMs: performance.now() })
+    }
+    const settled = Promise.all(Array.from({ length: accounts }, (_, number) => settle(number)))
+    await vi.advanceTimersByTimeAsync(60_000)
+    await settled
+    expect(mostPreparing).toBe(MOST_UNMINED_NONCES)
+    expect(stored).toEqual(Array.from({ length: accounts }, (_, number) => number))
   })
 })
 

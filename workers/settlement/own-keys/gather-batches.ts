@@ -60,6 +60,11 @@ export interface BatchesState {
 
 /** A node that takes longer to answer a broadcast does not hold up the next batch. */
 const LONGEST_BROADCAST_MS = 1000
+/**
+ * How long those that are prepared again have before others are chosen. Without it, all that wait for a full queue would be
+ * prepared again at once, and a node may limit its calls per second.
+ */
+const PREPARING_MS = 500
 /** How long batches stay smaller after a refusal before twice as much is tried: one node may have been set wrongly. */
 const SMALLER_MS = 3_600_000
 /** Of batches whose gas is remembered; older ones were mined long ago. */
@@ -108,6 +113,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
         () => undefined,
       )
     }
+    if (outcomes.includes('outdated')) await new Promise((resolve) => setTimeout(resolve, PREPARING_MS))
   }
 
   const rememberGas = (batchId: string, gas: bigint) => {
