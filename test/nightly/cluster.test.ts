@@ -81,7 +81,7 @@ async function unfinishedJobs(): Promise<number> {
 /** Lets the ledger record every lease that expires instead of being released. */
 async function watchLeases(): Promise<void> {
   await stack.sql('CREATE TABLE expired_leases (job_id uuid)')
-  await stack.sql(`CREATE FUNCTION note_expired_lease() RETURNS trigger LANGUAGE plpgsql AS $$
+  await stack.sql(`CREATE FUNCTION note_expired_lease() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
     BEGIN INSERT INTO expired_leases VALUES (NEW.id); RETURN NEW; END $$`)
   await stack.sql(`CREATE TRIGGER expired_lease BEFORE UPDATE ON jobs FOR EACH ROW
     WHEN (OLD.lease_expires_at <= now() AND NEW.lease_expires_at > now()) EXECUTE FUNCTION note_expired_lease()`)

@@ -207,7 +207,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'nonce-gap',
     statements: [
       'CREATE SEQUENCE taken_nonces MINVALUE 0 START 0',
-      `CREATE FUNCTION take_permanently() RETURNS trigger LANGUAGE plpgsql AS $$
+      `CREATE FUNCTION take_permanently() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
         BEGIN NEW.next_account_nonce := nextval('taken_nonces') + 1; RETURN NEW; END $$`,
       `CREATE TRIGGER nonces_without_rollback BEFORE INSERT OR UPDATE ON settlement_accounts
         FOR EACH ROW EXECUTE FUNCTION take_permanently()`,

@@ -242,7 +242,7 @@ export type ScenarioName = keyof typeof scenarios
 async function failWhileSigning({ sandbox, open, newPayer, until, loseLease }: Bench): Promise<void> {
   // A sequence is not rolled back with the transaction.
   await sandbox.sql('CREATE SEQUENCE failures')
-  await sandbox.sql(`CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$
+  await sandbox.sql(`CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
     BEGIN
       IF nextval('failures') = 1 THEN RAISE EXCEPTION 'simulated failure'; END IF;
       RETURN NEW;
@@ -270,7 +270,7 @@ async function inOneBatch(
   signal('worker-2', 'SIGSTOP')
   await sandbox.sql('CREATE SEQUENCE batches_stored')
   await sandbox.sql('CREATE TABLE may_store (yes boolean)')
-  await sandbox.sql(`CREATE FUNCTION hold_first() RETURNS trigger LANGUAGE plpgsql AS $$
+  await sandbox.sql(`CREATE FUNCTION hold_first() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
     BEGIN
       IF nextval('batches_stored') = 1 THEN
         WHILE NOT EXISTS (SELECT 1 FROM may_store) LOOP PERFORM pg_sleep(0.02); END LOOP;

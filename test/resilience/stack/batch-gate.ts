@@ -14,7 +14,7 @@ export async function addBatchGate({ sql }: Pick<TestSandbox, 'sql'>): Promise<B
   await sql('CREATE SEQUENCE batches_held')
   await sql('CREATE TABLE batch_gate (is_closed boolean NOT NULL)')
   await sql('INSERT INTO batch_gate VALUES (false)')
-  await sql(`CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+  await sql(`CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
     BEGIN
       IF EXISTS (SELECT 1 FROM batch_gate WHERE is_closed) THEN PERFORM nextval('batches_held'); END IF;
       WHILE EXISTS (SELECT 1 FROM batch_gate WHERE is_closed) LOOP PERFORM pg_sleep(0.02); END LOOP;
