@@ -55,6 +55,8 @@ const STOPPED_MS = 2 * LEASE_SECONDS * 1000
 const REFUSING_MS = 1500
 /** How long the keys are off the contract's list, in which a batch reverts. */
 const UNLISTED_MS = 200
+const MOST_STARTS = 5
+const BETWEEN_STARTS_MS = 1000
 const HIT_POLL_MS = 5
 /**
  * Sweepers reach points after the last answer within this time; slow points additionally wait for the ledger's timer.
@@ -228,10 +230,23 @@ async function recoverProcess({ stack, restarts }: TrialGround, point: FaultPoin
     return
   }
   const name = nameOf(stack, pid)
-  const restart = stack.restart(name)
+  const restart = startAgain(stack, name)
   restarts.add(restart)
   await restart
   restarts.delete(restart)
+}
+
+/** Starts a process as a supervisor does: a start fails while another trial has the keys off the contract's list. */
+async function startAgain(stack: CampaignStack, name: ServiceName): Promise<void> {
+  for (let start = 1; ; start += 1) {
+    try {
+      await stack.restart(name)
+      return
+    } catch (error) {
+      if (start === MOST_STARTS) throw error
+      await delay(BETWEEN_STARTS_MS)
+    }
+  }
 }
 
 function nameOf(stack: CampaignStack, pid: number): ServiceName {
