@@ -151,18 +151,21 @@ function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }
 
 /**
  * Returns what challenges name: the settlement contract, or else the keys; and what payments may name, which includes both
- * during a change from one to the other.
+ * during a change from one to the other. Beside a contract the keys are for payments of earlier calls, unless the setting
+ * names them.
  */
 function facilitatorsOf(
   { SETTLEMENT_CONTRACT: contract, ACCEPTED_FACILITATOR_ADDRESSES: accepted }: ApiConfig,
   keys: readonly Hex[],
-): Pick<PaymentTerms, 'facilitators' | 'settlementContract' | 'acceptedFacilitators'> {
+): Pick<PaymentTerms, 'facilitators' | 'settlementContract' | 'acceptedFacilitators' | 'formerFacilitators'> {
   const facilitators = contract === undefined ? keys : [contract]
+  const acceptedForNew = [...facilitators, ...(accepted ?? [])]
   const settlementContract = contract ?? null
   return {
     facilitators,
     settlementContract,
     acceptedFacilitators: [...new Set([...facilitators, ...keys, ...(accepted ?? [])])],
+    formerFacilitators: keys.filter((key) => !acceptedForNew.includes(key)),
   }
 }
 

@@ -40,7 +40,10 @@ export async function checkAllowance(context: WalletContext, signal?: AbortSigna
   if (isApproved) return fine(name, 'Permit2 is approved: calls run in parallel')
   const present = allowance === 0n ? 'none' : `only ${formatUsdc(allowance)} USDC`
   if (sponsoring.code === 'permit_travels_with_payment')
-    return fine(name, `${present}: the first call brings a permit for all later ones`)
+    return fine(
+      name,
+      `${present}: the first call brings a permit, for all later ones too unless a tool of farebox mcp makes it`,
+    )
   const approve = sponsoring.isAvailable
     ? 'the service pays for an approval (approve)'
     : `an approval is not possible now (${sponsoring.message ?? sponsoring.code ?? 'no reason is known'})`

@@ -16,6 +16,11 @@ export interface PaymentTerms {
   readonly settlementContract: `0x${string}` | null
   /** Facilitators that payments may name: contract, keys, and those of both that are being added or removed. */
   readonly acceptedFacilitators: readonly `0x${string}`[]
+  /**
+   * Those of them that no new call may name, only the payment of an earlier one: the keys beside a contract. A payer who
+   * names a key has it send a transaction of its own, which costs more gas than a part of a batch.
+   */
+  readonly formerFacilitators: readonly `0x${string}`[]
   /** Time for which a payer's signature should stay valid, in seconds. */
   readonly maxTimeoutSeconds: number
   /**

@@ -96,16 +96,22 @@ function findAlteredTerm(
   authorization: Authorization,
   {
     maxTimeoutSeconds,
+    formerFacilitators,
     resource,
     expiresAt,
-  }: Pick<PaymentTerms, 'maxTimeoutSeconds'> & { readonly resource: string; readonly expiresAt: Date },
+  }: Pick<PaymentTerms, 'maxTimeoutSeconds' | 'formerFacilitators'> & {
+    readonly resource: string
+    readonly expiresAt: Date
+  },
 ): string | null {
   const { extra = {} } = accepted
   const facilitator = extra['facilitatorAddress']
   const altered = [
     resourceUrl !== null && resourceUrl !== resource && 'resource.url',
     accepted.maxTimeoutSeconds !== maxTimeoutSeconds && 'accepted.maxTimeoutSeconds',
-    (typeof facilitator !== 'string' || !isSameAddress(facilitator, authorization.facilitator)) &&
+    (typeof facilitator !== 'string' ||
+      !isSameAddress(facilitator, authorization.facilitator) ||
+      formerFacilitators.includes(authorization.facilitator)) &&
       'accepted.extra.facilitatorAddress',
     !isTimeWithin(extra['expiresAt'], expiresAt) && 'accepted.extra.expiresAt',
     ...Object.entries(SIGNING_TERMS).map(([name, value]) => extra[name] !== value && `accepted.extra.${name}`),

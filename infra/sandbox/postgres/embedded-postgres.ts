@@ -72,7 +72,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   const parentDirectory = dirname(dataDirectory)
   await mkdir(parentDirectory, { recursive: true })
   const binaries = await findPostgresBinaries()
-  const user = await choosePostgresUser([binaries.initdb, binaries.postgres, parentDirectory])
+  const user = await choosePostgresUser([binaries.initdb, binaries.postgres], parentDirectory)
   const cluster = { binaries, user, dataDirectory, log: options.log }
   const password = await prepareCluster(cluster)
   const { postgres, port } = await launch(cluster, password, options)

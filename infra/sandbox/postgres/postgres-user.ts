@@ -16,21 +16,29 @@ export interface PostgresUser {
  * Chooses the user for PostgreSQL, which refuses to run as root: the current user (undefined) unless that is root, then
  * `postgres`, or `nobody` where that does not exist. Creates no user.
  *
- * A container often has its checkout below `/root`, which no other user can enter. Instead of changing the permissions of
- * such folders, the user then receives the single capability to enter them (Linux only).
+ * A container often has its data below `/root`, which no other user can enter. Instead of changing the permissions of
+ * such folders, the user then receives the single capability to enter them (Linux only). Its programs have to be reachable
+ * without it: PostgreSQL asks access(2) for them, which ignores capabilities.
  *
- * @param paths absolute paths of files and folders that PostgreSQL has to reach.
+ * @param programs absolute paths of PostgreSQL's programs; `directory` of the folder that receives its data.
  * @throws Error when that user cannot reach a path and the system cannot grant access.
  */
-export async function choosePostgresUser(paths: readonly string[]): Promise<PostgresUser | undefined> {
+export async function choosePostgresUser(
+  programs: readonly string[],
+  directory: string,
+): Promise<PostgresUser | undefined> {
   if (getuid?.() !== 0) return undefined
   const user = (await lookUpUser('postgres')) ?? (await lookUpUser('nobody'))
   if (user === undefined) throw new Error('PostgreSQL refuses to run as root, and there is no user postgres or nobody')
-  const obstacle = await findObstacle(paths, user)
+  const locked = await findObstacle(programs, user)
+  const obstacle = locked ?? (await findObstacle([directory], user))
   if (obstacle === undefined) return { ...user, commandPrefix: [] }
   const commandPrefix = privateFolderPrefix(user)
-  if (platform === 'linux' && (await succeeds(commandPrefix, 'true'))) return { ...user, commandPrefix }
-  throw new Error(`PostgreSQL refuses to run as root, and its user cannot reach ${obstacle}; run as an ordinary user`)
+  if (locked === undefined && platform === 'linux' && (await succeeds(commandPrefix, 'true')))
+    return { ...user, commandPrefix }
+  throw new Error(
+    `PostgreSQL refuses to run as root, and the user that it runs as (id ${user.uid}) cannot enter ${obstacle}: allow it (chmod o+x ${obstacle}), move the checkout, or run as an ordinary user`,
+  )
 }
 
 async function lookUpUser(name: string): Promise<{ uid: number; gid: number } | undefined> {

@@ -88,13 +88,19 @@ async function applyUntilUnblocked(client: PoolClient, migration: Migration, opt
       const blockers = await findOldTransactions(client)
       if (performance.now() - startedAt + pauseMs > giveUpAfterMs)
         throw new Error(
-          `${migration.name}: no lock within ${lockTimeoutMs} ms, tried for ${Math.round(giveUpAfterMs / 1000)} s. ${blockers} Nothing of this migration was applied; end those transactions and repeat.`,
+          `${migration.name}: no lock within ${lockTimeoutMs} ms, tried for ${Math.round(giveUpAfterMs / 1000)} s. ${blockers} ${appliedOf(migration)}; end those transactions and repeat.`,
           { cause: error },
         )
       onProgress?.(`${migration.name}: blocked (${messageOf(error)}); next attempt in ${pauseMs} ms. ${blockers}`)
       await delay(pauseMs)
     }
   }
+}
+
+function appliedOf({ runsWithoutTransaction }: Migration): string {
+  return runsWithoutTransaction
+    ? 'What this migration did before stays, and may be repeated'
+    : 'Nothing of this migration was applied'
 }
 
 async function apply(client: PoolClient, migration: Migration, lockTimeoutMs: number): Promise<void> {

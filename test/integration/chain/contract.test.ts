@@ -182,13 +182,14 @@ describe('an API with a settlement contract', () => {
     })
   const compose = (changes: Record<string, string>) => composePayment(settings(changes), () => new Date())
 
-  it('names the contract in challenges, and accepts payments to it, to the keys and to those of a change', async () => {
+  it('names the contract in challenges, and accepts payments to it, to those of a change, and of earlier calls to the keys', async () => {
     const { dependencies, keys: senders } = await compose({
       SETTLEMENT_CONTRACT: contract,
       ACCEPTED_FACILITATOR_ADDRESSES: `${older},${keys[0]}`,
     })
     expect(dependencies.terms.facilitators).toEqual([contract])
     expect(dependencies.terms.acceptedFacilitators).toEqual([contract, ...keys, older])
+    expect(dependencies.terms.formerFacilitators).toEqual([keys[1]])
     expect(senders).toEqual(keys)
   })
 
@@ -196,6 +197,7 @@ describe('an API with a settlement contract', () => {
     const { dependencies } = await compose({})
     expect(dependencies.terms.facilitators).toEqual(keys)
     expect(dependencies.terms.acceptedFacilitators).toEqual(keys)
+    expect(dependencies.terms.formerFacilitators).toEqual([])
   })
 
   it('accepts payments to a contract that was removed from the settings for as long as it is listed', async () => {

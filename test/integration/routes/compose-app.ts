@@ -30,6 +30,7 @@ export const terms: PaymentTerms = {
   facilitators: ['0x2222222222222222222222222222222222222222'],
   settlementContract: null,
   acceptedFacilitators: ['0x2222222222222222222222222222222222222222'],
+  formerFacilitators: [],
   maxTimeoutSeconds: 900,
   minimumRemainingSeconds: 360,
   outputTokensPerSecond: 128,

@@ -162,22 +162,37 @@ it.each([
     )
   },
 )
-it('gives up on a migration that stays blocked, names what blocks it and changes nothing', async () => {
-  const url = await createEmptyDatabase()
-  const folder = await folderOf({ '0001-first.sql': 'CREATE TABLE first (id int)' })
-  await withPool(url, async (pool) => {
-    await migrate(pool, { folder })
-    await writeFile(new URL('0002-second.sql', folder), 'ALTER TABLE first ADD COLUMN name text')
-    const report = new pg.Client({ connectionString: url, application_name: 'a long report' })
-    await report.connect()
-    await report.query('BEGIN; SELECT * FROM first')
-    await expect(migrate(pool, { folder, lockTimeoutMs: 50, giveUpAfterMs: 100 })).rejects.toThrow(
-      /^0002-second\.sql: no lock within 50 ms.*"a long report".*Nothing of this migration was applied/,
-    )
-    await report.end()
-    expect(await migrate(pool, { folder })).toEqual(['0002-second.sql'])
-  })
-})
+it.each([
+  ['nothing of it', '', 'Nothing of this migration was applied'],
+  [
+    'how much of it, without a transaction,',
+    '-- farebox: no-transaction\n',
+    'What this migration did before stays, and may be repeated',
+  ],
+])(
+  'gives up on a migration that stays blocked, names what blocks it and says that %s was applied',
+  async (_, first, applied) => {
+    const url = await createEmptyDatabase()
+    const folder = await folderOf({ '0001-first.sql': 'CREATE TABLE first (id int)' })
+    await withPool(url, async (pool) => {
+      await migrate(pool, { folder })
+      await writeFile(
+        new URL('0002-second.sql', folder),
+        `${first}ALTER TABLE first ADD COLUMN IF NOT EXISTS name text;\n`,
+      )
+      const report = new pg.Client({ connectionString: url, application_name: 'a long report' })
+      await report.connect()
+      await report.query('BEGIN; SELECT * FROM first')
+      await expect(migrate(pool, { folder, lockTimeoutMs: 50, giveUpAfterMs: 100 })).rejects.toThrow(
+        new RegExp(
+          `^0002-second\\.sql: no lock within 50 ms.*"a long report".*${applied}; end those transactions and repeat`,
+        ),
+      )
+      await report.end()
+      expect(await migrate(pool, { folder })).toEqual(['0002-second.sql'])
+    })
+  },
+)
 const build = (kind: string) =>
   `-- farebox: no-transaction\n-- A comment; with a semicolon.\nDROP INDEX CONCURRENTLY IF EXISTS by_id;\nCREATE ${kind} CONCURRENTLY by_id ON first (id);\n`
 it('builds an index without blocking writes, and repeats it after an interruption, in a file without a transaction', async () => {

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { operations } from '#shared/operations/registry.ts'
 import { authorizationOf, storedAuthorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
+import { SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import { openPaymentHeader, type SignedPayment } from '#shared/payment/x402-wire.ts'
 import {
   type AuthorizationDependencies,
@@ -70,10 +71,11 @@ function withValueAt(value: unknown, [key, ...rest]: readonly string[], replacem
 }
 const AUTHORIZATION = testAuthorization()
 const { network, asset, payTo, spender, facilitator, authorizedMaximum } = AUTHORIZATION
-const [OTHER_RECIPIENT, OTHER_FACILITATOR, STRANGER] = [
+const [OTHER_RECIPIENT, OTHER_FACILITATOR, FORMER_FACILITATOR, STRANGER] = [
   `0x${'c3'.repeat(20)}`,
   `0x${'d4'.repeat(20)}`,
   `0x${'e5'.repeat(20)}`,
+  `0x${'f6'.repeat(20)}`,
 ] as const
 const [OLD_SECRET, NEW_SECRET] = ['the secret before', 'the secret afterwards']
 const [operation] = operations
@@ -87,7 +89,8 @@ const DEPENDENCIES = {
     payTo,
     acceptedRecipients: [payTo, OTHER_RECIPIENT],
     facilitators: [facilitator],
-    acceptedFacilitators: [facilitator, OTHER_FACILITATOR],
+    acceptedFacilitators: [facilitator, OTHER_FACILITATOR, FORMER_FACILITATOR],
+    formerFacilitators: [FORMER_FACILITATOR],
     maxTimeoutSeconds: 900,
   } as unknown as AuthorizationDependencies['terms'],
   publicBaseUrl: 'https://farebox.example',
@@ -110,7 +113,13 @@ function read({ signedFor = payTo, acceptedFor = signedFor, secret = NEW_SECRET,
       asset,
       payTo: acceptedFor,
       amount: authorizedMaximum.toString(),
-      extra: { challenge: sealChallengeToken(claims, [secret]) },
+      maxTimeoutSeconds: 900,
+      extra: {
+        ...SIGNING_TERMS,
+        challenge: sealChallengeToken(claims, [secret]),
+        expiresAt: claims.expiresAt.toISOString(),
+        facilitatorAddress: changes.facilitator ?? facilitator,
+      },
     },
     payload: {
       signature,
@@ -126,7 +135,7 @@ function read({ signedFor = payTo, acceptedFor = signedFor, secret = NEW_SECRET,
     resourceUrl: null,
     gasSponsoring: null,
   } as unknown as SignedPayment
-  return readAuthorization(DEPENDENCIES, { decoded: { outcome: 'decoded', payment } } as never, SUBJECT).authorization
+  return readAuthorization(DEPENDENCIES, { decoded: { outcome: 'decoded', payment } } as never, SUBJECT)
 }
 
 describe('decoding PAYMENT-SIGNATURE [spec O14]', () => {
@@ -310,8 +319,8 @@ describe('storing an authorization', () => {
 
 describe('while a key is replaced', () => {
   it('accepts payments that were signed for either recipient, and for no other', () => {
-    expect(read().payTo).toBe(payTo)
-    expect(read({ signedFor: OTHER_RECIPIENT }).payTo).toBe(OTHER_RECIPIENT)
+    expect(read().authorization.payTo).toBe(payTo)
+    expect(read({ signedFor: OTHER_RECIPIENT }).authorization.payTo).toBe(OTHER_RECIPIENT)
     expect(() => read({ signedFor: STRANGER })).toThrow(expect.objectContaining({ code: 'payment_recipient_mismatch' }))
   })
 
@@ -327,14 +336,21 @@ describe('while a key is replaced', () => {
   })
 
   it('accepts payments for a settlement key that no challenge names, and for no unknown one', () => {
-    expect(read({ facilitator: OTHER_FACILITATOR }).facilitator).toBe(OTHER_FACILITATOR)
+    expect(read({ facilitator: OTHER_FACILITATOR }).authorization.facilitator).toBe(OTHER_FACILITATOR)
     expect(() => read({ facilitator: STRANGER })).toThrow(
       expect.objectContaining({ code: 'payment_facilitator_mismatch' }),
     )
   })
 
+  it('serves an earlier call that named a key beside a contract, but accepts no new one for it', () => {
+    expect(read().alteredTerm).toBeNull()
+    const { authorization, alteredTerm } = read({ facilitator: FORMER_FACILITATOR })
+    expect(authorization.facilitator).toBe(FORMER_FACILITATOR)
+    expect(alteredTerm).toBe('accepted.extra.facilitatorAddress')
+  })
+
   it('accepts payments for challenges under either secret, and under no other', () => {
-    expect(read({ secret: OLD_SECRET }).payTo).toBe(payTo)
+    expect(read({ secret: OLD_SECRET }).authorization.payTo).toBe(payTo)
     expect(() => read({ secret: 'a forged secret' })).toThrow(
       expect.objectContaining({ code: 'payment_terms_mismatch' }),
     )
