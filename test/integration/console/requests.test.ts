@@ -288,6 +288,23 @@ describe('a request to the console by somebody who may not make it', () => {
     }
   })
 
+  it('is refused behind a trusted proxy that passes on a name which a page of another site has forged', async () => {
+    const behind = await startTestConsole(undefined, {
+      OPERATOR_BASE_URL: 'https://console.example',
+      OPERATOR_TRUSTED_PROXIES: '127.0.0.1',
+    })
+    const statusOf = async (host: string, forwarded: string) =>
+      (await behind.app.inject({ url: '/operator/sign-in', headers: { host, 'x-forwarded-host': forwarded } }))
+        .statusCode
+    try {
+      expect(await statusOf('console.example', 'console.example')).toBe(200)
+      expect(await statusOf('evil.test', 'console.example')).toBe(421)
+      expect(await statusOf('console.example', 'evil.test')).toBe(421)
+    } finally {
+      await behind.close()
+    }
+  })
+
   it('has no page that a stranger can read', async () => {
     const stranger = visitConsole(app)
     for (const { path } of routesOf(app).filter(({ method }) => method === 'GET')) {

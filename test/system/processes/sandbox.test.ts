@@ -5,6 +5,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { getuid } from 'node:process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -13,6 +14,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, test } from 
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { startPostgres } from '../../../infra/sandbox/postgres/embedded-postgres.ts'
+import { choosePostgresUser } from '../../../infra/sandbox/postgres/postgres-user.ts'
 import { type ProcessExit, spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
 import { readCommandLine } from '../../../infra/sandbox/processes/previous-process.ts'
 import type { SandboxInfo } from '../../../infra/sandbox/sandbox.ts'
@@ -363,6 +365,16 @@ describe('the embedded PostgreSQL', () => {
     dataDirectory = join(directory, 'shared')
   })
   afterAll(() => rm(directory, { recursive: true, force: true }))
+
+  it.skipIf(getuid?.() !== 0)('says which folder its user cannot enter, when it is started as root', async () => {
+    const locked = join(directory, 'locked')
+    await mkdir(locked, { mode: 0o700 })
+    const program = join(locked, 'initdb')
+    await writeFile(program, '', { mode: 0o755 })
+    await expect(choosePostgresUser([program], directory)).rejects.toThrow(
+      `cannot enter ${locked}: allow it (chmod o+x ${locked}), move the checkout, or run as an ordinary user`,
+    )
+  })
 
   it('the embedded PostgreSQL keeps its data across a stop and across a SIGKILL of the postmaster', async () => {
     const first = await startPostgres({ dataDirectory })
