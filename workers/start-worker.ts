@@ -19,6 +19,7 @@ import {
   expireResults,
   forgetExpiredChallenges,
   forgetInspections,
+  forgetNetworks,
   forgetUsedSignIns,
 } from './sweepers/expire-results.ts'
 import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
@@ -80,6 +81,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       forgetExpiredChallenges(dependencies),
       forgetUsedSignIns(dependencies),
       forgetInspections(dependencies),
+      forgetNetworks(dependencies),
       rollUpTotals(reportsStore),
       rollUpHours(reportsStore),
     ],

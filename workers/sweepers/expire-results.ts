@@ -55,3 +55,12 @@ export function forgetInspections({
     run: () => retentionStore.forgetInspections(KEYS_BATCH),
   }
 }
+
+/** Erases the networks of callers whose uncharged work no longer counts against their network. */
+export function forgetNetworks({ retentionStore }: { retentionStore: Pick<RetentionStore, 'forgetNetworks'> }): Sweep {
+  return {
+    name: 'forgot networks of callers',
+    batch: BATCH,
+    run: () => retentionStore.forgetNetworks(BATCH),
+  }
+}

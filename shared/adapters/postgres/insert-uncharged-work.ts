@@ -17,6 +17,6 @@ export function insertUnchargedWork(
       client_network)
     SELECT jobs.id, ${parameter(authorizationId)}::uuid, ${parameter(authorization.network)}, ${parameter(authorization.payer)},
       ${parameter(kind)}, ${parameter(amount.toString())}::numeric, ${deployment}, jobs.is_new_payer,
-      jobs.client_network
+      CASE WHEN jobs.is_new_payer THEN jobs.client_network END
     FROM moved JOIN jobs ON jobs.id = moved.id)`
 }

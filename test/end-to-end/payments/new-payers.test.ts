@@ -97,8 +97,13 @@ describe('a payer without a history', () => {
     expect(await send()).toMatchObject({ status: 200 })
   })
 
-  it('is counted under the network that they call from', async () => {
-    const networks = await sandbox.sql('SELECT DISTINCT client_network FROM jobs')
-    expect(networks).toEqual([{ client_network: '127.0.0.0/24' }])
+  it('is counted under the network that they call from, which is forgotten once a call is paid', async () => {
+    const networks = await sandbox.sql(
+      "SELECT DISTINCT state = 'completed' AS is_paid, client_network AS network FROM jobs ORDER BY 1",
+    )
+    expect(networks).toEqual([
+      { is_paid: false, network: '127.0.0.0/24' },
+      { is_paid: true, network: null },
+    ])
   })
 })

@@ -202,6 +202,26 @@ describe('the limit of losses, divided by network', () => {
     expect(await store.acceptJob(accepted)).toMatchObject({ outcome: 'accepted' })
   })
 
+  it('forgets the network of a call that failed at once, and that of a loss when it no longer counts', async () => {
+    const failed = await jobInState(ledger, 'generating', newTestJob({ exposure: TERMS, clientNetwork: HOME }))
+    const networksOf = async (table: string, column: string) =>
+      (
+        await ledger.sql<{ network: string | null }>(
+          `SELECT client_network AS network FROM ${table} WHERE ${column} = $1`,
+          [failed.id],
+        )
+      ).map(({ network }) => network)
+    await ledger.execution.failJob(failed, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
+    expect(await networksOf('jobs', 'id')).toEqual([null])
+    await ledger.retention.forgetNetworks(10)
+    expect(await networksOf('uncharged_work', 'job_id')).toEqual([HOME])
+    await ledger.sql("UPDATE uncharged_work SET created_at = now() - interval '25 hours' WHERE job_id = $1", [
+      failed.id,
+    ])
+    expect(await ledger.retention.forgetNetworks(10)).toBe(1)
+    expect(await networksOf('uncharged_work', 'job_id')).toEqual([null])
+  })
+
   it('keeps the network of a loss when the call is run again from another one', async () => {
     const request = newTestJob({ exposure: TERMS, clientNetwork: HOME })
     const failed = await jobInState(ledger, 'generating', request)

@@ -325,6 +325,7 @@ describe('sequential scans', () => {
     await retention.forgetExpiredChallenges(200)
     await retention.forgetUsedSignIns(200)
     await retention.forgetInspections(200)
+    await retention.forgetNetworks(200)
     await settlement.findUnfinalBlocks(0n)
     await settlement.readUnfinal(0n, 200)
     await settlement.readFailed('own_key', null, 20)

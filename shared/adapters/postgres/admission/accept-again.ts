@@ -19,7 +19,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
     text: `WITH replaced AS (
          INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer, client_network)
          SELECT jobs.id, authorizations.id, network, jobs.payer, 'replaced_result', charge_amount, is_new_payer,
-           client_network
+           CASE WHEN is_new_payer THEN client_network END
          FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
          WHERE jobs.id = $1 AND state = 'settlement_failed')
        UPDATE jobs SET state = 'accepted', ${NOT_DEFERRED}, authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,

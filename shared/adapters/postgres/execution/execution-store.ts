@@ -164,6 +164,7 @@ function failJob(sql: Sql, job: ClaimedJob, failure: JobFailure): Promise<Writte
       'finished_at = now()',
       'lease_expires_at = NULL',
       'effective_request = NULL',
+      'client_network = NULL',
     ],
     together: [
       // An open attempt belongs to the current authorization, which the index covers.

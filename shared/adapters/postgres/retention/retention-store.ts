@@ -1,4 +1,5 @@
 import { bindTo } from '../bind-to.ts'
+import { LOSS_WINDOW_SECONDS } from '../new-payer-exposure.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { findExpiredMedia, markMediaDeleted } from './hosted-media.ts'
 import { eraseExpiredUploads, markUploadsDeleted } from './staged-uploads.ts'
@@ -16,6 +17,7 @@ export function createRetentionStore(pool: Pool) {
     forgetExpiredChallenges,
     forgetUsedSignIns,
     forgetInspections,
+    forgetNetworks,
   })
 }
 
@@ -27,7 +29,7 @@ export function createRetentionStore(pool: Pool) {
 async function expireResults(sql: Sql, retentionMs: number, limit: number): Promise<number> {
   const { rowCount } = await sql.query({
     name: 'expire_results',
-    text: `UPDATE jobs SET result_body = NULL, is_owed = false,
+    text: `UPDATE jobs SET result_body = NULL, is_owed = false, client_network = NULL,
        result_expired_at = CASE WHEN state <> 'review' THEN now() END
      WHERE id IN (
        SELECT id FROM jobs
@@ -84,6 +86,23 @@ async function forgetInspections(sql: Sql, limit: number): Promise<number> {
        SELECT audio_sha256, inspector FROM audio_inspections WHERE expires_at <= now()
        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`,
     values: [limit],
+  })
+  return rowCount ?? 0
+}
+
+/**
+ * Erases the networks of uncharged work that no longer counts; those of calls are erased with their results, or when they
+ * are paid or fail. Older rows than those of a week were erased before. Returns the number of rows.
+ */
+async function forgetNetworks(sql: Sql, limit: number): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'forget_networks',
+    text: `UPDATE uncharged_work SET client_network = NULL WHERE ctid = ANY (ARRAY(
+       SELECT ctid FROM uncharged_work
+       WHERE is_new_payer AND client_network IS NOT NULL AND created_at <= now() - make_interval(secs => $1)
+         AND created_at > now() - make_interval(secs => $1) - interval '7 days'
+       ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`,
+    values: [LOSS_WINDOW_SECONDS, limit],
   })
   return rowCount ?? 0
 }

@@ -65,6 +65,8 @@ const COMPLETE_JOBS: SharedTransition<Completion> = {
     'payment_response = free.payment_response',
     'finished_at = now()',
     'lease_expires_at = NULL',
+    // It counts what is open or lost.
+    'client_network = NULL',
   ],
   together: [
     `confirmed AS (
