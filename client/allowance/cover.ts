@@ -13,7 +13,6 @@ import { ApprovalRefused } from './approval-refused.ts'
 import type { Approval, ApproveOptions } from './approve.ts'
 import { createSharedPermit, takesLastingPermits } from './lasting-permit.ts'
 import { type AllowanceState, allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
-import { unlessAborted } from './unless-aborted.ts'
 
 export interface CoverOptions {
   /** Whether a lasting approval may be signed for payments under way. */
@@ -211,5 +210,31 @@ function unusableNonce(baseUrl: string): FareboxError {
     problem: `${new URL(baseUrl).origin} did not answer with a permit nonce.`,
     money: 'none',
     advice: 'Check the URL of the service; nothing was signed.',
+  })
+}
+
+/** Waits for what others wait for as well; an interrupted call leaves it to them. */
+async function unlessAborted<Result>(shared: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+  if (signal === undefined) return await shared
+  const race = new AbortController()
+  const aborted = new Promise<never>((_resolve, reject) => {
+    const abort = () => reject(interrupted())
+    if (signal.aborted) abort()
+    // The listener ends with the race.
+    else signal.addEventListener('abort', abort, { once: true, signal: race.signal })
+  })
+  try {
+    return await Promise.race([shared, aborted])
+  } finally {
+    race.abort()
+  }
+}
+
+function interrupted(): FareboxError {
+  return new FareboxError({
+    code: 'aborted',
+    problem: 'The call was interrupted.',
+    money: 'none',
+    advice: 'Repeat the call with the same key: it is charged at most once.',
   })
 }

@@ -1,14 +1,26 @@
+import { createHash, randomUUID } from 'node:crypto'
 import { BudgetExceeded } from '../budget/budget-exceeded.ts'
+import type { Journal } from '../journal/journal.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { toResponse } from '../wire/http-answer.ts'
 import { ServiceError } from '../wire/service-error.ts'
 import { LONGEST_SILENCE_MS } from './allowed-silence.ts'
-import { bodyDigest } from './body-digest.ts'
 import { requestIdentity } from './call-key.ts'
-import { LogicalCalls } from './logical-calls.ts'
 import { OPERATION_PATHS } from './operations.ts'
 import type { PaymentContext } from './paid-call.ts'
 import { payCall } from './pay-call.ts'
+
+/** A result is kept for at least a day, so an unfinished call that is older is made again under another key. */
+const RESUMABLE_MS = 86_400_000
+
+/** One sending of a logical call. */
+interface LogicalCall {
+  readonly key: string
+  /** Ends the call: another equal request is another call. */
+  succeed(): void
+  /** Keeps the key for the next equal request, which repeats the call. */
+  fail(): void
+}
 
 /** The endpoints that are paid for. Every other request passes unchanged. */
 const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))
@@ -105,4 +117,72 @@ function withoutDropped(headers: Headers): Record<string, string> {
   const kept = new Headers(headers)
   for (const name of DROPPED_HEADERS) kept.delete(name)
   return Object.fromEntries(kept)
+}
+
+/** Returns the SHA-256 of a body. The boundary of a form is left out: SDKs draw another one for each retry. */
+export function bodyDigest(body: Uint8Array, contentType: string | null): string {
+  const boundary = /^multipart\/form-data\b.*?boundary="?([^";]+)"?/i.exec(contentType ?? '')?.[1]
+  const digest = createHash('sha256')
+  if (boundary === undefined) return digest.update(body).digest('hex')
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
+  let start = 0
+  for (let end = bytes.indexOf(boundary); end !== -1; end = bytes.indexOf(boundary, start)) {
+    digest.update(bytes.subarray(start, end))
+    start = end + boundary.length
+  }
+  return digest.update(bytes.subarray(start)).digest('hex')
+}
+
+/**
+ * Assigns idempotency keys to requests that bring none. An equal request repeats a call that failed, was aborted or was
+ * left unfinished by an earlier process; otherwise it is another call, even while an equal one is under way.
+ */
+export class LogicalCalls {
+  readonly #journal: Journal
+  readonly #now: () => number
+  readonly #failed = new Map<string, string[]>()
+  readonly #known = new Set<string>()
+
+  constructor(journal: Journal, now: () => number = Date.now) {
+    this.#journal = journal
+    this.#now = now
+  }
+
+  begin(identity: string): LogicalCall {
+    const key = this.#takeFailed(identity) ?? this.#takeUnfinished(identity) ?? randomUUID()
+    this.#known.add(key)
+    let isOver = false
+    return {
+      key,
+      succeed: () => {
+        isOver = true
+      },
+      fail: () => {
+        if (isOver) return
+        isOver = true
+        this.#failed.set(identity, [...(this.#failed.get(identity) ?? []), key])
+      },
+    }
+  }
+
+  #takeFailed(identity: string): string | undefined {
+    const [first, ...others] = this.#failed.get(identity) ?? []
+    if (others.length > 0) this.#failed.set(identity, others)
+    else this.#failed.delete(identity)
+    return first
+  }
+
+  /** Calls of this process are known: they are under way, failed or finished. */
+  #takeUnfinished(identity: string): string | undefined {
+    const since = this.#now() - RESUMABLE_MS
+    return this.#journal.attempts
+      .withIdentity(identity)
+      .find(
+        ({ key, receipts, changedAt, writer }) =>
+          receipts.length === 0 &&
+          changedAt >= since &&
+          !this.#known.has(key) &&
+          !this.#journal.isWrittenElsewhere(writer),
+      )?.key
+  }
 }

@@ -1,8 +1,7 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { parseUsdc } from '../budget/usdc.ts'
 import { canonicalJson } from '../wire/canonical-json.ts'
 import { requestIdentity } from './call-key.ts'
-import { createMultipartForm } from './multipart-form.ts'
 import {
   DEFAULT_TRANSCRIPTION_MODEL,
   type JsonOperation,
@@ -12,6 +11,12 @@ import {
 } from './operations.ts'
 import type { PaidCall } from './paid-call.ts'
 import { contentOf } from './recording-content.ts'
+
+/** A form with a file, as a `Blob`: Node streams it from the disk, with a known length. */
+interface MultipartForm {
+  readonly contentType: string
+  encode(file: Blob): Blob
+}
 
 export interface CallOptions {
   /** The idempotency key; another one is drawn for each call. Repeat a call under its key to be charged once. */
@@ -116,4 +121,26 @@ function urlOf(baseUrl: string, operation: keyof typeof OPERATION_PATHS): string
 
 function sha256(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex')
+}
+
+/**
+ * Creates a form of fields and one file. Node's own `FormData` is not used as a body: when an answer arrives before all
+ * is sent, as of a busy service, its fetch fails with an error that nobody can catch and that ends the process.
+ */
+function createMultipartForm(
+  fields: Readonly<Record<string, string | number | boolean | undefined>>,
+  fileName: string,
+): MultipartForm {
+  const boundary = `farebox-${randomBytes(16).toString('hex')}`
+  const begin = (disposition: string) => `--${boundary}\r\ncontent-disposition: form-data; ${disposition}\r\n`
+  const head = Object.entries(fields)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${begin(`name="${name}"`)}\r\n${String(value)}\r\n`)
+    .join('')
+  const fileHead = `${begin(`name="file"; filename="${fileName}"`)}content-type: application/octet-stream\r\n\r\n`
+  const contentType = `multipart/form-data; boundary=${boundary}`
+  return {
+    contentType,
+    encode: (file) => new Blob([head + fileHead, file, `\r\n--${boundary}--\r\n`], { type: contentType }),
+  }
 }

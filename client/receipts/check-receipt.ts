@@ -1,17 +1,33 @@
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { PublicClient, TransactionReceipt } from 'viem'
 import { checkCharge, checkMaximum } from '../../packages/receipts/check-charge.ts'
+import { findPayments } from '../../packages/receipts/find-payments.ts'
 import { formatUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import type { Attempt } from '../journal/attempt.ts'
 import type { Terms } from '../payment/check-challenge.ts'
-import type { ChainNode } from '../wallet/node-client.ts'
+import { type ChainNode, readNode } from '../wallet/node-client.ts'
+import { canonicalJson } from '../wire/canonical-json.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import type { Receipt } from '../wire/schemas.ts'
-import { checkSignature, problemOfJws, readHeader } from './check-signature.ts'
-import { checkTransfer } from './check-transfer.ts'
 import { judge, type ReceiptCheck, type ReceiptVerification, skip } from './receipt-check.ts'
 import type { ReceiptStore } from './receipt-store.ts'
 import type { SigningKeys } from './signing-keys.ts'
+
+/** A node may learn of a block some seconds after the service. */
+const LOOKUPS = 5
+const PAUSE_MS = 1500
+
+interface JwsHeader {
+  readonly alg?: unknown
+  readonly typ?: unknown
+  readonly kid?: unknown
+}
+
+/** Keeps a signature of another kind of statement from passing as that of a receipt. */
+const RECEIPT_TYPE = 'farebox-receipt'
 
 /** What the client knows of a payment by itself. */
 interface KnownPayment {
@@ -148,4 +164,101 @@ function differ(name: string, expected: string | undefined, actual: string): rea
 function differAmount(name: string, expected: bigint, actual: string): readonly string[] {
   if (BigInt(actual) === expected) return []
   return [`its ${name} is ${formatUsdc(BigInt(actual))} USDC, not ${formatUsdc(expected)} USDC`]
+}
+
+/** Checks the receipt's detached JWS over its other members as canonical JSON. Throws when the keys cannot be read. */
+export async function checkSignature(
+  { signature, ...signed }: Receipt,
+  keys: Pick<SigningKeys, 'find' | 'url'>,
+): Promise<ReceiptCheck> {
+  const [head = '', detached, tail = '', ...others] = signature.split('.')
+  const { alg, typ, kid } = readHeader(head)
+  if (detached !== '' || others.length > 0 || alg !== 'EdDSA' || typ !== RECEIPT_TYPE || typeof kid !== 'string')
+    return judge('signature', ['it is not a signature of a receipt'], '')
+  const payload = Buffer.from(canonicalJson(signed)).toString('base64url')
+  const problem = await problemOfJws(`${head}.${payload}.${tail}`, kid, keys)
+  return judge('signature', problem === null ? [] : [problem], `by ${kid}`)
+}
+
+/** Checks a JWS in compact serialization and returns what is wrong with it, or `null`. */
+async function problemOfJws(
+  signature: string,
+  kid: string,
+  keys: Pick<SigningKeys, 'find' | 'url'>,
+): Promise<string | null> {
+  const key = await keys.find(kid)
+  if (key === undefined) return `${keys.url} does not list the key ${kid}`
+  const { verifyReceiptSignatureJWS } = await import('@x402/extensions/offer-receipt')
+  try {
+    await verifyReceiptSignatureJWS({ format: 'jws', signature }, { ...key, alg: 'EdDSA' })
+    return null
+  } catch {
+    return `it does not match: something was altered, or it was not signed by ${kid}`
+  }
+}
+
+function readHeader(head: string): JwsHeader {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(head, 'base64url').toString('utf8'))
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+/** Looks for a payment that transferred exactly the charge from payer to recipient, through a node of the caller's choice. */
+export async function checkTransfer(
+  receipt: Receipt,
+  node: ChainNode | null,
+  pauseMs = PAUSE_MS,
+): Promise<ReceiptCheck> {
+  if (BigInt(receipt.charge_atomic) === 0n) return judge('transfer', [], 'nothing was charged, so there is no transfer')
+  // A reorganization may have moved the transfer since the receipt was issued.
+  const { state, transaction } = receipt.settlement ?? { state: 'confirmed', transaction: receipt.transaction }
+  if (state === 'lost') return judge('transfer', [`a reorganization removed ${transaction}: nothing was paid`], '')
+  if (node === null) return skip('transfer', 'no RPC URL is configured')
+  if (!/^0x[0-9a-f]{64}$/i.test(transaction)) return judge('transfer', [`${transaction} is not a transaction`], '')
+  try {
+    const hash = transaction as `0x${string}`
+    const found = await readNode(node, receipt.network, (client) => lookUp(client, hash, pauseMs))
+    if (found === null) return judge('transfer', [`${transaction} is not on ${receipt.network}`], '')
+    return judgeTransfer(receipt, found)
+  } catch (error) {
+    if (error instanceof FareboxError) return skip('transfer', error.problem)
+    throw error
+  }
+}
+
+async function lookUp(client: PublicClient, hash: `0x${string}`, pauseMs: number): Promise<TransactionReceipt | null> {
+  const { TransactionReceiptNotFoundError } = await import('viem')
+  for (let lookups = 1; ; lookups += 1) {
+    try {
+      return await client.getTransactionReceipt({ hash })
+    } catch (error) {
+      if (!(error instanceof TransactionReceiptNotFoundError)) throw error
+      if (lookups === LOOKUPS) return null
+      await sleep(pauseMs)
+    }
+  }
+}
+
+function judgeTransfer(receipt: Receipt, transaction: TransactionReceipt): ReceiptCheck {
+  const { payer, pay_to: payTo } = receipt
+  const { payments, batchSize } = findPayments(receipt, transaction.to, transaction.logs)
+  const charge = BigInt(receipt.charge_atomic)
+  // Of a batch, which may hold other payments of this payer, one has to be this one.
+  const isPaid = payments.some((amounts) => amounts.length === 1 && amounts[0] === charge)
+  const problems = [
+    ...(transaction.status === 'success' ? [] : ['the transaction was reverted']),
+    ...(isPaid ? [] : [describeOthers(receipt, payments.flat(), charge)]),
+  ]
+  const batch = batchSize === null ? '' : `, in a batch of ${batchSize}`
+  return judge('transfer', problems, `${formatUsdc(charge)} USDC from ${payer} to ${payTo}${batch}`)
+}
+
+function describeOthers({ payer, pay_to }: Receipt, amounts: readonly bigint[], charge: bigint): string {
+  const [amount] = amounts
+  if (amount === undefined || amounts.length > 1)
+    return `the transaction has ${amounts.length} transfers from ${payer} to ${pay_to}, none of them for this receipt`
+  return `${formatUsdc(amount)} USDC were transferred instead of ${formatUsdc(charge)} USDC`
 }

@@ -1,13 +1,23 @@
 import '@fastify/csrf-protection'
+import '../sessions/request.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Author } from '#shared/operators/author.ts'
 import type { Operator, Role } from '#shared/operators/operator-account.ts'
+import { Forbidden } from '../sessions/forbidden.ts'
 import { sendView } from './console.ts'
 import { enteredFields, fieldErrorsOf, requireSameOrigin } from './forms.ts'
 import { leaveNotice } from './notice.ts'
 import type { Asked, Done, Moved, NotFound, Refused, View } from './outcomes.ts'
-import { pageOf, type ReadPage, rememberPage, requireOperator, requireRole } from './page-registry.ts'
+
+/** Reads a page with the parameters of its path and an unchecked query. */
+type ReadPage = (
+  params: Readonly<Record<string, string>>,
+  query: unknown,
+  operator: Operator,
+) => Promise<View | NotFound | Moved | { readonly invalidQuery: string }>
+
+const pages = new WeakMap<FastifyInstance['consoleRoutes'], Map<string, ReadPage>>()
 
 export { asked, done, moved, notFound, refused } from './outcomes.ts'
 
@@ -177,4 +187,28 @@ async function sendOutcome(
       status: 404,
     })
   return await sendView(request, reply, { ...shown, ...options })
+}
+
+/** Remembers how to read a page, for actions whose form is on it. */
+function rememberPage(app: FastifyInstance, path: string, read: ReadPage): void {
+  const known = pages.get(app.consoleRoutes) ?? new Map<string, ReadPage>()
+  pages.set(app.consoleRoutes, known.set(path, read))
+}
+
+/** Throws when no page has this path, which is a mistake in an action. */
+function pageOf(app: FastifyInstance, path: string): ReadPage {
+  const read = pages.get(app.consoleRoutes)?.get(path)
+  if (!read) throw new Error(`no page has the path ${path}`)
+  return read
+}
+
+/** Returns who is signed in. The session hook has refused everybody else before. */
+function requireOperator({ operator }: FastifyRequest): Operator {
+  if (!operator) throw new Error('a page without a session hook')
+  return operator
+}
+
+function requireRole(request: FastifyRequest, role: Role): void {
+  if (role === 'act' && requireOperator(request).role !== 'act')
+    throw new Forbidden('Your account may read everything, but not act.')
 }

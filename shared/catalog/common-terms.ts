@@ -1,5 +1,20 @@
 import { type Category, categories } from './categories.ts'
-import { generatedImages, generatedSpeech } from './generated-media.ts'
+
+/** The published properties of generated images, the same for every model of the category. */
+const generatedImages = {
+  sizes: ['1K'],
+  aspectRatios: ['1:1'],
+  responseFormats: ['url', 'b64_json'],
+  defaultResponseFormat: 'url',
+  urlRetentionHours: 168,
+} as const
+
+/** The published properties of generated speech, the same for every model of the category. */
+const generatedSpeech = {
+  responseFormats: ['mp3'],
+  defaultResponseFormat: 'mp3',
+  urlRetentionHours: 24,
+} as const
 
 /**
  * The terms that the lists of models, prices and voices publish for all models. Part of the catalog and its version.

@@ -4,10 +4,11 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
-import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { isWorthReading, MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PayerProvenance, ProvenanceReader } from '#shared/payment/payer-provenance.ts'
+import { type ExhaustedBudget, UNCHARGED_KINDS, type UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
@@ -16,7 +17,15 @@ import type { Challenge } from '../challenge/challenge.ts'
 import { invalidPayment } from '../payment/read-authorization.ts'
 import type { VerifiedPayment } from '../payment/verify-authorization.ts'
 import { exposureError, NEW_PAYER_LIMITS, OPEN_WORK_RETRY_SECONDS, unprovenFundsError } from './exposure-errors.ts'
-import { unchargedWorkError } from './uncharged-work-error.ts'
+
+const KIND_NAMES: Record<UnchargedKind, string> = {
+  empty_output: 'calls without usable output',
+  unknown_outcome: 'calls with an unknown outcome',
+  lost_call: 'calls that the service lost',
+  rejected_request: 'rejected requests',
+  replaced_result: 'results that were generated again',
+  reverted_settlement: 'settlements that reverted',
+}
 
 interface Dependencies {
   readonly store: Pick<AdmissionStore, 'acceptJob' | 'markEnqueued'>
@@ -183,4 +192,16 @@ function enqueueInBackground(
     .enqueue(jobId, queueName)
     .then(() => store.markEnqueued(jobId))
     .catch((error: unknown) => logger.warn('failed to enqueue the job; the sweeper will retry', { jobId, error }))
+}
+
+/** Creates the 429 of a payer whose calls cost too much without a charge: what counted, and when to come back. */
+function unchargedWorkError({ used, allowed, byKind, retryAfterSeconds }: ExhaustedBudget): AppError {
+  const kinds = UNCHARGED_KINDS.flatMap((kind) => {
+    const amount = byKind[kind]
+    return amount === undefined ? [] : [`${KIND_NAMES[kind]} ${dollarsFromAtomic(amount)}`]
+  })
+  return new AppError('uncharged_work_limit', {
+    message: `Recent calls of this payer that ended without a charge count ${dollarsFromAtomic(used)} USDC (${kinds.join(', ')}); ${dollarsFromAtomic(allowed)} USDC are allowed. Nothing was charged. Retry in ${retryAfterSeconds} seconds; the allowance grows with what the payer pays.`,
+    retryAfterSeconds,
+  })
 }

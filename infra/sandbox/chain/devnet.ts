@@ -1,17 +1,31 @@
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
-import { numberToHex } from 'viem'
+import { type Hex, numberToHex } from 'viem'
 import type { ProcessExit } from '../processes/guarded-process.ts'
+import { replaceFile } from '../replace-file.ts'
 import { startAnvil } from './anvil.ts'
-import {
-  type CanonicalContracts,
-  MULTICALL3_ADDRESS,
-  PERMIT2_ADDRESS,
-  readCanonicalContracts,
-} from './canonical-contracts.ts'
 import { exitStateFile, keepChainState, recoverChainState } from './chain-state.ts'
 import { compileContracts, type SandboxContracts } from './contracts/compile.ts'
 import { callRpc } from './json-rpc.ts'
-import { watchStrandedTransactions } from './stranded-transactions.ts'
+
+/** How often anvil's queue is looked at. */
+const LOOK_EVERY_MS = 1000
+
+interface TransactionPool {
+  /** Transactions that wait for an earlier account nonce, by sender and nonce. */
+  readonly queued: Readonly<Record<Hex, Readonly<Record<string, { readonly hash: Hex }>>>>
+}
+
+/** Both contracts have the same address on every chain. */
+export const PERMIT2_ADDRESS = '0x000000000022D473030F116dDEE9F6B43aC78BA3'
+const MULTICALL3_ADDRESS = '0xcA11bde05977b3631167028862bE2a173976CA11'
+
+/** The running code of contracts that exist at one address on every chain. */
+interface CanonicalContracts {
+  permit2: Hex
+  multicall3: Hex
+}
 
 /** Base's chain id, so that a client signs the same as in production. */
 export const DEVNET_CHAIN_ID = 8453
@@ -126,4 +140,80 @@ async function placeContracts(
     callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.permit2, canonical.permit2]),
     callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.multicall3, canonical.multicall3]),
   ])
+}
+
+/**
+ * Returns the code of Permit2 and Multicall3 from `cacheDirectory`, or else from a short-lived anvil.
+ *
+ * Anvil's Tempo network has both at their canonical addresses, so no chain has to be reached and no source is needed. The
+ * code works on any chain: Permit2 recomputes its domain separator when the chain id differs from that of its deployment.
+ */
+async function readCanonicalContracts(cacheDirectory: string): Promise<CanonicalContracts> {
+  const { version } = createRequire(import.meta.url)('@foundry-rs/anvil/package.json') as { version: string }
+  const cacheFile = `${cacheDirectory}/canonical-contracts-anvil-${version}.json`
+  const cached = await readFile(cacheFile, 'utf8').catch(() => undefined)
+  if (cached !== undefined) return JSON.parse(cached) as CanonicalContracts
+  const contracts = await readFromTempo()
+  // Without a writable cache, the next start repeats the work.
+  await replaceFile(cacheFile, JSON.stringify(contracts)).catch(() => undefined)
+  return contracts
+}
+
+async function readFromTempo(): Promise<CanonicalContracts> {
+  const tempo = await startAnvil({ args: ['--network', 'tempo'] })
+  try {
+    const [permit2, multicall3] = await Promise.all([
+      readCode(tempo.rpcUrl, PERMIT2_ADDRESS),
+      readCode(tempo.rpcUrl, MULTICALL3_ADDRESS),
+    ])
+    return { permit2, multicall3 }
+  } finally {
+    await tempo.stop()
+  }
+}
+
+async function readCode(rpcUrl: string, address: string): Promise<Hex> {
+  const code = await callRpc<Hex>(rpcUrl, 'eth_getCode', [address, 'latest'])
+  if (code === '0x') throw new Error(`This version of anvil has no code at ${address} on its Tempo network`)
+  return code
+}
+
+/**
+ * Mines transactions that anvil forgot, until the returned function is called.
+ *
+ * When anvil mines an account nonce while it adds the next one, the next one waits in the queue permanently for a
+ * predecessor that is already mined, and every later nonce of the account waits behind it. Sending it again has no
+ * effect ("already imported"). A real node promotes it with the next block.
+ */
+function watchStrandedTransactions(rpcUrl: string): () => void {
+  let isLooking = false
+  const timer = setInterval(() => {
+    if (isLooking) return
+    isLooking = true
+    resendStrandedTransactions(rpcUrl)
+      // The chain has stopped, or answers again at the next look.
+      .catch(() => undefined)
+      .finally(() => {
+        isLooking = false
+      })
+  }, LOOK_EVERY_MS)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+async function resendStrandedTransactions(rpcUrl: string): Promise<void> {
+  const { queued } = await callRpc<{ queued: Hex }>(rpcUrl, 'txpool_status', [])
+  if (Number(queued) === 0) return
+  const pool = await callRpc<TransactionPool>(rpcUrl, 'txpool_content', [])
+  for (const [sender, transactions] of Object.entries(pool.queued)) {
+    const nonces = Object.keys(transactions).toSorted((one, other) => Number(one) - Number(other))
+    const count = await callRpc<Hex>(rpcUrl, 'eth_getTransactionCount', [sender, 'latest'])
+    // Otherwise a nonce is missing, and the queue is the right place.
+    if (Number(nonces[0]) !== Number(count)) continue
+    const hashes = nonces.map((nonce) => transactions[nonce]?.hash)
+    const raws = await Promise.all(hashes.map((hash) => callRpc<Hex>(rpcUrl, 'eth_getRawTransactionByHash', [hash])))
+    await callRpc(rpcUrl, 'anvil_removePoolTransactions', [sender])
+    // Its sender may have sent one again in the meantime, which anvil refuses. The others must not be lost with it.
+    for (const raw of raws) await callRpc(rpcUrl, 'eth_sendRawTransaction', [raw]).catch(() => undefined)
+  }
 }

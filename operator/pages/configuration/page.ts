@@ -1,14 +1,23 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { ConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import { catalogsOfContents } from '#shared/operators/catalogs-of-configuration.ts'
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
 import { contentsOf, lineOfDestination, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'
 import { linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { addDraftActions, type PublishingDependencies } from './draft-actions.ts'
-import { listPrices } from './list-prices.ts'
 import { priceForms } from './price-fields.ts'
+
+/** A model as the overview lists it. */
+interface ListedModel {
+  readonly id: string
+  /** Such as `0.50 in, 3.00 out for 1M tokens`. */
+  readonly price: string
+  readonly bounds: string
+  readonly limits: string
+}
 
 export type ConfigurationPageDependencies = PublishingDependencies
 
@@ -88,4 +97,40 @@ function textOf(seen: bigint | undefined): string {
 
 function pretty(content: unknown): string {
   return JSON.stringify(content, null, 2)
+}
+
+/** Returns what callers are offered while no deployment is drained. */
+function listPrices({ models }: Catalog): readonly ListedModel[] {
+  return models.map((model) => ({
+    id: model.id,
+    price: priceOf(model),
+    bounds: `${model.minimumChargeUsd} to ${model.maximumChargeUsd}`,
+    limits: limitsOf(model),
+  }))
+}
+
+function priceOf(model: Model): string {
+  switch (model.category) {
+    case 'text_generation':
+      return `${model.inputPerMillionTokensUsd} in, ${model.outputPerMillionTokensUsd} out for 1M tokens`
+    case 'image_generation':
+      return `${model.pricePerImageUsd} for an image`
+    case 'text_to_speech':
+      return `${model.pricePerThousandCharactersUsd} for 1,000 characters`
+    case 'speech_to_text':
+      return `${model.pricePerAudioHourUsd} for an hour`
+  }
+}
+
+function limitsOf(model: Model): string {
+  switch (model.category) {
+    case 'text_generation':
+      return `${model.maximumOutputTokens} output tokens, ${model.contextWindow} in all`
+    case 'image_generation':
+      return 'one image'
+    case 'text_to_speech':
+      return `${model.maximumCharacters} characters, default voice ${model.defaultVoice}`
+    case 'speech_to_text':
+      return `${model.maximumAudioDurationMs / 1000} s, ${model.maximumAudioBytes} bytes`
+  }
 }

@@ -12,7 +12,8 @@ import {
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { RequestOrigin, SpanAttributes, StageObserver, Tracer } from '#shared/runtime/tracing.ts'
-import { parentContext, traceparentOf } from './traceparent.ts'
+
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/
 
 export interface TracerOptions {
   /** Starts the spans; without it nothing is exported, while requests are still known and stages measured. */
@@ -125,4 +126,18 @@ function exported(
     if (value !== undefined)
       named[`farebox.${name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)}`] = value
   return named
+}
+
+/** Writes the W3C `traceparent` of a span. */
+function traceparentOf(span: Span): string {
+  const { traceId, spanId, traceFlags } = span.spanContext()
+  return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
+}
+
+/** Reads the parent that a job's row names. Without a valid one the work starts a new trace. */
+function parentContext(traceparent: string | null): Context {
+  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? '') ?? []
+  if (traceId === undefined || spanId === undefined || flags === undefined) return ROOT_CONTEXT
+  const parent = { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true }
+  return trace.setSpanContext(ROOT_CONTEXT, parent)
 }

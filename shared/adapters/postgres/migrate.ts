@@ -2,8 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { PoolClient } from 'pg'
 import { createRecords, readApplied, recordMigration } from './applied-migrations.ts'
 import { type Migration, readMigrations, statementsOf } from './migration-files.ts'
-import { findOldTransactions } from './old-transactions.ts'
 import type { Pool, Sql } from './pool.ts'
+
+const SHOWN_TRANSACTIONS = 3
 
 /** An arbitrary constant: it serializes migrating processes. */
 const ADVISORY_LOCK = 8453_2026
@@ -140,4 +141,17 @@ function isLockFailure(error: unknown): boolean {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
+}
+
+/** Returns a sentence that names the oldest transactions of other sessions, which are what a lock usually waits for. */
+async function findOldTransactions(sql: Sql): Promise<string> {
+  const { rows } = await sql.query<{ pid: number; program: string; seconds: number }>(
+    `SELECT pid, application_name AS program, extract(epoch FROM clock_timestamp() - xact_start)::int AS seconds
+     FROM pg_stat_activity
+     WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+     ORDER BY xact_start LIMIT ${SHOWN_TRANSACTIONS}`,
+  )
+  if (rows.length === 0) return 'No other session is in a transaction now.'
+  const sessions = rows.map(({ pid, program, seconds }) => `"${program}" (pid ${pid}, for ${seconds} s)`)
+  return `The oldest transactions: ${sessions.join(', ')}.`
 }

@@ -7,7 +7,7 @@ import { createSettlementStore } from '#shared/adapters/postgres/settlement/sett
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { PreparedCharge, Settler } from '#shared/payment/facilitator.ts'
 import type { Receipt } from '#shared/payment/receipt.ts'
-import { checkTransfer } from '../../../client/receipts/check-transfer.ts'
+import { checkTransfer } from '../../../client/receipts/check-receipt.ts'
 import { openNode } from '../../../client/wallet/node-client.ts'
 import type { Receipt as ClientReceipt } from '../../../client/wire/schemas.ts'
 import { main } from '../../../infra/commands/ledger.ts'

@@ -2,8 +2,12 @@ import { randomUUID } from 'node:crypto'
 import { PostgresConnection, PostgresQueueBackend, Queue, withBackend } from 'bullmq'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, test, vi } from 'vitest'
-import { migrateQueue, type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
-import { openRedisEngine } from '#shared/adapters/bullmq/redis-engine.ts'
+import {
+  migrateQueue,
+  type OpenedJobQueue,
+  openJobQueue,
+  openRedisEngine,
+} from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { connectRedis, createRedisClient } from '#shared/adapters/redis/redis-client.ts'
 import { type JobConsumer, QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'

@@ -4,9 +4,12 @@ import { describe, expect, it } from 'vitest'
 import type { Payment, PaymentContext } from '../../../client/payment/paid-call.ts'
 import { payCall } from '../../../client/payment/pay-call.ts'
 import type { ReceiptContext } from '../../../client/receipts/check-receipt.ts'
-import { checkPayment, checkResultDigest } from '../../../client/receipts/check-receipt.ts'
-import { checkSignature } from '../../../client/receipts/check-signature.ts'
-import { checkTransfer } from '../../../client/receipts/check-transfer.ts'
+import {
+  checkPayment,
+  checkResultDigest,
+  checkSignature,
+  checkTransfer,
+} from '../../../client/receipts/check-receipt.ts'
 import { PaymentVerifier, type VerificationTime } from '../../../client/receipts/payment-verifier.ts'
 import { readReceipt } from '../../../client/receipts/read-receipt.ts'
 import { ReceiptStore } from '../../../client/receipts/receipt-store.ts'

@@ -4,13 +4,21 @@ import { isAddressEqual, type PublicClient } from 'viem'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SettlementOnChain, SettlementSearch } from '#shared/payment/settlement-search.ts'
-import { PERMIT2_ADDRESS, permit2Abi } from '../network/contracts.ts'
+import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
-import { isTransferOf } from '../settlement-contract/batch-receipt.ts'
+import { type BatchTransfer, isTransferOf, paymentsOfReceipt } from '../settlement-contract/batch-receipt.ts'
+import { noncesOfBatch } from './batched-nonces.ts'
 import { findFirstBlock } from './find-first-block.ts'
-import { isSameNonce, wasInvalidated } from './nonce-use.ts'
+import { isSameNonce, nonceOfCall, type PayerNonce, wasInvalidated } from './nonce-use.ts'
 import { readPaymentTransfers } from './read-payment-transfers.ts'
-import { readSpending, type Spending } from './spending.ts'
+
+type Hex = `0x${string}`
+
+/** A nonce that a successful transaction spent by settling a payment. */
+interface Spending extends PayerNonce {
+  /** What a settlement contract reports of it; `null` for a call of the proxy itself, which settles one payment. */
+  readonly inBatch: { readonly contract: Hex; readonly transfers: readonly BatchTransfer[] } | null
+}
 
 /** Public nodes read the logs of this many blocks in one call. */
 const LOG_RANGE = 1000n
@@ -152,4 +160,23 @@ function amountOf({ inBatch }: Spending, { args }: Transfer, authorization: Auth
   if (!inBatch) return args.value
   if (!isAddressEqual(inBatch.contract, authorization.facilitator)) return undefined
   return inBatch.transfers.find((transfer) => isTransferOf(transfer, authorization))?.value
+}
+
+/**
+ * Reads the nonces that a successful transaction spent. Only a call of the proxy, or what the called contract reports of
+ * a batch, proves a settlement: other calldata may contain anything, including signatures of payments that it does not
+ * settle. Whether the contract is to be trusted is decided by who signed it as facilitator. One RPC call, two for a batch.
+ */
+async function readSpending(client: PublicClient, hash: Hex): Promise<readonly Spending[]> {
+  const { to, input } = await client.getTransaction({ hash })
+  if (to === null) return []
+  if (isAddressEqual(to, UPTO_PROXY_ADDRESS)) {
+    const nonce = nonceOfCall(input)
+    return nonce ? [{ ...nonce, inBatch: null }] : []
+  }
+  if (noncesOfBatch(input).length === 0) return []
+  const receipt = await client.getTransactionReceipt({ hash })
+  return paymentsOfReceipt(receipt).flatMap(({ payer, nonce, isSettled, transfers }) =>
+    isSettled ? [{ payer, nonce, inBatch: { contract: to, transfers } }] : [],
+  )
 }

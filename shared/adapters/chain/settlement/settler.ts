@@ -2,7 +2,10 @@ import { keccak256, type PublicClient } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PreparedCharge, SettlementTerms, Settler, Verification } from '#shared/payment/facilitator.ts'
+import { readSettledNonces } from '../reading/batched-nonces.ts'
 import { createLatestBlock, type LatestBlock } from '../reading/latest-block.ts'
+import { isSameNonce } from '../reading/nonce-use.ts'
+import { readPaymentTransfers } from '../reading/read-payment-transfers.ts'
 import { batchGasOf, settleManyCall } from '../settlement-contract/batch-call.ts'
 import { createListedKeys } from '../settlement-contract/listed-keys.ts'
 import { settlementKeys } from '../signing/settlement-keys.ts'
@@ -13,7 +16,6 @@ import { createSharedBroadcasts } from './broadcast.ts'
 import { createChooseSender } from './choose-sender.ts'
 import { createConfirmTransfer } from './confirm-transfer.ts'
 import { createFeeEstimator, type FeeEstimator, type Fees } from './fee-estimator.ts'
-import { createFindTransfer } from './find-transfer.ts'
 import { createReadTransaction } from './mined-transactions.ts'
 import { createReadEvidence } from './settlement-evidence.ts'
 import { shareReadings } from './shared-readings.ts'
@@ -167,5 +169,31 @@ async function unlessUnreachable<T>(
     return { outcome: 'read', value: await read() }
   } catch (cause) {
     return { outcome: 'unreachable', cause }
+  }
+}
+
+/**
+ * Creates the search of the log index for a payment in given transactions. Two concurrent RPC calls. A transfer in a batch
+ * proves nothing by itself, since the payer may have other payments in it: there the event of the contract counts.
+ */
+function createFindTransfer(client: PublicClient): Settler['findTransfer'] {
+  return async (hashes, authorization, fromBlock) => {
+    const { facilitator, payer } = authorization
+    try {
+      const [transfers, settled] = await Promise.all([
+        readPaymentTransfers(client, authorization, fromBlock, 'latest'),
+        readSettledNonces(client, facilitator, { payer, fromBlock, toBlock: 'latest' }),
+      ])
+      const batches = new Set(settled.map(({ transactionHash }) => transactionHash))
+      const isSettled = settled.some(
+        (nonce) => hashes.includes(nonce.transactionHash) && isSameNonce(nonce, authorization),
+      )
+      const isTransferred = transfers.some(
+        ({ transactionHash }) => hashes.includes(transactionHash) && !batches.has(transactionHash),
+      )
+      return isSettled || isTransferred ? 'found' : 'missing'
+    } catch {
+      return 'unreachable'
+    }
   }
 }
