@@ -96,18 +96,21 @@ function restrict(files: string[], patterns: RestrictedImports[]): Override {
   return { files, rules: { 'no-restricted-imports': ['error', { patterns: [...patterns, NOT_THE_CLIENT] }] } }
 }
 
+/** They are what they are: PostgreSQL is the only source of truth, and one chain is paid on. Their types need no port. */
+const WITHOUT_PORTS = ['postgres', 'chain']
+
 const COMPOSED_ONLY: RestrictedImports[] = [
   {
     group: [
       '**/adapters/*.ts',
-      ...Object.keys(ADAPTERS).flatMap((room) => (room === 'postgres' ? [] : `**/adapters/${room}/**`)),
+      ...Object.keys(ADAPTERS).flatMap((room) => (WITHOUT_PORTS.includes(room) ? [] : `**/adapters/${room}/**`)),
     ],
     message: 'Only the composition root imports adapters; take what you need as a parameter.',
   },
   {
-    group: ['**/adapters/postgres/**'],
+    group: WITHOUT_PORTS.map((room) => `**/adapters/${room}/**`),
     allowTypeImports: true,
-    message: 'Only the composition root imports the ledger’s values; its types may be imported.',
+    message: 'Only the composition root imports the values of ledger and chain; their types may be imported.',
   },
 ]
 const NEITHER_INFRA_NOR_TESTS = {

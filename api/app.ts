@@ -1,7 +1,7 @@
 import fastify, { type FastifyInstance } from 'fastify'
+import type { BalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
-import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { Admission } from './admission/admission.ts'
 import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
 import type { AllowanceDependencies } from './allowances/sponsoring.ts'

@@ -1,7 +1,7 @@
 import type { z } from 'zod'
+import type { AllowanceReading } from '#shared/adapters/chain/allowance/read-owner.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
-import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
 import { lastingPermit, SUGGESTED_VALUE } from '../paid-request/payment/permit-terms.ts'
 import type { allowanceStatusSchema } from '../schemas/allowances.ts'
 import { findOwnerRefusal, limitError } from './refusals.ts'

@@ -1,9 +1,9 @@
+import type { AllowanceReading } from '#shared/adapters/chain/allowance/read-owner.ts'
 import type { AllowanceFailureCode } from '#shared/adapters/postgres/allowances/finish-allowance.ts'
 import type { AllowanceRequest } from '#shared/adapters/postgres/allowances/request-allowance.ts'
 import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
 
 type Limited = Extract<AllowanceRequest, { outcome: 'owner_limit' | 'ceiling_reached' }>
 

@@ -1,7 +1,7 @@
+import type { AllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
 import type { AllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/request-allowance.ts'
 import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
-import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'
 

@@ -1,3 +1,4 @@
+import type { AllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
 import { createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
 import {
   CHAIN_ID,
@@ -11,6 +12,7 @@ import type { NodeState } from '#shared/adapters/chain/network/watched-node.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
@@ -25,9 +27,7 @@ import { createSettlementVerification } from '#shared/adapters/chain/verificatio
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
-import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
-import type { ProvenanceReader } from '#shared/payment/payer-provenance.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

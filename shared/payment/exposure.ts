@@ -1,7 +1,24 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { PayerFunds } from './payer-funds.ts'
-import type { PayerProvenance } from './payer-provenance.ts'
 import type { GasSponsoringPermit } from './x402-wire.ts'
+
+/** A payer's funds, read at one block. */
+export interface PayerFunds {
+  readonly balance: AtomicAmount
+  /** The part of the balance that Permit2 may transfer. */
+  readonly allowance: AtomicAmount
+  /** The asset's nonce of the payer's next permit: one with this nonce can be submitted. */
+  readonly permitNonce: bigint
+  readonly blockNumber: bigint
+  /** The requested payment nonces that were used at that block: `balance` no longer includes their charges. */
+  readonly usedNonces: ReadonlySet<bigint>
+}
+
+/** Where a payer's money comes from, at a block some time ago. */
+export interface PayerProvenance {
+  readonly balance: AtomicAmount
+  /** USDC that the payer received in the blocks before it, by sender in lower case. */
+  readonly received: readonly { readonly from: string; readonly amount: AtomicAmount }[]
+}
 
 /** Input to the decision whether a payer can afford a verified payment in addition to their unfinished work. */
 export interface ExposureTerms {

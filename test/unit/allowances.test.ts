@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { facilitatorOf } from '#shared/adapters/chain/allowance/facilitator-of.ts'
+import type { PermitConfirmation, PermitEvidence } from '#shared/adapters/chain/allowance/permit-submitter.ts'
 import type { ClaimedPermit, SignedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
-import type { PermitConfirmation, PermitEvidence } from '#shared/payment/permit-submitter.ts'
 import { judgePermit } from '../../workers/allowances/judge-permit.ts'
 import { type AllowanceDependencies, createAllowanceRunner } from '../../workers/allowances/run-allowances.ts'
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { NextBlock } from '#shared/adapters/chain/reading/block-rhythm.ts'
 import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { NextBlock } from '#shared/payment/block-watch.ts'
 import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'
 import { findEarlierCharge } from '../../workers/settlement/own-keys/find-earlier-charge.ts'

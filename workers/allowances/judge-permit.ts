@@ -1,3 +1,4 @@
+import type { PermitConfirmation, PermitEvidence } from '#shared/adapters/chain/allowance/permit-submitter.ts'
 import type { SignedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
 import type {
   AllowanceFailureCode,
@@ -5,7 +6,6 @@ import type {
   MinedPermit,
 } from '#shared/adapters/postgres/allowances/finish-allowance.ts'
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
-import type { PermitConfirmation, PermitEvidence } from '#shared/payment/permit-submitter.ts'
 
 type Hex = `0x${string}`
 

@@ -1,5 +1,5 @@
+import type { BlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
-import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../sweepers/sweeper.ts'
 

@@ -1,9 +1,11 @@
+import type { ChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import type { PayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import type { Gas, GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import { lastingPermitOf } from '#shared/payment/authorization.ts'
-import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import {
   type CoveredPayment,
   fitsFunds,
@@ -14,8 +16,6 @@ import {
   settlingNonces,
 } from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
-import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
-import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 
 export interface PaymentCheckDependencies {
   readonly executionStore: Pick<ExecutionStore, 'readExposureAhead'>

@@ -1,7 +1,7 @@
+import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import type { ProvenanceReader } from '#shared/payment/payer-provenance.ts'
 
 /** Calls settle within seconds, so some are settled by the time of the retry. */
 export const OPEN_WORK_RETRY_SECONDS = 2

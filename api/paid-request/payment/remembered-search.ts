@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { SettlementOnChain, SettlementSearch } from '#shared/payment/settlement-search.ts'
+import type { SettlementOnChain, SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 
 /** How long an answer is repeated that a later block may change. */
 const SHORT_MS = 10_000

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import type { GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import type { ProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { LedgerDay } from '#shared/adapters/postgres/console/read-days.ts'
@@ -8,7 +9,6 @@ import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-sto
 import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import type { ItemRecord } from '#shared/operators/item.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
-import type { GasReader } from '#shared/payment/gas-reader.ts'
 import { addPage } from '../../rendering/page.ts'
 import { type Condition, illDeployments, judgeMoney, judgePeople } from './conditions.ts'
 

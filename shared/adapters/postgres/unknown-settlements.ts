@@ -1,6 +1,6 @@
 import type { ReviewEnding } from '#shared/jobs/job.ts'
+import type { UnknownSettlement } from '#shared/jobs/unknown-settlement.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { UnknownSettlement } from '#shared/payment/settlement-search.ts'
 import type { Sql } from './pool.ts'
 
 /** Records a settlement that the ledger does not know, once for each payment. */

@@ -1,7 +1,7 @@
 import { VerifyError } from '@x402/core/types'
+import type { PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
-import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
 import { loggableReason, refusalOf } from './refusals.ts'

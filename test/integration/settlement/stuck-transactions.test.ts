@@ -483,6 +483,20 @@ describe('the chain’s time and gas', () => {
       }
     })
 
+    it('tip as much as the transactions of full blocks, and the minimum where blocks have room', async () => {
+      const [from] = (await chain.rpc('eth_accounts')) as readonly string[]
+      const tip = 3n * GWEI
+      const tipIn = async (blockGasLimit: bigint) => {
+        await chain.rpc('evm_setBlockGasLimit', toHex(blockGasLimit))
+        const sent = { from, to: from, gas: toHex(21_000), maxFeePerGas: toHex(20n * GWEI) }
+        await chain.rpc('eth_sendTransaction', { ...sent, maxPriorityFeePerGas: toHex(tip) })
+        return (await createFeeEstimator(createChainClient(worker.proxy.url, PATIENCE_MS))()).maxPriorityFeePerGas
+      }
+      expect(await tipIn(30_000_000n)).toBe(1_000_000n)
+      expect(await tipIn(25_000n)).toBe(tip)
+      await chain.rpc('evm_setBlockGasLimit', toHex(30_000_000))
+    })
+
     it('a key can pay for no settlement while the base fee exceeds the maximum, so no provider is called', async () => {
       const { jobId } = await chain.accept()
       const { gas } = await readGas(20n * GWEI, 5n * GWEI)

@@ -3,7 +3,7 @@ import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.t
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
-import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
+import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator-client.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'

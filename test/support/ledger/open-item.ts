@@ -75,7 +75,7 @@ export async function unknownSettlement(
   const { authorization, idempotencyKey, origin } = request
   await ledger.settlement.recordUnknownSettlement({
     authorization,
-    found: { outcome: 'settled', transaction: randomHash(), blockNumber, amount },
+    found: { transaction: randomHash(), blockNumber, amount },
     idempotencyKey,
     requestId: origin.requestId,
     jobId: job?.id ?? null,

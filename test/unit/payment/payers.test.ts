@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest'
+import type { SettlementOnChain } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ReviewEnding } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import type { PayerFunds } from '#shared/payment/exposure.ts'
 import {
   type Exposure,
   fitsFunds,
@@ -13,9 +15,7 @@ import {
   type OpenPayment,
   openTotal,
 } from '#shared/payment/exposure.ts'
-import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import { settlementPause } from '#shared/payment/settlement-retry.ts'
-import type { SettlementOnChain } from '#shared/payment/settlement-search.ts'
 import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
 import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
 import { createRememberedSearch } from '../../../api/paid-request/payment/remembered-search.ts'

@@ -1,5 +1,5 @@
-import type { BlockWatch } from '#shared/payment/block-watch.ts'
-import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
+import type { BlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
+import type { SettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 
 export interface NonceRoomDependencies {
   readonly accounts: Pick<SettlementAccounts, 'countAccountNonces'>

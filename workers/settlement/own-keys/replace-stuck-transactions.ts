@@ -1,7 +1,7 @@
+import type { SettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import type { NonceQueue, QueuedTransaction } from '#shared/adapters/postgres/settlement/nonce-queue.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
-import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
 import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'

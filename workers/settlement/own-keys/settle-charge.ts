@@ -1,7 +1,7 @@
 import pLimit from 'p-limit'
+import type { BlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { SettlementSteps } from '../../job/settlement-steps.ts'

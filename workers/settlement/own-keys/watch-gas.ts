@@ -1,7 +1,7 @@
+import type { GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
-import type { GasReader } from '#shared/payment/gas-reader.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
 

@@ -1,7 +1,7 @@
+import type { BlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import type { FailedSettlement } from '#shared/adapters/postgres/settlement/failed-settlements.ts'
 import type { UnfinalRemoteSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
-import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'

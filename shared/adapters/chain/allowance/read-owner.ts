@@ -1,9 +1,18 @@
 import type { ContractFunctionParameters, PublicClient } from 'viem'
 import { z } from 'zod'
-import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
+import type { OwnerAllowance } from '#shared/payment/allowance-permit.ts'
 import { MULTICALL3_ADDRESS, multicall3Abi, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 
 type Hex = `0x${string}`
+
+/** An owner's allowance, the code of the account and the block of the reading. */
+export interface AllowanceReading extends OwnerAllowance {
+  /** Whether the account runs code: its signatures are judged by that code, at any cost of gas. */
+  readonly hasCode: boolean
+  readonly block: bigint
+  /** The block's time in Unix seconds. */
+  readonly chainTime: bigint
+}
 
 export type OwnerReading = Omit<AllowanceReading, 'hasCode'>
 

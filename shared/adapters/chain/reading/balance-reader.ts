@@ -1,9 +1,14 @@
 import type { PublicClient } from 'viem'
 import { AppError } from '#shared/errors/app-error.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { BalanceReader } from '#shared/payment/balance-reader.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { MULTICALL3_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { shareCalls } from '../network/share-calls.ts'
+
+/** Reads balances on the payment network, without the wallet's involvement. */
+export interface BalanceReader {
+  /** Returns atomic USDC. Throws `payment_network_unavailable` when the network does not answer. */
+  readBalance(address: `0x${string}`): Promise<AtomicAmount>
+}
 
 /** A balance costs a few thousand gas and a hundred bytes. */
 const SHARING = { maximum: () => 100, longestWaitMs: 20, callsAtOnce: 4 }

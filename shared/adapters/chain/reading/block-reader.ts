@@ -1,5 +1,12 @@
 import { BlockNotFoundError, type PublicClient } from 'viem'
-import type { BlockReader } from '#shared/payment/block-reader.ts'
+
+/** Reads the canonical blocks of the chain. Throws when the network does not answer. */
+export interface BlockReader {
+  /** Returns the number of the newest final block, which can never be replaced. */
+  readFinalizedNumber(): Promise<bigint>
+  /** Returns the hash of the current block with this number, or `null` when the chain is shorter (or has become so). */
+  readHash(blockNumber: bigint): Promise<`0x${string}` | null>
+}
 
 /** Reads block numbers and hashes: one RPC call each. */
 export function createBlockReader(client: PublicClient): BlockReader {

@@ -1,4 +1,3 @@
-import type { NextBlock } from '#shared/payment/block-watch.ts'
 import type { Block } from './latest-block.ts'
 
 /** Blocks that are remembered: enough that one of them was seen right when it came. */
@@ -9,6 +8,13 @@ const LEAST_BLOCKS = 3
 const FORGOTTEN_AFTER_MS = 60_000
 /** Blocks that come faster are not worth waiting for. */
 const LEAST_INTERVAL_MS = 500
+
+/** The expected times of blocks, by `performance.now()`. */
+export interface NextBlock {
+  /** The time of the newest block, as far as earlier blocks let expect it. */
+  readonly sinceMs: number
+  readonly expectedMs: number
+}
 
 interface Head {
   readonly number: bigint

@@ -1,7 +1,21 @@
 import type { PublicClient } from 'viem'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import { headAgeMs, type NodeHead } from '../network/node-head.ts'
+
+/** The clock that deadlines are checked against. */
+export interface ChainClock {
+  /**
+   * Returns the later of the machine's time and the chain's: an authorization that has expired by either must not start
+   * work. Throws `payment_network_unavailable` when the network does not answer, or only with old blocks. At most one RPC
+   * call per second.
+   */
+  chainNow(): Promise<Date>
+  /**
+   * Returns how far the machine's clock is ahead of a block just produced (negative: behind), or `null` before one was
+   * seen.
+   */
+  skewMs(): Promise<number | null>
+}
 
 const CACHE_MS = 1000
 /** A new block counts as just produced when the previous poll was at most this long ago. */

@@ -1,7 +1,7 @@
 import type { ContractFunctionParameters, PublicClient } from 'viem'
 import { z } from 'zod'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { PayerFunds, PayerFundsReader } from '#shared/payment/payer-funds.ts'
+import type { PayerFunds } from '#shared/payment/exposure.ts'
 import {
   MULTICALL3_ADDRESS,
   multicall3Abi,
@@ -12,6 +12,18 @@ import {
 } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
 import { shareCalls } from '../network/share-calls.ts'
+
+type FundsReading =
+  | { readonly outcome: 'read'; readonly funds: PayerFunds }
+  | { readonly outcome: 'unreachable'; readonly cause: unknown }
+
+/** Reads the funds of payers. */
+export interface PayerFundsReader {
+  /** Returns a reading of the last second, or `null`. The ledger's settlements since then correct it. */
+  recent(payer: `0x${string}`): PayerFunds | null
+  /** Reads the funds with one RPC call for any number of nonces. */
+  read(payer: `0x${string}`, nonces: readonly bigint[]): Promise<FundsReading>
+}
 
 /** How long a reading is reused for further payments of the same payer. */
 const RECENT_MS = 1000

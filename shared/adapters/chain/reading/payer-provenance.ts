@@ -1,11 +1,26 @@
 import { LRUCache } from 'lru-cache'
 import type { PublicClient } from 'viem'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { PayerProvenance, ProvenanceReader } from '#shared/payment/payer-provenance.ts'
+import type { PayerProvenance } from '#shared/payment/exposure.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { MULTICALL3_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { isUnanswered } from '../network/rpc-failure.ts'
 import { shareCalls } from '../network/share-calls.ts'
+
+type ProvenanceReading =
+  | { readonly outcome: 'read'; readonly provenance: PayerProvenance }
+  /** The balance of that block does not suffice, so no more was read. */
+  | { readonly outcome: 'insufficient'; readonly balance: AtomicAmount }
+  | { readonly outcome: 'unreachable'; readonly cause: unknown }
+
+/** Reads where the money of payers comes from, for payments that are not covered by what the payer has paid so far. */
+export interface ProvenanceReader {
+  /** How many blocks ago the money has to be there; 0 for the newest block. */
+  readonly blocks: number
+  /** Returns what was read of this payer some seconds ago, or `null`. */
+  recent(payer: `0x${string}`): PayerProvenance | null
+  read(payer: `0x${string}`, needed: AtomicAmount): Promise<ProvenanceReading>
+}
 
 type Hex = `0x${string}`
 

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
 import { isAddressEqual, type PublicClient } from 'viem'
+import type { FoundSettlement } from '#shared/jobs/unknown-settlement.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { SettlementOnChain, SettlementSearch } from '#shared/payment/settlement-search.ts'
 import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
 import { type BatchTransfer, isTransferOf, paymentsOfReceipt } from '../settlement-contract/batch-receipt.ts'
@@ -11,6 +11,32 @@ import { noncesOfBatch } from './batched-nonces.ts'
 import { findFirstBlock } from './find-first-block.ts'
 import { isSameNonce, nonceOfCall, type PayerNonce, wasInvalidated } from './nonce-use.ts'
 import { readPaymentTransfers } from './read-payment-transfers.ts'
+
+/** The state of an authorization on chain, regardless of the ledger. */
+export type SettlementOnChain =
+  | { outcome: 'unused' }
+  /** No transaction settled the payment, and its payer invalidated the nonce. */
+  | { outcome: 'cancelled' }
+  | ({ outcome: 'settled' } & FoundSettlement)
+  /**
+   * The nonce is used, but neither a settlement nor an invalidation was found: the blocks or the payer's other payments
+   * are too many to search, or the node does not have the newest blocks yet.
+   */
+  | { outcome: 'unexplained' }
+  | { outcome: 'unreachable'; cause: unknown }
+
+/**
+ * Finds settlements on chain that the ledger has no row of, as after a restore from a backup: without this, a caller
+ * whose payment was settled would be answered that it was not, and asked for another one.
+ */
+export interface SettlementSearch {
+  /**
+   * One RPC call for a nonce that is not used. About a dozen for one that is, and one for each payment of this payer in
+   * the same blocks, at most 300. `since`: when the authorization was accepted; no earlier block can have settled it.
+   * Never throws.
+   */
+  find(authorization: Authorization, since?: Date): Promise<SettlementOnChain>
+}
 
 type Hex = `0x${string}`
 

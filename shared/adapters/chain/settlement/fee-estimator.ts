@@ -17,9 +17,16 @@ const CACHE_MS = 2000
 const HISTORY_BLOCKS = 5
 /** 0.001 gwei, the usual tip on Base. An idle chain reports tips of zero, which some block builders do not include. */
 const MINIMUM_TIP_WEI = 1_000_000n
+/**
+ * Tips of blocks with more room than this count for nothing: a higher one buys nothing there, and on a quiet chain the
+ * median is what we paid ourselves, so a single high tip would be repeated for good. op-geth suggests its minimum for them
+ * as well (`eth/gasprice/optimism-gasprice.go`, SuggestOptimismPriorityFee, commit 944b718c, read on 2026-11-26).
+ */
+const FULL_BLOCK = 0.8
 
 /**
- * Creates a fee estimator: one call (`eth_feeHistory`), cached for two seconds and shared by concurrent callers. The
+ * Creates a fee estimator: one call (`eth_feeHistory`), cached for two seconds and shared by concurrent callers. The tip is
+ * the highest median of the recent blocks that were full. The
  * fee cap is twice the base fee, which rises by at most an eighth per block, so a transaction stays includable for six
  * full blocks. Rejects with the RPC client's errors.
  */
@@ -41,7 +48,9 @@ async function estimate(client: PublicClient, maximumFeePerGasWei: bigint | null
   const history = await client.getFeeHistory({ blockCount: HISTORY_BLOCKS, rewardPercentiles: [50] })
   const baseFeePerGas = history.baseFeePerGas.at(-1)
   if (baseFeePerGas === undefined) throw new Error('the RPC returned no base fee')
-  const tips = (history.reward ?? []).map(([median]) => median ?? 0n)
+  const tips = (history.reward ?? []).map(([median = 0n], block) =>
+    (history.gasUsedRatio[block] ?? 0) >= FULL_BLOCK ? median : 0n,
+  )
   const tip = tips.reduce((highest, next) => (next > highest ? next : highest), MINIMUM_TIP_WEI)
   const estimated = baseFeePerGas * 2n + tip
   const maxFeePerGas = atMost(estimated, maximumFeePerGasWei)

@@ -1,7 +1,7 @@
 import type { PublicClient } from 'viem'
+import type { PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
-import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import { permitDigest } from '../allowance/permit-call.ts'
 import { createPermit2Hash } from '../signing/permit2-message.ts'
 import { recoverSigner, withCanonicalV } from '../signing/secp256k1.ts'

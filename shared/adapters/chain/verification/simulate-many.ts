@@ -5,9 +5,9 @@ import {
   type PublicClient,
   prepareEncodeFunctionData,
 } from 'viem'
+import type { AccountCode } from '#shared/adapters/chain/verification/payer-code.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { AccountCode } from '#shared/payment/payer-code.ts'
 import { settlementContractAbi } from '../network/contracts.ts'
 import { isFeeRefusal } from '../network/rpc-failure.ts'
 import { mayNeedPermit, type SimulatedFees, settlementCall, settlementGas } from './settlement-call.ts'

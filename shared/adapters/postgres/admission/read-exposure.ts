@@ -1,6 +1,5 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { Exposure } from '#shared/payment/exposure.ts'
-import type { PayerFunds } from '#shared/payment/payer-funds.ts'
+import type { Exposure, PayerFunds } from '#shared/payment/exposure.ts'
 import { columnsOf, listed } from '../listed.ts'
 import { LOSS_WINDOW_SECONDS } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'

@@ -1,7 +1,0 @@
-/** Reads the canonical blocks of the chain. Throws when the network does not answer. */
-export interface BlockReader {
-  /** Returns the number of the newest final block, which can never be replaced. */
-  readFinalizedNumber(): Promise<bigint>
-  /** Returns the hash of the current block with this number, or `null` when the chain is shorter (or has become so). */
-  readHash(blockNumber: bigint): Promise<`0x${string}` | null>
-}
