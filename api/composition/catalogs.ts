@@ -4,6 +4,7 @@ import { createConfigurationReader } from '#shared/adapters/postgres/configurati
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
+import { compareWithCost, describeBelowCost } from '#shared/catalog/vendor-cost.ts'
 import { type CatalogPair, catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
 import type { ConfigurationFile } from '#shared/operators/publication.ts'
 import { readCatalogContent, readDeploymentsContent } from '#shared/operators/validate-configuration.ts'
@@ -84,6 +85,8 @@ export async function openCatalogs(
       )
       await record(pair.offered)
       remember(pair)
+      const { belowCost } = compareWithCost(pair.published, configuration.deployments.file)
+      for (const each of belowCost) logger.warn(describeBelowCost(each))
     },
     logger,
   })

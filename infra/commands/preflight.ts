@@ -2,6 +2,7 @@ import { type Check, printCheck } from '../check.ts'
 import { UsageError } from '../command-line.ts'
 import { checkArchive } from '../preflight/check-archive.ts'
 import { checkChain } from '../preflight/check-chain.ts'
+import { checkPrices } from '../preflight/check-prices.ts'
 import { checkProviders } from '../preflight/check-providers.ts'
 import { checkService, sendTestAlert } from '../preflight/check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from '../preflight/check-settings.ts'
@@ -60,6 +61,7 @@ async function runChecks(
   if (worker) add([await checkObjectStore(worker, 'worker')])
   add(await checkSettlementContracts(settings, options.expectedCode))
   if (worker) add(await checkProviders(worker))
+  if (api) add([await checkPrices(api)])
   if (api) add(await checkService(api.PUBLIC_BASE_URL))
   if (options.alertUrl !== null) add([await sendTestAlert(options.alertUrl)])
   if (options.makesPaidCalls) {

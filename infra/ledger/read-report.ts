@@ -17,6 +17,7 @@ import {
   readUnknownSettlements,
   type UnknownSettlements,
 } from '#shared/adapters/postgres/reports/items.ts'
+import { type Margin, readMargins } from '#shared/adapters/postgres/reports/margin.ts'
 import {
   type PayerAmounts,
   readDebts,
@@ -51,6 +52,7 @@ export interface LedgerReport {
   readonly period: LedgerPeriod
   readonly revenue: CountAndSum
   readonly chargesByModel: readonly ModelCharges[]
+  readonly margins: readonly Margin[]
   readonly unchargedFailures: readonly FailureCount[]
   readonly absorbedCost: AbsorbedCost
   readonly unchargedWork: UnchargedWorkReport
@@ -86,6 +88,7 @@ export async function readReport(pool: Pool, period: LedgerPeriod, auditHead: Au
       period,
       revenue: await readRevenue(sql, period),
       chargesByModel: await readChargesByModel(sql, period),
+      margins: await readMargins(sql, period),
       unchargedFailures: await readUnchargedFailures(sql, period),
       absorbedCost: await readAbsorbedCost(sql, period),
       unchargedWork: await readUnchargedWork(sql, period),

@@ -1,5 +1,6 @@
 import { formatEther } from 'viem'
 import type { Resolutions } from '#shared/adapters/postgres/reports/items.ts'
+import type { Margin } from '#shared/adapters/postgres/reports/margin.ts'
 import type { PayerAmounts } from '#shared/adapters/postgres/reports/open-work.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
@@ -27,6 +28,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
         usdc(row.largestAtomic),
       ]),
     ]),
+    ...renderMargins(report.margins),
     ...section(
       'Failures (nothing charged)',
       report.unchargedFailures.map(({ code, state, count }) => [code, state, String(count)]),
@@ -101,6 +103,32 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
     ...section('Signed, not yet confirmed', [['settlements', ...sum(report.settlingNow)]]),
     ...(reconciliation ? renderReconciliation(reconciliation) : ['', 'Not reconciled with the chain (--no-chain).']),
   ].join('\n')
+}
+
+/** Renders what was charged, what vendors and chain took of it, and what is left. */
+function renderMargins(margins: readonly Margin[]): readonly string[] {
+  const sumOf = (amount: 'calls' | 'chargedAtomic' | 'vendorAtomic' | 'gasAtomic' | 'marginAtomic') =>
+    margins.reduce((total, margin) => total + BigInt(margin[amount]), 0n)
+  const totals = [sumOf('chargedAtomic'), sumOf('vendorAtomic'), sumOf('gasAtomic'), sumOf('marginAtomic')]
+  return section('Margin (charges less vendors less gas; vendors at the prices of their deployments)', [
+    ['model', 'deployment', 'calls', 'charged', 'vendors', 'gas', 'margin'],
+    ...margins.map((margin) => [
+      margin.model,
+      margin.deployment,
+      String(margin.calls),
+      usdc(margin.chargedAtomic),
+      usdc(margin.vendorAtomic),
+      usdc(margin.gasAtomic),
+      signedUsdc(margin.marginAtomic),
+      ...(margin.withoutVendorCost > 0 ? [`${margin.withoutVendorCost} without a vendor's price`] : []),
+      ...(margin.withoutGas > 0 ? [`${margin.withoutGas} without gas`] : []),
+    ]),
+    ['all', '', String(sumOf('calls')), ...totals.map(signedUsdc)],
+  ])
+}
+
+function signedUsdc(atomic: bigint): string {
+  return atomic < 0n ? `-${usdc(-atomic)}` : usdc(atomic)
 }
 
 /** Renders the gas of permits in gas units, in the native token and in USDC. */
@@ -215,7 +243,7 @@ function columns(rows: readonly (readonly string[])[]): readonly string[] {
 
 /** Aligns numbers to the right and everything else to the left. */
 function align(cell: string, width: number): string {
-  return /^\d[\d.]*$/.test(cell) ? cell.padStart(width) : cell.padEnd(width)
+  return /^-?\d[\d.]*$/.test(cell) ? cell.padStart(width) : cell.padEnd(width)
 }
 
 /** Formats an amount with all six decimals, so that columns align and no atomic unit is hidden. */

@@ -19,6 +19,17 @@ export interface SandboxDeploymentsOptions {
   readonly voices: readonly string[]
 }
 
+/** What the simulated vendors bill: less than the lowest published prices. */
+const SIMULATED_PRICES = {
+  input_per_million_tokens: '0.08',
+  output_per_million_tokens: '0.3',
+  price_per_image_usd: '0.02',
+  price_per_thousand_characters_usd: '0.03',
+  price_per_audio_hour_usd: '0.08',
+  as_of: '2026-11-26',
+  source: 'the simulated vendors of the sandbox',
+} as const
+
 /** The public model that three vendors serve. */
 const MODEL_OF_THREE_VENDORS = 'textmodel-2.5-pro'
 
@@ -66,5 +77,9 @@ export function sandboxDeployments(options: SandboxDeploymentsOptions): Deployme
     { ...elevenlabs, name: 'elevenlabs-transcription', upstream_model: 'scribe_v2', serves: transcription },
     { ...open, name: 'open-transcription', upstream_model: 'simulated-whisper', serves: transcription },
   ]
-  return { deployments: deployments.filter(({ serves }) => serves.length > 0) }
+  return {
+    deployments: deployments
+      .filter(({ serves }) => serves.length > 0)
+      .map((deployment) => ({ ...deployment, prices: SIMULATED_PRICES })),
+  }
 }

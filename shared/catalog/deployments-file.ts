@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { ADAPTER_NAMES } from './adapter-names.ts'
+import { vendorPricesSchema } from './vendor-cost.ts'
 
 const positiveInteger = z.int().min(1)
 
@@ -45,6 +46,8 @@ const deploymentSchema = z.strictObject({
    * lists no models, or others than it serves.
    */
   look_up_model: z.boolean().optional(),
+  /** What the vendor bills for it. Without it nothing can say what a call earns. */
+  prices: vendorPricesSchema.optional(),
   /** Options of the adapter. */
   options: z.record(z.string(), z.json()).optional(),
 })

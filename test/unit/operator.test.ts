@@ -23,6 +23,7 @@ function day(changes: Partial<LedgerDay> = {}): LedgerDay {
     notFinal: 0,
     settlementGas: 400n,
     permitGas: 60n,
+    vendorCost: 1200n,
     uncharged: { count: 1, amount: 700n },
     resolved: [],
     ...changes,
@@ -111,16 +112,17 @@ const inReview = (count: number) => ({ inReview: count }) as LedgerTotals
 const { usdc, eth, count, counted, time, age, duration, milliseconds, idempotencyKey, short } = FORMATS
 
 describe('the result of a day', () => {
-  it('is what was settled less gas, and may be a loss', () => {
-    expect(withResult(day())).toMatchObject({ gas: 460n, result: 9540n })
-    expect(withResult(day({ settled: 0n })).result).toBe(-460n)
+  it('is what was settled less gas and vendors, and may be a loss', () => {
+    expect(withResult(day())).toMatchObject({ gas: 460n, result: 8340n })
+    expect(withResult(day({ settled: 0n })).result).toBe(-1660n)
   })
 
   it('leaves refunds out, which return money that is not among the settled charges', () => {
     const resolved = [{ outcome: 'refunded', count: 1, amount: 5000n }]
-    expect(withResult(day({ resolved })).result).toBe(9540n)
+    expect(withResult(day({ resolved })).result).toBe(8340n)
     expect(totalOf([withResult(day({ resolved })), withResult(day())])).toMatchObject({
-      result: 19_080n,
+      result: 16_680n,
+      vendorCost: 2400n,
       resolved: { count: 1, amount: 5000n },
     })
   })
@@ -145,7 +147,7 @@ describe('the days of the ledger', () => {
     expect(cells).toHaveLength(DAY_COLUMNS.length)
     expect(cells[DAY_COLUMNS.indexOf('settled_usdc')]).toBe('12.345678')
     expect(cells[DAY_COLUMNS.indexOf('written_off_usdc')]).toBe('0.005034')
-    expect(dayCells(withResult(day({ settled: 0n })))[DAY_COLUMNS.indexOf('result_usdc')]).toBe('-0.000460')
+    expect(dayCells(withResult(day({ settled: 0n })))[DAY_COLUMNS.indexOf('result_usdc')]).toBe('-0.001660')
   })
 })
 

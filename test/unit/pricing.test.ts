@@ -1,5 +1,9 @@
+import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { compareWithCost, describeBelowCost, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, type OperationId, operations } from '#shared/operations/registry.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
@@ -13,6 +17,8 @@ const quantity = (measured: number, priceUsd: string, units: bigint, atMost: num
   priceUsd,
   units,
 })
+/** As shipped: its voices are samples, which the parser refuses. */
+const example = (name: string) => JSON.parse(readFileSync(`infra/${name}`, 'utf8')) as DeploymentsFile
 const bounds = { minimum: atomicAmount(0n), maximum: atomicAmount(10n ** 12n) }
 const count = fc.nat({ max: 5_000_000 })
 const price = fc.nat({ max: 50_000_000 }).map((atomic) => (atomic / 1e6).toFixed(6))
@@ -123,5 +129,69 @@ describe.each(operations)('the charge of $id', (operation: AnyOperation) => {
         expect(written.charge_atomic).toBe(operation.charge(measured, priced).toString())
       }),
     )
+  })
+})
+
+describe('what a vendor bills', () => {
+  const read = { as_of: '2026-11-26', source: 'https://vendor.example/pricing' }
+  const textPrices = { ...read, input_per_million_tokens: '0.3', output_per_million_tokens: '2.5' }
+
+  it.each<[string, Record<string, string>, Record<string, number>, bigint | null]>([
+    ['tokens of both directions, rounded up once', textPrices, { input_tokens: 1, output_tokens: 1 }, 3n],
+    ['a million tokens', textPrices, { input_tokens: 1_000_000, output_tokens: 0 }, 300_000n],
+    ['images', { ...read, price_per_image_usd: '0.0336' }, { images: 2 }, 67_200n],
+    ['characters', { ...read, price_per_thousand_characters_usd: '0.05' }, { input_characters: 41 }, 2050n],
+    ['an hour of audio', { ...read, price_per_audio_hour_usd: '0.22' }, { input_audio_ms: 3_600_000 }, 220_000n],
+    ['usage without a price of it', { ...read, input_per_million_tokens: '0.3' }, { output_tokens: 7 }, null],
+    [
+      'usage with a price of one part',
+      { ...read, input_per_million_tokens: '1' },
+      { input_tokens: 1, output_tokens: 1 },
+      null,
+    ],
+  ])('of %s', (_, prices, usage, cost) => {
+    expect(vendorCost(prices as typeof textPrices, usage)).toBe(cost)
+  })
+
+  it('is not known of a deployment without prices', () => {
+    expect(vendorCost(undefined, { input_tokens: 1, output_tokens: 1 })).toBeNull()
+  })
+})
+
+describe('prices compared with cost', () => {
+  it.each(['deployments.example.json', 'deployments.full.example.json'])(
+    'are known of every deployment in %s',
+    (name) => {
+      expect(compareWithCost(publishedCatalog, example(name)).withoutPrices).toEqual([])
+    },
+  )
+
+  it('name what the shipped example sells below the list of its vendors', () => {
+    const { belowCost } = compareWithCost(publishedCatalog, example('deployments.example.json'))
+    expect(belowCost.map(describeBelowCost)).toContain(
+      'speechvendor/scribe-v2 is sold below cost: price_per_audio_hour_usd is 0.122, and elevenlabs-transcription costs 0.22',
+    )
+  })
+
+  it('take a model as below cost for each of its prices and deployments, and not at the same price', () => {
+    const serves = ['textmodel-3.6-flash']
+    const [model] = publishedCatalog.models.filter(({ id }) => id === serves[0])
+    if (model?.category !== 'text_generation') throw new Error('no such model')
+    const same = {
+      input_per_million_tokens: model.inputPerMillionTokensUsd,
+      output_per_million_tokens: model.outputPerMillionTokensUsd,
+      as_of: '2026-11-26',
+      source: 'a test',
+    }
+    const dearer = { ...same, output_per_million_tokens: '99' }
+    const { belowCost, withoutPrices } = compareWithCost(publishedCatalog, {
+      deployments: [
+        { name: 'same', serves, prices: same },
+        { name: 'dearer', serves, prices: dearer },
+        { name: 'unknown', serves },
+      ],
+    })
+    expect(belowCost).toMatchObject([{ deployment: 'dearer', field: 'output_per_million_tokens', costUsd: '99' }])
+    expect(withoutPrices).toEqual(['unknown'])
   })
 })

@@ -1,4 +1,5 @@
 import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ClaimedJob, Failure } from '#shared/jobs/job.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
@@ -160,7 +161,9 @@ async function tryDeployments(
     const call = () => callInTime(dependencies, job, prepared, slot, caller, signal)
     const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
     if (outcome.outcome === 'produced')
-      return tracer.stage('seal', () => sealOutput(dependencies, job, attemptId, outcome.product))
+      return tracer.stage('seal', () =>
+        sealOutput(dependencies, job, attemptId, outcome.product, slot.deployment.prices),
+      )
     const { code, reason } = outcome
     logger.warn('provider call failed', { jobId: job.id, deployment: slot.deployment.name, code, reason })
     failed = { attemptId, failure: outcome }
@@ -226,6 +229,7 @@ async function sealOutput(
   job: ClaimedJob,
   attemptId: string,
   product: Product,
+  prices: VendorPrices | undefined,
 ): Promise<StepOutcome> {
   const { executionStore, settlementMarginMs, logger } = dependencies
   const latestSettlementAt = Number(job.authorization.deadline) * 1000 - settlementMarginMs
@@ -240,7 +244,7 @@ async function sealOutput(
   }
   const { sealed, media } = result
   const written = await retryUntil(dependencies, 'sealing the result', giveUpAt, () =>
-    executionStore.sealResult(job, attemptId, sealed, media),
+    executionStore.sealResult(job, attemptId, sealed, media, vendorCost(prices, sealed.usage)),
   )
   const { resultBody: _, ...withoutBody } = sealed
   return moved(written, {

@@ -52,7 +52,7 @@ function describe(error: unknown): string {
 }
 
 function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDependencies): Deployment {
-  const { max_concurrency, requests_per_minute, timeout_seconds, voices } = entry
+  const { max_concurrency, requests_per_minute, timeout_seconds, voices, prices } = entry
   const { longestTimeoutSeconds = Number.POSITIVE_INFINITY } = dependencies
   if (timeout_seconds !== undefined && timeout_seconds > longestTimeoutSeconds) {
     throw new Error(
@@ -70,6 +70,7 @@ function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDepend
     ...(requests_per_minute === undefined ? {} : { requestsPerMinute: requests_per_minute }),
     ...(timeout_seconds === undefined ? {} : { timeoutMs: Math.ceil(timeout_seconds * 1000) }),
     ...(voices === undefined ? {} : { voices }),
+    ...(prices === undefined ? {} : { prices }),
     ...(retirement === undefined ? {} : { knownRetirement: retirement }),
     ...ports,
     ...(entry.look_up_model === false || lookUpModel === undefined ? {} : { lookUpModel }),

@@ -1,3 +1,4 @@
+import type { VendorPrices } from '#shared/catalog/vendor-cost.ts'
 import type { LookUpModel } from './model-look-up.ts'
 import type { ImageProvider, SpeechProvider, TextProvider, TranscriptionProvider } from './provider.ts'
 
@@ -26,6 +27,8 @@ export interface Deployment extends ProviderPorts {
   readonly timeoutMs?: number
   /** Public alias → the upstream's voice id; absent: the upstream accepts the aliases as they are. */
   readonly voices?: Readonly<Record<string, string>>
+  /** What its vendor bills; absent: not known. */
+  readonly prices?: VendorPrices
   /** When the upstream model retires, as far as this version knows. */
   readonly knownRetirement?: Date
 }

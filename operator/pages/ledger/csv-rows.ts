@@ -21,6 +21,7 @@ export const DAY_COLUMNS = [
   ...RESOLUTION_OUTCOMES.map((outcome) => `${outcome}_usdc`),
   'not_final',
   'state',
+  'vendor_usdc',
 ]
 
 export function dayCells(day: DayResult): readonly string[] {
@@ -39,6 +40,7 @@ export function dayCells(day: DayResult): readonly string[] {
     ),
     day.notFinal.toString(),
     stateOf(day).label,
+    usdc(day.vendorCost),
   ]
 }
 
@@ -63,6 +65,10 @@ export const CALL_COLUMNS = [
   'block',
   'gas_usdc',
   'receipt',
+  'usage',
+  'deployment',
+  'vendor_usdc',
+  'margin_usdc',
 ]
 
 export function callCells(call: ExportedCall): readonly string[] {
@@ -87,5 +93,15 @@ export function callCells(call: ExportedCall): readonly string[] {
     call.blockNumber?.toString() ?? '',
     amount(call.gasCost),
     call.receiptId ?? '',
+    call.usage === null ? '' : JSON.stringify(call.usage),
+    call.deployment ?? '',
+    amount(call.vendorCost),
+    amount(marginOf(call)),
   ]
+}
+
+/** Charge, less gas and what the vendor bills; `null` unless it was charged and both are known. */
+function marginOf({ state, charge, gasCost, vendorCost }: ExportedCall): bigint | null {
+  if (state !== 'completed' || charge === null || gasCost === null || vendorCost === null) return null
+  return charge - gasCost - vendorCost
 }

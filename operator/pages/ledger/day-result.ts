@@ -4,7 +4,7 @@ export interface DayResult extends LedgerDay {
   /** The gas of settlements and permits. */
   readonly gas: bigint
   /**
-   * Charges settled on chain, less gas. Uncharged work is an upper bound and not in it; neither is what operators
+   * Charges settled on chain, less gas and what vendors bill. Uncharged work is an upper bound and not in it; neither is what operators
    * refunded, which is money that is not among the settled charges.
    */
   readonly result: bigint
@@ -12,7 +12,7 @@ export interface DayResult extends LedgerDay {
 
 export function withResult(day: LedgerDay): DayResult {
   const gas = day.settlementGas + day.permitGas
-  return { ...day, gas, result: day.settled - gas }
+  return { ...day, gas, result: day.settled - gas - day.vendorCost }
 }
 
 export interface DayState {
@@ -27,7 +27,7 @@ export function stateOf({ charged, settled, notFinal }: LedgerDay): DayState {
   return charged.count === 0 ? { tone: 'neutral', label: 'nothing charged' } : { tone: 'good', label: 'final on chain' }
 }
 
-type Total = Pick<DayResult, 'charged' | 'settled' | 'gas' | 'result' | 'uncharged'> & {
+type Total = Pick<DayResult, 'charged' | 'settled' | 'gas' | 'vendorCost' | 'result' | 'uncharged'> & {
   readonly resolved: LedgerDay['charged']
 }
 
@@ -35,6 +35,7 @@ const NOTHING: Total = {
   charged: { count: 0, amount: 0n },
   settled: 0n,
   gas: 0n,
+  vendorCost: 0n,
   resolved: { count: 0, amount: 0n },
   result: 0n,
   uncharged: { count: 0, amount: 0n },
@@ -46,6 +47,7 @@ export function totalOf(days: readonly DayResult[]): Total {
       charged: sumOf(total.charged, day.charged),
       settled: total.settled + day.settled,
       gas: total.gas + day.gas,
+      vendorCost: total.vendorCost + day.vendorCost,
       resolved: day.resolved.reduce<LedgerDay['charged']>(sumOf, total.resolved),
       result: total.result + day.result,
       uncharged: sumOf(total.uncharged, day.uncharged),

@@ -83,6 +83,7 @@ function amountsOf(day: LedgerDay | undefined) {
     earned: day?.charged ?? NOTHING,
     absorbed: day?.uncharged ?? NOTHING,
     gas: (day?.settlementGas ?? 0n) + (day?.permitGas ?? 0n),
+    vendors: day?.vendorCost ?? 0n,
   }
 }
 

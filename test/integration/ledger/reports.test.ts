@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { readDays } from '#shared/adapters/postgres/console/read-days.ts'
+import { readMargins } from '#shared/adapters/postgres/reports/margin.ts'
 import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
 import { readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import type { JobState } from '#shared/jobs/job.ts'
@@ -37,7 +38,7 @@ describe('reports by day', () => {
     await ledger.sql('DELETE FROM ledger_hours')
   })
 
-  /** Stores a completed call whose times are `at`, with gas of 40. */
+  /** Stores a completed call whose times are `at`, with gas of 40, whose vendor bills 1200. */
   async function payCall({ at, isFinal }: PaidCall): Promise<string> {
     const job = await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization() }))
     await ledger.sql('UPDATE jobs SET accepted_at = $2, finished_at = $2 WHERE id = $1', [job.id, at])
@@ -46,6 +47,10 @@ describe('reports by day', () => {
        effective_gas_price = 1, gas_cost = 40 WHERE job_id = $1`,
       [job.id, at, isFinal],
     )
+    await ledger.sql('UPDATE upstream_attempts SET finished_at = $2, vendor_cost = 1200 WHERE job_id = $1', [
+      job.id,
+      at,
+    ])
     return job.id
   }
   async function absorb(jobId: string, at: string): Promise<void> {
@@ -77,6 +82,7 @@ describe('reports by day', () => {
         notFinal: 0,
         settlementGas: 80n,
         permitGas: 0n,
+        vendorCost: 2400n,
         uncharged: { count: 1, amount: 700n },
       },
       { day: '2026-03-01', charged: { count: 1, amount: 5034n }, settled: 5034n, settlementGas: 40n },
@@ -145,6 +151,33 @@ describe('reports by day', () => {
     expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
     await rollUpAll()
     expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
+  })
+
+  it('gives the margin of each model and deployment, and says for how many calls a part of it is not known', async () => {
+    const [first, second] = [
+      await payCall({ at: '2026-02-01T10:00:00Z', isFinal: true }),
+      await payCall({ at: '2026-02-01T11:00:00Z', isFinal: true }),
+    ]
+    const period = { from: '2026-02-01T00:00:00Z', to: '2026-02-02T00:00:00Z' }
+    const known = {
+      deployment: 'elevenlabs',
+      calls: 2,
+      chargedAtomic: 10_068n,
+      vendorAtomic: 2400n,
+      gasAtomic: 80n,
+      marginAtomic: 7588n,
+      withoutVendorCost: 0,
+      withoutGas: 0,
+    }
+    expect(await readMargins(ledger.pool, period)).toMatchObject([known])
+    await ledger.sql('UPDATE upstream_attempts SET vendor_cost = NULL WHERE job_id = $1', [first])
+    await ledger.sql(
+      'UPDATE settlements SET gas_used = NULL, effective_gas_price = NULL, gas_cost = NULL WHERE job_id = $1',
+      [second],
+    )
+    expect(await readMargins(ledger.pool, period)).toMatchObject([
+      { vendorAtomic: 1200n, gasAtomic: 40n, marginAtomic: 8828n, withoutVendorCost: 1, withoutGas: 1 },
+    ])
   })
 })
 

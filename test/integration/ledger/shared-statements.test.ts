@@ -466,21 +466,29 @@ describe('statements for several items', () => {
       const bodies = jobs.map(({ id }, index) => (index === 2 ? 'not \u0000 storable' : `"result of ${id}"`))
       const sealed = await Promise.allSettled(
         jobs.map((job, index) =>
-          ledger.execution.sealResult(job, attempts[index] ?? '', resultOf(bodies[index] ?? ''), null),
+          ledger.execution.sealResult(
+            job,
+            attempts[index] ?? '',
+            resultOf(bodies[index] ?? ''),
+            null,
+            index === 0 ? null : atomicAmount(BigInt(index)),
+          ),
         ),
       )
       expect(
         sealed.map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as { code: string }).code)),
       ).toEqual(['written', 'written', '22021', 'written', 'written'])
-      const rows = await ledger.sql<{ id: string; result_body: string; attempt: string }>(
-        `SELECT jobs.id, result_body, upstream_attempts.state AS attempt
+      const rows = await ledger.sql<{ id: string; result_body: string; attempt: string; vendor_cost: string | null }>(
+        `SELECT jobs.id, result_body, upstream_attempts.state AS attempt, vendor_cost
        FROM jobs JOIN upstream_attempts ON job_id = jobs.id WHERE jobs.id = ANY($1) AND jobs.state = 'generated'`,
         [jobs.map(({ id }) => id)],
       )
       expect(rows).toHaveLength(4)
-      for (const { id, result_body, attempt } of rows) {
+      for (const { id, result_body, attempt, vendor_cost } of rows) {
+        const index = jobs.findIndex((job) => job.id === id)
         expect(result_body).toBe(`"result of ${id}"`)
         expect(attempt).toBe('succeeded')
+        expect(vendor_cost).toBe(index === 0 ? null : String(index))
       }
     })
 

@@ -484,7 +484,7 @@ describe('the chain’s time and gas', () => {
     })
 
     it('tip as much as the transactions of full blocks, and the minimum where blocks have room', async () => {
-      const [from] = (await chain.rpc('eth_accounts')) as readonly string[]
+      const [from] = await chain.rpc<readonly string[]>('eth_accounts')
       const tip = 3n * GWEI
       const tipIn = async (blockGasLimit: bigint) => {
         await chain.rpc('evm_setBlockGasLimit', toHex(blockGasLimit))

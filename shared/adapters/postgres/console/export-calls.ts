@@ -2,6 +2,7 @@ import type { CallSummary } from '#shared/operators/payment-record.ts'
 import type { Sql } from '../pool.ts'
 import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
 import type { ListPosition } from '../read-list.ts'
+import { VENDOR_OF_JOB } from '../reports/margin.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
 import { type CallFilter, CONDITIONS } from './list-calls.ts'
 import type { Period } from './read-days.ts'
@@ -22,6 +23,12 @@ export interface ExportedCall extends CallSummary {
   readonly blockNumber: bigint | null
   readonly gasCost: bigint | null
   readonly settlementState: string | null
+  /** By the names of the receipt. */
+  readonly usage: Readonly<Record<string, number>> | null
+  /** That of the last attempt that brought a result. */
+  readonly deployment: string | null
+  /** Of all attempts that brought a result; `null` when the price of one is not known. */
+  readonly vendorCost: bigint | null
 }
 
 const PAGE_CALLS = 1000
@@ -35,6 +42,9 @@ type Row = CallRow &
     readonly block_number: string | null
     readonly gas_cost: string | null
     readonly settlement_state: string | null
+    readonly usage: Readonly<Record<string, number>> | null
+    readonly deployment: string | null
+    readonly vendor_cost: string | null
   }
 
 /**
@@ -68,8 +78,8 @@ async function readPage(sql: Sql, filter: ExportFilter, after: ListPosition | nu
     name: `export_console_calls${suffix}`,
     text: `SELECT ${CALL}, ${microsecondsOf('jobs.accepted_at')} AS microseconds, jobs.catalog_version, jobs.receipt_id,
        authorizations.network, settlement.transaction_hash, settlement.block_number, settlement.gas_cost,
-       settlement.state AS settlement_state
-     FROM (SELECT ${CALL}, jobs.catalog_version, jobs.receipt_id, jobs.authorization_id
+       settlement.state AS settlement_state, jobs.usage, attempts.deployment, attempts.vendor_cost
+     FROM (SELECT ${CALL}, jobs.catalog_version, jobs.receipt_id, jobs.authorization_id, jobs.usage
        FROM jobs WHERE (accepted_at, id) ${after ? '>' : '>='} (${timestampOf('$1')}, $2::uuid)
          AND (accepted_at, id) < (${timestampOf('$3')}, $4::uuid)
          ${conditions.map((condition) => `AND ${condition}`).join(' ')}
@@ -77,6 +87,7 @@ async function readPage(sql: Sql, filter: ExportFilter, after: ListPosition | nu
      JOIN authorizations ON authorizations.id = jobs.authorization_id
      LEFT JOIN LATERAL (SELECT transaction_hash, block_number, gas_cost, state FROM settlements
        WHERE settlements.authorization_id = jobs.authorization_id OFFSET 0) AS settlement ON true
+     LEFT JOIN LATERAL (${VENDOR_OF_JOB} OFFSET 0) AS attempts ON true
      ORDER BY jobs.accepted_at, jobs.id`,
     values: [
       from.microseconds.toString(),
@@ -100,5 +111,8 @@ function exportedCall(row: Row): ExportedCall {
     blockNumber: amountOrNull(row.block_number),
     gasCost: amountOrNull(row.gas_cost),
     settlementState: row.settlement_state,
+    usage: row.usage,
+    deployment: row.deployment,
+    vendorCost: amountOrNull(row.vendor_cost),
   }
 }

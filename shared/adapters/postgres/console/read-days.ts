@@ -25,6 +25,8 @@ export interface LedgerDay {
   /** Of confirmed settlements, and of permits that the service submitted. */
   readonly settlementGas: bigint
   readonly permitGas: bigint
+  /** What vendors bill for the attempts of that day that brought a result, as far as their prices are known. */
+  readonly vendorCost: bigint
   /** Work that ended without a charge, at most; the gas of reverted settlements included. */
   readonly uncharged: CountAndAmount
   /** What operators ended that day, by outcome. */
@@ -41,6 +43,7 @@ interface DayRow {
   readonly permit_gas: string
   readonly uncharged_count: string
   readonly uncharged_total: string
+  readonly vendor_total: string
 }
 
 type Resolved = CountAndAmount & { readonly outcome: string }
@@ -68,6 +71,7 @@ export async function readDays(pool: Pool, period: Period): Promise<readonly Led
         notFinal: Number(sum('not_final')),
         settlementGas: sum('settlement_gas'),
         permitGas: sum('permit_gas'),
+        vendorCost: sum('vendor_total'),
         uncharged: { count: Number(sum('uncharged_count')), amount: sum('uncharged_total') },
         resolved: resolved.get(day) ?? [],
       }
@@ -89,9 +93,10 @@ async function readRolledUp(sql: Sql, { from, until }: Period): Promise<readonly
     name: 'read_console_hours',
     text: `SELECT ${DAY}, sum(charged_jobs) AS charged_jobs, sum(charged_total) AS charged_total,
        sum(settled_total) AS settled_total, 0 AS not_final, sum(settlement_gas) AS settlement_gas,
-       sum(permit_gas) AS permit_gas, sum(uncharged_count) AS uncharged_count, sum(uncharged_total) AS uncharged_total
+       sum(permit_gas) AS permit_gas, sum(uncharged_count) AS uncharged_count, sum(uncharged_total) AS uncharged_total,
+       sum(vendor_total) AS vendor_total
      FROM (SELECT date_trunc('day', hour, 'UTC') AS start, charged_jobs, charged_total, settled_total, settlement_gas,
-         permit_gas, uncharged_count, uncharged_total FROM ledger_hours WHERE hour >= $1 AND hour < $2) AS hours
+         permit_gas, uncharged_count, uncharged_total, vendor_total FROM ledger_hours WHERE hour >= $1 AND hour < $2) AS hours
      GROUP BY start`,
     values: [from, until],
   })
@@ -112,7 +117,7 @@ async function readLive(sql: Sql, { from, until }: Period): Promise<readonly Day
     name: 'sum_console_live_hours',
     text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
      buckets AS (SELECT start FROM charged UNION SELECT start FROM settled UNION SELECT start FROM permits
-       UNION SELECT start FROM uncharged)
+       UNION SELECT start FROM uncharged UNION SELECT start FROM vendors)
      SELECT ${DAY}, ${JOINED_SUMS}, coalesce(settled.not_final, 0) AS not_final FROM buckets ${JOINS}`,
     values: [from, until],
   })

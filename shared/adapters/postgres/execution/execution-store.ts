@@ -2,6 +2,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobFailure, NewResult, Written } from '#shared/jobs/job.ts'
 import { type UnchargedWork, unchargedWorkOf } from '#shared/jobs/uncharged-work.ts'
 import type { Media } from '#shared/media/media.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure, ExposureTerms } from '#shared/payment/exposure.ts'
 import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
@@ -118,6 +119,8 @@ interface Sealing {
   readonly sealed: NewResult
   /** The object that the result refers to, which is stored already. */
   readonly media: Media | null
+  /** What the vendor bills for the attempt, at the prices of the moment; `null` when they are not known. */
+  readonly vendorCost: AtomicAmount | null
 }
 
 /** Results of one statement are in memory twice, so a longer one has a statement of its own. */
@@ -129,8 +132,14 @@ const LONGEST_SHARED_CHARACTERS = 256 * 1024
  */
 function createResultSealer(sql: Sql) {
   const sealShared = shareMove<Sealing>(sql, SEAL_RESULTS)
-  return async (job: ClaimedJob, attemptId: string, sealed: NewResult, media: Media | null): Promise<Written> => {
-    const sealing = { job, attemptId, sealed, media }
+  return async (
+    job: ClaimedJob,
+    attemptId: string,
+    sealed: NewResult,
+    media: Media | null,
+    vendorCost: AtomicAmount | null = null,
+  ): Promise<Written> => {
+    const sealing = { job, attemptId, sealed, media, vendorCost }
     if (sealed.resultBody.length <= LONGEST_SHARED_CHARACTERS) return await sealShared(sealing)
     const moved = await moveJobs(sql, [sealing], SEAL_RESULTS, 'wait')
     return moved.length === 1 ? 'written' : 'stale'
@@ -153,6 +162,7 @@ const SEAL_RESULTS: SharedTransition<Sealing> = {
     { name: 'sha256', type: 'text', of: ({ media }) => media?.sha256 ?? null },
     { name: 'bytes', type: 'bigint', of: ({ media }) => media?.bytes ?? null },
     { name: 'expires_at', type: 'timestamptz', of: ({ media }) => media?.expiresAt ?? null },
+    { name: 'vendor_cost', type: 'numeric', of: ({ vendorCost }) => vendorCost?.toString() ?? null },
   ],
   set: [
     'usage = free.usage',
@@ -163,7 +173,7 @@ const SEAL_RESULTS: SharedTransition<Sealing> = {
   ],
   together: [
     `succeeded AS (
-       UPDATE upstream_attempts SET state = 'succeeded', finished_at = now()
+       UPDATE upstream_attempts SET state = 'succeeded', finished_at = now(), vendor_cost = moved.vendor_cost
        FROM moved WHERE upstream_attempts.id = moved.attempt_id)`,
     `erased AS (
        UPDATE staged_uploads SET data_key = NULL, erased_at = now()

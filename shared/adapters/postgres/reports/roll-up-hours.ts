@@ -32,7 +32,7 @@ export async function rollUpHours(sql: Sql, limit: number): Promise<number> {
        SELECT start FROM bounds, generate_series(lower, upper - interval '1 hour', interval '1 hour') AS start),
      ${ledgerSums('hour', '(SELECT lower FROM bounds)', '(SELECT upper FROM bounds)')}
      INSERT INTO ledger_hours (hour, charged_jobs, charged_total, settled_total, settlement_gas, permit_gas,
-       uncharged_count, uncharged_total)
+       uncharged_count, uncharged_total, vendor_total)
      SELECT start, ${JOINED_SUMS} FROM buckets ${JOINS}
      ON CONFLICT (hour) DO NOTHING`,
     values: [STABLE_AFTER, limit],
