@@ -6,7 +6,7 @@ import type { Logger } from '#shared/runtime/logger.ts'
 
 export interface FailureGuardDependencies {
   readonly settlementSearch: SettlementSearch
-  readonly settlementStore: Pick<SettlementStore, 'markForReview' | 'recordUnknownSettlement'>
+  readonly settlementStore: Pick<SettlementStore, 'markForReview'>
   readonly logger: Logger
 }
 
@@ -44,7 +44,7 @@ async function reviewIfSettled(
   { settlementSearch, settlementStore, logger }: FailureGuardDependencies,
   job: ClaimedJob,
 ): Promise<Written | null> {
-  const { authorization, acceptedAt, origin, id: jobId } = job
+  const { authorization, acceptedAt, id: jobId } = job
   const found = await settlementSearch.find(authorization, acceptedAt)
   if (found.outcome === 'unexplained') {
     logger.error('a payment is used on chain, and its settlement was not found', { jobId })
@@ -52,11 +52,9 @@ async function reviewIfSettled(
   }
   if (found.outcome !== 'settled') return null
   const reason = `settled in ${found.transaction}, which this ledger does not know`
-  const written = await settlementStore.markForReview(job, reason)
+  const written = await settlementStore.markForReview(job, reason, found)
   // Another worker may have settled a job whose lease is lost.
-  if (written === 'stale') return written
-  logger.error('a payment was settled that the ledger does not know', { jobId, reason: found.transaction })
-  const { requestId } = origin
-  await settlementStore.recordUnknownSettlement({ authorization, found, idempotencyKey: null, requestId, jobId })
+  if (written === 'written')
+    logger.error('a payment was settled that the ledger does not know', { jobId, reason: found.transaction })
   return written
 }

@@ -1,33 +1,28 @@
 import type { ReviewEnding } from '#shared/jobs/job.ts'
 import type { UnknownSettlement } from '#shared/jobs/unknown-settlement.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import type { Parameter } from './move-job.ts'
 import type { Sql } from './pool.ts'
 
 /** Records a settlement that the ledger does not know, once for each payment. */
 export async function recordUnknownSettlement(sql: Sql, settlement: UnknownSettlement): Promise<void> {
+  const values: unknown[] = []
+  const text = insertUnknownSettlement(settlement, (value) => `$${values.push(value)}`)
+  await sql.query({ name: 'record_unknown_settlement', text, values })
+}
+
+/** Returns the statement that records it. `from` makes it a part of a transition, written for the job that moved. */
+export function insertUnknownSettlement(settlement: UnknownSettlement, parameter: Parameter, from = ''): string {
   const { authorization, found, idempotencyKey, requestId, jobId } = settlement
   const { network, payer, nonce, payTo, authorizedMaximum } = authorization
-  await sql.query({
-    name: 'record_unknown_settlement',
-    text: `INSERT INTO unknown_settlements
-       (network, payer, nonce, pay_to, authorized_maximum, transaction_hash, block_number, amount, idempotency_key,
-        request_id, job_id)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-     ON CONFLICT (network, payer, nonce) DO NOTHING`,
-    values: [
-      network,
-      payer,
-      nonce.toString(),
-      payTo,
-      authorizedMaximum.toString(),
-      found.transaction,
-      found.blockNumber.toString(),
-      found.amount.toString(),
-      idempotencyKey,
-      requestId,
-      jobId,
-    ],
-  })
+  return `INSERT INTO unknown_settlements
+     (network, payer, nonce, pay_to, authorized_maximum, transaction_hash, block_number, amount, idempotency_key,
+      request_id, job_id)
+   SELECT ${parameter(network)}, ${parameter(payer)}, ${parameter(nonce.toString())}::numeric, ${parameter(payTo)},
+     ${parameter(authorizedMaximum.toString())}::numeric, ${parameter(found.transaction)},
+     ${parameter(found.blockNumber.toString())}::numeric, ${parameter(found.amount.toString())}::numeric,
+     ${parameter(idempotencyKey)}, ${parameter(requestId)}, ${parameter(jobId)}::uuid ${from}
+   ON CONFLICT (network, payer, nonce) DO NOTHING`
 }
 
 /** Returns how a person ended a settlement that the ledger does not know, or `null`. */

@@ -73,7 +73,7 @@ export async function unknownSettlement(
   { request = newTestJob(), job, amount = atomicAmount(4000n), blockNumber = 9n }: UnknownOptions = {},
 ): Promise<OpenItem> {
   const { authorization, idempotencyKey, origin } = request
-  await ledger.settlement.recordUnknownSettlement({
+  await ledger.admission.recordUnknownSettlement({
     authorization,
     found: { transaction: randomHash(), blockNumber, amount },
     idempotencyKey,

@@ -1,8 +1,10 @@
 import type { ClaimedJob, Failure, Written } from '#shared/jobs/job.ts'
+import type { FoundSettlement } from '#shared/jobs/unknown-settlement.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import { insertUnchargedWork } from '../insert-uncharged-work.ts'
 import { moveJob, type Parameter } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
+import { insertUnknownSettlement } from '../unknown-settlements.ts'
 
 /** When the payer owes the charge of a settlement that failed. */
 export type Debt =
@@ -66,11 +68,17 @@ export function failSettlement(
 
 /**
  * Moves an unfinished job → review: no rule explains what is on chain, so a person must decide. Nobody works on it
- * further, so its request is no longer kept.
+ * further, so its request is no longer kept. The settlement `found` on chain is recorded with it, for a refund.
  */
-export function markForReview(sql: Sql, job: ClaimedJob, reason: string): Promise<Written> {
+export function markForReview(
+  sql: Sql,
+  job: ClaimedJob,
+  reason: string,
+  found: FoundSettlement | null = null,
+): Promise<Written> {
+  const { authorization, origin, id: jobId } = job
   return moveJob(sql, job, 'review', (parameter) => ({
-    name: 'mark_for_review',
+    name: `mark_for_review${found ? '_with_settlement' : ''}`,
     set: [
       `failure_reason = ${parameter(reason)}`,
       'finished_at = now()',
@@ -82,6 +90,15 @@ export function markForReview(sql: Sql, job: ClaimedJob, reason: string): Promis
       `ended AS (
          UPDATE upstream_attempts SET state = 'failed_ambiguous', reason = ${parameter(reason)}, finished_at = now()
          FROM moved WHERE authorization_id = ${parameter(job.authorizationId)} AND state = 'open')`,
+      ...(found
+        ? [
+            `recorded AS (${insertUnknownSettlement(
+              { authorization, found, idempotencyKey: null, requestId: origin.requestId, jobId },
+              parameter,
+              'FROM moved',
+            )})`,
+          ]
+        : []),
     ],
   }))
 }

@@ -4,7 +4,6 @@ import { bindTo } from '../bind-to.ts'
 import { inFencedTransaction, lockClaimedJob } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
-import { recordUnknownSettlement } from '../unknown-settlements.ts'
 import { insertTransaction, NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
 import { createJobCompleter } from './complete-job.ts'
 import { adoptSettlement, readEarlierSettlements } from './earlier-settlements.ts'
@@ -60,7 +59,7 @@ export function createSettlementStore(pool: Pool) {
       renewSettlement,
       renewBatch,
     }),
-    ...bindTo(pool, { abandonBatch, recordRevertedBatch, failSettlement, markForReview, recordUnknownSettlement }),
+    ...bindTo(pool, { abandonBatch, recordRevertedBatch, failSettlement, markForReview }),
     ...bindTo(pool, { recordRemoteSettlement, readRemoteSettlement, recordSettlementRequest, recordSettlementAnswer }),
     ...bindTo(pool, {
       leaseNonceQueue,
