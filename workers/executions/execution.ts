@@ -57,6 +57,8 @@ export interface Execution {
 }
 
 export interface PreparedExecution {
+  /** Digest of what the request begins with, where vendors cache it; see `RoutedJob`. */
+  readonly prefix?: string | undefined
   /** Makes one upstream call. A deployment without the needed port is `unserviceable`. */
   call(deployment: Deployment, options: CallOptions): Promise<ExecutionOutcome>
 }

@@ -1,3 +1,4 @@
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import { messages } from '#shared/operations/messages.ts'
@@ -50,6 +51,7 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
       })
       memory.shrinkTo(heldBytes)
       return {
+        prefix: prefixOf(request),
         call: async (deployment, options) => {
           if (!deployment.text) return unsupportedBy(deployment)
           const outcome = await deployment.text.generateText(inlined, options)
@@ -73,6 +75,24 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
       }
     },
   }
+}
+
+/**
+ * No vendor caches less: 1,024 tokens (OpenAI and Anthropic; Gemini's Flash too), at some four characters each. Sources:
+ * platform.openai.com/docs/guides/prompt-caching, docs.claude.com/en/docs/build-with-claude/prompt-caching.
+ */
+const SHORTEST_CACHED_CHARACTERS = 4096
+
+/**
+ * Returns the digest of what every step of a conversation begins with: tools and system instruction, and the first
+ * message where these are too short to be cached. `undefined` for requests that no vendor caches.
+ */
+function prefixOf({ tools = [], system = '', messages: turns }: TextRequest): string | undefined {
+  const instructions = JSON.stringify([tools, system])
+  if (instructions.length >= SHORTEST_CACHED_CHARACTERS) return sha256Hex(instructions)
+  const conversation = JSON.stringify(turns)
+  if (instructions.length + conversation.length < SHORTEST_CACHED_CHARACTERS) return undefined
+  return sha256Hex(instructions + JSON.stringify(turns[0]))
 }
 
 /**

@@ -136,7 +136,8 @@ async function tryDeployments(
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
   let wasWithdrawn = false
   const failover = createFailover(router.countDeployments(job.publicModel))
-  for await (const slot of router.candidates(job.publicModel, { acceptedAt: job.acceptedAt, signal })) {
+  const routed = { acceptedAt: job.acceptedAt, signal, prefix: prepared.prefix }
+  for await (const slot of router.candidates(job.publicModel, routed)) {
     // Directly before each call, to leave the payer no time to move funds between the check and the spending.
     const check = await tracer.stage('check', () => checkPaymentAgain(dependencies, job))
     if (check.outcome === 'unreachable' && !failed)

@@ -59,6 +59,8 @@ export interface Lane {
   /** Reserves a call, or returns `undefined` when none may start now. */
   reserve(): Reservation | undefined
   obstacle(): Obstacle
+  /** Returns the calls in flight, reserved ones included. */
+  activeCalls(): number
   /** Returns the time until a call may start, as far as it is known; 0 for now. */
   waitMs(): number
   /** Returns the time after which the rate limit or an outage is over; 0 when neither keeps a call from starting. */
@@ -145,6 +147,7 @@ export function createLane(first: Deployment, dependencies: LaneDependencies, on
     },
     reserve: () => (waitMs() === 0 ? reserve() : undefined),
     obstacle,
+    activeCalls: () => activeCalls,
     waitMs,
     changesInMs,
     state: () => ({

@@ -1,3 +1,4 @@
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { Deployment } from './deployment.ts'
 import {
   createLane,
@@ -18,6 +19,15 @@ export interface Slot {
   isWithdrawn(): boolean
 }
 
+/** What the choice of a job's deployments depends on. */
+export interface RoutedJob {
+  readonly acceptedAt: Date
+  /** Ends the wait. */
+  readonly signal: AbortSignal
+  /** Digest of what the request begins with: requests with the same one prefer the same deployment, whose vendor caches it. */
+  readonly prefix?: string | undefined
+}
+
 export interface Router {
   /**
    * Yields the deployments of a model, in the order to try them, each once. One is reserved when it is requested, in the
@@ -27,7 +37,7 @@ export interface Router {
    * While only limits of the operator's keep all of them from being called, or a probe does, waits in the order of
    * acceptance, at most a minute. Ends when waiting is no help, was in vain, or `signal` aborts.
    */
-  candidates(publicModel: string, job: { readonly acceptedAt: Date; readonly signal: AbortSignal }): AsyncIterable<Slot>
+  candidates(publicModel: string, job: RoutedJob): AsyncIterable<Slot>
   /**
    * Returns the failure for when `candidates` yielded none: `provider_unavailable`, with the seconds until one may be
    * free. `null` when deployments work, and only their limits kept them from being called.
@@ -69,8 +79,8 @@ export interface RouterDependencies extends LaneDependencies {
 const LONGEST_WAIT_MS = 60_000
 
 /**
- * Creates the router that decides which deployment serves a public model: by priority, and by weight at random within
- * one priority. It skips deployments that are at their concurrency or rate limit, that asked for a pause, or whose
+ * Creates the router that decides which deployment serves a public model: by priority, and by weight within one
+ * priority, at random or by the request's prefix. It skips deployments that are at their concurrency or rate limit, that asked for a pause, or whose
  * circuit is open. Limits and circuits are per process.
  */
 export function createRouter(deployments: readonly Deployment[], dependencies: RouterDependencies): ReloadableRouter {
@@ -86,11 +96,10 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
     return working.length > 0 ? working : (recalled.get(publicModel) ?? [])
   }
   const line = createWaitingLine({
-    take: ({ publicModel, tried }) =>
-      take(
-        lanesOf(publicModel).filter((lane) => !tried.has(lane)),
-        random,
-      ),
+    take: ({ publicModel, tried, prefix }) => {
+      const left = lanesOf(publicModel).filter((lane) => !tried.has(lane))
+      return take(prefix === undefined ? inOrder(left, random) : inOrderOfPrefix(left, prefix))
+    },
     changesInMs: () => {
       const taking = [...lanes, ...[...recalled.values()].flat()]
       const changes = taking.map((lane) => lane.changesInMs()).filter((inMs) => inMs > 0)
@@ -172,8 +181,8 @@ interface Taken {
 }
 
 /** Reserves the first deployment that may be called now. An outage ends with the vendor, which nobody waits for. */
-function take(lanes: readonly Lane[], random: () => number): Taken | 'wait' | 'none' {
-  for (const lane of inOrder(lanes, random)) {
+function take(lanes: readonly Lane[]): Taken | 'wait' | 'none' {
+  for (const lane of lanes) {
     const reservation = lane.reserve()
     if (reservation) return { lane, reservation }
   }
@@ -184,10 +193,39 @@ function take(lanes: readonly Lane[], random: () => number): Taken | 'wait' | 'n
  * Returns a weighted random order: sorting by random^(1/weight), highest first, puts each deployment first with a
  * probability proportional to its weight. Source: Efraimidis and Spirakis, 2006.
  */
-function inOrder(lanes: readonly Lane[], random: () => number): Lane[] {
+function inOrder(lanes: readonly Lane[], random: (lane: Lane) => number): Lane[] {
   return lanes
     .map((lane) => ({ lane, ...lane.deployment() }))
-    .map(({ lane, priority, weight }) => ({ lane, priority, draw: random() ** (1 / weight) }))
+    .map(({ lane, priority, weight }) => ({ lane, priority, draw: random(lane) ** (1 / weight) }))
     .sort((left, right) => left.priority - right.priority || right.draw - left.draw)
     .map(({ lane }) => lane)
+}
+
+/** How far a deployment's calls may exceed its share by weight before its prefixes go to the others. */
+const CROWDED = 1.25
+
+/**
+ * Returns the order of one prefix, the same in every process: weighted rendezvous hashing. A deployment with more calls
+ * in flight than its share comes last in its priority. Source: Mirrokni et al., "Consistent Hashing with Bounded Loads", 2018.
+ */
+function inOrderOfPrefix(lanes: readonly Lane[], prefix: string): Lane[] {
+  const hashed = inOrder(lanes, (lane) => uniform(`${prefix} ${lane.deployment().name}`))
+  const isCrowded = (lane: Lane) => {
+    const { priority, weight } = lane.deployment()
+    const peers = lanes.filter((other) => other.deployment().priority === priority)
+    const calls = sumOf(peers, (peer) => peer.activeCalls()) + 1
+    const share = weight / sumOf(peers, (peer) => peer.deployment().weight)
+    return lane.activeCalls() >= Math.ceil(CROWDED * calls * share)
+  }
+  const rank = (lane: Lane) => lane.deployment().priority + (isCrowded(lane) ? 0.5 : 0)
+  return hashed.sort((left, right) => rank(left) - rank(right))
+}
+
+function sumOf(lanes: readonly Lane[], amount: (lane: Lane) => number): number {
+  return lanes.reduce((total, lane) => total + amount(lane), 0)
+}
+
+/** Returns the hash of a text as a number in [0, 1). */
+function uniform(text: string): number {
+  return Number.parseInt(sha256Hex(text).slice(0, 13), 16) / 16 ** 13
 }

@@ -3,6 +3,7 @@ export interface Turn<Place> {
   readonly publicModel: string
   /** When its job was accepted: jobs that were accepted earlier are served first, also those that were deferred. */
   readonly acceptedAt: Date
+  readonly prefix?: string | undefined
   /** The places that it has had. */
   readonly tried: ReadonlySet<Place>
   /** Ends the wait. */

@@ -1,7 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import { chatCompletions } from '#shared/operations/chat-completions.ts'
+import { chatCompletion } from '../../../workers/executions/text.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import type { ProviderFailure } from '../../../workers/providers/provider.ts'
-import { createRouter, type Router } from '../../../workers/providers/route.ts'
+import { createRouter, type RoutedJob, type Router } from '../../../workers/providers/route.ts'
 import { unserviceable } from '../../../workers/providers/unserviceable.ts'
 
 // The circuit breaker reads the system clock itself.
@@ -36,9 +40,9 @@ const routerOf = (deployments: readonly Deployment[], random: () => number = () 
 const HURRIED = { acceptedAt: new Date(0), signal: AbortSignal.abort() }
 
 /** Returns the deployments that may be called now. */
-async function names(router: Router, model = 'model'): Promise<string[]> {
+async function names(router: Router, model = 'model', job: RoutedJob = HURRIED): Promise<string[]> {
   const found: string[] = []
-  for await (const slot of router.candidates(model, HURRIED)) found.push(slot.deployment.name)
+  for await (const slot of router.candidates(model, job)) found.push(slot.deployment.name)
   return found
 }
 
@@ -611,5 +615,97 @@ describe('when all are skipped', () => {
       ...failure('provider_unavailable'),
       reason: 'no deployment serves the model',
     })
+  })
+})
+
+const prefixed = (prefix: string) => ({ ...HURRIED, prefix })
+const fleet = () => ['one', 'two', 'three', 'four'].map((name) => deployment(name))
+const user = (content: string) => ({ role: 'user', content })
+const long = (text: string) => text.repeat(1000)
+
+const orderOf = (router: Router, prefix: string) => names(router, 'model', prefixed(prefix))
+
+const firstOf = async (router: Router, prefix: string) => (await orderOf(router, prefix))[0]
+
+describe('requests with the same prefix', () => {
+  const prefixes = Array.from({ length: 400 }, (_, index) => `prefix ${index}`)
+
+  test('prefer the same deployment in every process, whatever the order of the file', async () => {
+    const [here, there] = [routerOf(fleet(), Math.random), routerOf(fleet().toReversed(), Math.random)]
+    for (const prefix of prefixes) expect(await orderOf(here, prefix)).toEqual(await orderOf(there, prefix))
+  })
+
+  test('are spread by weight', async () => {
+    const router = routerOf([deployment('light'), deployment('heavy', { weight: 3 })])
+    const firsts = await Promise.all(prefixes.map((prefix) => firstOf(router, prefix)))
+    const heavy = firsts.filter((name) => name === 'heavy').length / prefixes.length
+    expect(heavy).toBeGreaterThan(0.65)
+    expect(heavy).toBeLessThan(0.85)
+  })
+
+  test('keep theirs when another deployment is removed', async () => {
+    const [all, fewer] = [routerOf(fleet()), routerOf(fleet().slice(1))]
+    for (const prefix of prefixes) {
+      const [first, second] = await orderOf(all, prefix)
+      expect(await firstOf(fewer, prefix)).toBe(first === 'one' ? second : first)
+    }
+  })
+
+  test('stay within the first priority', async () => {
+    const router = routerOf([deployment('reserve', { priority: 1, weight: 100 }), ...fleet()])
+    for (const prefix of prefixes) expect((await orderOf(router, prefix)).at(-1)).toBe('reserve')
+  })
+
+  test('go elsewhere while theirs has a quarter more calls than its share', async () => {
+    const router = routerOf(fleet())
+    const calls: StartedCall[] = []
+    for (let call = 0; call < 40; call++) {
+      const started = await startCall(router, success, prefixed('popular'))
+      if (started) calls.push(started)
+    }
+    const active = router.states().map(({ activeCalls }) => activeCalls)
+    expect(Math.max(...active)).toBeLessThanOrEqual(Math.ceil((1.25 * 40) / 4))
+    expect(active.reduce((total, one) => total + one, 0)).toBe(40)
+    await Promise.all(calls.map((call) => call.end()))
+    expect(await firstOf(router, 'popular')).toBe(calls[0]?.deployment)
+  })
+
+  const remoteImages = { fetchAll: () => Promise.reject(new Error('no image is fetched')) }
+  async function prefixOf(body: object): Promise<string | undefined> {
+    const messages = [
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: 'Begin.' },
+    ]
+    const effectiveRequest = chatCompletions.effectiveRequest(
+      chatCompletions.bodySchema.parse({ model: 'textmodel-3.6-flash', messages, ...body }),
+      null,
+      publishedCatalog,
+    )
+    const job = { effectiveRequest, authorization: { payer: '0xpayer' }, terms: {}, requestBytes: 1, id: 'job' }
+    const memory = { extendTo: () => true, shrinkTo: () => undefined }
+    const input = { job: job as unknown as ClaimedJob, audio: null }
+    return (await chatCompletion(remoteImages).prepare(input, memory)).prefix
+  }
+
+  test('are those with the same tools and system instruction, when these are long enough to be cached', async () => {
+    const system = { role: 'system', content: long('Obey. ') }
+    const first = await prefixOf({ messages: [system, user('one')] })
+    expect(first).toMatch(/^[0-9a-f]{64}$/)
+    expect(await prefixOf({ messages: [system, user('two'), { role: 'assistant', content: 'ok' }, user('go')] })).toBe(
+      first,
+    )
+    const tools = [{ type: 'function', function: { name: 'look', parameters: { type: 'object' } } }]
+    expect(await prefixOf({ messages: [system, user('one')], tools })).not.toBe(first)
+  })
+
+  test('are the steps of one conversation, when instructions are short', async () => {
+    const steps = [user('Read this.'), { role: 'assistant', content: long('read ') }, user('Go on.')]
+    const first = await prefixOf({ messages: steps })
+    expect(await prefixOf({ messages: [...steps, { role: 'assistant', content: 'Done.' }, user('More.')] })).toBe(first)
+    expect(await prefixOf({ messages: [user('Read that.'), ...steps.slice(1)] })).not.toBe(first)
+  })
+
+  test('have none when they are too short to be cached anywhere', async () => {
+    expect(await prefixOf({})).toBeUndefined()
   })
 })
