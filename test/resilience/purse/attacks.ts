@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { decodeFunctionData, type Hex, maxUint256, zeroAddress } from 'viem'
+import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { proxyCallOf } from '#shared/adapters/chain/reading/batched-nonces.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { delegateTo } from '../../support/chain/delegating-payer.ts'
@@ -13,6 +15,7 @@ import { signPermit } from '../../support/payer/sign-permit.ts'
 import { newCallRequest } from '../calls/call-requests.ts'
 import type { CallerAnswer, CallRecord } from '../checker/ledgers.ts'
 import { reorganize } from '../nemesis/chain-faults.ts'
+import { paymentOfProxyCall } from '../stack/pending-batches.ts'
 import type { CampaignStack } from '../stack/stack.ts'
 import { type AttackCall, type AttackTarget, sendAttackCall, signAttackCall } from './attack-calls.ts'
 import { type ClientAddress, clientAddress } from './client-address.ts'
@@ -264,7 +267,11 @@ async function stealResult(context: AttackContext, turn: number): Promise<string
   if (!victim || !hash) return 'nothing to steal yet'
   const settlement = await callRpc<{ input: Hex } | null>(rpcUrl, 'eth_getTransactionByHash', [hash])
   if (!settlement) return 'removed from the chain'
-  const { args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data: settlement.input })
+  const batch = decodeFunctionData({ abi: settlementContractAbi, data: settlement.input })
+  if (batch.functionName !== 'settleMany') throw new Error(`${batch.functionName} settled a payment`)
+  const calls = batch.args[0].map(({ call }) => proxyCallOf(call))
+  const ofVictim = calls.find((call) => paymentOfProxyCall(call).payer === victim.payer.toLowerCase())
+  const { args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data: ofVictim ?? '0x' })
   const [signature] = (args as readonly unknown[]).slice(-1) as [Hex]
   const { path, body } = newCallRequest('chat', victim.marker)
   const headers = { 'content-type': 'application/json', 'x-idempotency-key': victim.idempotencyKey }

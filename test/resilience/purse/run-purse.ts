@@ -138,6 +138,9 @@ async function judge(
   const { vendorLedger, rejectedLedger, revertedGasLedger, owed } = operatorCost
   const total = vendorLedger + rejectedLedger + revertedGasLedger + owed
   const refusals = [...before.refusals, ...during.refusals]
+  const idle = tallies.filter(({ outcomes }) =>
+    Object.keys(outcomes).every((outcome) => outcome.startsWith('failed: ')),
+  )
   const stolen = tallies.flatMap(({ name, outcomes }) => (STOLEN in outcomes ? [`${name}: ${STOLEN}`] : []))
   return {
     before,
@@ -151,6 +154,7 @@ async function judge(
       ...stuck.map((id) => `job ${id} never ended`),
       ...refusals.map((refusal) => `an honest payer was refused: ${refusal}`),
       ...stolen,
+      ...idle.map(({ name, outcomes }) => `the attack "${name}" was never made: ${Object.keys(outcomes)[0]}`),
       ...operatorCost.uncountedJobs.map((id) => `the uncharged work of job ${id} is not in the ledger`),
       ...operatorCost.inventedJobs.map((id) => `the ledger counts vendor work of job ${id}, which no vendor did`),
       ...(vendorLedger > operatorCost.vendorOutside
