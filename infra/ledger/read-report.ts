@@ -17,7 +17,7 @@ import {
   readUnknownSettlements,
   type UnknownSettlements,
 } from '#shared/adapters/postgres/reports/items.ts'
-import { type Margin, readMargins } from '#shared/adapters/postgres/reports/margin.ts'
+import { type Margins, readMargins } from '#shared/adapters/postgres/reports/margin.ts'
 import {
   type PayerAmounts,
   readDebts,
@@ -52,7 +52,7 @@ export interface LedgerReport {
   readonly period: LedgerPeriod
   readonly revenue: CountAndSum
   readonly chargesByModel: readonly ModelCharges[]
-  readonly margins: readonly Margin[]
+  readonly margins: Margins
   readonly unchargedFailures: readonly FailureCount[]
   readonly absorbedCost: AbsorbedCost
   readonly unchargedWork: UnchargedWorkReport

@@ -1,6 +1,6 @@
 import { formatEther } from 'viem'
 import type { Resolutions } from '#shared/adapters/postgres/reports/items.ts'
-import type { Margin } from '#shared/adapters/postgres/reports/margin.ts'
+import type { Earned, Margin, Margins } from '#shared/adapters/postgres/reports/margin.ts'
 import type { PayerAmounts } from '#shared/adapters/postgres/reports/open-work.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
@@ -105,26 +105,40 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
   ].join('\n')
 }
 
-/** Renders what was charged, what vendors and chain took of it, and what is left. */
-function renderMargins(margins: readonly Margin[]): readonly string[] {
-  const sumOf = (amount: 'calls' | 'chargedAtomic' | 'vendorAtomic' | 'gasAtomic' | 'marginAtomic') =>
-    margins.reduce((total, margin) => total + BigInt(margin[amount]), 0n)
-  const totals = [sumOf('chargedAtomic'), sumOf('vendorAtomic'), sumOf('gasAtomic'), sumOf('marginAtomic')]
-  return section('Margin (charges less vendors less gas; vendors at the prices of their deployments)', [
-    ['model', 'deployment', 'calls', 'charged', 'vendors', 'gas', 'margin'],
-    ...margins.map((margin) => [
-      margin.model,
-      margin.deployment,
-      String(margin.calls),
-      usdc(margin.chargedAtomic),
-      usdc(margin.vendorAtomic),
-      usdc(margin.gasAtomic),
-      signedUsdc(margin.marginAtomic),
-      ...(margin.withoutVendorCost > 0 ? [`${margin.withoutVendorCost} without a vendor's price`] : []),
-      ...(margin.withoutGas > 0 ? [`${margin.withoutGas} without gas`] : []),
+/** Renders what was charged, what vendors and chain took of it, and what is left; its last line is the sum of all others. */
+function renderMargins({ ofModels, ofPayers, total }: Margins): readonly string[] {
+  const amounts = (earned: Earned) =>
+    [earned.chargedAtomic, earned.vendorAtomic, earned.gasAtomic, earned.marginAtomic].map(signedUsdc)
+  const notKnown = ({ withoutVendorCost, withoutGas }: Margin) => [
+    ...(withoutVendorCost > 0 ? [`${withoutVendorCost} without a vendor's price`] : []),
+    ...(withoutGas > 0 ? [`${withoutGas} without gas`] : []),
+  ]
+  const beyond = (amount: keyof Earned) => ofModels.reduce((left, margin) => left - margin[amount], total[amount])
+  const others = {
+    chargedAtomic: beyond('chargedAtomic'),
+    vendorAtomic: beyond('vendorAtomic'),
+    gasAtomic: beyond('gasAtomic'),
+    marginAtomic: beyond('marginAtomic'),
+  }
+  const losing = ofPayers.filter(({ marginAtomic }) => marginAtomic < 0n)
+  return [
+    ...section('Margin (charges less vendors less gas; vendors at the prices of their deployments)', [
+      ['model', 'deployment', 'calls', 'charged', 'vendors', 'gas', 'margin'],
+      ...ofModels.map((margin) => [
+        margin.model,
+        margin.deployment,
+        String(margin.calls),
+        ...amounts(margin),
+        ...notKnown(margin),
+      ]),
+      ['failed calls, permits, and what was settled outside the period', '', '', ...amounts(others)],
+      ['all', '', '', ...amounts(total)],
     ]),
-    ['all', '', String(sumOf('calls')), ...totals.map(signedUsdc)],
-  ])
+    ...section(
+      'Payers with the largest losses',
+      losing.map((margin) => [margin.payer, String(margin.calls), ...amounts(margin), ...notKnown(margin)]),
+    ),
+  ]
 }
 
 function signedUsdc(atomic: bigint): string {

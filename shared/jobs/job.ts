@@ -114,15 +114,23 @@ export interface Failure {
   readonly reason: string
 }
 
+/** The measured usage of a call, with its charge under the terms of the quote and the vendor's bill. */
+export interface MeasuredWork {
+  readonly usage: NewResult['usage']
+  readonly charge: AtomicAmount
+  /** At the prices of its deployment; `null` when they are not known. */
+  readonly vendorCost: AtomicAmount | null
+}
+
 /**
- * How a job ends uncharged. Its uncharged work is the authorized maximum when the vendor worked or may have worked
- * (`failed_empty`, `failed_ambiguous`), and the minimum charge when the code says that the caller sent what cannot be
+ * How a job ends uncharged. Its uncharged work is what was measured, or else the authorized maximum, when the vendor worked
+ * or may have worked (`failed_empty`, `failed_ambiguous`), and the minimum charge when the code says that the caller sent what cannot be
  * served (`isCallersDoing`), with or without a provider call. Any other failure is the service's or the vendor's.
  */
 export type JobFailure = Failure & {
   readonly attempt: 'none' | 'failed_definite' | 'failed_empty' | 'failed_ambiguous'
-  /** The charge that the measured usage would have had, where the vendor reported usage. */
-  readonly measuredCharge?: AtomicAmount
+  /** Where it is known: what the vendor bills for, and the charge that this would have had. */
+  readonly measured?: MeasuredWork
   /** Whether the service itself lost an ambiguous call. Such calls do not count against the payer's budget. */
   readonly isLost?: true
 }

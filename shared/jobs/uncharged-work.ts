@@ -19,11 +19,11 @@ export function unchargedWorkOf(job: Pick<Job, 'terms' | 'authorization'>, failu
   const atMost = (amount: AtomicAmount) => (amount < maximum ? amount : maximum)
   switch (failure.attempt) {
     case 'failed_empty':
-      return { kind: 'empty_output', amount: atMost(failure.measuredCharge ?? maximum) }
+      return { kind: 'empty_output', amount: atMost(failure.measured?.charge ?? maximum) }
     case 'failed_ambiguous':
       return {
         kind: failure.isLost === true ? 'lost_call' : 'unknown_outcome',
-        amount: atMost(failure.measuredCharge ?? maximum),
+        amount: atMost(failure.measured?.charge ?? maximum),
       }
     case 'failed_definite':
     case 'none':

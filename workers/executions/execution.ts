@@ -63,6 +63,11 @@ export interface PreparedExecution {
   call(deployment: Deployment, options: CallOptions): Promise<ExecutionOutcome>
 }
 
+/** Adds what was measured before the call to the failure of one that the vendor worked on, and bills. */
+export function withUsage(failure: ProviderFailure, usage: JsonValue): ProviderFailure {
+  return failure.certainty === 'empty' ? { ...failure, usage } : failure
+}
+
 /** Returns the failure of a deployment that does not support this kind of request: no such port, or no such voice. */
 export function unsupportedBy(deployment: Deployment): ProviderFailure {
   return unserviceable(`${deployment.name} does not support this kind of request`)

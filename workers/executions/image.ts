@@ -1,5 +1,5 @@
 import { imageResult, images } from '#shared/operations/images.ts'
-import { type Execution, unsupportedBy } from './execution.ts'
+import { type Execution, unsupportedBy, withUsage } from './execution.ts'
 import { imageBytes } from './held-bytes.ts'
 
 /** One hosted image, with its bytes inline when requested. */
@@ -14,10 +14,11 @@ export const imageGeneration: Execution = {
       call: async (deployment, options) => {
         if (!deployment.image) return unsupportedBy(deployment)
         const outcome = await deployment.image.generateImage({ prompt: effective.prompt, size: '1024x1024' }, options)
-        if (outcome.outcome === 'failed') return outcome
+        const usage = { images: 1 }
+        if (outcome.outcome === 'failed') return withUsage(outcome, usage)
         const { bytes, contentType } = outcome.image
         const product = {
-          usage: { images: 1 },
+          usage,
           media: { bytes, contentType, mediaClass: 'images' as const },
           result: (stored: { url: string; expiresAt: Date }, createdAt: Date) =>
             imageResult({

@@ -3,7 +3,7 @@ import { countCodePoints } from '#shared/operations/request-text.ts'
 import { speech, speechResult, spokenRequest } from '#shared/operations/speech.ts'
 import { upstreamVoice } from '../providers/deployment.ts'
 import { emptyOutput } from '../providers/failures.ts'
-import { type Execution, unsupportedBy } from './execution.ts'
+import { type Execution, unsupportedBy, withUsage } from './execution.ts'
 import { speechBytes } from './held-bytes.ts'
 
 /** One hosted MP3. Duration and size are measured from the received audio, characters from the input. */
@@ -18,11 +18,12 @@ export const speechSynthesis: Execution = {
         const voice = upstreamVoice(deployment, effective.voice)
         if (!deployment.speech || voice === undefined) return unsupportedBy(deployment)
         const outcome = await deployment.speech.synthesize(spokenRequest(effective, voice), options)
-        if (outcome.outcome === 'failed') return outcome
+        const usage = { input_characters: characters }
+        if (outcome.outcome === 'failed') return withUsage(outcome, usage)
         const walk = walkFrames(outcome.audio)
-        if (walk.outcome !== 'mp3') return emptyOutput(`the speech is not an MP3: ${walk.found}`)
+        if (walk.outcome !== 'mp3') return emptyOutput(`the speech is not an MP3: ${walk.found}`, usage)
         const product = {
-          usage: { input_characters: characters },
+          usage,
           media: { bytes: outcome.audio, contentType: 'audio/mpeg', mediaClass: 'speech' as const },
           result: (stored: { url: string; expiresAt: Date }, createdAt: Date) =>
             speechResult({

@@ -4,7 +4,7 @@ import {
   transcriptions,
 } from '#shared/operations/transcriptions.ts'
 import type { TranscribedWord, Transcript, TranscriptionInput } from '../providers/provider.ts'
-import { type Execution, type ExecutionInput, unsupportedBy } from './execution.ts'
+import { type Execution, type ExecutionInput, unsupportedBy, withUsage } from './execution.ts'
 import { transcriptionBytes } from './held-bytes.ts'
 
 /** Speech to text. The usage is the duration measured before the quote, never a value from the provider. */
@@ -21,9 +21,10 @@ export const transcription: Execution = {
       call: async (deployment, options) => {
         if (!deployment.transcription) return unsupportedBy(deployment)
         const outcome = await deployment.transcription.transcribe(inputOf(effective, audio), options)
-        if (outcome.outcome === 'failed') return outcome
+        const usage = { input_audio_ms: effective.audio.duration_ms }
+        if (outcome.outcome === 'failed') return withUsage(outcome, usage)
         const product = {
-          usage: { input_audio_ms: effective.audio.duration_ms },
+          usage,
           media: null,
           result: (_: null, createdAt: Date) => resultOf({ job, audio }, effective, outcome.transcript, createdAt),
         }

@@ -1,7 +1,7 @@
 import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { ClaimedJob, Failure } from '#shared/jobs/job.ts'
+import type { ClaimedJob, Failure, MeasuredWork } from '#shared/jobs/job.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -19,7 +19,7 @@ import { createFailover } from './failover.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
 import { retryUntil } from './retry-until.ts'
 import { screenRequest } from './screen-request.ts'
-import { type SealingDependencies, sealProduct } from './seal-result.ts'
+import { measure, type SealingDependencies, sealProduct } from './seal-result.ts'
 import { moved, type StepOutcome } from './step-outcome.ts'
 import { type MemoryDependencies, type ReservedMemory, type Short, withMemory } from './with-memory.ts'
 
@@ -133,7 +133,7 @@ async function tryDeployments(
   signal: AbortSignal,
 ): Promise<StepOutcome> {
   const { executionStore, router, logger, tracer } = dependencies
-  let failed: { attemptId: string; failure: ProviderFailure } | null = null
+  let failed: { attemptId: string; failure: ProviderFailure; prices: VendorPrices | undefined } | null = null
   let wasWithdrawn = false
   const failover = createFailover(router.countDeployments(job.publicModel))
   const routed = { acceptedAt: job.acceptedAt, signal, prefix: prepared.prefix }
@@ -167,15 +167,28 @@ async function tryDeployments(
       )
     const { code, reason } = outcome
     logger.warn('provider call failed', { jobId: job.id, deployment: slot.deployment.name, code, reason })
-    failed = { attemptId, failure: outcome }
+    failed = { attemptId, failure: outcome, prices: slot.deployment.prices }
     if (!failover.mayContinueAfter(outcome)) break
   }
   if (!failed) return withoutCall(dependencies, job, wasWithdrawn)
+  const { failure, prices } = failed
   return failWith(executionStore, job, {
-    code: failover.codeAfter(failed.failure),
-    reason: failed.failure.reason,
-    attempt: `failed_${failed.failure.certainty}`,
+    code: failover.codeAfter(failure),
+    reason: failure.reason,
+    attempt: `failed_${failure.certainty}`,
+    ...measuredWork(job, failure.usage, prices),
   })
+}
+
+/** Returns what a call without a result cost, where its usage is known. */
+function measuredWork(
+  job: ClaimedJob,
+  usage: ProviderFailure['usage'],
+  prices: VendorPrices | undefined,
+): { measured?: MeasuredWork } {
+  if (usage === undefined) return {}
+  const measured = measure(job, usage)
+  return { measured: { ...measured, vendorCost: vendorCost(prices, measured.usage) } }
 }
 
 /** Decides about a job for which no deployment was called: only an outage of all of them ends it. */
@@ -241,7 +254,12 @@ async function sealOutput(
   } catch (error) {
     logger.error('the output could not be sealed', { jobId: job.id, error })
     const reason = 'the output could not be stored, or is not a valid result'
-    return failWith(executionStore, job, { code: 'provider_outcome_unknown', reason, attempt: 'failed_ambiguous' })
+    return failWith(executionStore, job, {
+      code: 'provider_outcome_unknown',
+      reason,
+      attempt: 'failed_ambiguous',
+      ...measuredWork(job, product.usage, prices),
+    })
   }
   const { sealed, media } = result
   const written = await retryUntil(dependencies, 'sealing the result', giveUpAt, () =>

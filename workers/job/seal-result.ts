@@ -1,10 +1,9 @@
 import { z } from 'zod'
-import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, NewResult } from '#shared/jobs/job.ts'
+import { type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { ClaimedJob, MeasuredWork, NewResult } from '#shared/jobs/job.ts'
 import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { mediaKey, RETENTION_CLASSES } from '#shared/media/retention.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Product } from '../executions/execution.ts'
@@ -38,21 +37,21 @@ export async function sealProduct(
   // The lifetime starts once the media are stored.
   const createdAt = now()
   const { result, record } = renderResult(publicBaseUrl, attemptId, product, createdAt)
-  const operation = operationById(job.operation)
-  const usage = operation.usageSchema.parse(product.usage)
-  const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))
-  const resultBody = JSON.stringify(operation.resultSchema.parse(result))
+  const { usage, charge } = measure(job, product.usage)
+  const resultBody = JSON.stringify(operationById(job.operation).resultSchema.parse(result))
   return {
-    sealed: {
-      usage: storedUsageSchema.parse(usage),
-      chargeAmount: atomicAmount(
-        charge < job.authorization.authorizedMaximum ? charge : job.authorization.authorizedMaximum,
-      ),
-      resultBody,
-      resultDigest: sha256Hex(resultBody),
-    },
+    sealed: { usage, chargeAmount: charge, resultBody, resultDigest: sha256Hex(resultBody) },
     media: record,
   }
+}
+
+/** Returns the usage of a call and its charge under the terms of the quote. Throws when it is not usage of the operation. */
+export function measure(job: ClaimedJob, reported: JsonValue): Pick<MeasuredWork, 'usage' | 'charge'> {
+  const operation = operationById(job.operation)
+  const usage = operation.usageSchema.parse(reported)
+  const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))
+  const { authorizedMaximum } = job.authorization
+  return { usage: storedUsageSchema.parse(usage), charge: charge < authorizedMaximum ? charge : authorizedMaximum }
 }
 
 /** Returns the public result and the record of its media. */

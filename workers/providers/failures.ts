@@ -33,9 +33,10 @@ export function gone(reason: string): ProviderFailure {
   return { ...unavailable(reason), isGone: true }
 }
 
-/** Creates the failure of a call that the vendor worked on and completed without usable output. */
-export function emptyOutput(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output', reason }
+/** Creates the failure of a call that the vendor worked on and completed without usable output, with the usage it reports. */
+export function emptyOutput(reason: string, usage?: ProviderFailure['usage']): ProviderFailure {
+  const failure = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output', reason } as const
+  return usage === undefined ? failure : { ...failure, usage }
 }
 
 /** Creates the failure of a call whose generated output the vendor's safety system withheld; it would do so again. */

@@ -1,3 +1,4 @@
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { SpokenRequest } from '#shared/operations/speech.ts'
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
@@ -38,6 +39,8 @@ export interface ProviderFailure {
   readonly isGone?: true
   /** Present with `provider_unavailable` when the operator must correct the deployment's setup. */
   readonly isSetupFault?: true
+  /** In the form of the operation: what the vendor bills although the call brought nothing; absent when it is not known. */
+  readonly usage?: JsonValue | undefined
   /** Present when the call's time limit ended it. */
   readonly timedOut?: true
   /** For logs only. Built from statuses and codes, so it never contains input, output or the key. */

@@ -169,15 +169,43 @@ describe('reports by day', () => {
       withoutVendorCost: 0,
       withoutGas: 0,
     }
-    expect(await readMargins(ledger.pool, period)).toMatchObject([known])
+    const { payer } =
+      (await ledger.sql<{ payer: string }>('SELECT payer FROM settlements WHERE job_id = $1', [first]))[0] ?? {}
+    const read = await readMargins(ledger.pool, period)
+    expect(read).toMatchObject({
+      ofModels: [known],
+      total: { vendorAtomic: 2400n, gasAtomic: 80n, marginAtomic: 7588n },
+    })
+    expect(read.ofPayers).toHaveLength(2)
+    expect(read.ofPayers.find((margin) => margin.payer === payer)).toMatchObject({ calls: 1, marginAtomic: 3794n })
     await ledger.sql('UPDATE upstream_attempts SET vendor_cost = NULL WHERE job_id = $1', [first])
     await ledger.sql(
       'UPDATE settlements SET gas_used = NULL, effective_gas_price = NULL, gas_cost = NULL WHERE job_id = $1',
       [second],
     )
-    expect(await readMargins(ledger.pool, period)).toMatchObject([
+    expect((await readMargins(ledger.pool, period)).ofModels).toMatchObject([
       { vendorAtomic: 1200n, gasAtomic: 40n, marginAtomic: 8828n, withoutVendorCost: 1, withoutGas: 1 },
     ])
+  })
+
+  it('counts what a vendor bills for a call that brought nothing, in the day and not in the margin of a model', async () => {
+    const job = await jobInState(ledger, 'generating')
+    const usage = { input_audio_ms: 1000 }
+    const measured = { usage, charge: atomicAmount(900n), vendorCost: atomicAmount(300n) }
+    await ledger.execution.failJob(job, {
+      code: 'provider_empty_output',
+      reason: 'test',
+      attempt: 'failed_empty',
+      measured,
+    })
+    expect(
+      await ledger.sql('SELECT state, usage, vendor_cost FROM upstream_attempts WHERE job_id = $1', [job.id]),
+    ).toEqual([{ state: 'failed_empty', usage, vendor_cost: '300' }])
+    await ledger.sql("UPDATE upstream_attempts SET finished_at = '2026-01-05T10:00:00Z' WHERE job_id = $1", [job.id])
+    expect(await readMargins(ledger.pool, { from: '2026-01-05T00:00:00Z', to: '2026-01-06T00:00:00Z' })).toMatchObject({
+      ofModels: [],
+      total: { chargedAtomic: 0n, vendorAtomic: 300n, marginAtomic: -300n },
+    })
   })
 })
 

@@ -86,6 +86,12 @@ async function emptied(): Promise<void> {
   await ledger.sql('DELETE FROM uncharged_work')
   await ledger.sql('UPDATE jobs SET is_new_payer = false')
 }
+/** Of a second of audio, whose vendor bills a third of the charge. */
+const measured = (charge: bigint) => ({
+  usage: { input_audio_ms: 1000 },
+  charge: atomicAmount(charge),
+  vendorCost: atomicAmount(charge / 3n),
+})
 /** Returns limits that let new payers have this many calls. */
 const limitOf = (calls: number): AdmissionLimits => ({
   ...TEST_LIMITS,
@@ -97,12 +103,12 @@ describe('the record of uncharged work', () => {
     ['an empty answer at the authorized maximum', EMPTY, { kind: 'empty_output', amount: '5034' }],
     [
       'an empty answer with measured usage at its charge',
-      { ...EMPTY, measuredCharge: atomicAmount(77n) },
+      { ...EMPTY, measured: measured(77n) },
       { kind: 'empty_output', amount: '77' },
     ],
     [
       'a measured charge above the authorized maximum at that maximum',
-      { ...EMPTY, measuredCharge: atomicAmount(7_000_000n) },
+      { ...EMPTY, measured: measured(7_000_000n) },
       { kind: 'empty_output', amount: '5034' },
     ],
     ['an unknown outcome at the authorized maximum', UNKNOWN, { kind: 'unknown_outcome', amount: '5034' }],

@@ -323,16 +323,17 @@ async function expectAlert(before: ReadonlyMap<string, number>, after: ReadonlyM
 
 describe.skipIf(!havePrograms('promtool'))('the alert on absorbed cost', () => {
   it.each([
-    ['end without a word', 'please say nothing', {}],
-    [
-      'are malformed calls',
-      'A call of get_weather that goes wrong',
-      { tools: [{ type: 'function', function: { name: 'get_weather' } }] },
-    ],
-  ])('fires for paid calls whose answers %s', async (_name, content, body) => {
+    ['end without a word', 'STOP'],
+    ['are malformed calls', 'MALFORMED_FUNCTION_CALL'],
+  ])('fires for long paid calls whose answers %s, at what the vendor counted', async (_name, finishReason) => {
     const before = await absorbedCost()
+    const body = {
+      candidates: [{ content: { role: 'model', parts: [] }, finishReason }],
+      usageMetadata: { promptTokenCount: 9, candidatesTokenCount: 65_536 },
+    }
     for (let count = 0; count < 2; count += 1) {
-      const jobId = await acceptChat({ max_tokens: 65_536, messages: [{ role: 'user', content }], ...body })
+      const jobId = await acceptChat({ max_tokens: 65_536, messages: [{ role: 'user', content: 'Go on.' }] })
+      worker.upstream.setFaults([{ fault: 'status', status: 200, body }])
       await worker.run(jobId, routedTo([gemini()], PATIENCE_MS))
       expect(await worker.view(jobId)).toMatchObject({ failure_code: 'provider_empty_output', charge_amount: null })
     }

@@ -140,7 +140,8 @@ function readOutput(message: MessageWire): TextOutcome {
   const isWithheld = isBlank && reason === 'refusal'
   if (isWithheld && (message.usage?.output_tokens ?? 0) === 0) return rejected('HTTP 200 with refusal')
   const isComplete = ENDED_BY_REQUEST.has(reason) || (reason === 'end_turn' && text !== '')
-  if (isBlank && !isComplete && !isWithheld) return emptyOutput(`HTTP 200 without text or call, ${reason}`)
+  if (isBlank && !isComplete && !isWithheld)
+    return emptyOutput(`HTTP 200 without text or call, ${reason}`, readUsage(message))
   const usage = readUsage(message)
   if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
   const signatures = message.content.flatMap((block) => (block.type === 'thinking' ? (block.signature ?? []) : []))

@@ -99,10 +99,10 @@ function readOutput(answer: AnswerWire, request: TextRequest): TextOutcome {
   if (candidate === undefined) {
     if (blocked !== undefined) return rejected(`HTTP 200 with a blocked prompt, ${blocked}`)
     if (answer.usageMetadata === undefined) return unknownOutcome('HTTP 200 with neither candidate nor usage')
-    return emptyOutput('HTTP 200 without a candidate')
+    return emptyOutput('HTTP 200 without a candidate', readUsage(answer, false))
   }
   const reason = candidate.finishReason ?? 'no finish reason'
-  if (FAILED_CALL_REASONS.has(reason)) return emptyOutput(`HTTP 200 with ${reason}`)
+  if (FAILED_CALL_REASONS.has(reason)) return emptyOutput(`HTTP 200 with ${reason}`, readUsage(answer, false))
   const parts = (candidate.content?.parts ?? []).filter(({ thought }) => thought !== true)
   const text = parts.map((part) => part.text ?? '').join('')
   const calls = toolCalls(parts, answer)
@@ -110,7 +110,7 @@ function readOutput(answer: AnswerWire, request: TextRequest): TextOutcome {
   const isComplete = reason === 'MAX_TOKENS' || (reason === 'STOP' && (text !== '' || endsAtStopSequence(request)))
   const isWithheld = isBlank && reason !== 'STOP' && reason !== 'MAX_TOKENS'
   if (isBlank && !isComplete && (!isWithheld || candidate.finishReason === undefined)) {
-    return emptyOutput(`HTTP 200 without text or call, ${reason}`)
+    return emptyOutput(`HTTP 200 without text or call, ${reason}`, readUsage(answer, false))
   }
   const usage = readUsage(answer, !isBlank)
   if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')

@@ -112,7 +112,13 @@ const FINISH_REASONS = {
  */
 function readCompletion({ id, choices, usage }: CompletionWire, request: TextRequest): TextOutcome {
   const [choice] = choices
-  if (choice === undefined) return emptyOutput('HTTP 200 without a choice')
+  const thinking = usage.completion_tokens_details?.reasoning_tokens
+  const counted = {
+    input_tokens: usage.prompt_tokens,
+    output_tokens: usage.completion_tokens,
+    ...(typeof thinking === 'number' ? { thinking_tokens: Math.min(thinking, usage.completion_tokens) } : {}),
+  }
+  if (choice === undefined) return emptyOutput('HTTP 200 without a choice', counted)
   const finishReason = FINISH_REASONS[choice.finish_reason]
   // Generated ids, because the server's would reveal the server.
   const calls = (choice.message.tool_calls ?? []).map((call, index, all) => ({
@@ -135,9 +141,8 @@ function readCompletion({ id, choices, usage }: CompletionWire, request: TextReq
   const isComplete =
     finishReason === 'length' || (finishReason === 'stop' && (text !== '' || endsAtStopSequence(request)))
   if (isBlank && !isComplete) {
-    return emptyOutput(`HTTP 200 without output, finish reason ${choice.finish_reason}`)
+    return emptyOutput(`HTTP 200 without output, finish reason ${choice.finish_reason}`, counted)
   }
-  const thinking = usage.completion_tokens_details?.reasoning_tokens
   return {
     outcome: 'generated',
     output: {
@@ -146,11 +151,7 @@ function readCompletion({ id, choices, usage }: CompletionWire, request: TextReq
       tool_calls: whole,
       // OpenAI ends a call that was forced by name with `stop`.
       finish_reason: finishReason === 'stop' && whole.length > 0 ? 'tool_calls' : finishReason,
-      usage: {
-        input_tokens: usage.prompt_tokens,
-        output_tokens: usage.completion_tokens,
-        ...(typeof thinking === 'number' ? { thinking_tokens: Math.min(thinking, usage.completion_tokens) } : {}),
-      },
+      usage: counted,
     },
   }
 }

@@ -173,7 +173,8 @@ const SEAL_RESULTS: SharedTransition<Sealing> = {
   ],
   together: [
     `succeeded AS (
-       UPDATE upstream_attempts SET state = 'succeeded', finished_at = now(), vendor_cost = moved.vendor_cost
+       UPDATE upstream_attempts SET state = 'succeeded', finished_at = now(), usage = moved.usage,
+         vendor_cost = moved.vendor_cost
        FROM moved WHERE upstream_attempts.id = moved.attempt_id)`,
     `erased AS (
        UPDATE staged_uploads SET data_key = NULL, erased_at = now()
@@ -207,7 +208,8 @@ function failJob(sql: Sql, job: ClaimedJob, failure: JobFailure): Promise<Writte
       // An open attempt belongs to the current authorization, which the index covers.
       `ended AS (
          UPDATE upstream_attempts SET state = ${parameter(failure.attempt === 'none' ? 'failed_ambiguous' : failure.attempt)},
-           reason = ${parameter(failure.reason)}, finished_at = now()
+           reason = ${parameter(failure.reason)}, finished_at = now(),
+           usage = ${parameter(failure.measured?.usage ?? null)}, vendor_cost = ${parameter(failure.measured?.vendorCost?.toString() ?? null)}
          FROM moved WHERE authorization_id = ${parameter(job.authorizationId)} AND state = 'open' RETURNING deployment)`,
       `released AS (
          UPDATE authorizations SET permit_released_at = now()

@@ -26,7 +26,7 @@ export function ledgerSums(bucket: 'hour' | 'day', from: string, until: string):
       WHERE ${within('created_at')} GROUP BY 1),
     vendors AS (
       SELECT ${start('finished_at')}, sum(vendor_cost) AS total FROM upstream_attempts
-      WHERE state = 'succeeded' AND ${within('finished_at')} GROUP BY 1)`
+      WHERE state IN ('succeeded', 'failed_empty', 'failed_ambiguous') AND ${within('finished_at')} GROUP BY 1)`
 }
 
 /** The sums of one bucket, joined to a table or series `buckets` with the column `start`. */
