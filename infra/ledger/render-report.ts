@@ -107,12 +107,6 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
 
 /** Renders what was charged, what vendors and chain took of it, and what is left; its last line is the sum of all others. */
 function renderMargins({ ofModels, ofPayers, total }: Margins): readonly string[] {
-  const amounts = (earned: Earned) =>
-    [earned.chargedAtomic, earned.vendorAtomic, earned.gasAtomic, earned.marginAtomic].map(signedUsdc)
-  const notKnown = ({ withoutVendorCost, withoutGas }: Margin) => [
-    ...(withoutVendorCost > 0 ? [`${withoutVendorCost} without a vendor's price`] : []),
-    ...(withoutGas > 0 ? [`${withoutGas} without gas`] : []),
-  ]
   const beyond = (amount: keyof Earned) => ofModels.reduce((left, margin) => left - margin[amount], total[amount])
   const others = {
     chargedAtomic: beyond('chargedAtomic'),
@@ -138,6 +132,17 @@ function renderMargins({ ofModels, ofPayers, total }: Margins): readonly string[
       'Payers with the largest losses',
       losing.map((margin) => [margin.payer, String(margin.calls), ...amounts(margin), ...notKnown(margin)]),
     ),
+  ]
+}
+
+function amounts({ chargedAtomic, vendorAtomic, gasAtomic, marginAtomic }: Earned): readonly string[] {
+  return [chargedAtomic, vendorAtomic, gasAtomic, marginAtomic].map(signedUsdc)
+}
+
+function notKnown({ withoutVendorCost, withoutGas }: Margin): readonly string[] {
+  return [
+    ...(withoutVendorCost > 0 ? [`${withoutVendorCost} without a vendor's price`] : []),
+    ...(withoutGas > 0 ? [`${withoutGas} without gas`] : []),
   ]
 }
 

@@ -115,19 +115,19 @@ describe('a ledger that was restored from a backup', () => {
 
     it('goes to review together with the record of what it paid, or not at all', async () => {
       const { jobId, request } = await worker.accept()
-      const { execution, settlement: settlementStore, sql } = worker.ledger
+      const { execution, settlement: settlementStore } = worker.ledger
       const claimed = await execution.claimJob(jobId, 60_000)
       if (!claimed) throw new Error('the job is not due')
       await settle(request.authorization)
       const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
       const guarded = guardExecutionStore(execution, { settlementSearch: search(), settlementStore, logger })
       const failure = { attempt: 'none', code: 'provider_unavailable', reason: 'no deployment' } as const
-      await sql('ALTER TABLE unknown_settlements ADD CONSTRAINT unwritable CHECK (false) NOT VALID')
+      await worker.ledger.sql('ALTER TABLE unknown_settlements ADD CONSTRAINT unwritable CHECK (false) NOT VALID')
       await expect(guarded.failJob(claimed, failure)).rejects.toThrow('unwritable')
-      await sql('ALTER TABLE unknown_settlements DROP CONSTRAINT unwritable')
+      await worker.ledger.sql('ALTER TABLE unknown_settlements DROP CONSTRAINT unwritable')
       expect(await worker.view(jobId)).toMatchObject({ state: 'accepted' })
       expect(await guarded.failJob(claimed, failure)).toBe('written')
-      expect(await sql('SELECT FROM unknown_settlements WHERE job_id = $1', [jobId])).toHaveLength(1)
+      expect(await worker.ledger.sql('SELECT FROM unknown_settlements WHERE job_id = $1', [jobId])).toHaveLength(1)
     })
 
     it('fails without a charge, as any lost provider call, while the chain cannot be read', async () => {
