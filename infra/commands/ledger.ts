@@ -1,13 +1,16 @@
+import { readFile } from 'node:fs/promises'
 import { createTransferReader } from '#shared/adapters/chain/reading/transfer-reader.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
+import { readUpstreamModels, readVendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { runCommand } from '../command-line.ts'
+import { compareInvoice, daysOf, parseInvoice } from '../ledger/invoice.ts'
 import { HELP, type LedgerOptions, readOptions } from '../ledger/read-options.ts'
 import { readReport } from '../ledger/read-report.ts'
 import { findBlocks, type Reconciliation, reconcile } from '../ledger/reconcile.ts'
-import { renderReport } from '../ledger/render-report.ts'
+import { renderInvoice, renderReport } from '../ledger/render-report.ts'
 
 const [AGREED, DIFFERENT] = [0, 1]
 const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL']
@@ -16,16 +19,28 @@ const STATEMENT_TIMEOUT_MS = 600_000
 
 /** Runs the command and returns its exit code. */
 export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(HELP, () => readOptions(commandLine, environment), report)
+  return await runCommand(
+    HELP,
+    () => readOptions(commandLine, environment),
+    async (options) => {
+      const { invoice } = options
+      return invoice === undefined ? await report(options) : await checkInvoice(options, invoice)
+    },
+  )
+}
+
+async function checkInvoice(options: LedgerOptions, file: string): Promise<number> {
+  const lines = parseInvoice(await readFile(file, 'utf8'))
+  return await withConnection(connectionOf(options), async (pool) => {
+    const work = await namingFailure(DATABASE, readVendorWork(pool, daysOf(lines)))
+    const comparison = compareInvoice(lines, work, await namingFailure(DATABASE, readUpstreamModels(pool)))
+    console.log(options.asJson ? asJson(comparison) : renderInvoice(comparison))
+    return comparison.differences.length + comparison.unknownModels.length > 0 ? DIFFERENT : AGREED
+  })
 }
 
 async function report(options: LedgerOptions): Promise<number> {
-  const connection = {
-    connectionString: options.databaseUrl,
-    applicationName: 'farebox ledger',
-    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
-  }
-  return await withConnection(connection, async (pool) => {
+  return await withConnection(connectionOf(options), async (pool) => {
     const chain = options.rpcUrls === null ? null : createTransferReader(options.rpcUrls)
     // Read before the ledger, so that every transfer up to this block already has its row.
     const head = chain && (await namingFailure(CHAIN, chain.readHead()))
@@ -35,6 +50,10 @@ async function report(options: LedgerOptions): Promise<number> {
     console.log(options.asJson ? asJson({ ...totals, reconciliation }) : renderReport(totals, reconciliation))
     return totals.audit.breaks.length + (reconciliation?.differences.length ?? 0) > 0 ? DIFFERENT : AGREED
   })
+}
+
+function connectionOf({ databaseUrl: connectionString }: LedgerOptions) {
+  return { connectionString, applicationName: 'farebox ledger', statementTimeoutMs: STATEMENT_TIMEOUT_MS }
 }
 
 async function reconcilePeriod(

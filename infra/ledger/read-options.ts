@@ -3,8 +3,10 @@ import type { AuditHead } from '#shared/operators/audit-chain.ts'
 import { rpcUrls } from '#shared/payment/chain-settings.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { checkedFlags, checkedSettings, FLAG, readFlags, readSandbox, TEXT, UsageError } from '../command-line.ts'
+import { INVOICE_UNITS } from './invoice.ts'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
+       npm run ledger -- --invoice FILE.csv [--json] [--sandbox]
 
 Prints revenue, charges by model, failures, absorbed cost, gas, uncharged work, exposure, debts, review items and their resolutions,
 checks that the audit of operators' actions is as it was recorded, and reconciles the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
@@ -15,13 +17,16 @@ checks that the audit of operators' actions is as it was recorded, and reconcile
   --no-chain       report the ledger only, without reconciliation
   --log-range N    blocks for each eth_getLogs (default: 2000)
   --audit-head P:H an end of the audit that was printed before: what was recorded until then must be the same
+  --invoice FILE   compare a vendor's invoice with what its models did, by UTC day and model, in units and in money. A CSV file
+                   with the columns day, model, unit, quantity and amount_usd; a model is a deployment or its upstream model,
+                   a unit one of ${INVOICE_UNITS}. Numbers count as exact to half of their last decimal.
   --sandbox        use database and chain of the running sandbox, from SANDBOX_FILE or .farebox/sandbox.json
   --help           show this text
 
 Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO, FACILITATOR_ADDRESSES and SETTLEMENT_CONTRACT
 (comma-separated) add addresses to those in the ledger. UNCHARGED_WINDOW_SECONDS as for the API (default: 3600).
 
-Exit code: 0 when ledger and chain agree and the audit is complete, 1 on any difference, 2 on wrong usage or when the database or
+Exit code: 0 when ledger and chain agree and the audit is complete, or ledger and invoice, 1 on any difference, 2 on wrong usage or when the database or
 the chain cannot be read.`
 
 export interface LedgerOptions {
@@ -29,6 +34,8 @@ export interface LedgerOptions {
   readonly to: string | undefined
   readonly asJson: boolean
   readonly databaseUrl: string
+  /** A file to compare instead of a report. */
+  readonly invoice: string | undefined
   /** `null`: do not reconcile with the chain. */
   readonly rpcUrls: readonly string[] | null
   readonly logRange: bigint
@@ -53,6 +60,7 @@ const OPTIONS = {
   'no-chain': FLAG,
   'log-range': TEXT,
   'audit-head': TEXT,
+  invoice: TEXT,
   sandbox: FLAG,
   help: FLAG,
 }
@@ -72,6 +80,7 @@ const optionsSchema = z.object({
       return { position: BigInt(position), hash }
     })
     .optional(),
+  invoice: z.string().min(1, { error: 'must be a file' }).optional(),
 })
 
 const environmentSchema = z.object({
@@ -90,11 +99,14 @@ export async function readOptions(
 ): Promise<LedgerOptions | null> {
   const flags = readFlags(programArguments, OPTIONS)
   if (flags.help) return null
-  const { from, to, 'log-range': logRange, 'audit-head': auditHead } = checkedFlags(optionsSchema, flags)
+  const { from, to, 'log-range': logRange, 'audit-head': auditHead, invoice } = checkedFlags(optionsSchema, flags)
   if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
     throw new UsageError('--from must be before --to')
+  if (invoice !== undefined && (from !== undefined || to !== undefined))
+    throw new UsageError('--invoice covers the days that are in the file: leave out --from and --to')
   const sandboxSettings = flags.sandbox ? await readSandbox(environment) : {}
-  const requiredSchema = flags['no-chain'] ? environmentSchema.omit({ RPC_URL: true }) : environmentSchema
+  const requiredSchema =
+    flags['no-chain'] || invoice !== undefined ? environmentSchema.omit({ RPC_URL: true }) : environmentSchema
   const settings = checkedSettings(requiredSchema, { ...environment, ...sandboxSettings }) as Omit<
     z.infer<typeof environmentSchema>,
     'RPC_URL'
@@ -105,6 +117,7 @@ export async function readOptions(
     from,
     to,
     asJson: flags.json ?? false,
+    invoice,
     databaseUrl: settings.DATABASE_URL,
     rpcUrls: settings.RPC_URL ?? null,
     logRange: BigInt(logRange),

@@ -5,6 +5,7 @@ import type { PayerAmounts } from '#shared/adapters/postgres/reports/open-work.t
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import type { InvoiceComparison } from './invoice.ts'
 import type { AuditReport, LedgerReport } from './read-report.ts'
 import type { Reconciliation } from './reconcile.ts'
 
@@ -233,6 +234,33 @@ function renderReconciliation(reconciliation: Reconciliation): readonly string[]
           ),
         ]),
   ]
+}
+
+/** Renders how a vendor's invoice compares with the ledger. */
+export function renderInvoice(comparison: InvoiceComparison): string {
+  const { lines, days, differences, unknownModels, notInvoiced, unknownAttempts } = comparison
+  const amount = (unit: string, value: bigint) => (unit === 'usd' ? signedUsdc(value) : value.toString())
+  return [
+    `Invoice of ${lines} lines, ${days.first} to ${days.last} (UTC days)`,
+    ...unknownModels.map((model) => `No deployment was published as ${model}, or with this upstream model.`),
+    ...(notInvoiced.length > 0 ? [`Not in the invoice, with work on these days: ${notInvoiced.join(', ')}`] : []),
+    ...(unknownAttempts > 0
+      ? [
+          `${unknownAttempts} attempts have no cost in the ledger: their outcome is unknown, or their deployment had no prices`,
+        ]
+      : []),
+    ...(differences.length === 0
+      ? ['', 'Invoice and ledger agree.']
+      : section(`${differences.length} difference${differences.length === 1 ? '' : 's'}`, [
+          ['day', 'model', 'unit', 'invoice', 'ledger', 'difference'],
+          ...differences.map(({ day, model, unit, invoiced, recorded }) => [
+            day,
+            model,
+            unit,
+            ...[invoiced, recorded, invoiced - recorded].map((value) => amount(unit, value)),
+          ]),
+        ])),
+  ].join('\n')
 }
 
 function payers(

@@ -1,0 +1,134 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
+import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
+import { main } from '../../../infra/commands/ledger.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+
+const PRICED: VendorPrices = {
+  input_per_million_tokens: '0.3',
+  output_per_million_tokens: '2.5',
+  price_per_audio_hour_usd: '0.22',
+  as_of: '2026-11-26',
+  source: 'a test',
+}
+const COMMON = { adapter: 'openai-compatible', base_url: 'https://vendor.example/v1', api_key_env: 'VENDOR_KEY' }
+const DEPLOYMENTS = {
+  deployments: [
+    { ...COMMON, name: 'flash-one', upstream_model: 'flash-2', serves: ['textmodel-3.6-flash'] },
+    { ...COMMON, name: 'flash-two', upstream_model: 'flash-2', serves: ['textmodel-3.6-flash'] },
+    { ...COMMON, name: 'scribe', upstream_model: 'scribe-2', serves: ['speechvendor/scribe-v2'] },
+  ],
+}
+/** What the ledger records, by day and deployment. */
+const WORK: readonly (readonly [string, string, Record<string, number>])[] = [
+  ['2026-03-01', 'flash-one', { input_tokens: 1000, output_tokens: 200 }],
+  ['2026-03-01', 'flash-two', { input_tokens: 500, output_tokens: 100, thinking_tokens: 40 }],
+  ['2026-03-02', 'flash-one', { input_tokens: 70_000, output_tokens: 9000 }],
+  ['2026-03-01', 'scribe', { input_audio_ms: 3_600_000 }],
+  ['2026-03-02', 'scribe', { input_audio_ms: 90_500 }],
+  ['2026-03-02', 'scribe', { input_audio_ms: 30_000 }],
+]
+/** The same as the vendor bills it. */
+const LINES = [
+  '2026-03-01,flash-2,input_tokens,1500,0.00045',
+  '2026-03-01,flash-2,output_tokens,300,0.00075',
+  '2026-03-02,flash-2,input_tokens,70000,0.021',
+  '2026-03-02,flash-2,output_tokens,9000,0.0225',
+  '2026-03-01,scribe,audio_hours,1,0.22',
+  '2026-03-02,scribe,audio_minutes,2.01,0.007364',
+]
+
+let ledger: TestLedger
+let folder: string
+beforeAll(async () => {
+  ledger = await createTestLedger()
+  folder = await mkdtemp(join(tmpdir(), 'farebox-invoice-'))
+  await importFirstFiles(ledger.pool, [{ kind: 'deployments', content: DEPLOYMENTS }])
+  for (const [day, deployment, usage] of WORK) {
+    const { id } = await jobInState(ledger, 'completed')
+    await ledger.sql(
+      `UPDATE upstream_attempts SET deployment = $2, usage = $3, vendor_cost = $4, finished_at = $5 WHERE job_id = $1`,
+      [id, deployment, usage, vendorCost(PRICED, usage)?.toString(), `${day}T23:59:59.999999Z`],
+    )
+  }
+})
+
+afterAll(async () => {
+  await rm(folder, { recursive: true })
+  await ledger.close()
+})
+
+async function check(lines: readonly string[], ...options: readonly string[]) {
+  const file = join(folder, 'invoice.csv')
+  await writeFile(file, ['day,model,unit,quantity,amount_usd', ...lines].join('\r\n'))
+  const printed: string[] = []
+  vi.spyOn(console, 'log').mockImplementation((text: string) => void printed.push(text))
+  vi.spyOn(console, 'error').mockImplementation((text: string) => void printed.push(text))
+  try {
+    const exitCode = await main(['--invoice', file, ...options], { DATABASE_URL: ledger.url })
+    return { exitCode, printed: printed.join('\n') }
+  } finally {
+    vi.restoreAllMocks()
+  }
+}
+
+describe('an invoice of a vendor', () => {
+  it('agrees with the ledger whether it names deployments or upstream models, in whichever units', async () => {
+    const { exitCode, printed } = await check(LINES)
+    expect(printed).toContain('Invoice and ledger agree.')
+    expect(exitCode).toBe(0)
+  })
+
+  it('shows three planted differences, and nothing else', async () => {
+    const planted = LINES.map((line) =>
+      line
+        .replace('input_tokens,1500,0.00045', 'input_tokens,1600,0.00045')
+        .replace('output_tokens,9000,0.0225', 'output_tokens,9000,0.0325'),
+    ).filter((line) => !line.startsWith('2026-03-01,scribe'))
+    const { exitCode, printed } = await check(planted, '--json')
+    expect(exitCode).toBe(1)
+    expect(JSON.parse(printed)).toMatchObject({
+      differences: [
+        { day: '2026-03-01', model: 'flash-2', unit: 'input_tokens', invoiced: '1600', recorded: '1500' },
+        { day: '2026-03-02', model: 'flash-2', unit: 'usd', invoiced: '53500', recorded: '43500' },
+        { day: '2026-03-01', model: 'scribe', unit: 'usd', invoiced: '0', recorded: '220000' },
+      ],
+    })
+  })
+
+  it('names models without a deployment, deployments that it leaves out, and attempts without a cost', async () => {
+    const { id } = await jobInState(ledger, 'failed')
+    await ledger.sql(
+      `UPDATE upstream_attempts SET state = 'failed_ambiguous', deployment = 'scribe', finished_at = '2026-03-02T01:00:00Z'
+       WHERE job_id = $1`,
+      [id],
+    )
+    const { exitCode, printed } = await check([...LINES.slice(4), '2026-03-02,sonnet,input_tokens,5,0.1'])
+    expect(exitCode).toBe(1)
+    expect(printed).toContain('No deployment was published as sonnet')
+    expect(printed).toContain('with work on these days: flash-one, flash-two')
+    expect(printed).toContain('1 attempts have no cost in the ledger')
+    expect(printed).toContain('Invoice and ledger agree.')
+  })
+
+  it('is refused when it names a deployment and its upstream model', async () => {
+    const { exitCode, printed } = await check([...LINES, '2026-03-01,flash-one,input_tokens,1000,0.0003'])
+    expect(exitCode).toBe(2)
+    expect(printed).toContain('names flash-one and its upstream model')
+  })
+
+  it.each([
+    ['2026-03-01,scribe,audio_hours,1', 'Invalid Record Length'],
+    ['03/01/2026,scribe,audio_hours,1,0.22', 'line 2 of the invoice: day must be a UTC day'],
+    ['2026-03-01,scribe,hours,1,0.22', 'line 2 of the invoice: unit must be one of'],
+    ['2026-03-01,scribe,audio_hours,"1,5",0.22', 'line 2 of the invoice: quantity must be a decimal number'],
+  ])('is refused with the line that is wrong: %s', async (line, says) => {
+    const { exitCode, printed } = await check([line])
+    expect(exitCode).toBe(2)
+    expect(printed).toContain(says)
+  })
+})
