@@ -239,7 +239,6 @@ function renderReconciliation(reconciliation: Reconciliation): readonly string[]
 /** Renders how a vendor's invoice compares with the ledger. */
 export function renderInvoice(comparison: InvoiceComparison): string {
   const { lines, days, differences, unknownModels, notInvoiced, unknownAttempts } = comparison
-  const amount = (unit: string, value: bigint) => (unit === 'usd' ? signedUsdc(value) : value.toString())
   return [
     `Invoice of ${lines} lines, ${days.first} to ${days.last} (UTC days)`,
     ...unknownModels.map((model) => `No deployment was published as ${model}, or with this upstream model.`),
@@ -257,7 +256,9 @@ export function renderInvoice(comparison: InvoiceComparison): string {
             day,
             model,
             unit,
-            ...[invoiced, recorded, invoiced - recorded].map((value) => amount(unit, value)),
+            ...[invoiced, recorded, invoiced - recorded].map((value) =>
+              unit === 'usd' ? signedUsdc(value) : value.toString(),
+            ),
           ]),
         ])),
   ].join('\n')
