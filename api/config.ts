@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { feeSettings } from '#shared/catalog/fee-limit.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
@@ -49,6 +50,7 @@ export const settingsSchema = z.object({
   MEDIA_DELIVERY: z.enum(['proxy', 'redirect']).default('proxy'),
   ...chainSettings,
   ...chainHeadSettings,
+  ...feeSettings,
   /**
    * The recipient of payments. While it is being replaced, a second address: challenges name the first one, and payments
    * that were signed for either are accepted.

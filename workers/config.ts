@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { feeSettings } from '#shared/catalog/fee-limit.ts'
 import { parseProviderKeys } from '#shared/catalog/provider-keys.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
@@ -90,15 +91,7 @@ export const settingsSchema = z.object({
   MAXIMUM_SETTLEMENT_SECONDS: z.coerce.number().positive().default(86_400),
   /** A transaction at the head of its nonce queue that is not mined within this time is replaced with a higher fee. */
   FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),
-  /**
-   * Maximum fee per gas of any transaction. The default of 5 gwei is several hundred times the usual base fee of Base:
-   * it leaves room for busy hours, and a node that reports absurd fees cannot empty a key with one transaction.
-   */
-  MAXIMUM_FEE_PER_GAS_WEI: z.coerce.bigint().positive().default(5_000_000_000n),
-  /**
-   * Price of the network's native token in US dollars, at which gas is compared with charges. A round figure is enough.
-   */
-  NATIVE_TOKEN_USD: z.coerce.number().positive().default(4000),
+  ...feeSettings,
   /** Confirmations, the settlement's own block included, before its result is released. */
   CONFIRMATIONS: z.coerce.number().int().min(1).default(1),
   /** Logs a warning when a settlement key can pay for fewer settlements than this. */

@@ -15,7 +15,7 @@ import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-fun
 import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import {
   requirePaymentContracts,
@@ -27,6 +27,7 @@ import { createSettlementVerification } from '#shared/adapters/chain/verificatio
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
+import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
@@ -55,6 +56,7 @@ type PaymentDependency =
   | 'verifier'
   | 'settlementSearch'
   | 'chainClock'
+  | 'requireFees'
   | 'payerFunds'
   | 'maximumOpenExposure'
   | 'balances'
@@ -76,7 +78,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   await requirePaymentContracts(chain)
   const oldestHeadMs = maximumHeadAgeMs(config)
   const chainClock = createChainClock(chain, now, oldestHeadMs)
-  const estimateFees = createFeeEstimator(chain)
+  const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei(config))
   const gas = createGasReader(chain, estimateFees)
   const remote = remoteFacilitator(config)
   const keys = await readKeys(config, remote)
@@ -114,6 +116,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
       verifier: remote ? createRemoteVerifier(remote, own, payerCode) : own,
       settlementSearch: createRememberedSearch(createSettlementSearch(chain)),
       chainClock,
+      requireFees: remote ? () => Promise.resolve() : () => requireFeesWithinMaximum(estimateFees),
       payerFunds: createPayerFundsReader(chain, () => performance.now()),
       maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
       balances: createBalanceReader(chain),

@@ -63,6 +63,7 @@ export interface PaidRequestDependencies {
   readonly verifier: AuthorizationVerifier
   readonly settlementSearch: SettlementSearch
   readonly chainClock: Pick<ChainClock, 'chainNow'>
+  readonly requireFees: () => Promise<void>
   readonly payerFunds: PayerFundsReader
   readonly balances: BalanceReader
   readonly payers: PayerMemory

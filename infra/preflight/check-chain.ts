@@ -13,6 +13,7 @@ import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts
 import { missingContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
 import { readCode } from '#shared/adapters/chain/verification/payer-code.ts'
+import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import type { ApiConfig } from '../../api/config.ts'
 import type { WorkerConfig } from '../../workers/config.ts'
 import { type Check, failed, judged, passed } from '../check.ts'
@@ -139,8 +140,8 @@ const PERMIT_DOMAIN = hashDomain({
 })
 
 function checkGas(client: PublicClient, config: WorkerConfig): Promise<readonly Check[]> {
-  const { SETTLEMENT_PRIVATE_KEYS: keys = [], GAS_WARNING_SETTLEMENTS: least, MAXIMUM_FEE_PER_GAS_WEI: cap } = config
-  const gas = createGasReader(client, createFeeEstimator(client, cap))
+  const { SETTLEMENT_PRIVATE_KEYS: keys = [], GAS_WARNING_SETTLEMENTS: least } = config
+  const gas = createGasReader(client, createFeeEstimator(client, maximumFeePerGasWei(config)))
   return Promise.all(
     settlementKeys(keys).facilitators.map((address) =>
       attempted('gas', `the balance of ${address} cannot be read`, async () => {

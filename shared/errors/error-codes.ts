@@ -379,6 +379,11 @@ export const ERROR_CODES = {
     ...unavailable,
     message: 'The payment network is unreachable, so the payment was neither checked nor used. Nothing was charged.',
   },
+  payment_network_fees_high: {
+    ...unavailable,
+    message:
+      'Fees on the payment network are above what the service pays for a settlement, so the payment was neither checked nor used. Nothing was charged; repeat the same request with the same payment later.',
+  },
   payment_state_unknown: {
     ...unavailable,
     message:

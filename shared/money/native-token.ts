@@ -10,6 +10,11 @@ export function usdcOfWei(wei: bigint, nativeTokenUsd: number): AtomicAmount {
   return atomicAmount((wei * cents + WEI_CENTS_PER_ATOMIC - 1n) / WEI_CENTS_PER_ATOMIC)
 }
 
+/** Returns how much of the native token an amount of USDC buys at a price in US dollars, in wei, rounded down. */
+export function weiOfUsdc(atomic: bigint, nativeTokenUsd: number): bigint {
+  return (atomic * WEI_CENTS_PER_ATOMIC) / BigInt(Math.ceil(nativeTokenUsd * CENTS_PER_DOLLAR))
+}
+
 const WEI_DIGITS = 18
 
 /** Parses a decimal amount of the native token, such as `0.002`, exactly. Throws `RangeError` for other text. */

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import { readConfig as readApiConfig } from '../../api/config.ts'
 import { readConfig as readWorkerConfig } from '../../workers/config.ts'
@@ -277,8 +278,8 @@ describe('settings from the environment', () => {
       }
     })
 
-    it('fees are limited to 5 gwei unless the operator chooses another maximum', () => {
-      expect(readWorkerConfig(WORKER_SETTINGS).MAXIMUM_FEE_PER_GAS_WEI).toBe(5_000_000_000n)
+    it('fees are limited by the price of the native token unless the operator chooses a maximum', () => {
+      expect(maximumFeePerGasWei(readWorkerConfig(WORKER_SETTINGS))).toBe(10_309_278n)
       expect(readWorkerConfig({ ...WORKER_SETTINGS, MAXIMUM_FEE_PER_GAS_WEI: '7' }).MAXIMUM_FEE_PER_GAS_WEI).toBe(7n)
       expect(() => readWorkerConfig({ ...WORKER_SETTINGS, MAXIMUM_FEE_PER_GAS_WEI: '0' })).toThrow(
         'MAXIMUM_FEE_PER_GAS',

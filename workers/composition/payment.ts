@@ -35,6 +35,7 @@ import {
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator-client.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
+import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -88,13 +89,13 @@ interface SettlingParty extends Pick<RunJobDependencies, 'verifier' | 'gas' | 's
 export async function composePayment(config: WorkerConfig, unguarded: PaymentOptions): Promise<PaymentParts> {
   const { chain, nodes } = await openChain(config)
   await requirePaymentContracts(chain)
-  const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI
-  const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
+  const maximumFee = maximumFeePerGasWei(config)
+  const estimateFees = createFeeEstimator(chain, maximumFee)
   // Empty with a remote facilitator and where other processes settle: there is no nonce queue to advance and no gas to
   // watch.
   const keys = unguarded.settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
   const { SETTLEMENT_CONTRACT: contract } = config
-  const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
+  const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei: maximumFee })
   const { CONFIRMATIONS: confirmations, NATIVE_TOKEN_USD: nativeTokenUsd } = config
   if (contract !== undefined && keys.length > 0) await requireSettlementContract(chain, contract, accounts.facilitators)
   const latest = createLatestBlock(chain)

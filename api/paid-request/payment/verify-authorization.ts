@@ -22,6 +22,8 @@ interface Dependencies {
   readonly terms: PaymentTerms
   readonly verifier: AuthorizationVerifier
   readonly chainClock: Pick<ChainClock, 'chainNow'>
+  /** Throws while fees on the network are above what settlements may offer. */
+  readonly requireFees: () => Promise<void>
   readonly balances: BalanceReader
   readonly payers: PayerMemory
   readonly limitVerifications: VerificationLimiter
@@ -49,7 +51,7 @@ export async function verifyAuthorization(
   challenge: Challenge,
   request: Pick<FastifyRequest, 'ip'>,
 ): Promise<VerifiedPayment> {
-  const { terms, verifier, chainClock, payers, now } = dependencies
+  const { terms, verifier, chainClock, requireFees, payers, now } = dependencies
   const verifiedAtMs = performance.now()
   if (alteredTerm !== null)
     throw new AppError('payment_terms_mismatch', {
@@ -60,7 +62,8 @@ export async function verifyAuthorization(
   // The same payment under another key: the signature does not cover the key.
   const recent = payers.findRefusal(authorization)
   if (recent) throw recent.error
-  const nowSeconds = BigInt(Math.floor((await chainClock.chainNow()).getTime() / 1000))
+  const [chainNow] = await Promise.all([chainClock.chainNow(), requireFees()])
+  const nowSeconds = BigInt(Math.floor(chainNow.getTime() / 1000))
   const neededSeconds = secondsNeeded(terms, challenge)
   requireTime(authorization.deadline, nowSeconds, neededSeconds)
   if (authorization.validAfter > nowSeconds) throw new AppError('payment_not_yet_valid')

@@ -39,6 +39,8 @@ export const DEVNET_ADDRESSES = {
 } as const
 
 /** Contracts depend only on the repository: only the very first start compiles them. */
+/** Of the first block: Base's lowest base fee (docs.base.org, configuration changelog, 19 February 2026). */
+const BASE_FEE_WEI = 5_000_000
 const CONTRACTS_CACHE = fileURLToPath(new URL('../../../node_modules/.cache/farebox-contracts', import.meta.url))
 
 /** How to start a devnet. */
@@ -89,6 +91,7 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
       `--chain-id=${DEVNET_CHAIN_ID}`,
       // With all historical states, a call takes ten times longer after 500 blocks.
       '--prune-history=50',
+      `--block-base-fee-per-gas=${BASE_FEE_WEI}`,
       // The default accounts have published keys, on which nothing in the sandbox may depend.
       '--accounts=0',
       ...(firstBlock === undefined ? [] : [`--number=${firstBlock}`]),

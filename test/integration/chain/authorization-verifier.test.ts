@@ -297,6 +297,7 @@ describe('verifying one authorization on chain', () => {
       payers,
       limitVerifications: createVerificationLimiter(newAllowances(), newPayersPerMinute),
       permitUrl: null,
+      requireFees: () => Promise.resolve(),
       now: () => new Date(),
     }
     const messageOf = async (authorization: Authorization) => (await refusalOf(authorization, '203.0.113.1'))?.message

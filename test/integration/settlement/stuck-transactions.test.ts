@@ -1,11 +1,12 @@
 import { Registry } from 'prom-client'
-import { parseTransaction, toHex } from 'viem'
+import { numberToHex, parseTransaction, toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
+import { LOWEST_CHARGE, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import { watchGas } from '../../../workers/settlement/own-keys/watch-gas.ts'
 import { addSettlementMetrics, measuredSettlementStore } from '../../../workers/telemetry/settlement-metrics.ts'
@@ -503,6 +504,35 @@ describe('the chain’s time and gas', () => {
       expect(await gas.readGas(chain.facilitator)).toMatchObject({ settlementsLeft: 0 })
       await worker.run(jobId, { ...chain.chain, gas })
       expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
+    })
+
+    it('are expected with the data fee that the rollup’s oracle names', async () => {
+      const dataFeeWei = 123_456n
+      const { fees, gas } = await readGas(GWEI / 100n, 5n * GWEI)
+      // Returns the number, whatever is asked.
+      const code = `0x7f${numberToHex(dataFeeWei, { size: 32 }).slice(2)}60005260206000f3`
+      await chain.rpc('anvil_setCode', '0x420000000000000000000000000000000000000F', code)
+      const { expectedSettlementWei } = await gas.readGas(chain.facilitator)
+      await chain.rpc('anvil_setCode', '0x420000000000000000000000000000000000000F', '0x')
+      expect(expectedSettlementWei).toBe(177_000n * (fees.baseFeePerGas + fees.maxPriorityFeePerGas) + dataFeeWei)
+    })
+
+    it.each([
+      ['leaves a minimum call a loss of at most its own price', { NATIVE_TOKEN_USD: 4000 }, 10_309_278n],
+      ['follows the price of the native token', { NATIVE_TOKEN_USD: 8000 }, 5_154_639n],
+      ['is the operator’s', { NATIVE_TOKEN_USD: 4000, MAXIMUM_FEE_PER_GAS_WEI: 7n }, 7n],
+    ])('the maximum %s', (_, settings, maximum) => {
+      expect(maximumFeePerGasWei(settings)).toBe(maximum)
+      expect(usdcOfWei(97_000n * maximum, settings.NATIVE_TOKEN_USD)).toBeLessThanOrEqual(2n * LOWEST_CHARGE)
+    })
+
+    it('are too high for new payments as soon as the base fee comes within a quarter of the maximum', async () => {
+      const { fees } = await readGas(8n * GWEI, 10n * GWEI)
+      await expect(requireFeesWithinMaximum(() => Promise.resolve(fees))).resolves.toBeUndefined()
+      const { fees: high } = await readGas(8n * GWEI + 4n, 10n * GWEI)
+      await expect(requireFeesWithinMaximum(() => Promise.resolve(high))).rejects.toMatchObject({
+        code: 'payment_network_fees_high',
+      })
     })
 
     it('a settlement that is expected to cost more gas than the lowest charge is logged and exported', async () => {

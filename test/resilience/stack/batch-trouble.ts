@@ -264,7 +264,7 @@ export async function refuseLarge(
 /** Between that of one payment, perhaps with a permit, and of several. */
 const LARGE_GAS = 420_000n
 
-/** More than the service ever offers, 5 gwei by default. */
+/** More than the service ever offers, by default. */
 const SPIKE_WEI = 6_000_000_000n
 
 /** Raises the base fee above what a batch offers that waits; it falls again by an eighth with each empty block. */

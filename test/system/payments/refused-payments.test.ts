@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import pg from 'pg'
-import { decodeFunctionData, type TypedDataDefinition } from 'viem'
+import { decodeFunctionData, type TypedDataDefinition, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { expectErrorBody, expectNeverRetry } from '../../support/http/expect-refusal.ts'
@@ -202,13 +204,18 @@ async function makePaidCall() {
   await expectPaid(await sendPayment(idempotencyKey, payment))
   return { idempotencyKey, payment, nonce, after: await countMoneyAndWork() }
 }
-async function expectNetworkUnavailable(answer: Response): Promise<void> {
-  const body = await expectErrorBody(answer, { status: 503, code: 'payment_network_unavailable', param: null })
+async function expectNetworkUnavailable(answer: Response, code = 'payment_network_unavailable'): Promise<void> {
+  const body = await expectErrorBody(answer, { status: 503, code, param: null })
   expect(body.error).toMatchObject({ type: 'server_error', payment: 'none', retry: 'same_request' })
   expect(answer.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
   expect(answer.headers.get('retry-after-ms')).toMatch(/^[1-9]\d*$/)
   expect(answer.headers.get('x-should-retry')).not.toBe('false')
   expect(answer.headers.get('payment-required')).toBeNull()
+}
+async function setBaseFee(wei: bigint): Promise<void> {
+  await callRpc(sandbox.info.rpcUrl, 'anvil_setNextBlockBaseFeePerGas', [toHex(wei)])
+  // The API reads fees once in two seconds.
+  await delay(2500)
 }
 async function expectNothingHappenedSince(before: Awaited<ReturnType<typeof countMoneyAndWork>>): Promise<void> {
   expect(await countMoneyAndWork()).toEqual(before)
@@ -821,6 +828,21 @@ describe('while the chain is unavailable', () => {
       })
     },
   )
+  test('answers 503 to a valid payment while the base fee is above what settlements may offer, and accepts it afterwards', async () => {
+    const { idempotencyKey, required } = await challenge()
+    const payment = await signCustomPayment(required, payer)
+    const before = await countMoneyAndWork()
+    await setBaseFee(1_000_000_000n)
+    await expectNetworkUnavailable(await sendPayment(idempotencyKey, payment), 'payment_network_fees_high')
+    expect(await countMoneyAndWork()).toEqual(before)
+    await setBaseFee(5_000_000n)
+    await expectPaid(await sendPayment(idempotencyKey, payment))
+    expect(await countMoneyAndWork()).toEqual({
+      calls: before.calls + 1,
+      transfers: before.transfers + 1,
+      jobs: before.jobs + 1,
+    })
+  })
   test('answers 503 when the reason of a refusal can no longer be read', async () => {
     const { idempotencyKey, required } = await challenge()
     const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: PRICE, approved: false })

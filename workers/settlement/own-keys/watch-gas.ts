@@ -1,6 +1,6 @@
 import type { GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { LOWEST_CHARGE } from '#shared/catalog/fee-limit.ts'
+import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
@@ -14,11 +14,6 @@ export interface GasWatchDependencies {
 }
 
 const POLL_EVERY_MS = 30_000
-
-/** The lowest published charge of a call. Overrides of the catalog may only raise it. */
-const LOWEST_CHARGE = publishedCatalog.models
-  .map(({ minimumChargeUsd }) => atomicFromDollars(minimumChargeUsd))
-  .reduce((lowest, charge) => (charge < lowest ? charge : lowest))
 
 /**
  * Warns every 30 seconds about settlement keys that are low on gas; and once, each time it begins, about fees that the

@@ -1,4 +1,5 @@
 import type { PublicClient } from 'viem'
+import { AppError } from '#shared/errors/app-error.ts'
 
 /** The gas fees of a transaction, in wei. */
 export interface Fees {
@@ -42,6 +43,21 @@ export function createFeeEstimator(client: PublicClient, maximumFeePerGasWei: bi
     })
     return await reading.fees
   }
+}
+
+/**
+ * Throws `payment_network_fees_high` when a settlement may not be mined at the operator's maximum: while the base fee with
+ * room for a rise by a quarter exceeds it, some six of Base's full blocks. Throws `payment_network_unavailable`.
+ */
+export async function requireFeesWithinMaximum(estimateFees: FeeEstimator): Promise<void> {
+  let fees: Fees
+  try {
+    fees = await estimateFees()
+  } catch (cause) {
+    throw new AppError('payment_network_unavailable', { cause })
+  }
+  if (fees.isLimited && (fees.baseFeePerGas * 5n) / 4n > fees.maxFeePerGas)
+    throw new AppError('payment_network_fees_high')
 }
 
 async function estimate(client: PublicClient, maximumFeePerGasWei: bigint | null): Promise<Fees> {

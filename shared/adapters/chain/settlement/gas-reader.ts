@@ -1,4 +1,4 @@
-import type { PublicClient } from 'viem'
+import { BaseError, ContractFunctionZeroDataError, type PublicClient, parseAbi } from 'viem'
 import { AppError } from '#shared/errors/app-error.ts'
 import { EXPECTED_SETTLE_WITH_PERMIT_GAS, SETTLE_WITH_PERMIT_GAS } from '../verification/settlement-call.ts'
 import type { FeeEstimator } from './fee-estimator.ts'
@@ -11,7 +11,7 @@ export interface Gas {
    * exceeds the operator's maximum, since no settlement can then be mined.
    */
   readonly settlementsLeft: number
-  /** Expected cost of one settlement by permit at the current fee. */
+  /** Expected cost of one settlement by permit at the current fee, the rollup's data fee included. */
   readonly expectedSettlementWei: bigint
   /** Whether the operator's maximum fee is below what a settlement would otherwise offer. */
   readonly isFeeLimited: boolean
@@ -30,7 +30,7 @@ const CACHE_MS = 30_000
 const CACHE_WHEN_EMPTY_MS = 2000
 
 /**
- * Reads gas with one `eth_getBalance` and the fee estimate that settlements use. The rollup's data fee is not included.
+ * Reads gas with one `eth_getBalance`, the fee estimate that settlements use and the rollup's own estimate of its data fee.
  */
 export function createGasReader(client: PublicClient, estimateFees: FeeEstimator): GasReader {
   const cached = new Map<string, { readonly gas: Gas; readonly until: number }>()
@@ -39,16 +39,14 @@ export function createGasReader(client: PublicClient, estimateFees: FeeEstimator
       const last = cached.get(facilitator)
       if (last && performance.now() < last.until) return last.gas
       try {
-        const [balanceWei, { maxFeePerGas, maxPriorityFeePerGas, baseFeePerGas, isLimited }] = await Promise.all([
-          client.getBalance({ address: facilitator }),
-          estimateFees(),
-        ])
+        const [balanceWei, { maxFeePerGas, maxPriorityFeePerGas, baseFeePerGas, isLimited }, dataFeeWei] =
+          await Promise.all([client.getBalance({ address: facilitator }), estimateFees(), readDataFee(client)])
         const settlementsLeft =
           maxFeePerGas < baseFeePerGas ? 0 : Number(balanceWei / (SETTLE_WITH_PERMIT_GAS * maxFeePerGas))
         const gas: Gas = {
           balanceWei,
           settlementsLeft,
-          expectedSettlementWei: EXPECTED_SETTLE_WITH_PERMIT_GAS * (baseFeePerGas + maxPriorityFeePerGas),
+          expectedSettlementWei: EXPECTED_SETTLE_WITH_PERMIT_GAS * (baseFeePerGas + maxPriorityFeePerGas) + dataFeeWei,
           isFeeLimited: isLimited,
         }
         cached.set(facilitator, {
@@ -60,5 +58,26 @@ export function createGasReader(client: PublicClient, estimateFees: FeeEstimator
         throw new AppError('payment_network_unavailable', { cause })
       }
     },
+  }
+}
+
+/** The rollup's predeployed oracle of its data fee (specs.optimism.io, "Predeploys", GasPriceOracle, since Fjord). */
+const DATA_FEE_ORACLE = {
+  address: '0x420000000000000000000000000000000000000F',
+  abi: parseAbi(['function getL1FeeUpperBound(uint256 unsignedTxSize) view returns (uint256)']),
+  functionName: 'getL1FeeUpperBound',
+} as const
+/** An unsigned transaction that settles one payment by permit through the settlement contract, in bytes. */
+const SETTLEMENT_BYTES = 1200n
+
+/** Returns the most that a settlement costs beside its gas, in wei; 0 on a chain without such a fee. */
+async function readDataFee(client: PublicClient): Promise<bigint> {
+  try {
+    return await client.readContract({ ...DATA_FEE_ORACLE, args: [SETTLEMENT_BYTES] })
+  } catch (error) {
+    const hasNoOracle =
+      error instanceof BaseError && error.walk((cause) => cause instanceof ContractFunctionZeroDataError)
+    if (hasNoOracle) return 0n
+    throw error
   }
 }
