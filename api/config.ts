@@ -3,7 +3,7 @@ import { feeSettings } from '#shared/catalog/fee-limit.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
-import { accountAddresses } from '#shared/payment/account-settings.ts'
+import { accountAddress, accountAddresses } from '#shared/payment/account-settings.ts'
 import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
@@ -70,6 +70,10 @@ export const settingsSchema = z.object({
    */
   FACILITATOR_URL: z.url().optional(),
   FACILITATOR_API_KEY: z.string().min(1).optional(),
+  /** A file of addresses that may not pay, one a line, `#` begins a comment; read again within 30 seconds of a change. */
+  PAYER_SCREENING_FILE: z.string().min(1).optional(),
+  /** A contract with `isSanctioned(address)`, such as Chainalysis' oracle, that every payer is asked about. */
+  PAYER_SCREENING_ORACLE: accountAddress.optional(),
   /** `/readyz` warns when the gas balance of a settlement key covers fewer settlements than this. */
   GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: challengeSecrets,

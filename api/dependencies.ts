@@ -21,6 +21,7 @@ import { composeAudioInspection } from './composition/audio-inspection.ts'
 import { openCatalogs, readCatalogs } from './composition/catalogs.ts'
 import { identifyKeys } from './composition/identify-keys.ts'
 import { openOutcomes } from './composition/outcomes.ts'
+import { composePayerScreen } from './composition/payer-screen.ts'
 import { composePayment } from './composition/payment.ts'
 import type { ApiConfig } from './config.ts'
 import { createListings } from './paid-request/challenge/listing.ts'
@@ -72,7 +73,12 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store: createInspectionStore(pool),
     limitDecoding: createDecodingLimiter(allowances, config.UNPAID_AUDIO_MINUTES_PER_MINUTE),
   })
-  const { catalogs, watch } = await openCatalogs(atStart, resources, { pool, logger })
+  const { catalogs, isBlocked, watch } = await openCatalogs(atStart, resources, { pool, logger })
+  const payerScreen = await composePayerScreen(config, resources, {
+    isBlocked,
+    oracle: payment.screeningOracle,
+    logger,
+  })
   const preparer = createRequestPreparer(catalogs.offered, config.PREPARATION_THREADS)
   resources.defer(() => preparer.close())
   const admission = composeAdmission(config, resources, {
@@ -116,10 +122,12 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store,
     outcomes,
     permitTurns,
+    payerScreen,
     // A payer without an allowance has rarely paid before: their permit travels with the payment where that suffices.
     permitUrl: sponsoring && !sponsoring.needsPaidCall ? new URL('/v1/allowances', config.PUBLIC_BASE_URL).href : null,
     allowanceRequests: {
       terms,
+      payerScreen,
       keys: payment.keys,
       reader: payment.allowanceReader,
       store: allowanceStore,

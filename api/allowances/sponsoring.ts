@@ -4,6 +4,7 @@ import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/requ
 import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'
+import type { PayerScreen } from '../paid-request/payment/payer-screen.ts'
 
 /** How long before its deadline a permit must arrive: the time to submit it, at the fees of a busy network. */
 export const MINIMUM_DEADLINE_SECONDS = 300
@@ -21,6 +22,7 @@ export interface AllowanceDependencies {
   /** The settlement keys, of which one submits the permit. */
   readonly keys: readonly `0x${string}`[]
   readonly reader: AllowanceReader
+  readonly payerScreen: PayerScreen
   readonly store: AllowanceRequestStore
   readonly outcomes: OutcomeAwaiter<AllowanceOutcome>
   /** `null` when the service has no settlement keys, or the operator switched sponsoring off. */

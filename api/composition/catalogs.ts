@@ -6,6 +6,7 @@ import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { compareWithCost, describeBelowCost } from '#shared/catalog/vendor-cost.ts'
 import { type CatalogPair, catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
+import type { Configuration } from '#shared/operators/configuration.ts'
 import type { ConfigurationFile } from '#shared/operators/publication.ts'
 import { readCatalogContent, readDeploymentsContent } from '#shared/operators/validate-configuration.ts'
 import { type ConfigurationWatch, watchConfiguration } from '#shared/operators/watch-configuration.ts'
@@ -47,13 +48,19 @@ interface LiveCatalogDependencies {
   readonly logger: Logger
 }
 
-/** Opens the catalogs that follow what operators publish. Waits for the first reading, successful or not. */
+/** Opens the catalogs, and the list of blocked payers, that follow what operators publish and switch. Waits for the first reading, successful or not. */
 export async function openCatalogs(
   { files, ...atStart }: StartCatalogs,
   resources: AsyncDisposableStack,
   { pool, logger }: LiveCatalogDependencies,
-): Promise<{ readonly catalogs: Catalogs; readonly watch: ConfigurationWatch }> {
+): Promise<{
+  readonly catalogs: Catalogs
+  /** Returns whether operators block a payer, whose address is in lower case. */
+  readonly isBlocked: (payer: string) => boolean
+  readonly watch: ConfigurationWatch
+}> {
   let current: CatalogPair = atStart
+  let blocked: Configuration['blockedPayers'] = new Map()
   const quoted = new Map<string, Catalog>()
   const recorded = new Set<string>()
   const record = async (catalog: Catalog) => {
@@ -75,6 +82,7 @@ export async function openCatalogs(
         )
     },
     apply: async (configuration) => {
+      blocked = configuration.blockedPayers
       const pair = catalogsOf(
         {
           overrides: configuration.catalog.overrides,
@@ -105,5 +113,9 @@ export async function openCatalogs(
       if (catalog) await record(catalog)
     },
   }
-  return { catalogs, watch }
+  const isBlocked = (payer: string) => {
+    const until = blocked.get(payer)
+    return until === null || (until !== undefined && until > new Date())
+  }
+  return { catalogs, isBlocked, watch }
 }

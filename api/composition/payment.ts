@@ -14,6 +14,7 @@ import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
 import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
+import { createScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
@@ -68,6 +69,8 @@ export interface PaymentParts {
   readonly keys: readonly Hex[]
   readonly nodes: RpcNodes
   openProvenance(logger: Logger): ProvenanceReader
+  /** Asks PAYER_SCREENING_ORACLE about an address; `null` without one. */
+  readonly screeningOracle: ((payer: string) => Promise<boolean>) | null
   readonly readinessChecks: ReadinessChecks['shared']
   readonly readinessWarnings: ReadinessWarnings
 }
@@ -95,6 +98,8 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
     nodes,
     keys,
     openProvenance: (logger) => createProvenanceReader(chain, config.NEW_PAYER_BALANCE_BLOCKS, logger),
+    screeningOracle:
+      config.PAYER_SCREENING_ORACLE === undefined ? null : createScreeningOracle(chain, config.PAYER_SCREENING_ORACLE),
     allowanceReader: createAllowanceReader(chain, estimateFees),
     dependencies: {
       terms: {

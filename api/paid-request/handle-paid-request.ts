@@ -40,6 +40,7 @@ import { findOwnJob } from './job/find-own-job.ts'
 import { requestedMedia, respondWithMedia } from './job/media-response.ts'
 import { type PaidResponse, respond } from './job/respond.ts'
 import type { PayerMemory, RecentRefusal } from './payment/payer-memory.ts'
+import type { PayerScreen } from './payment/payer-screen.ts'
 import type { PermitTurns } from './payment/permit-turns.ts'
 import { type PresentedPayment, readAuthorization } from './payment/read-authorization.ts'
 import { requireUnsettled } from './payment/require-unsettled.ts'
@@ -64,6 +65,7 @@ export interface PaidRequestDependencies {
   readonly settlementSearch: SettlementSearch
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly requireFees: () => Promise<void>
+  readonly payerScreen: PayerScreen
   readonly payerFunds: PayerFundsReader
   readonly balances: BalanceReader
   readonly payers: PayerMemory

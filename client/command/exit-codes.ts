@@ -19,6 +19,7 @@ const FUNDS_CODES: ReadonlySet<string> = new Set([
   'permit2_allowance_required',
   'not_approved',
   'owner_has_code',
+  'payer_blocked',
   'payer_has_code',
   'unpaid_debt',
   'sender_owes_debt',

@@ -87,6 +87,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   payment_written_off: 'Do not pay again for this call; a new call needs another key.',
   result_expired: 'The result is gone; its receipt is still available. A new call is charged again.',
   settlement_under_review: 'Contact the operator with the request id.',
+  payer_blocked: 'Ask the operator of the service, or pay from another wallet.',
   sender_owes_debt: 'Pay with USDC from elsewhere, or let the sender that the message names pay its unpaid call.',
   unpaid_debt: 'Repeat the earlier call that is unpaid (GET /v1/account/debts lists it), then this one.',
 }

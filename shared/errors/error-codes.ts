@@ -163,6 +163,12 @@ export const ERROR_CODES = {
   payment_not_yet_valid: { ...paymentRefused, message: 'The payment is not valid yet.' },
   payment_nonce_used: { ...paymentRefused, message: 'The payment nonce has already been used on chain.' },
   insufficient_funds: { ...paymentRefused, message: 'The payer’s USDC balance is lower than the signed maximum.' },
+  payer_blocked: {
+    ...conflict,
+    status: 403,
+    message:
+      'This address may not pay here. The payment was neither checked nor used; ask the operator of the service.',
+  },
   payer_has_code: {
     ...paymentRefused,
     message:

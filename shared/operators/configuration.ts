@@ -24,4 +24,6 @@ export interface Configuration {
   /** Only of deployments with a control. */
   readonly controls: ReadonlyMap<string, DeploymentControl>
   readonly pausedQueues: ReadonlySet<QueueName>
+  /** Payers in lower case, each with the end of its block; `null` without an end. */
+  readonly blockedPayers: ReadonlyMap<string, Date | null>
 }

@@ -22,6 +22,7 @@ const configurationOf = (revision: bigint): Configuration => ({
   deployments: { number: 1n, file: { deployments: [] } },
   controls: new Map(),
   pausedQueues: new Set(),
+  blockedPayers: new Map(),
 })
 /** A watch over a configuration that the test changes. */
 function startWatch(first: bigint | null) {

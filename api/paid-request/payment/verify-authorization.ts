@@ -9,6 +9,7 @@ import type { AuthorizationVerifier, Verification } from '#shared/payment/facili
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Challenge } from '../challenge/challenge.ts'
 import type { PayerMemory } from './payer-memory.ts'
+import { type PayerScreen, requirePermitted } from './payer-screen.ts'
 import { requiredPermit, requiredPermitMessage } from './permit-terms.ts'
 import type { PresentedPayment } from './read-authorization.ts'
 
@@ -24,6 +25,7 @@ interface Dependencies {
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   /** Throws while fees on the network are above what settlements may offer. */
   readonly requireFees: () => Promise<void>
+  readonly payerScreen: PayerScreen
   readonly balances: BalanceReader
   readonly payers: PayerMemory
   readonly limitVerifications: VerificationLimiter
@@ -58,6 +60,7 @@ export async function verifyAuthorization(
       message: `The payment repeats the challenge with a different ${alteredTerm}. Sign the challenge without changing it.`,
     })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
+  await requirePermitted(dependencies.payerScreen, authorization.payer)
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
   // The same payment under another key: the signature does not cover the key.
   const recent = payers.findRefusal(authorization)

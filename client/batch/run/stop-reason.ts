@@ -10,6 +10,7 @@ const FUNDS: ReadonlySet<string> = new Set([
   'permit2_allowance_required',
   'payer_has_code',
   'unpaid_debt',
+  'payer_blocked',
   'sender_owes_debt',
 ])
 const LOCAL: ReadonlySet<string> = new Set([

@@ -5,7 +5,7 @@ import type { ExportFilter } from '#shared/adapters/postgres/console/export-call
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { Period } from '#shared/adapters/postgres/console/read-days.ts'
 import { csvLines } from '#shared/csv/csv-lines.ts'
-import { JOB_STATES } from '#shared/jobs/job.ts'
+import { callParameters, criteriaOf } from '../../rendering/call-criteria.ts'
 import { addDownload, addPage } from '../../rendering/page.ts'
 import { beginningOf, DAY_MS, dayOf, utcDay } from '../../rendering/utc-day.ts'
 import { CALL_COLUMNS, callCells, DAY_COLUMNS, dayCells } from './csv-rows.ts'
@@ -18,14 +18,12 @@ export interface LedgerPageDependencies {
 
 const SHOWN_DAYS = 31
 const MOST_DAYS = 366
-const ADDRESS = /^0x[0-9a-f]{40}$/
 const period = z.object({ from: utcDay, until: utcDay })
 /** A part that is not readable is an error here: a file of other calls than those meant would be taken for them. */
 const exported = z.object({
   from: z.iso.date().optional(),
   until: z.iso.date().optional(),
-  state: z.enum(['open', ...JOB_STATES]).optional(),
-  payer: z.string().toLowerCase().regex(ADDRESS).optional(),
+  ...callParameters,
 })
 
 /** Adds the ledger day by day, and its CSV files. */
@@ -66,9 +64,9 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
   addDownload(app, {
     path: '/operator/ledger/calls.csv',
     query: exported,
-    read: async ({ query: { from, until, ...filter } }) => {
+    read: async ({ query: { from, until, ...parameters } }) => {
       const shown = periodOf({ from, until }, now())
-      return file('calls', shown, Readable.from(renderCalls(money, { ...shown, ...filter })))
+      return file('calls', shown, Readable.from(renderCalls(money, { ...shown, ...criteriaOf(parameters) })))
     },
   })
 }

@@ -10,6 +10,7 @@ import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/reso
 import type { ItemRecord } from '#shared/operators/item.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
 import { addPage } from '../../rendering/page.ts'
+import { DAY_MS, dayOf } from '../../rendering/utc-day.ts'
 import { type Condition, illDeployments, judgeMoney, judgePeople } from './conditions.ts'
 
 export interface NowPageDependencies {
@@ -35,15 +36,16 @@ export function addNowPages(app: FastifyInstance, dependencies: NowPageDependenc
   })
 }
 
-const DAY_MS = 86_400_000
 /** More are on the page of all items. */
 const SHOWN_ITEMS = 5
 
 async function readNow(dependencies: NowPageDependencies) {
   const { totals, money, resolutions, processes, now } = dependencies
   const midnight = new Date(Math.floor(now().getTime() / DAY_MS) * DAY_MS)
-  const [[today], ledger, settlements, items, seen, keys] = await Promise.all([
-    money.readDays({ from: midnight, until: new Date(midnight.getTime() + DAY_MS) }),
+  const period = { from: midnight, until: new Date(midnight.getTime() + DAY_MS) }
+  const [[today], failures, ledger, settlements, items, seen, keys] = await Promise.all([
+    money.readDays(period),
+    money.readFailures(period),
     totals.readLedgerTotals(),
     totals.readSettlementTotals(),
     readItems(resolutions),
@@ -57,6 +59,8 @@ async function readNow(dependencies: NowPageDependencies) {
     items,
     ill: illDeployments(running),
     today: amountsOf(today),
+    day: dayOf(midnight),
+    failures: { ...failures, share: failures.ended === 0 ? 0 : failures.failed / failures.ended },
     ledger,
     settlements,
     queues: queuesOf(ledger, running),

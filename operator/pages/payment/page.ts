@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
+import { criteriaOf, lenientCallParameters } from '../../rendering/call-criteria.ts'
 import { isUuid, linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { beginningOf, utcDay } from '../../rendering/utc-day.ts'
@@ -25,18 +26,15 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
   addPage(app, {
     path: '/operator/payments',
     query: z.object({
-      state: z
-        .enum(['open', ...JOB_STATES])
-        .optional()
-        .catch(undefined),
+      ...lenientCallParameters,
       from: utcDay,
       until: utcDay,
       ...listPlace(isUuid),
     }),
     read: async ({ query: { after, before, ...filters } }) => {
-      const { state, from, until } = filters
+      const { from, until, ...parameters } = filters
       const filter = {
-        state,
+        ...criteriaOf(parameters),
         from: from === undefined ? undefined : beginningOf(from),
         until: until === undefined ? undefined : beginningOf(until, 1),
       }

@@ -298,6 +298,7 @@ describe('verifying one authorization on chain', () => {
       limitVerifications: createVerificationLimiter(newAllowances(), newPayersPerMinute),
       permitUrl: null,
       requireFees: () => Promise.resolve(),
+      payerScreen: { isRefused: () => Promise.resolve(false) },
       now: () => new Date(),
     }
     const messageOf = async (authorization: Authorization) => (await refusalOf(authorization, '203.0.113.1'))?.message

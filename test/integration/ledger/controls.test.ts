@@ -192,6 +192,40 @@ describe('controls of the operators', () => {
     })
   })
 
+  describe('the control of a payer', () => {
+    const payer = `0x${'ab'.repeat(20)}`
+    const block = { payer, isBlocked: true, until: null, reason: WHY }
+
+    it('blocks and unblocks them, each with a record of who and why', async () => {
+      const actions = await lastAction()
+      expect(await controls.readPayerControl(payer)).toBeNull()
+      expect(await controls.controlPayer(ADA, block)).toMatchObject({ outcome: 'changed' })
+      expect((await configuration()).blockedPayers).toEqual(new Map([[payer, null]]))
+      expect(await controls.readBlockedPayers()).toMatchObject([
+        { payer, isBlocked: true, operator: 'ada', reason: WHY },
+      ])
+      const { revision } = await configuration()
+      expect(await controls.controlPayer(GRACE, block)).toEqual({ outcome: 'unchanged', revision })
+      await controls.controlPayer(GRACE, { ...block, isBlocked: false, reason: 'done' })
+      expect(await configuration()).toMatchObject({ revision: revision + 1n, blockedPayers: new Map() })
+      expect(await actionsSince(actions)).toMatchObject([
+        { operator: 'ada', action: 'payer.block', subject: payer, reason: WHY },
+        { operator: 'grace', action: 'payer.unblock', subject: payer, reason: 'done' },
+      ])
+    })
+
+    it('blocks them until a day, and changes that day', async () => {
+      const until = new Date('2126-01-02T00:00:00Z')
+      expect(await controls.controlPayer(ADA, { ...block, until })).toMatchObject({ outcome: 'changed' })
+      expect((await configuration()).blockedPayers).toEqual(new Map([[payer, until]]))
+      expect(await controls.controlPayer(ADA, { ...block, until })).toMatchObject({ outcome: 'unchanged' })
+      expect(await controls.controlPayer(ADA, { ...block, until: new Date(0) })).toMatchObject({ outcome: 'changed' })
+      expect(await controls.readPayerControl(payer)).toMatchObject({ isBlocked: false })
+      expect(await controls.readBlockedPayers()).toEqual([])
+      expect(await controls.controlPayer(ADA, { ...block, isBlocked: false })).toMatchObject({ outcome: 'unchanged' })
+    })
+  })
+
   const seen = () => createProcessReportStore(ledger.pool).readProcesses()
   describe('the reports of processes', () => {
     const report: ProcessReport = { version: '1.0.0', configurationRevision: '7', keys: { PAY_TO: ['0x1'] } }

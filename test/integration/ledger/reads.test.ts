@@ -22,7 +22,7 @@ import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/adapters/postgres/reports/revenue.ts'
 import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
-import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
@@ -264,6 +264,59 @@ describe('what the console reads', () => {
     const before = new Date('2026-01-05T10:00:01Z')
     expect(await listAll({ until: before }, 50)).toHaveLength(stored.length - 1)
     expect(await listAll({ from: before }, 50)).toEqual([newest.id])
+  })
+
+  it('lists the calls of a code, model, deployment or payer, and those with at least a charge, also together', async () => {
+    const [failed, other, charged] = [
+      await jobInState(ledger, 'failed'),
+      await jobInState(ledger, 'failed'),
+      await jobInState(ledger, 'completed'),
+    ]
+    const changes = [failed.id, other.id, charged.id]
+    await ledger.sql("UPDATE jobs SET public_model = 'rare-model' WHERE id = ANY($1)", [changes])
+    await ledger.sql("UPDATE jobs SET failure_code = 'rare_code' WHERE id = $1", [failed.id])
+    await ledger.sql("UPDATE upstream_attempts SET deployment = 'rare' WHERE job_id = ANY($1)", [
+      [other.id, charged.id],
+    ])
+    const of = async (filter: CallFilter) => (await listAll(filter, 1)).toSorted()
+    expect(await of({ code: 'rare_code' })).toEqual([failed.id])
+    expect(await of({ model: 'rare-model' })).toEqual(changes.toSorted())
+    expect(await of({ deployment: 'rare' })).toEqual([other.id, charged.id].toSorted())
+    expect(await of({ payer: other.authorization.payer })).toEqual([other.id])
+    expect(await of({ model: 'rare-model', atLeast: TEST_PRICE })).toEqual([charged.id])
+    expect(await of({ atLeast: TEST_PRICE + 1n })).toEqual([])
+    expect(await of({ deployment: 'rare', state: 'failed', model: 'rare-model' })).toEqual([other.id])
+    const period = { from: new Date(0), until: new Date(Date.now() + 86_400_000) }
+    const exported: string[] = []
+    for await (const calls of money.exportCalls({ ...period, deployment: 'rare', atLeast: 1n, state: 'completed' }))
+      exported.push(...calls.map(({ jobId }) => jobId))
+    expect(exported).toEqual([charged.id])
+  })
+
+  it('counts the calls that failed by code and model, and those without a provider call', async () => {
+    const [day, next] = [new Date('2026-01-09T00:00:00Z'), new Date('2026-01-10T00:00:00Z')]
+    const failed = [await jobInState(ledger, 'failed'), await jobInState(ledger, 'failed')]
+    const withheld = await jobInState(ledger, 'settlement_failed')
+    const charged = await jobInState(ledger, 'completed')
+    const ids = [...failed, withheld, charged].map(({ id }) => id)
+    await ledger.sql('UPDATE jobs SET finished_at = $2 WHERE id = ANY($1)', [ids, '2026-01-09T12:00:00Z'])
+    await ledger.sql('DELETE FROM upstream_attempts WHERE job_id = $1', [failed[0]?.id])
+    const { publicModel: model } = charged
+    expect(await money.readFailures({ from: day, until: next })).toEqual({
+      ended: 4,
+      failed: 3,
+      withoutAttempt: 1,
+      most: [
+        { code: 'provider_unavailable', model, count: 2, withoutAttempt: 1 },
+        { code: 'settlement_failed', model, count: 1, withoutAttempt: 0 },
+      ],
+    })
+    expect(await money.readFailures({ from: new Date(0), until: new Date(1) })).toEqual({
+      ended: 0,
+      failed: 0,
+      withoutAttempt: 0,
+      most: [],
+    })
   })
 
   it('lists the calls of each state', async () => {

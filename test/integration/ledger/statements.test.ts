@@ -424,8 +424,10 @@ describe('sequential scans', () => {
     for (const one of [page, pageBefore]) {
       await money.listPayerCalls(payer, one)
       for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, one)
+      await money.listCalls({ code: 'c', model: 'm', deployment: 'd', payer, atLeast: 1n }, one)
     }
     await money.readDays(period)
+    await money.readFailures(period)
     for (const filter of [{}, { payer }, { state: 'completed' as const, payer }])
       for await (const calls of money.exportCalls({ ...period, ...filter })) expect(calls.length).toBeGreaterThan(0)
     await rollUpHours(ledger.pool, 24)

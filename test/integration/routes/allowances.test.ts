@@ -44,6 +44,7 @@ let proxy: RpcProxy
 let outcomes: OutcomeAwaiter<AllowanceOutcome>
 let store: ReturnType<typeof createAllowanceRequestStore>
 const apps: FastifyInstance[] = []
+const blocked = new Set<string>()
 let url: string
 /** Holds 1 USDC and never approves anything; tests that change a wallet take their own. */
 let payer: Payer
@@ -83,6 +84,7 @@ async function serve(
       allowanceRequests: {
         terms,
         keys,
+        payerScreen: { isRefused: (owner) => Promise.resolve(blocked.has(owner)) },
         reader: {
           ...reader,
           simulatePermit: async (...given) => {
@@ -318,6 +320,17 @@ describe('a permit that is refused', () => {
       param: 'permit.nonce',
       says: ['nonce 0, which is used', 'nonce 1'],
     })
+  })
+
+  it('an owner who may not pay is refused before the chain is asked', async () => {
+    const owner = await createPayer(devnet.rpcUrl)
+    const signed = await permit(owner)
+    blocked.add(owner.address.toLowerCase())
+    const callsBefore = proxy.calls.length
+    await expectRefused(await ask(signed), { status: 403, code: 'payer_blocked', param: null })
+    expect(proxy.calls).toHaveLength(callsBefore)
+    blocked.clear()
+    expect((await ask(signed)).status).toBe(503)
   })
 
   it('an owner without enough USDC is refused with the amount', async () => {

@@ -6,6 +6,7 @@ import { decodeFunctionData, type TypedDataDefinition, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { main as payers } from '../../../infra/commands/payers.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
@@ -842,6 +843,24 @@ describe('while the chain is unavailable', () => {
       transfers: before.transfers + 1,
       jobs: before.jobs + 1,
     })
+  })
+  test('refuses a payer whom operators block before any work, and takes the same payment once they unblock them', async () => {
+    const { idempotencyKey, required } = await challenge()
+    const payment = await signCustomPayment(required, payer)
+    const control = async (verb: 'block' | 'unblock') => {
+      const options = [verb, payer.address, '--reason', 'a test', '--json']
+      expect(await payers(options, { DATABASE_URL: sandbox.info.databaseUrl })).toBe(0)
+      // All APIs apply it within two seconds.
+      await delay(2500)
+    }
+    const before = await countMoneyAndWork()
+    await control('block')
+    const answer = await sendPayment(idempotencyKey, payment)
+    const { error } = await expectErrorBody(answer, { status: 403, code: 'payer_blocked', param: null })
+    expect(error).toMatchObject({ payment: 'none', retry: 'never' })
+    expect(await countMoneyAndWork()).toEqual(before)
+    await control('unblock')
+    await expectPaid(await sendPayment(idempotencyKey, payment))
   })
   test('answers 503 when the reason of a refusal can no longer be read', async () => {
     const { idempotencyKey, required } = await challenge()

@@ -22,6 +22,7 @@ interface Row {
   readonly deployments: JsonValue | null
   readonly controls: readonly { deployment: string; is_drained: boolean; weight: number | null }[]
   readonly paused: readonly string[]
+  readonly blocked: readonly { payer: string; until: string | null }[]
 }
 
 /** Reads all of the configuration, as of one revision. */
@@ -34,7 +35,9 @@ export async function readConfiguration(sql: Sql): Promise<Configuration | null>
          (SELECT coalesce(jsonb_agg(jsonb_build_object(
               'deployment', deployment, 'is_drained', is_drained, 'weight', weight)), '[]')
             FROM deployment_controls) AS controls,
-         (SELECT coalesce(jsonb_agg(queue), '[]') FROM queue_controls WHERE is_paused) AS paused
+         (SELECT coalesce(jsonb_agg(queue), '[]') FROM queue_controls WHERE is_paused) AS paused,
+         (SELECT coalesce(jsonb_agg(jsonb_build_object('payer', payer, 'until', blocked_until)), '[]')
+            FROM payer_controls WHERE is_blocked) AS blocked
        FROM configuration_revision r
        LEFT JOIN LATERAL (SELECT number, content FROM publications WHERE kind = 'catalog'
          ORDER BY number DESC LIMIT 1) c ON true
@@ -55,6 +58,7 @@ export async function readConfiguration(sql: Sql): Promise<Configuration | null>
       ]),
     ),
     pausedQueues: new Set(row.paused.filter((name): name is QueueName => QUEUE_NAMES.some((known) => known === name))),
+    blockedPayers: new Map(row.blocked.map(({ payer, until }) => [payer, until === null ? null : new Date(until)])),
   }
 }
 

@@ -12,7 +12,15 @@ export type ControlStore = ReturnType<typeof createControlStore>
 
 /** Creates the store of what operators switch without a publication. Every change is recorded, and acts on all processes within 2 s. */
 export function createControlStore(pool: Pool) {
-  return bindTo(pool, { readDeploymentControls, readQueueControls, controlDeployment, controlQueue })
+  return bindTo(pool, {
+    readDeploymentControls,
+    readQueueControls,
+    controlDeployment,
+    controlQueue,
+    controlPayer,
+    readPayerControl,
+    readBlockedPayers,
+  })
 }
 
 export interface QueueChange {
@@ -46,6 +54,70 @@ async function controlQueue(pool: Pool, author: Author, change: QueueChange): Pr
   })
 }
 
+export interface PayerChange {
+  /** In lower case. */
+  readonly payer: string
+  readonly isBlocked: boolean
+  /** The end of a block; `null` for one that an operator ends. */
+  readonly until: Date | null
+  readonly reason: string
+}
+
+/** Blocks or unblocks a payer on all APIs. A block that has ended counts as none. */
+async function controlPayer(pool: Pool, author: Author, change: PayerChange): Promise<QueueChangeOutcome> {
+  return await inTransaction(pool, async (sql) => {
+    await lockConfiguration(sql)
+    const { payer, isBlocked, until, reason } = change
+    const current = await readPayerControl(sql, payer)
+    const isSame = isBlocked && current?.until?.getTime() === until?.getTime()
+    if ((current?.isBlocked ?? false) === isBlocked && (!isBlocked || isSame))
+      return { outcome: 'unchanged', revision: await readRevision(sql) }
+    const revision = await raiseRevision(sql)
+    await sql.query({
+      name: 'control_payer',
+      text: `INSERT INTO payer_controls (payer, is_blocked, blocked_until, operator, reason) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (payer) DO UPDATE SET is_blocked = EXCLUDED.is_blocked, blocked_until = EXCLUDED.blocked_until,
+          operator = EXCLUDED.operator, reason = EXCLUDED.reason, changed_at = now()`,
+      values: [payer, isBlocked, isBlocked ? until : null, author.operator, reason],
+    })
+    await recordAction(sql, author, {
+      action: isBlocked ? 'payer.block' : 'payer.unblock',
+      subject: payer,
+      reason,
+      details: { until: until?.toISOString() ?? null },
+    })
+    return { outcome: 'changed', revision }
+  })
+}
+
+const PAYER_CONTROL = `payer, is_blocked AND coalesce(blocked_until > now(), true) AS is_blocked, blocked_until, operator, reason,
+  changed_at`
+
+/** Returns whether a payer is blocked, and who blocked or unblocked it last; `null` if nobody ever did. */
+async function readPayerControl(sql: Sql, payer: string): Promise<ControlledPayer | null> {
+  const { rows } = await sql.query<PayerRow>({
+    name: 'read_payer_control',
+    text: `SELECT ${PAYER_CONTROL} FROM payer_controls WHERE payer = $1`,
+    values: [payer],
+  })
+  return rows.map(controlledPayer)[0] ?? null
+}
+
+/** Returns the payers that are blocked, the last one first. */
+async function readBlockedPayers(sql: Sql): Promise<readonly ControlledPayer[]> {
+  const { rows } = await sql.query<PayerRow>({
+    name: 'read_blocked_payers',
+    text: `SELECT ${PAYER_CONTROL} FROM payer_controls
+     WHERE is_blocked AND coalesce(blocked_until > now(), true) ORDER BY changed_at DESC, payer`,
+    values: [],
+  })
+  return rows.map(controlledPayer)
+}
+
+function controlledPayer(row: PayerRow): ControlledPayer {
+  return { payer: row.payer, isBlocked: row.is_blocked, until: row.blocked_until, ...recordOf(row) }
+}
+
 async function isQueuePaused(sql: Sql, queue: string): Promise<boolean> {
   const { rows } = await sql.query<{ is_paused: boolean }>({
     name: 'is_queue_paused',
@@ -66,6 +138,12 @@ export interface ControlledQueue extends ControlRecord {
   readonly isPaused: boolean
 }
 
+export interface ControlledPayer extends ControlRecord {
+  readonly payer: string
+  readonly isBlocked: boolean
+  readonly until: Date | null
+}
+
 interface RecordRow {
   readonly operator: string
   readonly reason: string | null
@@ -76,6 +154,12 @@ type DeploymentRow = RecordRow & {
   readonly deployment: string
   readonly is_drained: boolean
   readonly weight: number | null
+}
+
+type PayerRow = RecordRow & {
+  readonly payer: string
+  readonly is_blocked: boolean
+  readonly blocked_until: Date | null
 }
 
 type QueueRow = RecordRow & { readonly queue: string; readonly is_paused: boolean }

@@ -4,15 +4,11 @@ import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } fr
 import type { ListPosition } from '../read-list.ts'
 import { VENDOR_OF_JOB } from '../reports/margin.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
-import { type CallFilter, CONDITIONS } from './list-calls.ts'
+import { type CallCriteria, conditionsOf } from './list-calls.ts'
 import type { Period } from './read-days.ts'
 
 /** Which calls are exported. */
-export interface ExportFilter extends Period {
-  readonly state?: CallFilter['state']
-  /** In lower case. */
-  readonly payer?: string | undefined
-}
+export interface ExportFilter extends Period, CallCriteria {}
 
 /** A row of the list of all calls for bookkeeping. */
 export interface ExportedCall extends CallSummary {
@@ -70,33 +66,24 @@ export async function* exportCalls(
 }
 
 async function readPage(sql: Sql, filter: ExportFilter, after: ListPosition | null, limit: number) {
-  const { state, payer } = filter
   const [from, until] = [after ?? positionAt(filter.from), positionAt(filter.until)]
-  const suffix = `${after ? '' : '_first'}${state ? `_${state}` : ''}${payer ? '_payer' : ''}`
-  const conditions = [...(state ? [CONDITIONS[state]] : []), ...(payer ? ['payer = $6'] : [])]
+  const { conditions, values, suffix } = conditionsOf(filter, 6)
   const { rows } = await sql.query<Row>({
-    name: `export_console_calls${suffix}`,
+    name: `export_console_calls${after ? '' : '_first'}${suffix}`,
     text: `SELECT ${CALL}, ${microsecondsOf('jobs.accepted_at')} AS microseconds, jobs.catalog_version, jobs.receipt_id,
        authorizations.network, settlement.transaction_hash, settlement.block_number, settlement.gas_cost,
        settlement.state AS settlement_state, jobs.usage, attempts.deployment, attempts.vendor_cost
      FROM (SELECT ${CALL}, jobs.catalog_version, jobs.receipt_id, jobs.authorization_id, jobs.usage
        FROM jobs WHERE (accepted_at, id) ${after ? '>' : '>='} (${timestampOf('$1')}, $2::uuid)
          AND (accepted_at, id) < (${timestampOf('$3')}, $4::uuid)
-         ${conditions.map((condition) => `AND ${condition}`).join(' ')}
+         ${conditions}
        ORDER BY accepted_at, id LIMIT $5) AS jobs
      JOIN authorizations ON authorizations.id = jobs.authorization_id
      LEFT JOIN LATERAL (SELECT transaction_hash, block_number, gas_cost, state FROM settlements
        WHERE settlements.authorization_id = jobs.authorization_id OFFSET 0) AS settlement ON true
      LEFT JOIN LATERAL (${VENDOR_OF_JOB} OFFSET 0) AS attempts ON true
      ORDER BY jobs.accepted_at, jobs.id`,
-    values: [
-      from.microseconds.toString(),
-      from.id,
-      until.microseconds.toString(),
-      until.id,
-      limit + 1,
-      ...(payer ? [payer] : []),
-    ],
+    values: [from.microseconds.toString(), from.id, until.microseconds.toString(), until.id, limit + 1, ...values],
   })
   return cutPage(rows, limit)
 }

@@ -5,8 +5,21 @@ import { BEGINNING, END, microsecondsOf, type PositionRow, positionAt, timestamp
 import { type List, type ListPage, readList } from '../read-list.ts'
 import { CALL, type CallRow, callSummary } from './call-row.ts'
 
-export interface CallFilter {
+/** Which calls are meant, beside the time of their acceptance. */
+export interface CallCriteria {
   readonly state?: JobState | 'open' | undefined
+  /** The code that they failed with. */
+  readonly code?: string | undefined
+  /** Public id. */
+  readonly model?: string | undefined
+  /** One that was called, by its name. */
+  readonly deployment?: string | undefined
+  readonly payer?: string | undefined
+  /** The lowest charge, in atomic USDC. */
+  readonly atLeast?: bigint | undefined
+}
+
+export interface CallFilter extends CallCriteria {
   readonly from?: Date | undefined
   readonly until?: Date | undefined
 }
@@ -14,7 +27,7 @@ export interface CallFilter {
 const UNFINISHED = "state IN ('accepted', 'generating', 'generated', 'settling')"
 
 /** The condition of each state in the words of its index, so that rare states are not searched for among all calls. */
-export const CONDITIONS = {
+const CONDITIONS = {
   open: UNFINISHED,
   accepted: `${UNFINISHED} AND state = 'accepted'`,
   generating: `${UNFINISHED} AND state = 'generating'`,
@@ -26,13 +39,41 @@ export const CONDITIONS = {
   review: "state = 'review'",
 } as const satisfies Record<NonNullable<CallFilter['state']>, string>
 
+/** By criterion: the condition over `jobs`, given its parameter. */
+const CRITERIA = {
+  code: (value) => `failure_code = ${value}`,
+  model: (value) => `public_model = ${value}`,
+  deployment: (value) =>
+    `EXISTS (SELECT FROM upstream_attempts WHERE upstream_attempts.job_id = jobs.id AND deployment = ${value})`,
+  payer: (value) => `payer = ${value}`,
+  atLeast: (value) => `charge_amount >= ${value}::numeric`,
+} as const satisfies Record<Exclude<keyof CallCriteria, 'state'>, (value: string) => string>
+
+/**
+ * Returns the criteria as conditions that follow others (`AND …`), with the values of their parameters, of which the first
+ * has the number `first`, and what distinguishes the statement's name.
+ */
+export function conditionsOf(criteria: CallCriteria, first: number) {
+  const values: string[] = []
+  const conditions: string[] = criteria.state === undefined ? [] : [CONDITIONS[criteria.state]]
+  let suffix = criteria.state === undefined ? '' : `_${criteria.state}`
+  for (const [name, condition] of Object.entries(CRITERIA)) {
+    const value = criteria[name as keyof typeof CRITERIA]
+    if (value === undefined) continue
+    conditions.push(condition(`$${first + values.length}`))
+    values.push(value.toString())
+    suffix += `_${name}`
+  }
+  return { conditions: conditions.map((condition) => `AND ${condition}`).join(' '), values, suffix }
+}
+
 /** Returns calls by the time of their acceptance, newest first. */
 export async function listCalls(sql: Sql, filter: CallFilter, page: ListPage): Promise<List<CallSummary>> {
   const [oldest, newest] = [
     filter.from ? positionAt(filter.from) : BEGINNING,
     filter.until ? positionAt(filter.until) : END,
   ]
-  const suffix = filter.state === undefined ? '' : `_${filter.state}`
+  const { conditions, values, suffix } = conditionsOf(filter, 6)
   return await readList(
     page,
     async ({ limit, after, before }) => {
@@ -42,9 +83,16 @@ export async function listCalls(sql: Sql, filter: CallFilter, page: ListPage): P
         text: `SELECT ${CALL}, ${microsecondsOf('accepted_at')} AS microseconds FROM jobs
          WHERE (accepted_at, id) < (${timestampOf('$1')}, $2::uuid)
            AND (accepted_at, id) ${before ? '>' : '>='} (${timestampOf('$3')}, $4::uuid)
-           ${filter.state === undefined ? '' : `AND ${CONDITIONS[filter.state]}`}
+           ${conditions}
          ORDER BY ${before ? 'accepted_at, id' : 'accepted_at DESC, id DESC'} LIMIT $5`,
-        values: [upper.microseconds.toString(), upper.id, lower.microseconds.toString(), lower.id, limit + 1],
+        values: [
+          upper.microseconds.toString(),
+          upper.id,
+          lower.microseconds.toString(),
+          lower.id,
+          limit + 1,
+          ...values,
+        ],
       })
       return rows
     },

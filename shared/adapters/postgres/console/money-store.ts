@@ -4,6 +4,7 @@ import { type ExportFilter, exportCalls } from './export-calls.ts'
 import { findById } from './find-by-id.ts'
 import { listCalls, listPayerCalls } from './list-calls.ts'
 import { readDays } from './read-days.ts'
+import { readFailures } from './read-failures.ts'
 import { readPayer } from './read-payer.ts'
 import { readPayment } from './read-payment.ts'
 
@@ -13,7 +14,7 @@ export type MoneyStore = ReturnType<typeof createMoneyStore>
 /** Creates what the console reads of calls and their money, over one pool. */
 export function createMoneyStore(pool: Pool) {
   return {
-    ...bindTo(pool, { findById, readPayment, listCalls, readPayer, listPayerCalls, readDays }),
+    ...bindTo(pool, { findById, readPayment, listCalls, readPayer, listPayerCalls, readDays, readFailures }),
     exportCalls: (filter: ExportFilter) => exportCalls(pool, filter),
   }
 }

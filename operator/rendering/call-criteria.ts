@@ -1,0 +1,40 @@
+import { z } from 'zod'
+import type { CallCriteria } from '#shared/adapters/postgres/console/list-calls.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+
+/** An input that was left empty sends an empty text. */
+const given = <Schema extends z.ZodType>(schema: Schema) =>
+  z.preprocess((value) => (value === '' ? undefined : value), schema.optional())
+const name = given(z.string().trim().max(200))
+
+/** The parameters of a query that say which calls are meant, beside the days. */
+export const callParameters = {
+  state: given(z.enum(['open', ...JOB_STATES])),
+  code: name,
+  model: name,
+  deployment: name,
+  payer: given(
+    z
+      .string()
+      .trim()
+      .toLowerCase()
+      .regex(/^0x[0-9a-f]{40}$/),
+  ),
+  /** USDC. */
+  at_least: given(z.string().regex(/^\d{1,9}(\.\d{1,6})?$/)),
+}
+
+type Lenient<Shape extends Record<string, z.ZodType>> = { readonly [Name in keyof Shape]: z.ZodCatch<Shape[Name]> }
+
+/** The same; what is not readable is left out. */
+export const lenientCallParameters = Object.fromEntries(
+  Object.entries(callParameters).map(([parameter, schema]) => [parameter, schema.catch(undefined as never)]),
+) as unknown as Lenient<typeof callParameters>
+
+const parametersSchema = z.object(callParameters)
+
+/** Returns what the parameters mean. */
+export function criteriaOf({ at_least, ...criteria }: z.infer<typeof parametersSchema>): CallCriteria {
+  return at_least === undefined ? criteria : { ...criteria, atLeast: atomicFromDollars(at_least) }
+}
