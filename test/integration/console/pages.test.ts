@@ -411,6 +411,22 @@ describe('the pages on money', () => {
     expect(await textOf('/operator/ledger?from=2026-05-02&until=2026-05-01')).toContain('datetime="2026-05-01"')
   })
 
+  it('counts what failed today, and leads to the calls of each cause', async () => {
+    const job = await jobInState(running.ledger, 'failed')
+    await running.ledger.sql(
+      "UPDATE jobs SET failure_code = 'provider_rejected', public_model = 'm & m' WHERE id = $1",
+      [job.id],
+    )
+    const now = await textOf('/operator')
+    expect(now).toMatch(/Failed<\/p><p class="value"><a href="\/operator\/payments\?state=failed[^>]*>[1-9]/)
+    const link = /href="(\/operator\/payments\?code=provider_rejected[^"]*)"/.exec(now)?.[1]?.replaceAll('&amp;', '&')
+    const listed = await textOf(link ?? '')
+    expect(listed).toContain(`/operator/payments/${job.id}`)
+    expect(listed).toContain('value="m &amp; m"')
+    expect(await textOf('/operator/payments?code=none_such')).toContain('No call matches')
+    expect(await textOf(`/operator/payments?payer=${job.authorization.payer}&at_least=nonsense`)).toContain(job.id)
+  })
+
   it('lets no text of a payer become a formula or an element', async () => {
     const hostile = '=HYPERLINK("http://x","y")<script>alert(1)</script>'
     const job = await jobInState(running.ledger, 'failed')

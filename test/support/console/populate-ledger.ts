@@ -50,7 +50,7 @@ export async function populateLedger(ledger: TestLedger, { calls, withOpenJobs }
   )
 }
 
-/** Publishes the sandbox's deployments, begins a draft of each kind, drains a deployment and pauses a queue. */
+/** Publishes the sandbox's deployments, begins a draft of each kind, drains a deployment, pauses a queue and blocks the payer of the oldest review. */
 export async function populateConfiguration({ pool }: Pick<TestLedger, 'pool'>, upstreamUrl: string): Promise<void> {
   const [configuration, controls] = [createConfigurationStore(pool), createControlStore(pool)]
   const deployments = sandboxDeployments({
@@ -70,4 +70,8 @@ export async function populateConfiguration({ pool }: Pick<TestLedger, 'pool'>, 
   }
   await controls.controlDeployment(AUTHOR, { deployment: first.name, isDrained: true, reason })
   await controls.controlQueue(AUTHOR, { queue: 'images', isPaused: true, reason })
+  const { rows } = await pool.query<{ payer: string }>(
+    'SELECT payer FROM jobs WHERE state = 'review' ORDER BY finished_at LIMIT 1',
+  )
+  for (const { payer } of rows) await controls.controlPayer(AUTHOR, { payer, isBlocked: true, until: null, reason })
 }

@@ -27,6 +27,8 @@ const FORMS = {
   queue: { at: '/operator/queues/images', subject: 'images' },
   catalog: { at: '/operator/catalog', subject: 'catalog' },
   deployments: { at: '/operator/deployments', subject: 'deployments' },
+  // Of a settlement that the ledger does not know.
+  payer: { at: `/operator/payers/0x${'7e'.repeat(20)}`, subject: `0x${'7e'.repeat(20)}` },
 } as const
 
 describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
@@ -164,6 +166,8 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     { ...FORMS.provider, form: '/enable', enter: { reason: 'Well' }, action: 'deployment.enable' },
     { ...FORMS.queue, form: '/pause', enter: { reason: 'Upkeep' }, action: 'queue.pause' },
     { ...FORMS.queue, form: '/resume', enter: { reason: 'Done' }, action: 'queue.resume' },
+    { ...FORMS.payer, form: '/block', enter: { reason: 'Theft', until: '2126-01-01' }, action: 'payer.block' },
+    { ...FORMS.payer, form: '/unblock', enter: { reason: 'Cleared' }, action: 'payer.unblock' },
     {
       ...FORMS.catalog,
       form: '/catalog/models/textmodel-3.5-flash/draft',
