@@ -220,6 +220,7 @@ describe('a request to the console by somebody who may not make it', () => {
   beforeAll(async () => {
     console = await startTestConsole()
     app = console.app
+    await jobInState(console.ledger, 'review')
     await populateConfiguration(console.ledger, 'http://upstream.test')
     await jobInState(console.ledger, 'review')
     actor = await console.signIn('act')

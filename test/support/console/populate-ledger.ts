@@ -71,7 +71,7 @@ export async function populateConfiguration({ pool }: Pick<TestLedger, 'pool'>, 
   await controls.controlDeployment(AUTHOR, { deployment: first.name, isDrained: true, reason })
   await controls.controlQueue(AUTHOR, { queue: 'images', isPaused: true, reason })
   const { rows } = await pool.query<{ payer: string }>(
-    'SELECT payer FROM jobs WHERE state = 'review' ORDER BY finished_at LIMIT 1',
+    "SELECT payer FROM jobs WHERE state = 'review' ORDER BY finished_at LIMIT 1",
   )
   for (const { payer } of rows) await controls.controlPayer(AUTHOR, { payer, isBlocked: true, until: null, reason })
 }
