@@ -440,7 +440,13 @@ describe('documented answers', () => {
     expect(output).toMatchObject({
       text: 'Let me look.',
       finish_reason: 'tool_calls',
-      usage: { input_tokens: 4320, output_tokens: 150, thinking_tokens: 90 },
+      usage: {
+        input_tokens: 4320,
+        cached_input_tokens: 4000,
+        cache_write_tokens: 300,
+        output_tokens: 150,
+        thinking_tokens: 90,
+      },
       thought_signatures: ['EqoBCkgIBRABGAIiQL2UoU0b'],
     })
     expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([

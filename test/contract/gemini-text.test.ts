@@ -507,13 +507,13 @@ describe('documented answers', () => {
     })
   })
 
-  test('counts hidden thinking, replaces tool call ids and keeps signatures', async () => {
+  test('counts cached tokens and hidden thinking, replaces tool call ids and keeps signatures', async () => {
     answerWith(fixture('thinking-and-calls'))
     const output = await generated()
     expect(output).toMatchObject({
       text: 'Let me look.',
       finish_reason: 'tool_calls',
-      usage: { input_tokens: 128, output_tokens: 250, thinking_tokens: 210 },
+      usage: { input_tokens: 128, cached_input_tokens: 64, output_tokens: 250, thinking_tokens: 210 },
       thought_signatures: ['CmQBjz1rX4f+zGVub3VnaA=='],
     })
     expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([

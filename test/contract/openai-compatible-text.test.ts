@@ -332,6 +332,17 @@ describe('documented answers', () => {
     })
   })
 
+  test.each([
+    ['both parts of the prompt', { cached_tokens: 1024, cache_write_tokens: 512 }, [1024, 512]],
+    ['neither where there is none', { cached_tokens: 0, cache_write_tokens: null }, [undefined, undefined]],
+    ['no more than the prompt has', { cached_tokens: 9000, cache_write_tokens: 9000 }, [2006, undefined]],
+  ])('counts %s that the prompt cache had a part in', async (_, details, [cached, written]) => {
+    const completion = fixture('completion') as { usage: object }
+    answerWith({ ...completion, usage: { prompt_tokens: 2006, completion_tokens: 3, prompt_tokens_details: details } })
+    const { usage } = await generated()
+    expect([usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens]).toEqual([2006, cached, written])
+  })
+
   test('reports a forced call with finish reason tool_calls, and missing arguments as an empty object', async () => {
     answerWith(fixture('tool-calls'))
     const id: unknown = expect.stringMatching(/^call_[0-9a-f]{24}$/)

@@ -66,12 +66,28 @@ export const textRequestSchema = z.strictObject({
   frequency_penalty: z.number().optional(),
 })
 
-/** Measured by the provider. `output_tokens` includes hidden thinking; `thinking_tokens` is that part. */
-export const textUsageSchema = z.strictObject({
-  input_tokens: z.int().min(0),
-  output_tokens: z.int().min(0),
-  thinking_tokens: z.int().min(0).optional(),
-})
+/**
+ * Measured by the provider. `output_tokens` includes hidden thinking; `thinking_tokens` is that part. Of `input_tokens`,
+ * `cached_input_tokens` were read from the vendor's prompt cache and `cache_write_tokens` were written to it; absent
+ * where there were none.
+ */
+export const textUsageSchema = z
+  .strictObject({
+    input_tokens: z.int().min(0),
+    cached_input_tokens: z.int().min(1).optional(),
+    cache_write_tokens: z.int().min(1).optional(),
+    output_tokens: z.int().min(0),
+    thinking_tokens: z.int().min(0).optional(),
+  })
+  .refine((usage) => uncachedInputTokens(usage) >= 0, 'cached and written tokens are parts of input_tokens')
+
+/** Returns the input that the vendor's prompt cache had no part in. */
+export function uncachedInputTokens(
+  usage: Readonly<Record<'input_tokens', number>> &
+    Readonly<Partial<Record<'cached_input_tokens' | 'cache_write_tokens', number | undefined>>>,
+): number {
+  return usage.input_tokens - (usage.cached_input_tokens ?? 0) - (usage.cache_write_tokens ?? 0)
+}
 
 export const textOutputSchema = z.strictObject({
   /**

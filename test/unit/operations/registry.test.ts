@@ -97,6 +97,7 @@ describe('results of the operations', () => {
         prompt_tokens: 3,
         completion_tokens: 10,
         total_tokens: 13,
+        prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
         completion_tokens_details: { reasoning_tokens: 8 },
       },
     })
@@ -112,7 +113,23 @@ describe('results of the operations', () => {
       content: [{ type: 'text', text: 'Hi' }],
       stop_reason: 'end_turn',
       stop_sequence: null,
-      usage: { input_tokens: 3, output_tokens: 10 },
+      usage: { input_tokens: 3, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 10 },
+    })
+  })
+
+  test('reports what the prompt cache took and gave in the counts of each family', () => {
+    const usage = { input_tokens: 100, cached_input_tokens: 60, cache_write_tokens: 30, output_tokens: 10 }
+    const cached = { ...output, usage }
+    expect(chatCompletionResultSchema.parse(chatCompletionResult(facts, cached)).usage).toMatchObject({
+      prompt_tokens: 100,
+      total_tokens: 110,
+      prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 30 },
+    })
+    expect(messageResultSchema.parse(messageResult(facts, cached)).usage).toEqual({
+      input_tokens: 10,
+      cache_creation_input_tokens: 30,
+      cache_read_input_tokens: 60,
+      output_tokens: 10,
     })
   })
 
