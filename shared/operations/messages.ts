@@ -38,7 +38,7 @@ function effectiveRequest(body: MessageBody): EffectiveMessage {
     operation: 'createMessage',
     model: body.model,
     request: {
-      ...translateMessages(body.system, body.messages),
+      ...translateMessages(body.system, body.messages, body['cache_control']),
       max_output_tokens: body.max_tokens,
       ...messageTooling(body),
       ...messageResponseFormat(body),

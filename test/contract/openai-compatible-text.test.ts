@@ -257,6 +257,20 @@ describe('request', () => {
 })
 
 describe('answers of the simulated server', () => {
+  test('reports what its prompt cache read, from 1,024 tokens on and in whole steps', async () => {
+    const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
+    const cachedOf = async (...texts: string[]) =>
+      (await generated({ messages: texts.flatMap(textMessages), max_output_tokens: 64 })).usage.cached_input_tokens ?? 0
+    expect(await cachedOf(words(1000, 'short'))).toBe(0)
+    expect(await cachedOf(words(1000, 'short'))).toBe(0)
+    expect(await cachedOf(words(5000, 'long'))).toBe(0)
+    const cached = await cachedOf(words(5000, 'long'), 'And then?')
+    expect(cached % 128).toBe(0)
+    expect(cached).toBeGreaterThan(5000 - 128)
+    expect(cached).toBeLessThanOrEqual(5003)
+    expect(await cachedOf(words(5000, 'other'), 'And then?')).toBe(0)
+  })
+
   test('returns text, usage and the server’s request id', async () => {
     const outcome = await generate()
     expect(outcome).toMatchObject({
