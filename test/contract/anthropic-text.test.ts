@@ -308,6 +308,14 @@ describe('request', () => {
   })
 })
 
+const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
+const marked = (text: string) => ({ type: 'text' as const, text, cache_breakpoint: true as const })
+const said = (...texts: string[]) => texts.map((text) => ({ role: 'user' as const, parts: [marked(text)] }))
+const countsOf = async (changes: Partial<TextRequest>, model = 'claude-sonnet-4-5') => {
+  const { usage } = await generated({ max_output_tokens: 64, ...changes }, { model })
+  return [usage.cached_input_tokens ?? 0, usage.cache_write_tokens ?? 0]
+}
+
 describe('answers of the simulated vendor', () => {
   test('returns text that depends on the prompt, usage and the request id', async () => {
     const outcome = await generate()
@@ -319,14 +327,6 @@ describe('answers of the simulated vendor', () => {
   })
 
   describe('the prompt cache', () => {
-    const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
-    const marked = (text: string) => ({ type: 'text' as const, text, cache_breakpoint: true as const })
-    const said = (...texts: string[]) => texts.map((text) => ({ role: 'user' as const, parts: [marked(text)] }))
-    const countsOf = async (changes: Partial<TextRequest>, model = 'claude-sonnet-4-5') => {
-      const { usage } = await generated({ max_output_tokens: 64, ...changes }, { model })
-      return [usage.cached_input_tokens ?? 0, usage.cache_write_tokens ?? 0]
-    }
-
     test('is written up to a breakpoint, read from there on, and written for what was added', async () => {
       const long = words(2000, 'one')
       const [none, written = 0] = await countsOf({ messages: said(long) })

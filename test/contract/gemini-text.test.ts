@@ -336,12 +336,13 @@ describe('request', () => {
   })
 })
 
+const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
+const cachedOf = async (...texts: string[]) =>
+  (await generated({ messages: texts.map((text) => textMessage(text)), max_output_tokens: 64 })).usage
+    .cached_input_tokens ?? 0
+
 describe('answers of the simulated vendor', () => {
   test('reports what its prompt cache read, from 2,048 tokens on and in whole steps', async () => {
-    const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
-    const cachedOf = async (...texts: string[]) =>
-      (await generated({ messages: texts.map((text) => textMessage(text)), max_output_tokens: 64 })).usage
-        .cached_input_tokens ?? 0
     expect(await cachedOf(words(1900, 'short'))).toBe(0)
     expect(await cachedOf(words(1900, 'short'))).toBe(0)
     expect(await cachedOf(words(5000, 'long'))).toBe(0)

@@ -256,11 +256,12 @@ describe('request', () => {
   })
 })
 
+const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
+const cachedOf = async (...texts: string[]) =>
+  (await generated({ messages: texts.flatMap(textMessages), max_output_tokens: 64 })).usage.cached_input_tokens ?? 0
+
 describe('answers of the simulated server', () => {
   test('reports what its prompt cache read, from 1,024 tokens on and in whole steps', async () => {
-    const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
-    const cachedOf = async (...texts: string[]) =>
-      (await generated({ messages: texts.flatMap(textMessages), max_output_tokens: 64 })).usage.cached_input_tokens ?? 0
     expect(await cachedOf(words(1000, 'short'))).toBe(0)
     expect(await cachedOf(words(1000, 'short'))).toBe(0)
     expect(await cachedOf(words(5000, 'long'))).toBe(0)

@@ -209,7 +209,9 @@ describe('input that the vendor’s prompt cache had a part in', () => {
   it('no split of any input costs more than the maximum that is signed, and every receipt of it is recomputed', () => {
     fc.assert(
       fc.property(text.usage, text.terms, (someUsage, someTerms) => {
-        const priced = textTermsSchema.parse(someTerms)
+        // Bounds of a call that decide nothing.
+        const bounds = { minimum_charge_usd: '0', maximum_charge_usd: '999999' }
+        const priced = textTermsSchema.parse({ ...someTerms, ...bounds })
         const measured = textUsageSchema.parse(someUsage)
         const maximum = chargeText(dearestUsage(priced), priced)
         const charge = chargeText(measured, priced)

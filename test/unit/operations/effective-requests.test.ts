@@ -94,6 +94,8 @@ test('equivalent message bodies yield the same request', () => {
   expect(canonicalJson(respelled as never)).toBe(canonicalJson(spelled as never))
 })
 
+const part = (text: string, fields: object) => ({ type: 'text', text, ...fields })
+
 const CACHED = { cache_control: { type: 'ephemeral', ttl: '1h' } }
 
 test('keeps where a message caller wants the prompt cached: tools, system, blocks, and the end of the request', () => {
@@ -123,7 +125,6 @@ test('keeps where a message caller wants the prompt cached: tools, system, block
 })
 
 test('keeps them in chat requests too, and ignores what is no breakpoint', () => {
-  const part = (text: string, fields: object) => ({ type: 'text', text, ...fields })
   const request = chatRequest({
     messages: [
       { role: 'system', content: [part('Rules.', CACHED)] },
