@@ -6,7 +6,7 @@ import { type OperationId, operationById, operations } from '#shared/operations/
 import { speech, speechResult } from '#shared/operations/speech.ts'
 import { chatCompletionResult, chatCompletionResultSchema } from '#shared/operations/text/chat-result.ts'
 import { messageResult, messageResultSchema } from '#shared/operations/text/message-result.ts'
-import type { TextOutput } from '#shared/operations/text/text-request.ts'
+import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
 import { createExecutions, type Executions } from '../../../workers/executions/registry.ts'
 import type { Adapter } from '../../../workers/providers/adapter.ts'
@@ -74,6 +74,27 @@ describe('the registry of operations', () => {
 
   test('each adapter name has an adapter', () => {
     expect(Object.keys(adapters).toSorted()).toEqual([...ADAPTER_NAMES].toSorted())
+  })
+})
+
+describe('the prefix that calls of a conversation share', () => {
+  test('is the same wherever its caller wants the prompt cached', async () => {
+    const executionOf = createExecutions({ fetchAll: () => Promise.reject(new Error('no image is fetched here')) })
+    const prefixOf = async (isBreakpoint: boolean) => {
+      const mark = isBreakpoint ? { cache_breakpoint: true as const } : {}
+      const request: TextRequest = {
+        messages: [{ role: 'user', parts: [{ type: 'text', text: 'tram '.repeat(2000), ...mark }] }],
+        tools: [{ name: 'clock', parameters: {}, ...mark }],
+        max_output_tokens: 5,
+      }
+      const model = 'textmodel-2.5-pro'
+      const effectiveRequest = { operation: 'createMessage', model, request, include_thought_signatures: false }
+      const job = { effectiveRequest, authorization: { payer: '0x' }, isNewPayer: false }
+      const memory = { extendTo: () => true, shrinkTo: () => undefined }
+      return (await executionOf('createMessage').prepare({ job } as never, memory as never)).prefix
+    }
+    expect(await prefixOf(true)).toMatch(/^[0-9a-f]{64}$/)
+    expect(await prefixOf(true)).toBe(await prefixOf(false))
   })
 })
 
