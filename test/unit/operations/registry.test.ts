@@ -91,7 +91,7 @@ describe('the prefix that calls of a conversation share', () => {
       const effectiveRequest = { operation: 'createMessage', model, request, include_thought_signatures: false }
       const job = { effectiveRequest, authorization: { payer: '0x' }, isNewPayer: false }
       const memory = { extendTo: () => true, shrinkTo: () => undefined }
-      return (await executionOf('createMessage').prepare({ job } as never, memory as never)).prefix
+      return (await executionOf('createMessage').prepare({ job } as never, memory)).prefix
     }
     expect(await prefixOf(true)).toMatch(/^[0-9a-f]{64}$/)
     expect(await prefixOf(true)).toBe(await prefixOf(false))
