@@ -161,8 +161,25 @@ describe.each(Object.keys(MODELS) as Vendor[])('11 steps on a prefix of 25,000 t
     expect(after[0]?.cached).toBe(0)
     expect(written > PREFIX_TOKENS).toBe(vendor === 'anthropic')
     expect(charged).toBeLessThanOrEqual(0.35 * uncached)
+    expect(await vendorCosts(MODELS[vendor])).toEqual({ calls: 2 * STEPS, unlike: 0 })
   })
 })
+
+/** Counts the calls of a model, and those whose vendor's cost is not that of its usage by the simulated vendors' prices. */
+async function vendorCosts(model: string): Promise<{ calls: number; unlike: number }> {
+  const attempts = await sandbox.sql<{ usage: Record<string, number>; vendor_cost: string }>(
+    `SELECT usage, vendor_cost FROM upstream_attempts
+     WHERE job_id IN (SELECT id FROM jobs WHERE public_model = $1)`,
+    [model],
+  )
+  const unlike = attempts.filter(({ usage, vendor_cost: cost }) => {
+    const { input_tokens: input = 0, cached_input_tokens: cached = 0, cache_write_tokens: written = 0 } = usage
+    const millionths =
+      (input - cached - written) * 80 + cached * 8 + written * 100 + (usage['output_tokens'] ?? 0) * 300
+    return Number(cost) !== Math.ceil(millionths / 1000)
+  })
+  return { calls: attempts.length, unlike: unlike.length }
+}
 
 describe('the receipt of a call with cached input', () => {
   it('passes the operator’s check, and fails it when the published cache price was not applied', async () => {

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import { inputTokenBound } from '#shared/operations/text/text-tokens.ts'
-import type { Payment, PaymentContext } from '../../../client/payment/paid-call.ts'
+import type { PaidCall, Payment, PaymentContext } from '../../../client/payment/paid-call.ts'
 import { payCall } from '../../../client/payment/pay-call.ts'
 import { prepareJsonCall, prepareTranscription } from '../../../client/payment/prepare-call.ts'
 import type { ReceiptContext } from '../../../client/receipts/check-receipt.ts'
@@ -45,6 +45,7 @@ interface Other {
   readonly answered?: Step
   /** `null` is never answered. */
   readonly keys?: () => Response | null
+  readonly call?: Partial<PaidCall>
 }
 /** A request that is never answered. */
 function unanswered(init: RequestInit | undefined): Promise<Response> {
@@ -56,7 +57,7 @@ function unanswered(init: RequestInit | undefined): Promise<Response> {
 async function pay(
   showReceipt: (payer: string) => Response | Error | null,
   time: VerificationTime = 'at_once',
-  { answered = charged('5034', RECEIPT_ID), keys = () => Response.json({ keys: [key] }) }: Other = {},
+  { answered = charged('5034', RECEIPT_ID), keys = () => Response.json({ keys: [key] }), call = {} }: Other = {},
 ) {
   const steps: Step[] = [challenged(), answered]
   const { context, journal } = composePayments(steps, { session: '1' })
@@ -81,7 +82,7 @@ async function pay(
   const verified: Payment[] = []
   const verifier = new PaymentVerifier(receipts, time, (payment) => verified.push(payment), WAITS)
   const paying: PaymentContext = { ...context, fetch, verify: (paid, call) => verifier.after(paid, call) }
-  const { payment, answer } = await payCall(paying, callOf())
+  const { payment, answer } = await payCall(paying, callOf(call))
   await verifier.settled()
   return { payment, answer, verified, asked, attempt: journal.attempts.get('key-1') }
 }
@@ -448,6 +449,15 @@ describe('the receipt of a payment', () => {
     const { payment, attempt } = await pay(genuine)
     expect(payment).toMatchObject({ verified: 'passed', problems: [] })
     expect(attempt).toMatchObject({ phase: 'verified', verification: 'passed', model: 'speechvendor/scribe-v2' })
+  })
+
+  it('one that charges for more than was sent fails, although the service signed it', async () => {
+    const { payment } = await pay(genuine, 'at_once', { call: { audioMs: 99_000 } })
+    expect(payment).toMatchObject({
+      verified: 'failed',
+      problems: ['usage: it counts 100000 milliseconds of audio, and 99000 were sent'],
+    })
+    expect((await pay(genuine, 'at_once', { call: { audioMs: 100_000 } })).payment.verified).toBe('passed')
   })
 
   it('one about another payment fails, what differs is named, and the result is returned', async () => {
