@@ -90,15 +90,16 @@ function createMessage({ body }: VendorRequest, cache: PromptCache): VendorAnswe
   }
 }
 
-/** Source: platform.claude.com/docs/en/build-with-claude/prompt-caching, "When to use multiple breakpoints" */
+/** Source: platform.claude.com/docs/en/build-with-claude/prompt-caching */
 const MAXIMUM_BREAKPOINTS = 4
 
 /**
- * Returns the tokens from which a prefix is cached; shorter ones are not, "even if marked with cache_control": 512 for
- * generation 5, 1,024 for its Sonnet, Sonnet 4, Opus 4 to 4.1 and Opus 4.8, 2,048 for Opus 4.7, and 4,096 for Opus 4.5 and 4.6
- * and Haiku 4.5.
+ * Returns the tokens from which a prefix is cached; shorter ones cause no error. "512 tokens for Opus 5, Fable 5 and Mythos
+ * 5; 1,024 for Opus 4.8, Sonnet 5, Sonnet 4.6/4.5 and Opus 4.1/4; 2,048 for Opus 4.7; and 4,096 for Opus 4.6, Opus 4.5 and
+ * Haiku 4.5."
  *
- * Source: platform.claude.com/docs/en/build-with-claude/prompt-caching, "Cache limitations", as of November 2026
+ * Source: the vendor's page on prompt caching, as dev.to/creeta/claudes-prompt-cache-fails-silently-below-1024-tokens-1ch1
+ * quotes it, read on 26 November 2026
  */
 function minimumCacheable(model: string): number {
   const generation = generationOf(model)

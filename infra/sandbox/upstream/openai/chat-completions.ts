@@ -62,8 +62,8 @@ function complete(request: VendorRequest, cache: PromptCache): VendorAnswer {
 
 /**
  * Reads the cache of models before GPT-5.6, whose writes cost nothing: "Cache hits require an exact, repeated prefix match
- * and works automatically for prompts containing 1024 tokens or more, with cache hits occurring in increments of 128 tokens.
- * The entire request prefix is cacheable: messages, images" and tools.
+ * and works automatically for prompts containing 1024 tokens or more, with cache hits occurring in increments of 128
+ * tokens." Tools and images are parts of the prefix.
  *
  * Source: github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb, read on 26 November 2026
  */

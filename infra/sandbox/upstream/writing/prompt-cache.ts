@@ -27,7 +27,10 @@ const LIFETIME_MS = 5 * 60_000
 /** Some megabytes; beyond it the prefix that was unused for the longest time is forgotten. */
 const MAXIMUM_PREFIXES = 100_000
 
-/** How many blocks before a breakpoint are compared with what was written, the breakpoint's own included. */
+/**
+ * How many blocks before a breakpoint are compared with what was written, its own included
+ * (platform.claude.com/docs/en/build-with-claude/prompt-caching).
+ */
 const LOOKBACK_BLOCKS = 20
 
 export type PromptCache = ReturnType<typeof createPromptCache>
