@@ -40,6 +40,8 @@ function billingOf(model: Model, { images, speech }: CommonTerms) {
     case 'text_generation':
       return {
         input_per_million_tokens: model.inputPerMillionTokensUsd,
+        cached_input_per_million_tokens: model.cachedInputPerMillionTokensUsd,
+        cache_write_per_million_tokens: model.cacheWritePerMillionTokensUsd,
         output_per_million_tokens: model.outputPerMillionTokensUsd,
       }
     case 'image_generation':

@@ -12,6 +12,14 @@ export const pricingEntrySchema = z.looseObject({
   minimum_charge_usd: usdSchema,
   maximum_charge_usd: usdSchema,
   input_per_million_tokens: usdSchema.optional(),
+  cached_input_per_million_tokens: usdSchema.optional().meta({
+    description:
+      'For input that the vendor reads from its prompt cache. Without it, such input is charged as any other.',
+  }),
+  cache_write_per_million_tokens: usdSchema.optional().meta({
+    description:
+      'For input that the vendor writes to its prompt cache. Without it, such input is charged as any other.',
+  }),
   output_per_million_tokens: usdSchema.optional(),
   size: z.string().optional(),
   aspect_ratio: z.string().optional(),

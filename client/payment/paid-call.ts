@@ -19,6 +19,8 @@ export interface PaidCall {
   readonly group?: string | undefined
   readonly headers: Readonly<Record<string, string>>
   readonly body: () => RequestBody | Promise<RequestBody>
+  /** The duration of the recording in the body, where it was measured before. */
+  readonly audioMs?: number | undefined
   /** Asks for the challenge without sending the content, if possible. */
   readonly priceFirst?: { readonly url: string; readonly body: string } | undefined
   /** No challenge above it is signed. */

@@ -83,6 +83,7 @@ export async function prepareTranscription(
     model: fields.model,
     headers: { accept: 'application/json', 'content-type': form.contentType },
     body: async () => form.encode(await content.open()),
+    audioMs: audio?.duration_ms,
     answerWithinMs: audio && ANSWER_WITHIN_MS + audio.duration_ms / LEAST_SPEED,
     priceFirst:
       audio === undefined

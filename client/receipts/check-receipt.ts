@@ -12,6 +12,7 @@ import { canonicalJson } from '../wire/canonical-json.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import type { Receipt } from '../wire/schemas.ts'
+import { checkUsage, type SentCall } from './check-usage.ts'
 import { judge, type ReceiptCheck, type ReceiptVerification, skip } from './receipt-check.ts'
 import type { ReceiptStore } from './receipt-store.ts'
 import type { SigningKeys } from './signing-keys.ts'
@@ -49,10 +50,11 @@ export interface ReceiptContext
   readonly node: () => Promise<ChainNode | null>
 }
 
-/** The answer that a receipt came with. */
+/** The answer that a receipt came with, and what was sent for it. */
 interface ReceiptAnswer {
   readonly answer: HttpAnswer
   readonly path: string
+  readonly call: SentCall
 }
 
 /** Checks everything that can be checked about a receipt. Throws when the service's keys cannot be read. */
@@ -71,7 +73,10 @@ export async function checkReceipt(
     checkResultDigest(receipt, given?.answer.body ?? null),
     await checkTransfer(receipt, node),
   ]
-  if (given !== null) checks.push(await checkStatement(given.answer.headers, given.path, receipt, keys))
+  if (given !== null) {
+    checks.push(await checkStatement(given.answer.headers, given.path, receipt, keys))
+    checks.push(await checkUsage(receipt, given.call))
+  }
   const outcome = checks.some((check) => check.outcome === 'failed') ? 'failed' : 'passed'
   return { receiptId: receipt.id, outcome, checks, receipt }
 }

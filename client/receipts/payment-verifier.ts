@@ -59,7 +59,8 @@ export class PaymentVerifier {
     return payment
   }
 
-  async #judge({ answer, payment }: PaidAnswer, { url, signal }: PaidCall): Promise<Judgment> {
+  async #judge({ answer, payment }: PaidAnswer, call: PaidCall): Promise<Judgment> {
+    const { url, signal } = call
     const { key, receiptId, receiptToken, charged } = payment
     if (payment.verified === 'failed' || isReServed(answer.headers)) return payment
     if (receiptId === null || receiptToken === null) return missingReceipt(parseUsdc(charged))
@@ -69,7 +70,7 @@ export class PaymentVerifier {
       const options = { ...this.#waits, signal: this.#time === 'at_once' ? signal : undefined }
       const receipt = await fetchReceipt(this.#context, receiptId, receiptToken, options)
       await this.#context.store.save(receipt)
-      const given = { answer, path: new URL(url).pathname }
+      const given = { answer, path: new URL(url).pathname, call }
       const verification = await checkReceipt(this.#context, receipt, await this.#context.node(), given)
       recordVerification(this.#context, verification)
       return { verified: verification.outcome, problems: problemsOf(verification) }

@@ -2,7 +2,16 @@ import type { Receipt } from '../wire/schemas.ts'
 
 /** One thing that was checked about a receipt. */
 export interface ReceiptCheck {
-  readonly name: 'signature' | 'statement' | 'payment' | 'maximum' | 'calculation' | 'charge' | 'transfer' | 'result'
+  readonly name:
+    | 'signature'
+    | 'statement'
+    | 'payment'
+    | 'maximum'
+    | 'calculation'
+    | 'charge'
+    | 'transfer'
+    | 'result'
+    | 'usage'
   readonly outcome: 'passed' | 'failed' | 'skipped'
   /** What was found, or why it failed or was skipped. */
   readonly detail: string

@@ -116,6 +116,11 @@ export type CreateChatCompletionResult = {
     readonly "prompt_tokens": number
     readonly "completion_tokens": number
     readonly "total_tokens": number
+    readonly "prompt_tokens_details"?: {
+      readonly "cached_tokens": number
+      readonly "cache_write_tokens": number
+      readonly [name: string]: unknown
+    } | undefined
     readonly "completion_tokens_details": {
       readonly "reasoning_tokens": number
       readonly [name: string]: unknown
@@ -215,6 +220,8 @@ export type CreateMessageResult = {
   readonly "stop_sequence": null
   readonly "usage": {
     readonly "input_tokens": number
+    readonly "cache_creation_input_tokens"?: number | undefined
+    readonly "cache_read_input_tokens"?: number | undefined
     readonly "output_tokens": number
     readonly [name: string]: unknown
   }
@@ -386,6 +393,8 @@ export type PricingCatalog = {
     readonly "minimum_charge_usd": string
     readonly "maximum_charge_usd": string
     readonly "input_per_million_tokens"?: string | undefined
+    readonly "cached_input_per_million_tokens"?: string | undefined
+    readonly "cache_write_per_million_tokens"?: string | undefined
     readonly "output_per_million_tokens"?: string | undefined
     readonly "size"?: string | undefined
     readonly "aspect_ratio"?: string | undefined
@@ -434,6 +443,8 @@ export type Catalog = {
     readonly "minimum_charge_usd": string
     readonly "maximum_charge_usd": string
     readonly "input_per_million_tokens"?: string | undefined
+    readonly "cached_input_per_million_tokens"?: string | undefined
+    readonly "cache_write_per_million_tokens"?: string | undefined
     readonly "output_per_million_tokens"?: string | undefined
     readonly "size"?: string | undefined
     readonly "aspect_ratio"?: string | undefined

@@ -3,10 +3,12 @@ import { z } from 'zod'
 import type { VendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
 import { UsageError } from '../command-line.ts'
 
-/** Units of an invoice: the field of `usage` that they measure, and how many of its units one of them is. */
+/** Units of an invoice: the field of `usage` or the rest of one that they measure, and how many of its units one of them is. */
 const UNITS = {
   input_tokens: ['input_tokens', 1n],
+  uncached_input_tokens: ['uncached_input_tokens', 1n],
   cached_input_tokens: ['cached_input_tokens', 1n],
+  cache_write_tokens: ['cache_write_tokens', 1n],
   output_tokens: ['output_tokens', 1n],
   images: ['images', 1n],
   characters: ['input_characters', 1n],
@@ -149,7 +151,7 @@ function compareDay(
       ...of,
       unit: field,
       ...invoiced,
-      recorded: work.reduce((sum, { usage }) => sum + (usage[field] ?? 0n), 0n),
+      recorded: work.reduce((sum, { usage }) => sum + measured(usage, field), 0n),
     }
   })
   const billed = sumOf(lines.map(({ amount_usd }) => scaled(amount_usd, 1_000_000n)))
@@ -165,6 +167,12 @@ function compareDay(
     const by = invoiced > recorded ? invoiced - recorded : recorded - invoiced
     return by > tolerance ? [difference] : []
   })
+}
+
+/** Returns what was measured of a field. Vendors bill input that their cache had no part in on a line of its own. */
+function measured(usage: VendorWork['usage'], field: string): bigint {
+  const { input_tokens: input = 0n, cached_input_tokens: cached = 0n, cache_write_tokens: written = 0n } = usage
+  return field === 'uncached_input_tokens' ? input - cached - written : (usage[field] ?? 0n)
 }
 
 interface Scaled {

@@ -22,6 +22,8 @@ export interface SandboxDeploymentsOptions {
 /** What the simulated vendors bill: less than the lowest published prices. */
 const SIMULATED_PRICES = {
   input_per_million_tokens: '0.08',
+  cached_input_per_million_tokens: '0.008',
+  cache_write_per_million_tokens: '0.1',
   output_per_million_tokens: '0.3',
   price_per_image_usd: '0.02',
   price_per_thousand_characters_usd: '0.03',

@@ -53,6 +53,10 @@ const PRICES: Readonly<Record<string, Priced>> = {
   price_per_thousand_characters_usd: { usage: 'input_characters', units: 1000n, bound: 'maximum_characters' },
   price_per_audio_hour_usd: { usage: 'input_audio_ms', units: 3_600_000n },
 }
+/** Prices of parts of the input, which the vendor's prompt cache took or gave. With one of them, the input has three lines. */
+const CACHED_PRICE = 'cached_input_per_million_tokens_usd'
+const WRITE_PRICE = 'cache_write_per_million_tokens_usd'
+const INPUT_PRICE = 'input_per_million_tokens_usd'
 const BOUNDS = new Set(['minimum_charge_usd', 'maximum_charge_usd'])
 const ATOMIC_PER_DOLLAR = whole(1_000_000)
 
@@ -90,7 +94,15 @@ export function checkCharge(receipt: ChargedReceipt): readonly ChargeCheck[] {
 function recompute(receipt: ChargedReceipt): Recomputed {
   const { unit_prices, quoted_maximum_atomic, authorized_maximum_atomic } = receipt
   const priceFields = Object.keys(unit_prices).filter((field) => field.endsWith('_usd') && !BOUNDS.has(field))
-  const lines = priceFields.map((field) => lineOf(field, receipt))
+  const lines =
+    CACHED_PRICE in unit_prices || WRITE_PRICE in unit_prices
+      ? [
+          ...inputLines(receipt),
+          ...priceFields
+            .filter((field) => ![INPUT_PRICE, CACHED_PRICE, WRITE_PRICE].includes(field))
+            .map((field) => lineOf(field, receipt)),
+        ]
+      : priceFields.map((field) => lineOf(field, receipt))
   if (lines.length === 0) throw new Error('unit_prices contains no price')
   const sum = lines.reduce((total, { product }) => plus(total, product), whole(0))
   const rounded = roundedUp(times(sum, ATOMIC_PER_DOLLAR))
@@ -108,10 +120,38 @@ function lineOf(field: string, receipt: ChargedReceipt): Line {
   const measured = usage[priced.usage]
   if (!isCount(measured)) throw new Error(`usage lacks ${priced.usage}, which ${field} applies to`)
   const bound = priced.bound === undefined ? null : boundOf(priced.usage, priced.bound, receipt)
-  const quantity = least(BigInt(measured), BigInt(bound ?? measured))
-  const price = parseExact(String(prices[field]))
-  const product = over(times(whole(quantity), price), whole(priced.units))
-  return { usage: priced.usage, measured, atMost: bound, quantity, price, units: priced.units, product }
+  return line(priced.usage, measured, bound, String(prices[field]), priced.units)
+}
+
+/**
+ * Returns the lines of an input whose parts have prices of their own, in the order in which they are charged until the
+ * maximum of the whole is reached. A part without a price of its own has that of the input.
+ */
+function inputLines(receipt: ChargedReceipt): readonly Line[] {
+  const { usage, unit_prices: prices } = receipt
+  const { input_tokens: input, cached_input_tokens: cached = 0, cache_write_tokens: written = 0 } = usage
+  if (!isCount(input) || !isCount(cached) || !isCount(written)) throw new Error('usage lacks input_tokens')
+  if (cached + written > input) throw new Error('usage has more cached and written tokens than input_tokens')
+  const price = prices[INPUT_PRICE]
+  if (price === undefined) throw new Error(`unit_prices lacks ${INPUT_PRICE}`)
+  let room = boundOf('cached_input_tokens', 'maximum_input_tokens', receipt)
+  return (
+    [
+      ['cached_input_tokens', cached, prices[CACHED_PRICE] ?? price],
+      ['uncached_input_tokens', input - cached - written, price],
+      ['cache_write_tokens', written, prices[WRITE_PRICE] ?? price],
+    ] as const
+  ).map(([name, measured, priceUsd]) => {
+    const found = line(name, measured, room, String(priceUsd), 1_000_000n)
+    room -= Number(found.quantity)
+    return found
+  })
+}
+
+function line(usage: string, measured: number, atMost: number | null, priceUsd: string, units: bigint): Line {
+  const quantity = least(BigInt(measured), BigInt(atMost ?? measured))
+  const price = parseExact(priceUsd)
+  return { usage, measured, atMost, quantity, price, units, product: over(times(whole(quantity), price), whole(units)) }
 }
 
 /**

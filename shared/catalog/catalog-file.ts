@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { type Catalog, createCatalog, type Model, type Voice } from './catalog.ts'
+import { type Catalog, createCatalog, type Model, type TextModel, type Voice } from './catalog.ts'
 
 /** Decimal dollars with at most six decimals, as in the published lists. */
 const price = z.string().regex(/^\d{1,6}(\.\d{1,6})?$/, { error: 'must be decimal dollars with at most six decimals' })
@@ -17,6 +17,8 @@ const overrideSchemas = {
   text_generation: z.strictObject({
     ...common,
     input_per_million_tokens: price.optional(),
+    cached_input_per_million_tokens: price.optional(),
+    cache_write_per_million_tokens: price.optional(),
     output_per_million_tokens: price.optional(),
     context_window: limit.optional(),
     max_output_tokens: limit.optional(),
@@ -41,6 +43,8 @@ export const CATALOG_FIELDS: Readonly<Record<string, string>> = {
   minimum_charge_usd: 'minimumChargeUsd',
   maximum_charge_usd: 'maximumChargeUsd',
   input_per_million_tokens: 'inputPerMillionTokensUsd',
+  cached_input_per_million_tokens: 'cachedInputPerMillionTokensUsd',
+  cache_write_per_million_tokens: 'cacheWritePerMillionTokensUsd',
   output_per_million_tokens: 'outputPerMillionTokensUsd',
   context_window: 'contextWindow',
   max_output_tokens: 'maximumOutputTokens',
@@ -108,8 +112,18 @@ function overrideModel(model: Model, override: unknown, voices: readonly Voice[]
       throw new Error(`${subject}: ${field} is ${value}; the published limit is ${bound}`)
   }
   refuseWiderBounds(subject, model, changed)
+  if (changed.category === 'text_generation') refuseDearCache(subject, changed)
   if (changed.category === 'text_to_speech') refuseDefaultVoice(subject, changed.defaultVoice, voices)
   return [changed]
+}
+
+/** A slip in the decimal point would charge a repeated prefix more than a new one. */
+function refuseDearCache(subject: string, model: TextModel): void {
+  const { inputPerMillionTokensUsd: input, cachedInputPerMillionTokensUsd: cached = input } = model
+  if (atomicFromDollars(cached) > atomicFromDollars(input))
+    throw new Error(
+      `${subject}: cached_input_per_million_tokens is ${cached}; it must be at most input_per_million_tokens, ${input}`,
+    )
 }
 
 /** A default that retires would turn valid requests without a voice into errors on that day. */

@@ -13,6 +13,9 @@ interface PublishedModel {
 export interface TextModel extends PublishedModel {
   readonly category: 'text_generation'
   readonly inputPerMillionTokensUsd: string
+  /** Of input that the vendor reads from its prompt cache, and of input that it writes to it; absent: as any input. */
+  readonly cachedInputPerMillionTokensUsd?: string
+  readonly cacheWritePerMillionTokensUsd?: string
   readonly outputPerMillionTokensUsd: string
   /**
    * Tokens of input and output together. A request is checked against it with the proven maximum of its input, one

@@ -12,6 +12,9 @@ const price = z.string().regex(/^\d{1,6}(\.\d{1,6})?$/, { error: 'must be decima
  */
 export const vendorPricesSchema = z.strictObject({
   input_per_million_tokens: price.optional(),
+  /** Of input that is read from the prompt cache, and that is written to it; absent: as any input. */
+  cached_input_per_million_tokens: price.optional(),
+  cache_write_per_million_tokens: price.optional(),
   output_per_million_tokens: price.optional(),
   price_per_image_usd: price.optional(),
   price_per_thousand_characters_usd: price.optional(),
@@ -26,9 +29,11 @@ export type VendorPrices = z.infer<typeof vendorPricesSchema>
 
 type PriceField = Exclude<keyof VendorPrices, 'as_of' | 'source'>
 
-/** By field of `usage`: the price of so many units of it. */
+/** By quantity: the price of so many units of it. */
 const QUANTITIES = {
   input_tokens: { field: 'input_per_million_tokens', units: 1_000_000n },
+  cached_input_tokens: { field: 'cached_input_per_million_tokens', units: 1_000_000n },
+  cache_write_tokens: { field: 'cache_write_per_million_tokens', units: 1_000_000n },
   output_tokens: { field: 'output_per_million_tokens', units: 1_000_000n },
   images: { field: 'price_per_image_usd', units: 1n },
   input_characters: { field: 'price_per_thousand_characters_usd', units: 1000n },
@@ -44,13 +49,25 @@ export function vendorCost(
   usage: Readonly<Record<string, number>>,
 ): AtomicAmount | null {
   if (prices === undefined) return null
-  const billed = Object.entries(QUANTITIES).filter(([name]) => usage[name] !== undefined)
+  const { input_tokens: input = 0, cached_input_tokens: cached = 0, cache_write_tokens: written = 0 } = usage
+  const measured = 'input_tokens' in usage ? { ...usage, input_tokens: input - cached - written } : usage
+  const billed = Object.entries(QUANTITIES).filter(([name]) => measured[name] !== undefined)
   const parts = billed.flatMap(([name, { field, units }]) => {
-    const dollars = prices[field]
-    return dollars === undefined ? [] : [priceOf(unitPrice(dollars, units), BigInt(usage[name] ?? 0))]
+    const dollars = priceIn(prices, field)
+    return dollars === undefined ? [] : [priceOf(unitPrice(dollars, units), BigInt(measured[name] ?? 0))]
   })
   return parts.length === 0 || parts.length < billed.length ? null : atomicRoundedUp(sumOf(parts))
 }
+
+/** Returns a price of a vendor or model; input that the cache has a part in costs as any input where it has none. */
+function priceIn(prices: Readonly<Partial<Record<PriceField, string | undefined>>>, field: PriceField) {
+  return prices[field] ?? (CACHE_FIELDS.has(field) ? prices.input_per_million_tokens : undefined)
+}
+
+const CACHE_FIELDS: ReadonlySet<PriceField> = new Set([
+  'cached_input_per_million_tokens',
+  'cache_write_per_million_tokens',
+])
 
 /** A price of a model that is lower than what one of its deployments costs. */
 export interface BelowCost {
@@ -84,8 +101,8 @@ export function compareWithCost(
   const withoutPrices = new Set<string>()
   for (const { name: deployment, serves, prices } of deployments)
     for (const model of models.filter(({ id }) => serves.includes(id)))
-      for (const [field, priceUsd] of pricesOf(model)) {
-        const costUsd = prices?.[field]
+      for (const [field, priceUsd] of pricesOf(model, prices)) {
+        const costUsd = prices && priceIn(prices, field)
         if (costUsd === undefined) withoutPrices.add(deployment)
         else if (atomicFromDollars(priceUsd) < atomicFromDollars(costUsd))
           belowCost.push({ model: model.id, deployment, field, priceUsd, costUsd })
@@ -93,13 +110,23 @@ export function compareWithCost(
   return { belowCost, withoutPrices: [...withoutPrices] }
 }
 
-function pricesOf(model: Model): readonly (readonly [PriceField, string])[] {
+/** Returns the prices of a model, those of the prompt cache where the model or the vendor has one of its own. */
+function pricesOf(model: Model, vendor: VendorPrices | undefined): readonly (readonly [PriceField, string])[] {
   switch (model.category) {
-    case 'text_generation':
-      return [
-        ['input_per_million_tokens', model.inputPerMillionTokensUsd],
-        ['output_per_million_tokens', model.outputPerMillionTokensUsd],
-      ]
+    case 'text_generation': {
+      const prices = {
+        input_per_million_tokens: model.inputPerMillionTokensUsd,
+        cached_input_per_million_tokens: model.cachedInputPerMillionTokensUsd,
+        cache_write_per_million_tokens: model.cacheWritePerMillionTokensUsd,
+        output_per_million_tokens: model.outputPerMillionTokensUsd,
+      }
+      const fields = Object.keys(prices) as (keyof typeof prices)[]
+      return fields.flatMap((field) => {
+        const priceUsd = priceIn(prices, field)
+        const isSplit = prices[field] !== undefined || vendor?.[field] !== undefined
+        return priceUsd !== undefined && isSplit ? [[field, priceUsd] as const] : []
+      })
+    }
     case 'image_generation':
       return [['price_per_image_usd', model.pricePerImageUsd]]
     case 'text_to_speech':

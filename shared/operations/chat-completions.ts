@@ -86,6 +86,7 @@ export const chatCompletions = defineOperation({
       prompt_tokens: 4,
       completion_tokens: 2,
       total_tokens: 6,
+      prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
       completion_tokens_details: { reasoning_tokens: 0 },
     },
   },

@@ -38,7 +38,7 @@ function effectiveRequest(body: MessageBody): EffectiveMessage {
     operation: 'createMessage',
     model: body.model,
     request: {
-      ...translateMessages(body.system, body.messages),
+      ...translateMessages(body.system, body.messages, body['cache_control']),
       max_output_tokens: body.max_tokens,
       ...messageTooling(body),
       ...messageResponseFormat(body),
@@ -69,7 +69,7 @@ export const messages = defineOperation({
     content: [{ type: 'text', text: 'Hello.' }],
     stop_reason: 'end_turn',
     stop_sequence: null,
-    usage: { input_tokens: 4, output_tokens: 2 },
+    usage: { input_tokens: 4, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 2 },
   },
   family: 'anthropic',
   category: 'text_generation',

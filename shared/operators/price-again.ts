@@ -2,6 +2,7 @@ import { type Catalog, findModel, type Model } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { type AtomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
+import { dearestUsage, type TextTerms } from '#shared/operations/text/text-quote.ts'
 import { roundedPrice } from '#shared/pricing/calculation.ts'
 
 /** A call as the ledger has it. Its request is not stored any more; its terms and its usage are. */
@@ -27,6 +28,8 @@ export type PricedAgain =
 /** The catalog's names of what a quote freezes in its terms. */
 const PRICES: Readonly<Record<string, string>> = {
   input_per_million_tokens_usd: 'inputPerMillionTokensUsd',
+  cached_input_per_million_tokens_usd: 'cachedInputPerMillionTokensUsd',
+  cache_write_per_million_tokens_usd: 'cacheWritePerMillionTokensUsd',
   output_per_million_tokens_usd: 'outputPerMillionTokensUsd',
   price_per_image_usd: 'pricePerImageUsd',
   price_per_thousand_characters_usd: 'pricePerThousandCharactersUsd',
@@ -34,6 +37,9 @@ const PRICES: Readonly<Record<string, string>> = {
   minimum_charge_usd: 'minimumChargeUsd',
   maximum_charge_usd: 'maximumChargeUsd',
 }
+
+/** Prices that not every model of a category has. */
+const OPTIONAL_PRICES = ['cached_input_per_million_tokens_usd', 'cache_write_per_million_tokens_usd']
 
 type Terms = Readonly<Record<string, string | number>>
 
@@ -57,21 +63,22 @@ export function priceAgain(call: PastCall, catalog: Catalog): PricedAgain {
   }
 }
 
-/** Returns the terms of a quote with the prices of another model. */
+/** Returns the terms of a quote with the prices of another model, which may have more or fewer of them. */
 function withPricesOf(model: Model, terms: Terms): Terms {
   const prices = model as unknown as Readonly<Record<string, string | number | undefined>>
-  return Object.fromEntries(Object.entries(terms).map(([name, value]) => [name, prices[PRICES[name] ?? ''] ?? value]))
+  const names = new Set([...Object.keys(terms), ...OPTIONAL_PRICES])
+  const priced = [...names].flatMap((name) => {
+    const value = prices[PRICES[name] ?? ''] ?? (OPTIONAL_PRICES.includes(name) ? undefined : terms[name])
+    return value === undefined ? [] : [[name, value] as const]
+  })
+  return Object.fromEntries(priced)
 }
 
-type Usage = Readonly<Record<string, number>>
+type Usage = Readonly<Record<string, number | undefined>>
 
 /** Returns the usage that the maximum of a call was computed for; `null` where it is not known. */
 function mostUsage({ usage }: PastCall, terms: Terms): Usage | null {
-  if ('maximum_output_tokens' in terms)
-    return {
-      input_tokens: Number(terms['maximum_input_tokens']),
-      output_tokens: Number(terms['maximum_output_tokens']),
-    }
+  if ('maximum_output_tokens' in terms) return dearestUsage(terms as unknown as TextTerms)
   if ('maximum_characters' in terms) return { input_characters: Number(terms['maximum_characters']) }
   if ('price_per_image_usd' in terms) return { images: 1 }
   return usage as Usage | null
@@ -89,7 +96,7 @@ function refusalOf(operation: AnyOperation, model: Model, most: Usage, terms: Te
     : null
 }
 
-function limitsOf(model: Model): Usage {
+function limitsOf(model: Model): Readonly<Record<string, number>> {
   switch (model.category) {
     case 'text_generation':
       return { output_tokens: model.maximumOutputTokens, tokens: model.contextWindow }

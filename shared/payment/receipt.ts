@@ -8,9 +8,15 @@ const exactDollars = z.string().regex(/^\d+(\.\d+|\/\d+)?$/)
 const calculationSchema = z.strictObject({
   lines: z.array(
     z.strictObject({
-      usage: z.string().meta({ description: 'The field of usage.' }),
+      usage: z.string().meta({
+        description:
+          'The field of usage, or uncached_input_tokens: input_tokens without cached_input_tokens and cache_write_tokens, where those have prices of their own.',
+      }),
       measured: z.int(),
-      at_most: z.int().nullable().meta({ description: 'The quantity known before the call. No more is charged.' }),
+      at_most: z.int().nullable().meta({
+        description:
+          'The quantity known before the call, less what earlier lines of the same input took of it. No more is charged.',
+      }),
       quantity: z.string().meta({ description: 'The lower of measured and at_most.' }),
       unit: z.string(),
       unit_price_usd: z.string(),

@@ -4,7 +4,7 @@ import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts
 
 /** One measured quantity with a price. A charge is a sum of these. */
 export interface PricedQuantity {
-  /** The field of `usage`. */
+  /** The field of `usage`, or what is left of one besides its parts. */
   readonly usage: string
   readonly measured: number
   /** The maximum that the quote proved; no more is charged. `null` where the quantity is known beforehand. */

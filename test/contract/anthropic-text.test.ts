@@ -308,6 +308,14 @@ describe('request', () => {
   })
 })
 
+const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
+const marked = (text: string) => ({ type: 'text' as const, text, cache_breakpoint: true as const })
+const said = (...texts: string[]) => texts.map((text) => ({ role: 'user' as const, parts: [marked(text)] }))
+const countsOf = async (changes: Partial<TextRequest>, model = 'claude-sonnet-4-5') => {
+  const { usage } = await generated({ max_output_tokens: 64, ...changes }, { model })
+  return [usage.cached_input_tokens ?? 0, usage.cache_write_tokens ?? 0]
+}
+
 describe('answers of the simulated vendor', () => {
   test('returns text that depends on the prompt, usage and the request id', async () => {
     const outcome = await generate()
@@ -316,6 +324,55 @@ describe('answers of the simulated vendor', () => {
     expect(output).toMatchObject({ finish_reason: 'stop', refusal: null, tool_calls: [] })
     expect(output.text).toContain('You wrote 6 words: “When does the CANARY tram leave?”')
     expect(output.usage.output_tokens).toBeGreaterThan(0)
+  })
+
+  describe('the prompt cache', () => {
+    test('is written up to a breakpoint, read from there on, and written for what was added', async () => {
+      const long = words(2000, 'one')
+      const [none, written = 0] = await countsOf({ messages: said(long) })
+      expect([none, written > 2000]).toEqual([0, true])
+      const [read, added = 0] = await countsOf({ messages: said(long, words(50, 'more')) })
+      expect(read).toBe(written)
+      expect(added).toBeGreaterThan(50)
+      expect(added).toBeLessThan(60)
+    })
+
+    test('is not used without a breakpoint, nor by another model, nor below the model’s minimum', async () => {
+      const messages = [textMessage(words(2000, 'two'))]
+      expect([await countsOf({ messages }), await countsOf({ messages })]).toEqual([
+        [0, 0],
+        [0, 0],
+      ])
+      await countsOf({ messages: said(words(3000, 'three')) })
+      expect((await countsOf({ messages: said(words(3000, 'three')) }, 'claude-opus-4-8'))[0]).toBe(0)
+      expect(await countsOf({ messages: said(words(3000, 'four')) }, 'claude-haiku-4-5')).toEqual([0, 0])
+      expect((await countsOf({ messages: said(words(5000, 'four')) }, 'claude-haiku-4-5'))[1]).toBeGreaterThan(5000)
+    })
+
+    test('has tools first, then the system text up to each of its breakpoints', async () => {
+      const tools = [{ ...WEATHER_TOOL, description: words(1500, 'five'), cache_breakpoint: true as const }]
+      const [part, rest] = [words(300, 'rules'), words(300, 'today')]
+      const request = { tools, system: `${part}\n\n${rest}`, system_breakpoints: [part.length] }
+      const written = (await countsOf({ ...request, messages: [textMessage('Hello')] }))[1] ?? 0
+      expect(written).toBeGreaterThan(1800)
+      expect(written).toBeLessThan(1900)
+      const other = { ...request, system: `${part}\n\n${words(300, 'tomorrow')}`, messages: [textMessage('Hello')] }
+      expect(await countsOf(other)).toEqual([written, 0])
+    })
+
+    test('gets the latest four breakpoints of a request with more, which the vendor refuses', async () => {
+      const { messages } = (await sent({ messages: said(...'abcdef'.split('')) })) as {
+        messages: [{ content: object[] }]
+      }
+      expect(messages[0].content.map((block) => 'cache_control' in block)).toEqual([
+        false,
+        false,
+        true,
+        true,
+        true,
+        true,
+      ])
+    })
   })
 
   test('never exceeds the output limit', async () => {
@@ -440,7 +497,13 @@ describe('documented answers', () => {
     expect(output).toMatchObject({
       text: 'Let me look.',
       finish_reason: 'tool_calls',
-      usage: { input_tokens: 4320, output_tokens: 150, thinking_tokens: 90 },
+      usage: {
+        input_tokens: 4320,
+        cached_input_tokens: 4000,
+        cache_write_tokens: 300,
+        output_tokens: 150,
+        thinking_tokens: 90,
+      },
       thought_signatures: ['EqoBCkgIBRABGAIiQL2UoU0b'],
     })
     expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([

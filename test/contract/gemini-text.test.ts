@@ -336,7 +336,23 @@ describe('request', () => {
   })
 })
 
+const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
+const cachedOf = async (...texts: string[]) =>
+  (await generated({ messages: texts.map((text) => textMessage(text)), max_output_tokens: 64 })).usage
+    .cached_input_tokens ?? 0
+
 describe('answers of the simulated vendor', () => {
+  test('reports what its prompt cache read, from 2,048 tokens on and in whole steps', async () => {
+    expect(await cachedOf(words(1900, 'short'))).toBe(0)
+    expect(await cachedOf(words(1900, 'short'))).toBe(0)
+    expect(await cachedOf(words(5000, 'long'))).toBe(0)
+    const cached = await cachedOf(words(5000, 'long'), 'And then?')
+    expect(cached % 256).toBe(0)
+    expect(cached).toBeGreaterThan(5000 - 256)
+    expect(cached).toBeLessThanOrEqual(5003)
+    expect(await cachedOf(words(5000, 'other'), 'And then?')).toBe(0)
+  })
+
   test('returns text that depends on the prompt, and usage', async () => {
     const output = await generated()
     expect(output).toMatchObject({ finish_reason: 'stop', refusal: null, tool_calls: [] })
@@ -507,13 +523,13 @@ describe('documented answers', () => {
     })
   })
 
-  test('counts hidden thinking, replaces tool call ids and keeps signatures', async () => {
+  test('counts cached tokens and hidden thinking, replaces tool call ids and keeps signatures', async () => {
     answerWith(fixture('thinking-and-calls'))
     const output = await generated()
     expect(output).toMatchObject({
       text: 'Let me look.',
       finish_reason: 'tool_calls',
-      usage: { input_tokens: 128, output_tokens: 250, thinking_tokens: 210 },
+      usage: { input_tokens: 128, cached_input_tokens: 64, output_tokens: 250, thinking_tokens: 210 },
       thought_signatures: ['CmQBjz1rX4f+zGVub3VnaA=='],
     })
     expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([

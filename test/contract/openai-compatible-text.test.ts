@@ -256,7 +256,22 @@ describe('request', () => {
   })
 })
 
+const words = (count: number, seed: string) => `${seed} ${'tram '.repeat(count)}`
+const cachedOf = async (...texts: string[]) =>
+  (await generated({ messages: texts.flatMap(textMessages), max_output_tokens: 64 })).usage.cached_input_tokens ?? 0
+
 describe('answers of the simulated server', () => {
+  test('reports what its prompt cache read, from 1,024 tokens on and in whole steps', async () => {
+    expect(await cachedOf(words(1000, 'short'))).toBe(0)
+    expect(await cachedOf(words(1000, 'short'))).toBe(0)
+    expect(await cachedOf(words(5000, 'long'))).toBe(0)
+    const cached = await cachedOf(words(5000, 'long'), 'And then?')
+    expect(cached % 128).toBe(0)
+    expect(cached).toBeGreaterThan(5000 - 128)
+    expect(cached).toBeLessThanOrEqual(5003)
+    expect(await cachedOf(words(5000, 'other'), 'And then?')).toBe(0)
+  })
+
   test('returns text, usage and the server’s request id', async () => {
     const outcome = await generate()
     expect(outcome).toMatchObject({
@@ -330,6 +345,17 @@ describe('documented answers', () => {
         usage: { input_tokens: 19, output_tokens: 74, thinking_tokens: 64 },
       },
     })
+  })
+
+  test.each([
+    ['both parts of the prompt', { cached_tokens: 1024, cache_write_tokens: 512 }, [1024, 512]],
+    ['neither where there is none', { cached_tokens: 0, cache_write_tokens: null }, [undefined, undefined]],
+    ['no more than the prompt has', { cached_tokens: 9000, cache_write_tokens: 9000 }, [2006, undefined]],
+  ])('counts %s that the prompt cache had a part in', async (_, details, [cached, written]) => {
+    const completion = fixture('completion') as { usage: object }
+    answerWith({ ...completion, usage: { prompt_tokens: 2006, completion_tokens: 3, prompt_tokens_details: details } })
+    const { usage } = await generated()
+    expect([usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens]).toEqual([2006, cached, written])
   })
 
   test('reports a forced call with finish reason tool_calls, and missing arguments as an empty object', async () => {

@@ -188,6 +188,8 @@ describe('an operator’s catalog file', () => {
       [TEXT]: {
         enabled: true,
         input_per_million_tokens: '0.45',
+        cached_input_per_million_tokens: '0.045',
+        cache_write_per_million_tokens: '0.5625',
         output_per_million_tokens: '2',
         context_window: 100_000,
         max_output_tokens: 8192,
@@ -204,6 +206,8 @@ describe('an operator’s catalog file', () => {
     })
     expect(findModel(catalog, 'text_generation', TEXT)).toMatchObject({
       inputPerMillionTokensUsd: '0.45',
+      cachedInputPerMillionTokensUsd: '0.045',
+      cacheWritePerMillionTokensUsd: '0.5625',
       outputPerMillionTokensUsd: '2',
       contextWindow: 100_000,
       maximumOutputTokens: 8192,
@@ -231,6 +235,8 @@ describe('an operator’s catalog file', () => {
     [{ [TEXT]: { input_per_million_tokens: 0.5 } }, /input_per_million_tokens/],
     [{ [TEXT]: { input_per_million_tokens: '-1' } }, /decimal dollars/],
     [{ [TEXT]: { input_per_million_tokens: '0.0000001' } }, /at most six decimals/],
+    [{ [TEXT]: { cached_input_per_million_tokens: '0.51' } }, /0.51; it must be at most .*, 0.50/],
+    [{ [SPEECH]: { cached_input_per_million_tokens: '0.1' } }, /cached_input_per_million_tokens/],
     [{ [TEXT]: { max_output_tokens: 65_537 } }, /max_output_tokens is 65537; the published limit is 65536/],
     [{ [TEXT]: { max_output_tokens: 0 } }, /max_output_tokens/],
     [{ [TEXT]: { maximum_charge_usd: '0.766953' } }, /published 0.002 to 0.766952 USD/],

@@ -399,6 +399,26 @@ describe('a past call under another catalog', () => {
     expect(priceAgain(call, publishedCatalog)).toEqual({ outcome: 'priced', quotedMaximum, charge })
   })
 
+  it('a call is charged by the prices of the prompt cache that its catalog has, and by none that it lacks', () => {
+    const [[operationId, body]] = CALLS
+    const usage = { input_tokens: 2500, cached_input_tokens: 2000, cache_write_tokens: 300, output_tokens: 3100 }
+    const cached = overrideCatalogWith(publishedCatalog, {
+      models: {
+        'textmodel-2.5-pro': { cached_input_per_million_tokens: '0.125', cache_write_per_million_tokens: '1.5625' },
+      },
+    })
+    const call = pastCall(operationId, body, usage)
+    const { terms, quotedMaximum } = quoteUnder(operationId, body, cached)
+    const charge = operationById(operationId).charge(usage, terms)
+    expect(priceAgain(call, cached)).toEqual({ outcome: 'priced', quotedMaximum, charge })
+    expect(charge).toBeLessThan(call.charge ?? 0n)
+    expect(priceAgain({ ...call, terms, quotedMaximum, charge }, publishedCatalog)).toEqual({
+      outcome: 'priced',
+      quotedMaximum: call.quotedMaximum,
+      charge: call.charge,
+    })
+  })
+
   it('a call without a result has a maximum and no charge', () => {
     const [[operationId, body]] = CALLS
     expect(priceAgain(pastCall(operationId, body, null), other)).toMatchObject({ charge: null })

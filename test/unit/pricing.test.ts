@@ -1,11 +1,21 @@
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { checkCharge } from '#receipts/check-charge.ts'
+import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { compareWithCost, describeBelowCost, vendorCost } from '#shared/catalog/vendor-cost.ts'
-import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { atomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, type OperationId, operations } from '#shared/operations/registry.ts'
+import {
+  chargeText,
+  dearestUsage,
+  pricedTokens,
+  type TextTerms,
+  textTermsSchema,
+} from '#shared/operations/text/text-quote.ts'
+import { textUsageSchema } from '#shared/operations/text/text-request.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
 import { type PricedQuantity, roundedPrice, writeCalculation } from '#shared/pricing/calculation.ts'
 
@@ -30,19 +40,36 @@ interface Case {
   /** The usage that the quote was made for. */
   readonly quoted: (usage: Record<string, number>, terms: Record<string, unknown>) => unknown
 }
+const REQUIRED_TERMS: (keyof TextTerms)[] = [
+  'input_per_million_tokens_usd',
+  'output_per_million_tokens_usd',
+  'maximum_input_tokens',
+  'maximum_output_tokens',
+  'minimum_charge_usd',
+  'maximum_charge_usd',
+]
 const text: Case = {
-  usage: fc.record({ input_tokens: count, output_tokens: count }),
-  terms: fc.record({
-    input_per_million_tokens_usd: price,
-    output_per_million_tokens_usd: price,
-    maximum_input_tokens: bound,
-    maximum_output_tokens: bound,
-    ...chargeBounds,
-  }),
-  quoted: (_, terms) => ({
-    input_tokens: terms['maximum_input_tokens'],
-    output_tokens: terms['maximum_output_tokens'],
-  }),
+  usage: fc
+    .record({ uncached: count, cached: count, written: count, output: count })
+    .map(({ uncached, cached, written, output }) => ({
+      input_tokens: uncached + cached + written,
+      ...(cached === 0 ? {} : { cached_input_tokens: cached }),
+      ...(written === 0 ? {} : { cache_write_tokens: written }),
+      output_tokens: output,
+    })),
+  terms: fc.record(
+    {
+      input_per_million_tokens_usd: price,
+      cached_input_per_million_tokens_usd: price,
+      cache_write_per_million_tokens_usd: price,
+      output_per_million_tokens_usd: price,
+      maximum_input_tokens: bound,
+      maximum_output_tokens: bound,
+      ...chargeBounds,
+    },
+    { noNullPrototype: true, requiredKeys: REQUIRED_TERMS },
+  ),
+  quoted: (_, terms) => dearestUsage(textTermsSchema.parse(terms)),
 }
 const cases: Record<OperationId, Case> = {
   createChatCompletion: text,
@@ -132,6 +159,96 @@ describe.each(operations)('the charge of $id', (operation: AnyOperation) => {
   })
 })
 
+describe('input that the vendor’s prompt cache had a part in', () => {
+  const terms = {
+    input_per_million_tokens_usd: '1',
+    cached_input_per_million_tokens_usd: '0.1',
+    cache_write_per_million_tokens_usd: '1.25',
+    output_per_million_tokens_usd: '10',
+    minimum_charge_usd: '0',
+    maximum_charge_usd: '9',
+    maximum_input_tokens: 30_000,
+    maximum_output_tokens: 10,
+  }
+  const usage = { input_tokens: 26_000, cached_input_tokens: 24_000, cache_write_tokens: 1500, output_tokens: 10 }
+  const quantitiesOf = (some: typeof usage, under: object) =>
+    pricedTokens(some, textTermsSchema.parse(under)).map(({ usage: name, measured, atMost, priceUsd }) => [
+      name,
+      measured,
+      atMost,
+      priceUsd,
+    ])
+
+  it('is charged as any other without a price of its own', () => {
+    const { cached_input_per_million_tokens_usd: _, cache_write_per_million_tokens_usd: __, ...plain } = terms
+    expect(quantitiesOf(usage, plain)[0]).toEqual(['input_tokens', 26_000, 30_000, '1'])
+  })
+
+  it('is charged by its own prices, and no more tokens than the quote proved', () => {
+    expect(quantitiesOf(usage, terms)).toEqual([
+      ['cached_input_tokens', 24_000, 30_000, '0.1'],
+      ['uncached_input_tokens', 500, 6000, '1'],
+      ['cache_write_tokens', 1500, 5500, '1.25'],
+      ['output_tokens', 10, 10, '10'],
+    ])
+    expect(chargeText(usage, terms)).toBe(2400n + 500n + 1875n + 100n)
+    expect(chargeText(usage, { ...terms, maximum_input_tokens: 24_400 })).toBe(2400n + 400n + 100n)
+  })
+
+  it.each([
+    ['the cache price alone', { cache_write_per_million_tokens_usd: undefined }, ['0.1', '1', '1']],
+    ['the price of writes alone', { cached_input_per_million_tokens_usd: undefined }, ['1', '1', '1.25']],
+  ])('has the price of the input where there is %s', (_, without, prices) => {
+    expect(
+      quantitiesOf(usage, { ...terms, ...without })
+        .slice(0, 3)
+        .map(([, , , priceUsd]) => priceUsd),
+    ).toEqual(prices)
+  })
+
+  it('no split of any input costs more than the maximum that is signed, and every receipt of it is recomputed', () => {
+    fc.assert(
+      fc.property(text.usage, text.terms, (someUsage, someTerms) => {
+        // Bounds of a call that decide nothing.
+        const bounds = { minimum_charge_usd: '0', maximum_charge_usd: '999999' }
+        const priced = textTermsSchema.parse({ ...someTerms, ...bounds })
+        const measured = textUsageSchema.parse(someUsage)
+        const maximum = chargeText(dearestUsage(priced), priced)
+        const charge = chargeText(measured, priced)
+        expect(charge).toBeLessThanOrEqual(maximum)
+        const quantities = pricedTokens(measured, priced)
+        const { lines, ...calculation } = writeCalculation(quantities, {
+          minimum: atomicFromDollars(priced.minimum_charge_usd),
+          maximum,
+        })
+        const charged = lines
+          .filter(({ usage: name }) => name !== 'output_tokens')
+          .reduce((sum, { quantity: tokens }) => sum + Number(tokens), 0)
+        expect(charged).toBe(Math.min(measured.input_tokens, priced.maximum_input_tokens))
+        const checks = checkCharge({
+          usage: someUsage,
+          unit_prices: Object.fromEntries(
+            Object.entries(priced).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+          ),
+          quoted_maximum_atomic: maximum.toString(),
+          authorized_maximum_atomic: maximum.toString(),
+          charge_atomic: charge.toString(),
+          charge_usdc: dollarsFromAtomic(charge),
+          calculation: { lines, ...calculation },
+        })
+        expect(checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([])
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  it('parts beyond the whole are no usage', () => {
+    expect(() =>
+      textUsageSchema.parse({ input_tokens: 5, cached_input_tokens: 3, cache_write_tokens: 3, output_tokens: 1 }),
+    ).toThrow('parts of input_tokens')
+  })
+})
+
 describe('what a vendor bills', () => {
   const read = { as_of: '2026-11-26', source: 'https://vendor.example/pricing' }
   const textPrices = { ...read, input_per_million_tokens: '0.3', output_per_million_tokens: '2.5' }
@@ -139,6 +256,18 @@ describe('what a vendor bills', () => {
   it.each<[string, Record<string, string>, Record<string, number>, bigint | null]>([
     ['tokens of both directions, rounded up once', textPrices, { input_tokens: 1, output_tokens: 1 }, 3n],
     ['a million tokens', textPrices, { input_tokens: 1_000_000, output_tokens: 0 }, 300_000n],
+    [
+      'input from and to its prompt cache by their own prices',
+      { ...textPrices, cached_input_per_million_tokens: '0.03', cache_write_per_million_tokens: '0.375' },
+      { input_tokens: 1_000_000, cached_input_tokens: 700_000, cache_write_tokens: 200_000, output_tokens: 0 },
+      21_000n + 75_000n + 30_000n,
+    ],
+    [
+      'input from and to its prompt cache as any other without such prices',
+      textPrices,
+      { input_tokens: 1_000_000, cached_input_tokens: 700_000, cache_write_tokens: 200_000, output_tokens: 0 },
+      300_000n,
+    ],
     ['images', { ...read, price_per_image_usd: '0.0336' }, { images: 2 }, 67_200n],
     ['characters', { ...read, price_per_thousand_characters_usd: '0.05' }, { input_characters: 41 }, 2050n],
     ['an hour of audio', { ...read, price_per_audio_hour_usd: '0.22' }, { input_audio_ms: 3_600_000 }, 220_000n],
@@ -193,5 +322,29 @@ describe('prices compared with cost', () => {
     })
     expect(belowCost).toMatchObject([{ deployment: 'dearer', field: 'output_per_million_tokens', costUsd: '99' }])
     expect(withoutPrices).toEqual(['unknown'])
+  })
+
+  it('name a vendor’s cache write that costs more than the input is sold for, and a cached read below its cost', () => {
+    const serves = ['textmodel-3.6-flash']
+    const prices = {
+      input_per_million_tokens: '0.5',
+      cached_input_per_million_tokens: '0.05',
+      cache_write_per_million_tokens: '0.625',
+      output_per_million_tokens: '3',
+      as_of: '2026-11-26',
+      source: 'a test',
+    }
+    const deployments = [{ name: 'claude', serves, prices }]
+    const sold = (own: Record<string, string>) =>
+      compareWithCost(overrideCatalogWith(publishedCatalog, { models: { [serves[0] ?? '']: own } }), { deployments })
+        .belowCost
+    expect(sold({}).map(describeBelowCost)).toEqual([
+      'textmodel-3.6-flash is sold below cost: cache_write_per_million_tokens is 0.50, and claude costs 0.625',
+    ])
+    const cached = { cached_input_per_million_tokens: '0.04', cache_write_per_million_tokens: '0.625' }
+    expect(sold(cached)).toMatchObject([
+      { field: 'cached_input_per_million_tokens', priceUsd: '0.04', costUsd: '0.05' },
+    ])
+    expect(sold({ ...cached, cached_input_per_million_tokens: '0.05' })).toEqual([])
   })
 })

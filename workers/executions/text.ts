@@ -88,11 +88,16 @@ const SHORTEST_CACHED_CHARACTERS = 4096
  * message where these are too short to be cached. `undefined` for requests that no vendor caches.
  */
 function prefixOf({ tools = [], system = '', messages: turns }: TextRequest): string | undefined {
-  const instructions = JSON.stringify([tools, system])
+  const instructions = JSON.stringify([tools, system], withoutBreakpoint)
   if (instructions.length >= SHORTEST_CACHED_CHARACTERS) return sha256Hex(instructions)
   const conversation = JSON.stringify(turns)
   if (instructions.length + conversation.length < SHORTEST_CACHED_CHARACTERS) return undefined
-  return sha256Hex(instructions + JSON.stringify(turns[0]))
+  return sha256Hex(instructions + JSON.stringify(turns[0], withoutBreakpoint))
+}
+
+/** Leaves out where the caller wants the prompt cached, which moves on as a conversation grows. */
+function withoutBreakpoint(name: string, value: unknown): unknown {
+  return name === 'cache_breakpoint' ? undefined : value
 }
 
 /**
@@ -133,7 +138,7 @@ async function inlineRemoteImages(
       role,
       parts: parts.map((part) => {
         const image = part.type === 'image' && part.source.kind === 'url' ? fetched.get(part.source.url) : undefined
-        return image ? { type: 'image' as const, source: { kind: 'inline' as const, ...image } } : part
+        return image ? { ...part, type: 'image' as const, source: { kind: 'inline' as const, ...image } } : part
       }),
     })),
   }

@@ -9,9 +9,14 @@ const NAME = 'prices'
 /** Names of prices in the price list, where they differ from the receipt's. */
 const PUBLISHED_NAMES: Readonly<Record<string, string>> = {
   input_per_million_tokens_usd: 'input_per_million_tokens',
+  cached_input_per_million_tokens_usd: 'cached_input_per_million_tokens',
+  cache_write_per_million_tokens_usd: 'cache_write_per_million_tokens',
   output_per_million_tokens_usd: 'output_per_million_tokens',
   price_per_image_usd: 'price_per_successful_image_usd',
 }
+
+/** Prices of which the price list has one where a receipt of the same catalog has it. */
+const OPTIONAL = ['cached_input_per_million_tokens_usd', 'cache_write_per_million_tokens_usd']
 
 const pricingSchema = z.looseObject({
   catalog_version: z.string(),
@@ -64,11 +69,16 @@ function comparePrices(receipt: GivenReceipt, pricing: z.infer<typeof pricingSch
     return isSameCatalog
       ? failed(NAME, `${receipt.model} is not in ${receipt.catalog_version}`)
       : skipped(NAME, `${receipt.model} is no longer offered (${pricing.catalog_version})`)
-  const different = Object.entries(receipt.unit_prices).filter(([field, price]) => {
+  const stated = Object.entries(receipt.unit_prices).filter(([field, price]) => {
     if (!field.endsWith('_usd')) return false
     const published = entry[PUBLISHED_NAMES[field] ?? field]
     return typeof published !== 'string' || !equals(parseExact(published), parseExact(String(price)))
   })
+  // Without them, all of the input was charged at its full price.
+  const missing = OPTIONAL.filter((field) => {
+    return entry[PUBLISHED_NAMES[field] ?? field] !== undefined && receipt.unit_prices[field] === undefined
+  }).map((field) => [field, 'missing'] as const)
+  const different = [...stated, ...missing]
   if (different.length === 0) return passed(NAME, `match the published prices (${pricing.catalog_version})`)
   const differences = different.map(([field, price]) => `${field} ${price}`).join(', ')
   return isSameCatalog

@@ -9,7 +9,7 @@ import { createModelsRoute as createElevenLabsModels, createVoicesRoute } from '
 import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
 import { createTextToSpeechRoute } from './elevenlabs/text-to-speech.ts'
 import { createFaultQueue, type FaultQueue, type FaultRuleInput } from './faults.ts'
-import { createGenerateContentRoute, createStreamGenerateContentRoute } from './gemini/generate-content.ts'
+import { createGenerateContentRoutes } from './gemini/generate-content.ts'
 import { createModelRoutes as createGeminiModels } from './gemini/models.ts'
 import { createChatCompletionsRoute } from './openai/chat-completions.ts'
 import { createImagesRoute } from './openai/images.ts'
@@ -51,8 +51,7 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     createImagesRoute({ apiKey }),
     createSpeechRoute({ apiKey }),
     createTranscriptionsRoute({ apiKey }),
-    createGenerateContentRoute({ apiKey }),
-    createStreamGenerateContentRoute({ apiKey }),
+    ...createGenerateContentRoutes({ apiKey }),
     createMessagesRoute({ apiKey }),
   ]
   const listings = createListings({ apiKey })

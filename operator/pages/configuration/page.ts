@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { ConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
-import type { Catalog, Model } from '#shared/catalog/catalog.ts'
+import type { Catalog, Model, TextModel } from '#shared/catalog/catalog.ts'
 import { catalogsOfContents } from '#shared/operators/catalogs-of-configuration.ts'
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
 import { contentsOf, lineOfDestination, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'
@@ -112,7 +112,7 @@ function listPrices({ models }: Catalog): readonly ListedModel[] {
 function priceOf(model: Model): string {
   switch (model.category) {
     case 'text_generation':
-      return `${model.inputPerMillionTokensUsd} in, ${model.outputPerMillionTokensUsd} out for 1M tokens`
+      return `${inputPrices(model)}, ${model.outputPerMillionTokensUsd} out for 1M tokens`
     case 'image_generation':
       return `${model.pricePerImageUsd} for an image`
     case 'text_to_speech':
@@ -120,6 +120,15 @@ function priceOf(model: Model): string {
     case 'speech_to_text':
       return `${model.pricePerAudioHourUsd} for an hour`
   }
+}
+
+function inputPrices({
+  inputPerMillionTokensUsd: input,
+  cachedInputPerMillionTokensUsd: cached,
+  cacheWritePerMillionTokensUsd: written,
+}: TextModel): string {
+  const parts = [cached === undefined ? [] : [`${cached} cached`], written === undefined ? [] : [`${written} written`]]
+  return [`${input} in`, ...parts.flat()].join(', ')
 }
 
 function limitsOf(model: Model): string {

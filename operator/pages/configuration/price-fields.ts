@@ -6,6 +6,8 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 
 const LABELS = {
   input_per_million_tokens: 'Input, USD for 1,000,000 tokens',
+  cached_input_per_million_tokens: 'Input read from the vendor’s cache, USD for 1,000,000 tokens',
+  cache_write_per_million_tokens: 'Input written to the vendor’s cache, USD for 1,000,000 tokens',
   output_per_million_tokens: 'Output, USD for 1,000,000 tokens',
   price_per_successful_image_usd: 'An image, USD',
   price_per_thousand_characters_usd: 'Text, USD for 1,000 characters',
@@ -35,7 +37,7 @@ export function priceForms(content: JsonValue) {
     action: `/operator/catalog/models/${encodeURIComponent(model.id)}/draft`,
     fields: NAMES.flatMap((name) => {
       const builtIn = builtInPrice(model, name)
-      if (builtIn === undefined) return []
+      if (!hasPrice(model, name)) return []
       const value = overridesOf(content)?.[model.id]?.[name]
       return [
         {
@@ -43,7 +45,7 @@ export function priceForms(content: JsonValue) {
           label: LABELS[name],
           value: typeof value === 'string' ? value : '',
           maximum: 13,
-          hint: `Built in: ${builtIn}`,
+          hint: builtIn === undefined ? 'Built in: as any input' : `Built in: ${builtIn}`,
         },
       ]
     }),
@@ -55,7 +57,7 @@ export function withPrices(content: JsonValue, id: string, prices: z.infer<typeo
   const model = publishedCatalog.models.find((one) => one.id === id)
   const models = overridesOf(content)
   if (!model || !models) return null
-  const names = NAMES.filter((name) => prices[name] !== undefined && builtInPrice(model, name) !== undefined)
+  const names = NAMES.filter((name) => prices[name] !== undefined && hasPrice(model, name))
   const kept = Object.entries(models[id] ?? {}).filter(([name]) => !names.some((one) => one === name))
   const entered = names.flatMap((name) => (prices[name] ? [[name, prices[name]] as const] : []))
   const { [id]: _before, ...others } = models
@@ -64,6 +66,13 @@ export function withPrices(content: JsonValue, id: string, prices: z.infer<typeo
     ...(content as Readonly<Record<string, JsonValue>>),
     models: Object.keys(changed).length === 0 ? others : { ...others, [id]: changed },
   }
+}
+
+/** Prices of a text model that no built-in one has. */
+const OPTIONAL: ReadonlySet<PriceName> = new Set(['cached_input_per_million_tokens', 'cache_write_per_million_tokens'])
+
+function hasPrice(model: Model, name: PriceName): boolean {
+  return OPTIONAL.has(name) ? model.category === 'text_generation' : builtInPrice(model, name) !== undefined
 }
 
 function builtInPrice(model: Model, name: PriceName): string | undefined {

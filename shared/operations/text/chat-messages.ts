@@ -1,8 +1,16 @@
 import { z } from 'zod'
 import { stringOr } from '../request-text.ts'
-import { type Conversation, finishConversation, textOf, textPart } from './conversation.ts'
+import {
+  type Conversation,
+  cacheBreakpoint,
+  finishConversation,
+  type TranslatedConversation,
+  textOf,
+  textPart,
+  textsAmong,
+} from './conversation.ts'
 import { imageFromUrl, imageUrlSchema } from './image-source.ts'
-import type { TextPart, TextRequest } from './text-request.ts'
+import type { TextPart } from './text-request.ts'
 import { isObject, toolArgumentsJson } from './tool-arguments.ts'
 
 const partSchema = z.discriminatedUnion(
@@ -40,7 +48,7 @@ const toolCallSchema = z.object({
  * the user's. `tool` and `function` messages are the user's tool results, neighboring ones in one message. `assistant`
  * is the assistant. Any other role counts as the user: the published schema only requires that a role is a string.
  */
-export function translateChatMessages(messages: readonly ChatMessage[]): Pick<TextRequest, 'system' | 'messages'> {
+export function translateChatMessages(messages: readonly ChatMessage[]): TranslatedConversation {
   const conversation: Conversation = { system: [], messages: [] }
   const toolNames = new Map<string, string>()
   let previousRole = ''
@@ -49,7 +57,7 @@ export function translateChatMessages(messages: readonly ChatMessage[]): Pick<Te
     switch (message.role) {
       case 'system':
       case 'developer': {
-        conversation.system.push(textOf(parts))
+        conversation.system.push(...textsAmong(parts))
         const images = imagesOf(parts)
         if (images.length > 0) conversation.messages.push({ role: 'user', parts: images })
         break
@@ -82,11 +90,11 @@ function contentParts(content: ChatMessage['content']): TextPart[] {
   return content.map((part) => {
     switch (part.type) {
       case 'text':
-        return textPart(part.text)
+        return textPart(part.text, part['cache_control'])
       case 'refusal':
         return textPart(part.refusal)
       case 'image_url':
-        return imageFromUrl(part.image_url.url)
+        return { ...imageFromUrl(part.image_url.url), ...cacheBreakpoint(part['cache_control']) }
     }
   })
 }
@@ -116,8 +124,14 @@ function toolResult(message: ChatMessage, parts: readonly TextPart[], toolNames:
   const given = typeof message['name'] === 'string' ? message['name'] : undefined
   const id = typeof message['tool_call_id'] === 'string' ? message['tool_call_id'] : idOfUnnamedCall(given ?? '')
   const name = toolNames.get(id) ?? given
-  const text = textOf(parts)
-  return { type: 'tool_result', tool_call_id: id, ...(name === undefined ? {} : { name }), text }
+  const isBreakpoint = textsAmong(parts).at(-1)?.cache_breakpoint
+  return {
+    type: 'tool_result',
+    tool_call_id: id,
+    ...(name === undefined ? {} : { name }),
+    text: textOf(parts),
+    ...(isBreakpoint === true ? { cache_breakpoint: true } : {}),
+  }
 }
 
 /** Returns the id that links older function calls to their results: they share only the name. */

@@ -33,6 +33,10 @@ export const chatCompletionResultSchema = z.looseObject({
     prompt_tokens: z.int().min(0),
     completion_tokens: z.int().min(0),
     total_tokens: z.int().min(0),
+    // Results of earlier versions have none.
+    prompt_tokens_details: z
+      .looseObject({ cached_tokens: z.int().min(0), cache_write_tokens: z.int().min(0) })
+      .optional(),
     completion_tokens_details: z.looseObject({ reasoning_tokens: z.int().min(0) }),
   }),
 })
@@ -77,6 +81,10 @@ export function chatCompletionResult(facts: TextResultFacts, output: TextOutput)
       prompt_tokens: usage.input_tokens,
       completion_tokens: usage.output_tokens,
       total_tokens: usage.input_tokens + usage.output_tokens,
+      prompt_tokens_details: {
+        cached_tokens: usage.cached_input_tokens ?? 0,
+        cache_write_tokens: usage.cache_write_tokens ?? 0,
+      },
       completion_tokens_details: { reasoning_tokens: usage.thinking_tokens ?? 0 },
     },
   }

@@ -1,23 +1,41 @@
 import type { TextPart, TextRequest } from './text-request.ts'
+import { isObject } from './tool-arguments.ts'
 
 export type TextMessage = TextRequest['messages'][number]
+
+type TextOnly = Extract<TextPart, { type: 'text' }>
 
 /** The result of a translation, in the order of the caller's messages. */
 export interface Conversation {
   /** System texts, wherever they occurred; a text request has a single system text. */
-  readonly system: string[]
+  readonly system: TextOnly[]
   readonly messages: TextMessage[]
 }
+
+export type TranslatedConversation = Pick<TextRequest, 'system' | 'system_breakpoints' | 'messages'>
 
 const PARAGRAPH = '\n\n'
 
 /** Joins texts into one, in their order. */
-export function joinTexts(texts: readonly string[]): string {
+function joinTexts(texts: readonly string[]): string {
   return texts.filter((text) => text !== '').join(PARAGRAPH)
 }
 
-export function textPart(text: string): TextPart {
-  return { type: 'text', text }
+/** Returns the part of a text; `cacheControl` is what its caller sent as `cache_control`. */
+export function textPart(text: string, cacheControl?: unknown): TextOnly {
+  return { type: 'text', text, ...cacheBreakpoint(cacheControl) }
+}
+
+/**
+ * Reads `cache_control`. Its `ttl` is not forwarded: a longer lifetime has a price of its own, and prices are those of
+ * the default one.
+ */
+export function cacheBreakpoint(cacheControl: unknown): { cache_breakpoint?: true } {
+  return isObject(cacheControl) && cacheControl['type'] === 'ephemeral' ? { cache_breakpoint: true } : {}
+}
+
+export function textsAmong(parts: readonly TextPart[]): TextOnly[] {
+  return parts.filter((part) => part.type === 'text')
 }
 
 /** Joins the texts among the parts into one. */
@@ -30,10 +48,17 @@ export function textOf(parts: readonly TextPart[]): string {
  * message left without parts keeps one empty text. System text alone becomes the user's message: a model needs one to
  * answer.
  */
-export function finishConversation({ system, messages }: Conversation): Pick<TextRequest, 'system' | 'messages'> {
-  const systemText = joinTexts(system)
+export function finishConversation({ system, messages }: Conversation): TranslatedConversation {
+  const systemText = textOf(system)
   if (messages.length === 0) return { messages: [{ role: 'user', parts: [textPart(systemText)] }] }
-  return { ...(systemText === '' ? {} : { system: systemText }), messages: messages.map(withoutEmptyTexts) }
+  const breakpoints = system.flatMap(({ text, cache_breakpoint }, index) =>
+    cache_breakpoint === true && text !== '' ? [textOf(system.slice(0, index + 1)).length] : [],
+  )
+  return {
+    ...(systemText === '' ? {} : { system: systemText }),
+    ...(breakpoints.length === 0 ? {} : { system_breakpoints: breakpoints }),
+    messages: messages.map(withoutEmptyTexts),
+  }
 }
 
 function withoutEmptyTexts({ role, parts }: TextMessage): TextMessage {

@@ -1,9 +1,17 @@
 import { z } from 'zod'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 import { stringOr } from '../request-text.ts'
-import { type Conversation, finishConversation, joinTexts, textOf, textPart } from './conversation.ts'
+import {
+  type Conversation,
+  cacheBreakpoint,
+  finishConversation,
+  type TranslatedConversation,
+  textOf,
+  textPart,
+  textsAmong,
+} from './conversation.ts'
 import { imageBlockSourceSchema, imageFromBlock } from './image-source.ts'
-import type { TextPart, TextRequest } from './text-request.ts'
+import type { TextPart } from './text-request.ts'
 
 const textBlock = z.looseObject({ type: z.literal('text'), text: z.string() })
 const imageBlock = z.looseObject({ type: z.literal('image'), source: imageBlockSourceSchema })
@@ -51,13 +59,15 @@ type Block = z.infer<typeof blockSchema>
 /**
  * Translates messages into the conversation of a text request. `system` (the field, and messages of role `system` or
  * `developer`) becomes the single system text; `assistant` is the assistant, and any other role counts as the user.
- * Images inside a tool result follow it in the same message.
+ * Images inside a tool result follow it in the same message. `cacheControl` is the request's own `cache_control`, which
+ * stands for one at the end of its last block.
  */
 export function translateMessages(
   system: z.infer<typeof systemSchema> | undefined,
   messages: readonly z.infer<typeof messageSchema>[],
-): Pick<TextRequest, 'system' | 'messages'> {
-  const conversation: Conversation = { system: [systemText(system)], messages: [] }
+  cacheControl?: unknown,
+): TranslatedConversation {
+  const conversation: Conversation = { system: systemParts(system), messages: [] }
   const toolNames = new Map<string, string>()
   for (const { role, content } of messages) {
     const parts =
@@ -66,28 +76,41 @@ export function translateMessages(
       conversation.messages.push({ role: role === 'assistant' ? 'assistant' : 'user', parts })
       continue
     }
-    conversation.system.push(textOf(parts))
+    conversation.system.push(...textsAmong(parts))
     const others = parts.filter((part) => part.type !== 'text')
     if (others.length > 0) conversation.messages.push({ role: 'user', parts: others })
   }
+  const last = conversation.messages.at(-1)?.parts
+  const end = last?.pop()
+  if (end !== undefined) last?.push({ ...end, ...cacheBreakpoint(cacheControl) })
   return finishConversation(conversation)
 }
 
-function systemText(system: z.infer<typeof systemSchema> | undefined): string {
-  return typeof system === 'string' ? system : joinTexts((system ?? []).map(({ text }) => text))
+function systemParts(system: z.infer<typeof systemSchema> = []): Conversation['system'] {
+  return typeof system === 'string'
+    ? [textPart(system)]
+    : system.map(({ text, cache_control: cacheControl }) => textPart(text, cacheControl))
 }
 
 function blockParts(block: Block, toolNames: Map<string, string>): TextPart[] {
   switch (block.type) {
     case 'text':
-      return [textPart(block.text)]
+      return [textPart(block.text, block['cache_control'])]
     case 'image':
-      return [imageFromBlock(block.source)]
+      return [{ ...imageFromBlock(block.source), ...cacheBreakpoint(block['cache_control']) }]
     case 'tool_use': {
       toolNames.set(block.id, block.name)
       // Canonical, so that the order of the input's properties does not change the digest.
       const input = canonicalJson((block.input ?? {}) as JsonValue)
-      return [{ type: 'tool_call', id: block.id, name: block.name, arguments_json: input }]
+      return [
+        {
+          type: 'tool_call',
+          id: block.id,
+          name: block.name,
+          arguments_json: input,
+          ...cacheBreakpoint(block['cache_control']),
+        },
+      ]
     }
     case 'tool_result':
       return toolResultParts(block, toolNames.get(block.tool_use_id))
@@ -107,6 +130,7 @@ function toolResultParts(block: Extract<Block, { type: 'tool_result' }>, name: s
       ...(name === undefined ? {} : { name }),
       text: textOf(parts),
       ...(block['is_error'] === true ? { is_error: true } : {}),
+      ...cacheBreakpoint(block['cache_control']),
     },
     ...parts.filter((part) => part.type === 'image'),
   ]

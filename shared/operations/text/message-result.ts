@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { finishReason, type TextResultFacts, thoughtSignatures } from './chat-result.ts'
-import type { TextOutput } from './text-request.ts'
+import { type TextOutput, uncachedInputTokens } from './text-request.ts'
 import { parseToolArguments } from './tool-arguments.ts'
 
 const contentBlockSchema = z.discriminatedUnion('type', [
@@ -22,7 +22,13 @@ export const messageResultSchema = z.looseObject({
   content: z.array(contentBlockSchema),
   stop_reason: z.enum(['end_turn', 'max_tokens', 'tool_use', 'refusal', 'stop_sequence']),
   stop_sequence: z.null(),
-  usage: z.looseObject({ input_tokens: z.int().min(0), output_tokens: z.int().min(0) }),
+  usage: z.looseObject({
+    input_tokens: z.int().min(0),
+    // Results of earlier versions have neither.
+    cache_creation_input_tokens: z.int().min(0).optional(),
+    cache_read_input_tokens: z.int().min(0).optional(),
+    output_tokens: z.int().min(0),
+  }),
   thought_signatures: z.array(z.string()).optional(),
 })
 
@@ -35,7 +41,10 @@ const STOP_REASONS = {
   content_filter: 'refusal',
 } as const satisfies Record<TextOutput['finish_reason'], MessageResult['stop_reason']>
 
-/** Returns the public result of `POST /v1/messages`. `output_tokens` includes hidden thinking. */
+/**
+ * Returns the public result of `POST /v1/messages`. `output_tokens` includes hidden thinking. As in the family's own
+ * API, `input_tokens` is the input without the two counts of the prompt cache.
+ */
 export function messageResult(facts: TextResultFacts, output: TextOutput): MessageResult {
   const { text, refusal, tool_calls: calls, usage } = output
   return {
@@ -46,7 +55,12 @@ export function messageResult(facts: TextResultFacts, output: TextOutput): Messa
     content: [...textBlocks(text), ...textBlocks(refusal), ...calls.map(toolUseBlock)],
     stop_reason: refusal === null ? STOP_REASONS[finishReason(output)] : 'refusal',
     stop_sequence: null,
-    usage: { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens },
+    usage: {
+      input_tokens: uncachedInputTokens(usage),
+      cache_creation_input_tokens: usage.cache_write_tokens ?? 0,
+      cache_read_input_tokens: usage.cached_input_tokens ?? 0,
+      output_tokens: usage.output_tokens,
+    },
     ...thoughtSignatures(facts, output),
   }
 }

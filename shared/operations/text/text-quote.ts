@@ -6,13 +6,16 @@ import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from '../maximum-price.ts'
-import type { TextRequest, TextUsage } from './text-request.ts'
+import { type TextRequest, type TextUsage, uncachedInputTokens } from './text-request.ts'
 import { inputTokenBound } from './text-tokens.ts'
 
 const TOKENS_PER_PRICE = 1_000_000n
 
 export const textTermsSchema = z.strictObject({
   input_per_million_tokens_usd: z.string(),
+  /** Of input that the vendor reads from its prompt cache or writes to it; absent: as any input. */
+  cached_input_per_million_tokens_usd: z.string().optional(),
+  cache_write_per_million_tokens_usd: z.string().optional(),
   output_per_million_tokens_usd: z.string(),
   minimum_charge_usd: z.string(),
   maximum_charge_usd: z.string(),
@@ -30,8 +33,11 @@ export type TextTerms = z.infer<typeof textTermsSchema>
 export function quoteText(request: TextRequest, modelId: string, catalog: Catalog): Quote<TextTerms> {
   const model = findModel(catalog, 'text_generation', modelId)
   if (!model) throw new Error(`the catalog has no model ${modelId}`)
+  const { cachedInputPerMillionTokensUsd: cached, cacheWritePerMillionTokensUsd: written } = model
   const terms: TextTerms = {
     input_per_million_tokens_usd: model.inputPerMillionTokensUsd,
+    ...(cached === undefined ? {} : { cached_input_per_million_tokens_usd: cached }),
+    ...(written === undefined ? {} : { cache_write_per_million_tokens_usd: written }),
     output_per_million_tokens_usd: model.outputPerMillionTokensUsd,
     minimum_charge_usd: model.minimumChargeUsd,
     maximum_charge_usd: model.maximumChargeUsd,
@@ -40,8 +46,21 @@ export function quoteText(request: TextRequest, modelId: string, catalog: Catalo
   }
   refuseBeyondModel(model, terms)
   refuseBeyondBound(terms)
-  const maximumUsage = { input_tokens: terms.maximum_input_tokens, output_tokens: terms.maximum_output_tokens }
-  return { quotedMaximum: chargeText(maximumUsage, terms), catalogVersion: catalog.version, terms }
+  return { quotedMaximum: chargeText(dearestUsage(terms), terms), catalogVersion: catalog.version, terms }
+}
+
+/**
+ * Returns the usage that costs the most under these terms: all of the input that was proven, at the highest of its
+ * prices, and all of the output.
+ */
+export function dearestUsage(terms: TextTerms): TextUsage {
+  const { maximum_input_tokens: input, maximum_output_tokens: output } = terms
+  const fresh = atomicFromDollars(terms.input_per_million_tokens_usd)
+  const cached = atomicFromDollars(terms.cached_input_per_million_tokens_usd ?? terms.input_per_million_tokens_usd)
+  const written = atomicFromDollars(terms.cache_write_per_million_tokens_usd ?? terms.input_per_million_tokens_usd)
+  const usage = { input_tokens: input, output_tokens: output }
+  if (written > fresh && written >= cached) return { ...usage, cache_write_tokens: input }
+  return cached > fresh ? { ...usage, cached_input_tokens: input } : usage
 }
 
 /** One user message without text: what a request is counted with before its first byte. */
@@ -55,10 +74,9 @@ const EMPTY_MESSAGE: TextRequest = {
  * that it reaches of the context window and the price bound, both of which count a byte as a token.
  */
 export function largestTextBytes(model: TextModel): number {
-  const [inputPrice, outputPrice] = [
-    atomicFromDollars(model.inputPerMillionTokensUsd),
-    atomicFromDollars(model.outputPerMillionTokensUsd),
-  ]
+  const { inputPerMillionTokensUsd: input, cacheWritePerMillionTokensUsd: written = input } = model
+  const outputPrice = atomicFromDollars(model.outputPerMillionTokensUsd)
+  const inputPrice = [input, written].map(atomicFromDollars).reduce((one, other) => (one > other ? one : other))
   const room = atomicFromDollars(model.maximumChargeUsd) * TOKENS_PER_PRICE - outputPrice
   const withinWindow = model.contextWindow - EMPTY_MESSAGE.max_output_tokens
   const withinBound = inputPrice === 0n ? withinWindow : Number(room / inputPrice)
@@ -80,37 +98,46 @@ function refuseBeyondModel(model: TextModel, terms: TextTerms): void {
 }
 
 function refuseBeyondBound(terms: TextTerms): void {
-  const { maximum_input_tokens: input, maximum_output_tokens: output, maximum_charge_usd: bound } = terms
+  const { maximum_output_tokens: output, maximum_charge_usd: bound } = terms
   const exactPrice = (outputTokens: number) =>
-    roundedPrice(pricedTokens({ input_tokens: input, output_tokens: outputTokens }, terms))
+    roundedPrice(pricedTokens(dearestUsage({ ...terms, maximum_output_tokens: outputTokens }), terms))
   if (exactPrice(output) <= atomicFromDollars(bound)) return
   // A request above the bound with a single output token needs a shorter input.
   refuseAboveBound(exactPrice(1), bound, 'messages', 'Shorten the input.')
   refuseAboveBound(exactPrice(output), bound, 'max_tokens', 'Lower max_tokens or shorten the input.')
 }
 
-export function pricedTokens(
-  usage: Pick<TextUsage, 'input_tokens' | 'output_tokens'>,
-  terms: TextTerms,
-): readonly PricedQuantity[] {
+export function pricedTokens(usage: TextUsage, terms: TextTerms): readonly PricedQuantity[] {
   return [
-    {
-      usage: 'input_tokens',
-      measured: usage.input_tokens,
-      atMost: terms.maximum_input_tokens,
-      unit: 'token',
-      priceUsd: terms.input_per_million_tokens_usd,
-      units: TOKENS_PER_PRICE,
-    },
-    {
-      usage: 'output_tokens',
-      measured: usage.output_tokens,
-      atMost: terms.maximum_output_tokens,
-      unit: 'token',
-      priceUsd: terms.output_per_million_tokens_usd,
-      units: TOKENS_PER_PRICE,
-    },
+    ...pricedInput(usage, terms),
+    tokens('output_tokens', usage.output_tokens, terms.maximum_output_tokens, terms.output_per_million_tokens_usd),
   ]
+}
+
+/**
+ * Returns the input as one quantity or, where a part of it has a price of its own, as three. They are charged in this
+ * order until the proven maximum of the whole input is reached.
+ */
+function pricedInput(usage: TextUsage, terms: TextTerms): readonly PricedQuantity[] {
+  const price = terms.input_per_million_tokens_usd
+  const { cached_input_per_million_tokens_usd: cachedPrice, cache_write_per_million_tokens_usd: writePrice } = terms
+  if (cachedPrice === undefined && writePrice === undefined)
+    return [tokens('input_tokens', usage.input_tokens, terms.maximum_input_tokens, price)]
+  const parts = [
+    ['cached_input_tokens', usage.cached_input_tokens ?? 0, cachedPrice ?? price],
+    ['uncached_input_tokens', uncachedInputTokens(usage), price],
+    ['cache_write_tokens', usage.cache_write_tokens ?? 0, writePrice ?? price],
+  ] as const
+  let room = terms.maximum_input_tokens
+  return parts.map(([name, measured, priceUsd]) => {
+    const quantity = tokens(name, measured, room, priceUsd)
+    room -= Math.min(measured, room)
+    return quantity
+  })
+}
+
+function tokens(usage: string, measured: number, atMost: number, priceUsd: string): PricedQuantity {
+  return { usage, measured, atMost, unit: 'token', priceUsd, units: TOKENS_PER_PRICE }
 }
 
 /** Charges the measured usage, hidden thinking included; tokens beyond the proven maximum are the operator's loss. */

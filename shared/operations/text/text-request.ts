@@ -6,7 +6,10 @@ import { z } from 'zod'
  * digested.
  */
 
-const textPart = z.strictObject({ type: z.literal('text'), text: z.string() })
+/** Asks a vendor whose callers place them to cache the prompt up to the end of this part; others ignore it. */
+const cacheBreakpoint = z.literal(true).optional()
+
+const textPart = z.strictObject({ type: z.literal('text'), text: z.string(), cache_breakpoint: cacheBreakpoint })
 
 /** `url` images are fetched after payment, by the worker; `inline` ones came as a data URI or Base64 block. */
 const imagePart = z.strictObject({
@@ -15,6 +18,7 @@ const imagePart = z.strictObject({
     z.strictObject({ kind: z.literal('inline'), media_type: z.string(), base64: z.string() }),
     z.strictObject({ kind: z.literal('url'), url: z.url() }),
   ]),
+  cache_breakpoint: cacheBreakpoint,
 })
 
 /** A call that the model made earlier; `arguments_json` is the JSON text of an object. */
@@ -23,6 +27,7 @@ const toolCallPart = z.strictObject({
   id: z.string(),
   name: z.string(),
   arguments_json: z.string(),
+  cache_breakpoint: cacheBreakpoint,
 })
 
 const toolResultPart = z.strictObject({
@@ -32,6 +37,7 @@ const toolResultPart = z.strictObject({
   name: z.string().optional(),
   text: z.string(),
   is_error: z.boolean().optional(),
+  cache_breakpoint: cacheBreakpoint,
 })
 
 const partSchema = z.discriminatedUnion('type', [textPart, imagePart, toolCallPart, toolResultPart])
@@ -41,6 +47,7 @@ const toolSchema = z.strictObject({
   description: z.string().optional(),
   /** JSON Schema of the arguments, as the caller sent it. */
   parameters: z.json(),
+  cache_breakpoint: cacheBreakpoint,
 })
 
 const responseFormatSchema = z.discriminatedUnion('type', [
@@ -51,6 +58,8 @@ const responseFormatSchema = z.discriminatedUnion('type', [
 
 export const textRequestSchema = z.strictObject({
   system: z.string().optional(),
+  /** Ends of the parts of `system` that are cache breakpoints, in UTF-16 code units, ascending. */
+  system_breakpoints: z.array(z.int().min(1)).optional(),
   messages: z.array(z.strictObject({ role: z.enum(['user', 'assistant']), parts: z.array(partSchema) })).min(1),
   /** A hard limit on the model's whole output, hidden thinking included. */
   max_output_tokens: z.int().min(1),
@@ -66,12 +75,28 @@ export const textRequestSchema = z.strictObject({
   frequency_penalty: z.number().optional(),
 })
 
-/** Measured by the provider. `output_tokens` includes hidden thinking; `thinking_tokens` is that part. */
-export const textUsageSchema = z.strictObject({
-  input_tokens: z.int().min(0),
-  output_tokens: z.int().min(0),
-  thinking_tokens: z.int().min(0).optional(),
-})
+/**
+ * Measured by the provider. `output_tokens` includes hidden thinking; `thinking_tokens` is that part. Of `input_tokens`,
+ * `cached_input_tokens` were read from the vendor's prompt cache and `cache_write_tokens` were written to it; absent
+ * where there were none.
+ */
+export const textUsageSchema = z
+  .strictObject({
+    input_tokens: z.int().min(0),
+    cached_input_tokens: z.int().min(1).optional(),
+    cache_write_tokens: z.int().min(1).optional(),
+    output_tokens: z.int().min(0),
+    thinking_tokens: z.int().min(0).optional(),
+  })
+  .refine((usage) => uncachedInputTokens(usage) >= 0, 'cached and written tokens are parts of input_tokens')
+
+/** Returns the input that the vendor's prompt cache had no part in. */
+export function uncachedInputTokens(
+  usage: Readonly<Record<'input_tokens', number>> &
+    Readonly<Partial<Record<'cached_input_tokens' | 'cache_write_tokens', number | undefined>>>,
+): number {
+  return usage.input_tokens - (usage.cached_input_tokens ?? 0) - (usage.cache_write_tokens ?? 0)
+}
 
 export const textOutputSchema = z.strictObject({
   /**

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
+import { cacheBreakpoint } from './conversation.ts'
 import type { TextRequest, TextTool } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
 
@@ -37,7 +38,12 @@ function listOf(value: unknown): unknown[] {
 }
 
 function functionOf(tool: unknown): unknown {
-  return isObject(tool) && tool['type'] === 'function' ? (tool['function'] ?? tool) : undefined
+  if (!isObject(tool) || tool['type'] !== 'function') return undefined
+  const definition = tool['function'] ?? tool
+  const { cache_control: cacheControl } = tool
+  return isObject(definition) && cacheControl !== undefined
+    ? { ...definition, cache_control: cacheControl }
+    : definition
 }
 
 function toolOf(definition: Record<string, unknown>, parameters: unknown): TextTool[] {
@@ -55,6 +61,7 @@ function toolOf(definition: Record<string, unknown>, parameters: unknown): TextT
       name,
       ...(description === undefined ? {} : { description }),
       parameters: (isObject(parameters) ? parameters : { type: 'object', properties: {} }) as TextTool['parameters'],
+      ...cacheBreakpoint(definition['cache_control']),
     },
   ]
 }

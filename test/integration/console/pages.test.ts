@@ -722,6 +722,26 @@ describe('the pages on catalog and deployments', () => {
       expect((await reader.get('/operator/catalog')).body).not.toContain('Prices of')
     })
 
+    it('has fields for the prices of the prompt cache, which only text models have and no built-in one does', async () => {
+      await saveDraft(actor, { models: {} })
+      const formOf = async (model: string) => {
+        const forms = readForms((await actor.get('/operator/catalog')).body)
+        return forms.find(({ action }) => action === `/operator/catalog/models/${encodeURIComponent(model)}/draft`)
+      }
+      expect((await formOf(TRANSCRIPTION))?.fields).not.toHaveProperty('cached_input_per_million_tokens')
+      const form = await formOf('textmodel-2.5-pro')
+      expect(form?.fields).toMatchObject({ cached_input_per_million_tokens: '', cache_write_per_million_tokens: '' })
+      const action = form?.action ?? ''
+      const cached = { ...form?.fields, cached_input_per_million_tokens: '1.26' }
+      const refusal = await actor.submit(action, cached)
+      expect([refusal.status, refusal.body]).toEqual([422, expect.stringContaining('must be at most')])
+      const submitted = await actor.submit(action, { ...cached, cached_input_per_million_tokens: '0.125' })
+      expect(submitted.status).toBe(303)
+      expect((await store.findDraft('catalog'))?.content).toEqual({
+        models: { 'textmodel-2.5-pro': { cached_input_per_million_tokens: '0.125' } },
+      })
+    })
+
     it('a draft that cannot be published is not saved, and the form shows why with what was entered', async () => {
       for (const [content, sentence] of [
         [catalogOf('0'), 'must be above 0'],

@@ -27,7 +27,11 @@ const DEPLOYMENTS = {
 const WORK: readonly (readonly [string, string, Record<string, number>])[] = [
   ['2026-03-01', 'flash-one', { input_tokens: 1000, output_tokens: 200 }],
   ['2026-03-01', 'flash-two', { input_tokens: 500, output_tokens: 100, thinking_tokens: 40 }],
-  ['2026-03-02', 'flash-one', { input_tokens: 70_000, output_tokens: 9000 }],
+  [
+    '2026-03-02',
+    'flash-one',
+    { input_tokens: 70_000, cached_input_tokens: 50_000, cache_write_tokens: 15_000, output_tokens: 9000 },
+  ],
   ['2026-03-01', 'scribe', { input_audio_ms: 3_600_000 }],
   ['2026-03-02', 'scribe', { input_audio_ms: 90_500 }],
   ['2026-03-02', 'scribe', { input_audio_ms: 30_000 }],
@@ -81,6 +85,16 @@ describe('an invoice of a vendor', () => {
     const { exitCode, printed } = await check(LINES)
     expect(printed).toContain('Invoice and ledger agree.')
     expect(exitCode).toBe(0)
+  })
+
+  it('agrees where it bills input by its part in the prompt cache', async () => {
+    const parts = [
+      '2026-03-02,flash-2,uncached_input_tokens,5000,0.0015',
+      '2026-03-02,flash-2,cached_input_tokens,50000,0.015',
+      '2026-03-02,flash-2,cache_write_tokens,15000,0.0045',
+    ]
+    const { printed } = await check([...LINES.slice(0, 2), ...parts, ...LINES.slice(3)])
+    expect(printed).toContain('Invoice and ledger agree.')
   })
 
   it('shows three planted differences, and nothing else', async () => {

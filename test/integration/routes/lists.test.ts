@@ -5,12 +5,14 @@ import type { FastifyInstance, InjectOptions } from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { z } from 'zod'
 import { createCatalog } from '#shared/catalog/catalog.ts'
+import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { buildApp } from '../../../api/app.ts'
 import { readConfig } from '../../../api/config.ts'
 import { createDependencies } from '../../../api/dependencies.ts'
 import { addCatalogRoutes } from '../../../api/routes/catalogs.ts'
+import { priceList } from '../../../api/routes/pricing.ts'
 import { modelListSchema } from '../../../api/schemas/models.ts'
 import { pricingCatalogSchema } from '../../../api/schemas/pricing.ts'
 import { voiceListSchema } from '../../../api/schemas/voices.ts'
@@ -178,6 +180,9 @@ describe('lists of models, prices and voices', async () => {
         minimum_charge_usd: '0.002',
         maximum_charge_usd: '0.766952',
       })
+      const cached = { cached_input_per_million_tokens: '0.05', cache_write_per_million_tokens: '0.625' }
+      const override = { models: { 'textmodel-3.6-flash': cached } }
+      expect(priceList(overrideCatalogWith(publishedCatalog, override)).data[0]).toMatchObject(cached)
       expect(pricing.data.slice(7)).toEqual([
         {
           model: 'textmodel-3.1-flash-lite-image',

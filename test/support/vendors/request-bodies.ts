@@ -37,6 +37,13 @@ const TEXTS: readonly TextRequest[] = [
     response_format: { type: 'json_schema', name: 'answer', schema },
   },
   {
+    system: 'Be brief. It is Monday.',
+    system_breakpoints: ['Be brief.'.length],
+    messages: [{ role: 'user', parts: [{ type: 'text', text: 'Hello', cache_breakpoint: true }] }],
+    max_output_tokens: 64,
+    tools: [{ ...tool, cache_breakpoint: true }],
+  },
+  {
     messages: [
       {
         role: 'user',

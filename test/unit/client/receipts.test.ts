@@ -1,8 +1,12 @@
 import { sign } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Payment, PaymentContext } from '../../../client/payment/paid-call.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { chatCompletions } from '#shared/operations/chat-completions.ts'
+import { inputTokenBound } from '#shared/operations/text/text-tokens.ts'
+import type { PaidCall, Payment, PaymentContext } from '../../../client/payment/paid-call.ts'
 import { payCall } from '../../../client/payment/pay-call.ts'
+import { prepareJsonCall, prepareTranscription } from '../../../client/payment/prepare-call.ts'
 import type { ReceiptContext } from '../../../client/receipts/check-receipt.ts'
 import {
   checkPayment,
@@ -10,6 +14,7 @@ import {
   checkSignature,
   checkTransfer,
 } from '../../../client/receipts/check-receipt.ts'
+import { checkUsage, mostInputTokens, type SentCall } from '../../../client/receipts/check-usage.ts'
 import { PaymentVerifier, type VerificationTime } from '../../../client/receipts/payment-verifier.ts'
 import { readReceipt } from '../../../client/receipts/read-receipt.ts'
 import { ReceiptStore } from '../../../client/receipts/receipt-store.ts'
@@ -25,6 +30,7 @@ import {
   ORIGIN,
   type Step,
 } from '../../support/client/scripted-service.ts'
+import { generateMp3 } from '../../support/media/mp3-generator.ts'
 
 const failuresOf = (receipt: Receipt) =>
   [checkMaximum(receipt), ...checkCharge(receipt)]
@@ -39,6 +45,7 @@ interface Other {
   readonly answered?: Step
   /** `null` is never answered. */
   readonly keys?: () => Response | null
+  readonly call?: Partial<PaidCall>
 }
 /** A request that is never answered. */
 function unanswered(init: RequestInit | undefined): Promise<Response> {
@@ -50,7 +57,7 @@ function unanswered(init: RequestInit | undefined): Promise<Response> {
 async function pay(
   showReceipt: (payer: string) => Response | Error | null,
   time: VerificationTime = 'at_once',
-  { answered = charged('5034', RECEIPT_ID), keys = () => Response.json({ keys: [key] }) }: Other = {},
+  { answered = charged('5034', RECEIPT_ID), keys = () => Response.json({ keys: [key] }), call = {} }: Other = {},
 ) {
   const steps: Step[] = [challenged(), answered]
   const { context, journal } = composePayments(steps, { session: '1' })
@@ -75,7 +82,7 @@ async function pay(
   const verified: Payment[] = []
   const verifier = new PaymentVerifier(receipts, time, (payment) => verified.push(payment), WAITS)
   const paying: PaymentContext = { ...context, fetch, verify: (paid, call) => verifier.after(paid, call) }
-  const { payment, answer } = await payCall(paying, callOf())
+  const { payment, answer } = await payCall(paying, callOf(call))
   await verifier.settled()
   return { payment, answer, verified, asked, attempt: journal.attempts.get('key-1') }
 }
@@ -280,6 +287,140 @@ describe('the payment of a receipt', () => {
   })
 })
 
+const usageOf = async (usage: Receipt['usage'], call: SentCall | Promise<SentCall>) =>
+  await checkUsage(receiptOf({ usage, calculation: undefined }), await call)
+const jsonCall = (body: object): SentCall => ({
+  headers: { 'Content-Type': 'application/json' },
+  body: () => new TextEncoder().encode(JSON.stringify(body)),
+})
+
+/** Compares the client's maximum of a chat request with the service's. */
+function requireEnough(sent: object): void {
+  const { request } = chatCompletions.effectiveRequest(chatCompletions.bodySchema.parse(sent), null, publishedCatalog)
+  expect(inputTokenBound(request)).toBeLessThanOrEqual(mostInputTokens(JSON.stringify(sent)))
+}
+
+describe('the usage of a receipt, held against what was sent', () => {
+  const SERVICE = 'https://farebox.example'
+  const model = 'textmodel-2.5-pro'
+  const chat = { model, messages: [{ role: 'user', content: 'How late is it?' }] } as const
+  const speech = { model: 'speechvendor/flash-v2.5', input: 'Ünïcödé 🚋' } as const
+  const mp3 = generateMp3({ durationMs: 1500, seed: 'usage' })
+  const form = () => {
+    const fields = new FormData()
+    fields.set('file', new Blob([new Uint8Array(mp3)]), 'a.mp3')
+    return new Response(fields)
+  }
+
+  it.each<[string, Receipt['usage'], () => SentCall | Promise<SentCall>, string | null]>([
+    [
+      'as many tokens as bytes',
+      { input_tokens: 80 },
+      () => prepareJsonCall(SERVICE, 'createChatCompletion', chat, {}),
+      null,
+    ],
+    ['more tokens than bytes', { input_tokens: 9000 }, () => jsonCall(chat), 'charges 9000 input tokens'],
+    [
+      'the characters of a text',
+      { input_characters: 9 },
+      () => prepareJsonCall(SERVICE, 'createSpeech', speech, {}),
+      null,
+    ],
+    ['a character more', { input_characters: 10 }, () => jsonCall(speech), 'counts 10 characters, and 9 were sent'],
+    [
+      'the duration of a recording in a form',
+      { input_audio_ms: 1516 },
+      () => prepareTranscription(SERVICE, { file: mp3 }, {}),
+      null,
+    ],
+    [
+      'another duration of a form that an SDK wrote',
+      { input_audio_ms: 1517 },
+      async () => {
+        const written = form()
+        const bytes = new Uint8Array(await written.arrayBuffer())
+        return { headers: Object.fromEntries(written.headers), body: () => bytes }
+      },
+      'counts 1517 milliseconds of audio, and 1516 were sent',
+    ],
+    [
+      'another duration of a recording in JSON',
+      { input_audio_ms: 2000 },
+      () => jsonCall({ audio_base64: Buffer.from(mp3).toString('base64') }),
+      'and 1516 were sent',
+    ],
+    [
+      'another duration than was measured for the price',
+      { input_audio_ms: 1516 },
+      () => ({ ...jsonCall({}), audioMs: 1400 }),
+      'and 1400 were sent',
+    ],
+  ])('%s', async (_, usage, call, problem) => {
+    expect(await usageOf(usage, call())).toMatchObject({
+      name: 'usage',
+      outcome: problem === null ? 'passed' : 'failed',
+      detail: expect.stringContaining(problem ?? ''),
+    })
+  })
+
+  it('tokens beyond the maximum of the quote are not held against the service, since they are not charged', async () => {
+    const [first] = calculation.lines
+    const lines = [{ ...(first as object), usage: 'input_tokens', unit: 'token', measured: 9000, quantity: '80' }]
+    const receipt = receiptOf({ usage: { input_tokens: 9000 }, calculation: { ...calculation, lines: lines as never } })
+    expect(await checkUsage(receipt, jsonCall(chat))).toMatchObject({ outcome: 'passed' })
+  })
+
+  it('is skipped where what was sent cannot be read again', async () => {
+    const lost: SentCall = { headers: {}, body: () => Promise.reject(new Error('gone')) }
+    for (const usage of [{ input_tokens: 1 }, { input_characters: 1 }, { input_audio_ms: 1 }])
+      expect(await usageOf(usage, lost)).toMatchObject({ outcome: 'skipped' })
+  })
+
+  it('has a maximum for any text request that no honest service exceeds', () => {
+    const text = fc.string({ unit: 'binary', maxLength: 60 }).map((some) => some.toWellFormed().replaceAll('\0', ''))
+    const tool = fc.record({ name: fc.constant('f'), description: text, parameters: fc.dictionary(text, text) })
+    const part = fc.oneof(
+      fc.record({ type: fc.constant('text' as const), text }),
+      fc.constant({ type: 'image_url' as const, image_url: { url: 'https://cats.example/1.png' } }),
+    )
+    const message = fc.oneof(
+      fc.record({
+        role: fc.constantFrom('user', 'system', 'tool', 'assistant'),
+        content: fc.oneof(text, fc.array(part)),
+      }),
+      fc.record({
+        role: fc.constant('assistant'),
+        content: fc.constant(null),
+        tool_calls: fc.array(fc.record({ id: text, function: fc.record({ name: text, arguments: text }) }), {
+          minLength: 1,
+        }),
+      }),
+    )
+    const format = fc.record({
+      type: fc.constant('json_schema'),
+      json_schema: fc.record({ schema: fc.dictionary(text, text) }),
+    })
+    const body = fc.record(
+      {
+        messages: fc.array(message, { minLength: 1, maxLength: 6 }),
+        tools: fc.array(
+          tool.map((definition) => ({ type: 'function', function: definition })),
+          { maxLength: 3 },
+        ),
+        response_format: format,
+      },
+      { requiredKeys: ['messages'] },
+    )
+    fc.assert(
+      fc.property(body, (some) => requireEnough({ model, ...some })),
+      { numRuns: 500 },
+    )
+    const shortest = { type: 'function', function: { name: 'f' } }
+    requireEnough({ ...chat, tools: Array.from({ length: 200 }, () => shortest) })
+    requireEnough({ model, messages: Array.from({ length: 2000 }, () => ({ role: '', content: '' })) })
+  })
+})
+
 describe('the form of a receipt', () => {
   it('what is no receipt is refused, whatever member is missing or wrong', () => {
     for (const value of [null, 1, 'x', [], {}, { object: 'list' }])
@@ -308,6 +449,15 @@ describe('the receipt of a payment', () => {
     const { payment, attempt } = await pay(genuine)
     expect(payment).toMatchObject({ verified: 'passed', problems: [] })
     expect(attempt).toMatchObject({ phase: 'verified', verification: 'passed', model: 'speechvendor/scribe-v2' })
+  })
+
+  it('one that charges for more than was sent fails, although the service signed it', async () => {
+    const { payment } = await pay(genuine, 'at_once', { call: { audioMs: 99_000 } })
+    expect(payment).toMatchObject({
+      verified: 'failed',
+      problems: ['usage: it counts 100000 milliseconds of audio, and 99000 were sent'],
+    })
+    expect((await pay(genuine, 'at_once', { call: { audioMs: 100_000 } })).payment.verified).toBe('passed')
   })
 
   it('one about another payment fails, what differs is named, and the result is returned', async () => {

@@ -94,6 +94,52 @@ test('equivalent message bodies yield the same request', () => {
   expect(canonicalJson(respelled as never)).toBe(canonicalJson(spelled as never))
 })
 
+const part = (text: string, fields: object) => ({ type: 'text', text, ...fields })
+
+const CACHED = { cache_control: { type: 'ephemeral', ttl: '1h' } }
+
+test('keeps where a message caller wants the prompt cached: tools, system, blocks, and the end of the request', () => {
+  const request = messageRequest({
+    system: [
+      { type: 'text', text: 'Rules.', ...CACHED },
+      { type: 'text', text: 'Today.' },
+    ],
+    tools: [{ name: 'clock', input_schema: { type: 'object' }, ...CACHED }],
+    messages: [
+      { role: 'user', content: [{ type: 'text', text: 'Hello', ...CACHED }] },
+      { role: 'assistant', content: [{ type: 'tool_use', id: '1', name: 'clock', input: {}, ...CACHED }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: '1', content: '12:00' }] },
+    ],
+    cache_control: { type: 'ephemeral' },
+  })
+  expect(request).toMatchObject({
+    system: 'Rules.\n\nToday.',
+    system_breakpoints: ['Rules.'.length],
+    tools: [{ name: 'clock', cache_breakpoint: true }],
+    messages: [
+      { parts: [{ text: 'Hello', cache_breakpoint: true }] },
+      { parts: [{ type: 'tool_call', cache_breakpoint: true }] },
+      { parts: [{ type: 'tool_result', cache_breakpoint: true }] },
+    ],
+  })
+})
+
+test('keeps them in chat requests too, and ignores what is no breakpoint', () => {
+  const request = chatRequest({
+    messages: [
+      { role: 'system', content: [part('Rules.', CACHED)] },
+      { role: 'user', content: [part('One', CACHED), part('Two', { cache_control: 'ephemeral' }), part('Three', {})] },
+    ],
+    tools: [{ ...weather, ...CACHED }],
+  })
+  expect(request).toMatchObject({
+    system_breakpoints: ['Rules.'.length],
+    messages: [{ parts: [{ cache_breakpoint: true }, { type: 'text', text: 'Two' }, { type: 'text', text: 'Three' }] }],
+    tools: [{ cache_breakpoint: true }],
+  })
+  expect(JSON.stringify(request).match(/cache_breakpoint/g)).toHaveLength(2)
+})
+
 test('a different text, model, output ceiling or option changes the request', () => {
   const variants = [
     {},

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it, test } from 'vitest'
-import { createCatalog, type Model } from '#shared/catalog/catalog.ts'
+import { createCatalog, type Model, type TextModel } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { textModels } from '#shared/catalog/published-models.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -44,6 +44,11 @@ function priced(changes: object) {
     ),
   })
 }
+const withTextPrices = (prices: Partial<TextModel>) =>
+  createCatalog({
+    ...smallCatalog,
+    models: smallCatalog.models.map((model) => (model.id === TEXT_MODEL ? { ...model, ...prices } : model)) as Model[],
+  })
 const TERMS: TranscriptionTerms = {
   price_per_audio_hour_usd: '0.122',
   minimum_charge_usd: '0.005034',
@@ -124,6 +129,15 @@ describe('quotes', () => {
       },
     })
     expect(textQuote('x', { max_tokens: 1 }).quotedMaximum).toBe(2000n)
+  })
+
+  test('has the prices of the prompt cache in its terms, and a maximum at the highest price of the input', () => {
+    const body = { model: TEXT_MODEL, messages: [{ role: 'user', content: 'x' }], max_tokens: 512 }
+    const read = quoteOf(chat, body, withTextPrices({ cachedInputPerMillionTokensUsd: '0.1' }))
+    expect(read).toMatchObject({ quotedMaximum: 5409n, terms: { cached_input_per_million_tokens_usd: '0.1' } })
+    const written = quoteOf(chat, body, withTextPrices({ cacheWritePerMillionTokensUsd: '1.25' }))
+    // 289 tokens at 1.25 dollars for a million, rounded up, and the same output.
+    expect(written).toMatchObject({ quotedMaximum: 5482n, terms: { cache_write_per_million_tokens_usd: '1.25' } })
   })
 
   test('rejects max_tokens above the limit of the model', () => {

@@ -6,7 +6,7 @@ import { type OperationId, operationById, operations } from '#shared/operations/
 import { speech, speechResult } from '#shared/operations/speech.ts'
 import { chatCompletionResult, chatCompletionResultSchema } from '#shared/operations/text/chat-result.ts'
 import { messageResult, messageResultSchema } from '#shared/operations/text/message-result.ts'
-import type { TextOutput } from '#shared/operations/text/text-request.ts'
+import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
 import { createExecutions, type Executions } from '../../../workers/executions/registry.ts'
 import type { Adapter } from '../../../workers/providers/adapter.ts'
@@ -77,6 +77,27 @@ describe('the registry of operations', () => {
   })
 })
 
+describe('the prefix that calls of a conversation share', () => {
+  test('is the same wherever its caller wants the prompt cached', async () => {
+    const executionOf = createExecutions({ fetchAll: () => Promise.reject(new Error('no image is fetched here')) })
+    const prefixOf = async (isBreakpoint: boolean) => {
+      const mark = isBreakpoint ? { cache_breakpoint: true as const } : {}
+      const request: TextRequest = {
+        messages: [{ role: 'user', parts: [{ type: 'text', text: 'tram '.repeat(2000), ...mark }] }],
+        tools: [{ name: 'clock', parameters: {}, ...mark }],
+        max_output_tokens: 5,
+      }
+      const model = 'textmodel-2.5-pro'
+      const effectiveRequest = { operation: 'createMessage', model, request, include_thought_signatures: false }
+      const job = { effectiveRequest, authorization: { payer: '0x' }, isNewPayer: false }
+      const memory = { extendTo: () => true, shrinkTo: () => undefined }
+      return (await executionOf('createMessage').prepare({ job } as never, memory)).prefix
+    }
+    expect(await prefixOf(true)).toMatch(/^[0-9a-f]{64}$/)
+    expect(await prefixOf(true)).toBe(await prefixOf(false))
+  })
+})
+
 describe('results of the operations', () => {
   test('a chat completion has the specified format that the SDKs of the family read [spec O2]', () => {
     const result = chatCompletionResult(facts, output)
@@ -97,6 +118,7 @@ describe('results of the operations', () => {
         prompt_tokens: 3,
         completion_tokens: 10,
         total_tokens: 13,
+        prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
         completion_tokens_details: { reasoning_tokens: 8 },
       },
     })
@@ -112,7 +134,23 @@ describe('results of the operations', () => {
       content: [{ type: 'text', text: 'Hi' }],
       stop_reason: 'end_turn',
       stop_sequence: null,
-      usage: { input_tokens: 3, output_tokens: 10 },
+      usage: { input_tokens: 3, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 10 },
+    })
+  })
+
+  test('reports what the prompt cache took and gave in the counts of each family', () => {
+    const usage = { input_tokens: 100, cached_input_tokens: 60, cache_write_tokens: 30, output_tokens: 10 }
+    const cached = { ...output, usage }
+    expect(chatCompletionResultSchema.parse(chatCompletionResult(facts, cached)).usage).toMatchObject({
+      prompt_tokens: 100,
+      total_tokens: 110,
+      prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 30 },
+    })
+    expect(messageResultSchema.parse(messageResult(facts, cached)).usage).toEqual({
+      input_tokens: 10,
+      cache_creation_input_tokens: 30,
+      cache_read_input_tokens: 60,
+      output_tokens: 10,
     })
   })
 

@@ -92,7 +92,7 @@ const VENDORS: Readonly<Record<string, Vendor>> = {
   anthropic: {
     provider: (http) => createAnthropicText({ ...CONNECTION, http }),
     events: anthropicEvents(
-      { input_tokens: 12, cache_read_input_tokens: 8, output_tokens: 2 },
+      { input_tokens: 11, cache_creation_input_tokens: 1, cache_read_input_tokens: 8, output_tokens: 2 },
       { input_tokens: null, output_tokens: 60, output_tokens_details: { thinking_tokens: 30 } },
     ),
     withoutCounts: anthropicEvents(),
@@ -107,7 +107,7 @@ const VENDORS: Readonly<Record<string, Vendor>> = {
       { thoughtsTokenCount: 30, candidatesTokenCount: 6 },
       { thoughtsTokenCount: 30, candidatesTokenCount: 8 },
       { thoughtsTokenCount: 30, candidatesTokenCount: 20 },
-      { thoughtsTokenCount: 30, candidatesTokenCount: 30 },
+      { thoughtsTokenCount: 30, candidatesTokenCount: 30, cachedContentTokenCount: 8 },
     ]),
     withoutCounts: geminiEvents([]),
     finishedAfter: 6,
@@ -120,7 +120,12 @@ const VENDORS: Readonly<Record<string, Vendor>> = {
       {
         id: 'chatcmpl-1',
         choices: [],
-        usage: { prompt_tokens: 20, completion_tokens: 60, completion_tokens_details: { reasoning_tokens: 30 } },
+        usage: {
+          prompt_tokens: 20,
+          prompt_tokens_details: { cached_tokens: 8 },
+          completion_tokens: 60,
+          completion_tokens_details: { reasoning_tokens: 30 },
+        },
       },
     ],
     withoutCounts: openAiEvents,
@@ -253,8 +258,9 @@ describe.each(Object.entries(VENDORS))('a streamed answer of %s', (name, vendor)
       text: TEXT,
       refusal: null,
       finish_reason: 'tool_calls',
-      usage: { input_tokens: 20, output_tokens: 60, thinking_tokens: 30 },
+      usage: { input_tokens: 20, cached_input_tokens: 8, output_tokens: 60, thinking_tokens: 30 },
     })
+    expect(whole.usage.cache_write_tokens).toBe(name === 'anthropic' ? 1 : undefined)
     expect(callsOf(whole)).toEqual(CALLS)
     expect(whole.thought_signatures ?? []).toEqual(name === 'openai-compatible' ? [] : ['sig=='])
     expect(JSON.stringify(whole)).not.toMatch(/CANARY|toolu|"call_1"/)

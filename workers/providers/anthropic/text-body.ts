@@ -5,7 +5,7 @@ import { type Effort, effortWithin } from '../thinking.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
 import { modelTraits } from './model-traits.ts'
 
-interface Block {
+interface Block extends Cacheable {
   readonly type: 'text' | 'image' | 'tool_use' | 'tool_result'
   readonly [field: string]: unknown
 }
@@ -40,29 +40,63 @@ export interface AnthropicTextSettings {
 export function textBody(request: TextRequest, settings: AnthropicTextSettings): object {
   const { upstreamModel, acceptsSampling = false } = settings
   const { response_format: format, tools = [], stop_sequences: stopSequences = [] } = request
-  const system = [request.system, format?.type === 'json_object' ? JSON_INSTRUCTION : undefined]
-  const systemText = system.filter((text) => text !== undefined && text !== '').join('\n\n')
   const schema = format?.type === 'json_schema' ? outputSchema(format.schema) : undefined
+  const definitions = tools.map(({ name, description, parameters, ...part }) => ({
+    name,
+    ...(description === undefined ? {} : { description }),
+    input_schema: toolSchema(parameters),
+    ...cacheControl(part),
+  }))
+  const system = systemOf(request)
+  const messages = messagesOf(request)
+  dropBreakpoints(
+    [definitions, typeof system === 'string' ? [] : system, ...messages.map(({ content }) => content)].flat(),
+  )
   return {
     model: upstreamModel,
     max_tokens: request.max_output_tokens,
-    ...(systemText === '' ? {} : { system: systemText }),
-    messages: messagesOf(request),
-    ...(tools.length === 0
-      ? {}
-      : {
-          tools: tools.map(({ name, description, parameters }) => ({
-            name,
-            ...(description === undefined ? {} : { description }),
-            input_schema: toolSchema(parameters),
-          })),
-          tool_choice: toolChoice(request.tool_choice),
-        }),
+    ...(system.length === 0 ? {} : { system }),
+    messages,
+    ...(tools.length === 0 ? {} : { tools: definitions, tool_choice: toolChoice(request.tool_choice) }),
     ...(stopSequences.length === 0 ? {} : { stop_sequences: stopSequences }),
     ...outputConfig(schema, effortOf(request, settings)),
     ...thinkingOf(request, settings),
     ...(acceptsSampling ? sampling(request) : {}),
   }
+}
+
+interface Cacheable {
+  cache_control?: { readonly type: 'ephemeral' }
+}
+
+/** The vendor refuses more (platform.claude.com/docs/en/build-with-claude/prompt-caching). */
+const MAXIMUM_BREAKPOINTS = 4
+
+/** Removes the earliest breakpoints beyond the vendor's maximum: the latest ones end the longest prefixes. */
+function dropBreakpoints(blocks: readonly Cacheable[]): void {
+  const marked = blocks.filter(({ cache_control: cacheControl }) => cacheControl !== undefined)
+  for (const block of marked.slice(0, -MAXIMUM_BREAKPOINTS)) delete block.cache_control
+}
+
+function cacheControl({ cache_breakpoint: isBreakpoint }: Pick<TextPart, 'cache_breakpoint'>): Cacheable {
+  return isBreakpoint === true ? { cache_control: { type: 'ephemeral' } } : {}
+}
+
+/** Returns the system text, in blocks where it has cache breakpoints. */
+function systemOf({
+  system = '',
+  system_breakpoints: ends = [],
+  response_format: format,
+}: TextRequest): string | ({ type: 'text'; text: string } & Cacheable)[] {
+  const texts = [system, format?.type === 'json_object' ? JSON_INSTRUCTION : '']
+  const text = texts.filter((one) => one !== '').join('\n\n')
+  if (ends.length === 0) return text
+  const blocks = [...ends, text.length].map((end, index) => ({
+    type: 'text' as const,
+    text: text.slice(ends[index - 1] ?? 0, end),
+    ...(index < ends.length ? cacheControl({ cache_breakpoint: true }) : {}),
+  }))
+  return blocks.filter((block) => block.text.trim() !== '')
 }
 
 function outputConfig(schema: object | undefined, effort: Effort | undefined): object {
@@ -97,7 +131,10 @@ function thinkingOf({ max_output_tokens: limit }: TextRequest, { thinking }: Ant
 function messagesOf({ messages }: TextRequest): Message[] {
   const merged: Message[] = []
   for (const { role, parts } of messages) {
-    const blocks = parts.flatMap((part) => blockOf(part) ?? [])
+    const blocks = parts.flatMap((part) => {
+      const block = blockOf(part)
+      return block === undefined ? [] : [{ ...block, ...cacheControl(part) }]
+    })
     const previous = merged.at(-1)
     if (blocks.length === 0) continue
     if (previous?.role === role) previous.content.push(...blocks)

@@ -3,6 +3,7 @@ import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text
 import { deliveredText } from '../delivered-text.ts'
 import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
+import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
@@ -192,8 +193,9 @@ function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_ca
 function readUsage({ usage }: MessageWire): TextUsage | undefined {
   if (usage === undefined) return undefined
   const thinkingTokens = usage.output_tokens_details?.thinking_tokens
+  const [written, cached] = [usage.cache_creation_input_tokens ?? 0, usage.cache_read_input_tokens ?? 0]
   return {
-    input_tokens: usage.input_tokens + (usage.cache_creation_input_tokens ?? 0) + (usage.cache_read_input_tokens ?? 0),
+    ...inputUsage(usage.input_tokens + written + cached, { cached, written }),
     output_tokens: usage.output_tokens,
     ...(thinkingTokens === undefined ? {} : { thinking_tokens: Math.min(thinkingTokens, usage.output_tokens) }),
   }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
 import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
+import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
@@ -154,7 +155,9 @@ function readUsage({ usageMetadata: counts }: AnswerWire, hasOutput: boolean): T
   if (hasOutput && counts.candidatesTokenCount === undefined) return undefined
   const { thoughtsTokenCount } = counts
   return {
-    input_tokens: counts.promptTokenCount + (counts.toolUsePromptTokenCount ?? 0),
+    ...inputUsage(counts.promptTokenCount + (counts.toolUsePromptTokenCount ?? 0), {
+      cached: counts.cachedContentTokenCount,
+    }),
     output_tokens: (counts.candidatesTokenCount ?? 0) + (thoughtsTokenCount ?? 0),
     ...(thoughtsTokenCount === undefined ? {} : { thinking_tokens: thoughtsTokenCount }),
   }

@@ -40,6 +40,7 @@ export const answerWire = z.object({
   usageMetadata: z
     .object({
       promptTokenCount: tokens,
+      cachedContentTokenCount: tokens,
       toolUsePromptTokenCount: tokens,
       candidatesTokenCount: tokens,
       thoughtsTokenCount: tokens,

@@ -3,6 +3,7 @@ import type { TextOutput, TextRequest } from '#shared/operations/text/text-reque
 import { callArguments } from '../call-arguments.ts'
 import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
+import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
@@ -114,7 +115,10 @@ function readCompletion({ id, choices, usage }: CompletionWire, request: TextReq
   const [choice] = choices
   const thinking = usage.completion_tokens_details?.reasoning_tokens
   const counted = {
-    input_tokens: usage.prompt_tokens,
+    ...inputUsage(usage.prompt_tokens, {
+      cached: usage.prompt_tokens_details?.cached_tokens,
+      written: usage.prompt_tokens_details?.cache_write_tokens,
+    }),
     output_tokens: usage.completion_tokens,
     ...(typeof thinking === 'number' ? { thinking_tokens: Math.min(thinking, usage.completion_tokens) } : {}),
   }

@@ -9,6 +9,10 @@ const tokenCount = z.int().min(0)
 const completionUsage = z.object({
   prompt_tokens: tokenCount,
   completion_tokens: tokenCount,
+  /** Parts of `prompt_tokens`; OpenAI bills writes from GPT-5.6 on (developers.openai.com/api/docs/guides/prompt-caching). */
+  prompt_tokens_details: z
+    .object({ cached_tokens: tokenCount.nullish(), cache_write_tokens: tokenCount.nullish() })
+    .nullish(),
   completion_tokens_details: z.object({ reasoning_tokens: tokenCount.nullish() }).nullish(),
 })
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
 import { loggedFields, readJson } from '../writing/json-request.ts'
+import { type CachedTokens, createPromptCache, imageBlockText, type PromptCache } from '../writing/prompt-cache.ts'
 import { readConversation, type Turn } from '../writing/read-conversation.ts'
 import { readImage, type SeenImage } from '../writing/read-image.ts'
 import { type Thinking, type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
@@ -16,11 +17,12 @@ import { messageEvents } from './stream-events.ts'
  * Source: platform.claude.com/docs/en/api/messages
  */
 export function createMessagesRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  const cache = createPromptCache()
   return {
     method: 'POST',
     path: '/v1/messages',
     describe: ({ body }) => Promise.resolve({ fields: loggedFields(body) }),
-    answer: (request) => Promise.resolve(refuseHeaders(request, apiKey) ?? createMessage(request)),
+    answer: (request) => Promise.resolve(refuseHeaders(request, apiKey) ?? createMessage(request, cache)),
     emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), content: [] } }),
   }
 }
@@ -42,7 +44,7 @@ export function refuseHeaders(
 /** Source: platform.claude.com/docs/en/api/versioning */
 const VERSIONS: ReadonlySet<string> = new Set(['2023-06-01', '2026-10-21'])
 
-function createMessage({ body }: VendorRequest): VendorAnswer {
+function createMessage({ body }: VendorRequest, cache: PromptCache): VendorAnswer {
   const parsed = requestWire.safeParse(readJson(body))
   if (!parsed.success) return refusal(400, 'invalid_request_error', parsed.error.message)
   const request = parsed.data
@@ -51,6 +53,13 @@ function createMessage({ body }: VendorRequest): VendorAnswer {
   if (limit !== undefined) return refusal(400, 'invalid_request_error', limit)
   const turns = readTurns(request)
   if (turns === undefined) return refusal(400, 'invalid_request_error', 'Could not process image')
+  const blocks = promptBlocks(request)
+  if (blocks.filter(({ isBreakpoint }) => isBreakpoint).length > MAXIMUM_BREAKPOINTS)
+    return refusal(
+      400,
+      'invalid_request_error',
+      `A maximum of ${MAXIMUM_BREAKPOINTS} blocks with cache_control may be provided.`,
+    )
   const task = taskOf(request, turns)
   const written = writeAnswer(task)
   const answer = /\bplease block\b/i.test(task.texts.at(-1) ?? '') ? blocked(written) : written
@@ -69,14 +78,83 @@ function createMessage({ body }: VendorRequest): VendorAnswer {
       stop_reason: STOP_REASONS[answer.finishReason],
       stop_sequence: answer.stopSequence,
       usage: {
-        input_tokens: answer.inputTokens,
-        cache_creation_input_tokens: 0,
-        cache_read_input_tokens: 0,
+        ...inputUsage(
+          answer.inputTokens,
+          cache.readBreakpoints(request.model, blocks, { minimum: minimumCacheable(request.model) }),
+        ),
         output_tokens: answer.outputTokens,
         ...(task.thinking === undefined ? {} : { output_tokens_details: { thinking_tokens: answer.thinkingTokens } }),
         service_tier: 'standard',
       },
     },
+  }
+}
+
+/** Source: platform.claude.com/docs/en/build-with-claude/prompt-caching */
+const MAXIMUM_BREAKPOINTS = 4
+
+/**
+ * Returns the tokens from which a prefix is cached; shorter ones cause no error. "512 tokens for Opus 5, Fable 5 and Mythos
+ * 5; 1,024 for Opus 4.8, Sonnet 5, Sonnet 4.6/4.5 and Opus 4.1/4; 2,048 for Opus 4.7; and 4,096 for Opus 4.6, Opus 4.5 and
+ * Haiku 4.5."
+ *
+ * Source: the vendor's page on prompt caching, as dev.to/creeta/claudes-prompt-cache-fails-silently-below-1024-tokens-1ch1
+ * quotes it, read on 26 November 2026
+ */
+function minimumCacheable(model: string): number {
+  const generation = generationOf(model)
+  if (model.includes('haiku') && generation === 4.5) return 4096
+  if (generation === undefined || model.includes('sonnet')) return 1024
+  if (generation >= 5) return 512
+  if (generation === 4.7) return 2048
+  return generation === 4.5 || generation === 4.6 ? 4096 : 1024
+}
+
+/** Returns the blocks in the order of the cache's prefixes: tools, system, messages. */
+function promptBlocks({ tools = [], system = [], messages, cache_control: automatic }: AnthropicRequest) {
+  const blocks = [
+    ...tools.map((tool) => ({
+      label: 'tool',
+      text: `${tool.name} ${tool.description ?? ''} ${JSON.stringify(tool.input_schema)}`,
+      isBreakpoint: isMarked(tool),
+    })),
+    ...[{ role: 'system', content: system }, ...messages].flatMap(({ role, content }) =>
+      (typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content).map((block) => ({
+        label: role,
+        text: blockText(block),
+        isBreakpoint: isMarked(block),
+      })),
+    ),
+  ]
+  const last = blocks.at(-1)
+  return automatic != null && last !== undefined ? [...blocks.slice(0, -1), { ...last, isBreakpoint: true }] : blocks
+}
+
+function isMarked(block: { readonly cache_control?: object | null | undefined }): boolean {
+  return block.cache_control != null
+}
+
+function blockText(block: Exclude<AnthropicRequest['messages'][number]['content'], string>[number]): string {
+  switch (block.type) {
+    case 'text':
+      return block.text
+    case 'image':
+      return imageBlockText(block.source.data)
+    case 'tool_use':
+      return `${block.name} ${JSON.stringify(block.input)}`
+    case 'tool_result':
+      return textOf(block.content)
+  }
+}
+
+function inputUsage(inputTokens: number, { cached, written }: CachedTokens) {
+  const read = Math.min(cached, inputTokens)
+  const creation = Math.min(written, inputTokens - read)
+  return {
+    input_tokens: inputTokens - read - creation,
+    cache_creation_input_tokens: creation,
+    cache_read_input_tokens: read,
+    cache_creation: { ephemeral_5m_input_tokens: creation, ephemeral_1h_input_tokens: 0 },
   }
 }
 

@@ -1,6 +1,10 @@
 import { z } from 'zod'
 
+/** Source: platform.claude.com/docs/en/build-with-claude/prompt-caching */
+const cacheControl = z.strictObject({ type: z.literal('ephemeral'), ttl: z.enum(['5m', '1h']).optional() }).nullish()
+
 const text = z.strictObject({
+  cache_control: cacheControl,
   type: z.literal('text'),
   text: z.string().regex(/\S/, 'text content blocks must contain non-whitespace text'),
 })
@@ -11,6 +15,7 @@ const userBlock = z.discriminatedUnion('type', [
   text,
   z.strictObject({
     type: z.literal('image'),
+    cache_control: cacheControl,
     source: z.strictObject({
       type: z.literal('base64'),
       media_type: z.enum(['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
@@ -19,6 +24,7 @@ const userBlock = z.discriminatedUnion('type', [
   }),
   z.strictObject({
     type: z.literal('tool_result'),
+    cache_control: cacheControl,
     tool_use_id: id,
     content: z.union([z.string(), z.array(text)]).optional(),
     is_error: z.boolean().optional(),
@@ -29,6 +35,7 @@ const assistantBlock = z.discriminatedUnion('type', [
   text,
   z.strictObject({
     type: z.literal('tool_use'),
+    cache_control: cacheControl,
     id,
     name: z.string().min(1),
     input: z.record(z.string(), z.unknown()),
@@ -88,12 +95,14 @@ function isSupported(schema: unknown): boolean {
 export const requestWire = z
   .strictObject({
     model: z.string().min(1),
+    cache_control: cacheControl,
     max_tokens: z.int().min(1),
     system: z.union([z.string(), z.array(text)]).optional(),
     messages: z.array(message).min(1),
     tools: z
       .array(
         z.strictObject({
+          cache_control: cacheControl,
           name: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/),
           description: z.string().optional(),
           input_schema: z.looseObject({ type: z.literal('object') }),

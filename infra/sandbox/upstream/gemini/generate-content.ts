@@ -3,6 +3,7 @@ import { drawPng } from '../drawing/draw-png.ts'
 import { pathParameter, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { countTokens } from '../writing/count-tokens.ts'
 import { loggedFields, readJson } from '../writing/json-request.ts'
+import { createPromptCache, imageBlockText, type PromptCache } from '../writing/prompt-cache.ts'
 import { readConversation, type Turn } from '../writing/read-conversation.ts'
 import { readImage } from '../writing/read-image.ts'
 import { type Thinking, type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
@@ -21,25 +22,25 @@ const TOKENS_PER_GENERATED_IMAGE = 1120
  *
  * Source: ai.google.dev/api/generate-content
  */
-export function createGenerateContentRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
-  return routeOf('/v1beta/models/{model}:generateContent', apiKey, () => ({}))
-}
-
-/** Creates the same with its answers as a stream: of events with `alt=sse`, and otherwise of the items of a JSON array. */
-export function createStreamGenerateContentRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
-  return routeOf('/v1beta/models/{model}:streamGenerateContent', apiKey, (url, { body }) =>
-    url.searchParams.get('alt') === 'sse' ? { stream: answerChunks } : { body: [body] },
-  )
+export function createGenerateContentRoutes({ apiKey }: { apiKey: string | undefined }): readonly VendorRoute[] {
+  const cache = createPromptCache()
+  return [
+    routeOf('/v1beta/models/{model}:generateContent', { apiKey, cache }, () => ({})),
+    // A stream: of events with `alt=sse`, and otherwise of the items of a JSON array.
+    routeOf('/v1beta/models/{model}:streamGenerateContent', { apiKey, cache }, (url, { body }) =>
+      url.searchParams.get('alt') === 'sse' ? { stream: answerChunks } : { body: [body] },
+    ),
+  ]
 }
 
 function routeOf(
   path: string,
-  apiKey: string | undefined,
+  { apiKey, cache }: { readonly apiKey: string | undefined; readonly cache: PromptCache },
   form: (url: URL, answer: VendorAnswer) => Partial<VendorAnswer>,
 ): VendorRoute {
   const modelOf = (request: VendorRequest) => pathParameter(path, request, 'model') ?? ''
   const answer = (request: VendorRequest): VendorAnswer => {
-    const generated = refuseKey(request, apiKey) ?? generate(request, modelOf(request))
+    const generated = refuseKey(request, apiKey) ?? generate(request, modelOf(request), cache)
     return generated.status === 200 ? { ...generated, ...form(request.url, generated) } : generated
   }
   return {
@@ -70,7 +71,7 @@ export function refuseKey(
   return refusal(400, 'INVALID_ARGUMENT', 'API key not valid. Please pass a valid API key.', 'API_KEY_INVALID')
 }
 
-function generate({ body }: VendorRequest, model: string): VendorAnswer {
+function generate({ body }: VendorRequest, model: string, cache: PromptCache): VendorAnswer {
   if (!model.startsWith('gemini-')) return refusal(404, 'NOT_FOUND', `models/${model} is not found`)
   const parsed = requestWire.safeParse(readJson(body))
   if (!parsed.success) return refusal(400, 'INVALID_ARGUMENT', `Invalid JSON payload: ${parsed.error.message}`)
@@ -93,7 +94,37 @@ function generate({ body }: VendorRequest, model: string): VendorAnswer {
   if (asksForImage !== model.endsWith('-image')) {
     return refusal(400, 'INVALID_ARGUMENT', 'The model does not support the requested response modalities.')
   }
-  return ok({ ...(asksForImage ? draw(task) : write(task)), ...known })
+  return ok({ ...(asksForImage ? draw(task) : write(task, cachedTokens(cache, model, request))), ...known })
+}
+
+/** The vendor documents no step in which implicit caching grows; this one is the simulator's. */
+const CACHE_STEP_TOKENS = 256
+
+/**
+ * Reads the implicit cache: "Implicit caching is enabled by default for all Gemini 2.5 and newer models", from a minimum
+ * input of 2,048 tokens for Gemini 2.5 and 4,096 for Gemini 3 on. The input that fills it costs what any input costs.
+ *
+ * Source: ai.google.dev/gemini-api/docs/caching of 7 July 2026, read on 26 November 2026
+ */
+function cachedTokens(cache: PromptCache, model: string, request: GeminiRequest): number {
+  const generation = generationOf(model)
+  if (generation < 2.5) return 0
+  const { tools = [], systemInstruction, contents } = request
+  const blocks = [
+    ...tools.map((tool) => ({ label: 'tool', text: JSON.stringify(tool) })),
+    ...[{ role: 'system', parts: systemInstruction?.parts ?? [] }, ...contents].flatMap(({ role = 'user', parts }) =>
+      parts.map((part) => ({ label: role, text: blockText(part) })),
+    ),
+  ]
+  return cache.readSteps(model, blocks, { minimum: generation < 3 ? 2048 : 4096, step: CACHE_STEP_TOKENS })
+}
+
+function blockText(part: GeminiPart): string {
+  if ('text' in part) return part.text
+  if ('inlineData' in part) return imageBlockText(part.inlineData.data)
+  return 'functionCall' in part
+    ? `${part.functionCall.name} ${JSON.stringify(part.functionCall.args ?? {})}`
+    : resultText(part.functionResponse.response)
 }
 
 function ok(body: object): VendorAnswer {
@@ -175,7 +206,7 @@ const FINISH_REASONS = {
   refused: 'SAFETY',
 } as const satisfies Record<WrittenAnswer['finishReason'], string>
 
-function write(task: WritingTask): object {
+function write(task: WritingTask, cached: number): object {
   const answer = writeAnswer(task)
   const signature = createHash('sha256').update(task.texts.join('\n')).digest('base64')
   const parts = [
@@ -195,6 +226,7 @@ function write(task: WritingTask): object {
     candidates: [candidate],
     usageMetadata: {
       promptTokenCount: answer.inputTokens,
+      ...(cached === 0 ? {} : { cachedContentTokenCount: Math.min(cached, answer.inputTokens) }),
       ...(candidatesTokenCount === 0 ? {} : { candidatesTokenCount }),
       ...(answer.thinkingTokens === 0 ? {} : { thoughtsTokenCount: answer.thinkingTokens }),
       totalTokenCount: answer.inputTokens + candidatesTokenCount + answer.thinkingTokens,

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
 import { readJson } from '../writing/json-request.ts'
+import { createPromptCache, imageBlockText, type PromptCache } from '../writing/prompt-cache.ts'
 import { readImage, type SeenImage } from '../writing/read-image.ts'
 import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
 import { describeJson, invalidRequest, refuseKey } from './answers.ts'
@@ -15,18 +16,19 @@ import { completionChunks } from './stream-chunks.ts'
  * Source: developers.openai.com/api/reference, Chat Completions; npm package `openai` 7.
  */
 export function createChatCompletionsRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  const cache = createPromptCache()
   return {
     method: 'POST',
     path: '/v1/chat/completions',
     describe: async (request) => ({ fields: describeJson(request) }),
-    answer: async (request) => refuseKey(request, apiKey) ?? complete(request),
+    answer: async (request) => refuseKey(request, apiKey) ?? complete(request, cache),
     emptied: (answer) => ({ ...answer, body: withoutOutput(answer.body as Completion) }),
   }
 }
 
 type Completion = ReturnType<typeof completionBody>
 
-function complete(request: VendorRequest): VendorAnswer {
+function complete(request: VendorRequest, cache: PromptCache): VendorAnswer {
   const parsed = chatRequest.safeParse(readJson(request.body))
   if (!parsed.success) {
     const [issue] = parsed.error.issues
@@ -54,8 +56,34 @@ function complete(request: VendorRequest): VendorAnswer {
     accepted: true,
     headers,
     ...streaming(parsed.data),
-    body: completionBody(writeAnswer(task), parsed.data.model, id),
+    body: completionBody(writeAnswer(task), parsed.data.model, id, cachedTokens(cache, parsed.data)),
   }
+}
+
+/**
+ * Reads the cache of models before GPT-5.6, whose writes cost nothing: "Cache hits require an exact, repeated prefix match
+ * and works automatically for prompts containing 1024 tokens or more, with cache hits occurring in increments of 128
+ * tokens." Tools and images are parts of the prefix.
+ *
+ * Source: github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb, read on 26 November 2026
+ */
+function cachedTokens(cache: PromptCache, { model, tools = [], messages }: ChatRequest): number {
+  const blocks = [
+    ...tools.map(({ function: tool }) => ({ label: 'tool', text: JSON.stringify(tool) })),
+    ...messages.flatMap((message) => [
+      ...imageUrls(message).map((url) => ({ label: 'image', text: imageBlockText(url) })),
+      { label: message.role, text: wholeTextOf(message) },
+    ]),
+  ]
+  return cache.readSteps(model, blocks, { minimum: 1024, step: 128 })
+}
+
+function wholeTextOf(message: ChatMessage): string {
+  if (message.role === 'user') return userText(message.content)
+  const calls = message.role === 'assistant' ? (message.tool_calls ?? []) : []
+  return [textOf(message.content), ...calls.map(({ function: call }) => `${call.name} ${call.arguments}`)]
+    .join(' ')
+    .trim()
 }
 
 function streaming({ stream, stream_options: options }: ChatRequest): Pick<VendorAnswer, 'stream'> {
@@ -132,7 +160,7 @@ const FINISH_REASONS = {
   refused: 'stop',
 } as const satisfies Record<WrittenAnswer['finishReason'], string>
 
-function completionBody(answer: WrittenAnswer, model: string, id: string) {
+function completionBody(answer: WrittenAnswer, model: string, id: string, cached: number) {
   const isRefusal = answer.finishReason === 'refused'
   const toolCalls = answer.toolCalls.map((call, index) => ({
     id: `call_${id.slice(0, 12)}_${index}`,
@@ -161,6 +189,7 @@ function completionBody(answer: WrittenAnswer, model: string, id: string) {
       prompt_tokens: answer.inputTokens,
       completion_tokens: answer.outputTokens,
       total_tokens: answer.inputTokens + answer.outputTokens,
+      prompt_tokens_details: { cached_tokens: Math.min(cached, answer.inputTokens), audio_tokens: 0 },
       completion_tokens_details: { reasoning_tokens: answer.thinkingTokens },
     },
   }

@@ -1,0 +1,211 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
+import { createFarebox, type Farebox, parseUsdc, type Wire, walletFromPrivateKey } from '../../../client/farebox.ts'
+import { main as verifyReceipt } from '../../../infra/commands/verify-receipt.ts'
+import { callCommand } from '../../support/processes/call-command.ts'
+import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
+
+const STEPS = 11
+const PREFIX_TOKENS = 25_000
+/** By vendor: the model that only it serves here. */
+const MODELS = {
+  gemini: 'textmodel-3.6-flash',
+  'openai-compatible': 'textmodel-3.5-flash',
+  anthropic: 'textmodel-2.5-pro',
+} as const
+type Vendor = keyof typeof MODELS
+/** A tenth of the input's price for reads, and 1.25 times it for writes, as the vendors' own lists have it. */
+const CACHE_PRICES = {
+  [MODELS.gemini]: { cached_input_per_million_tokens: '0.05', cache_write_per_million_tokens: '0.625' },
+  [MODELS['openai-compatible']]: { cached_input_per_million_tokens: '0.04', cache_write_per_million_tokens: '0.5' },
+  [MODELS.anthropic]: { cached_input_per_million_tokens: '0.125', cache_write_per_million_tokens: '1.5625' },
+}
+
+let sandbox: TestSandbox
+let farebox: Farebox
+beforeAll(async () => {
+  sandbox = await startTestSandbox({
+    deployments: ({ deployments: all }) => ({
+      deployments: all.flatMap((deployment) => {
+        const model = MODELS[deployment.adapter as Vendor] as string | undefined
+        if (model === undefined || !deployment.serves.includes(model)) return []
+        return [{ ...deployment, serves: [model] }]
+      }),
+    }),
+  })
+  const { baseUrl, rpcUrl, payer } = sandbox.info
+  farebox = await createFarebox({
+    wallet: walletFromPrivateKey(payer.privateKey),
+    baseUrl,
+    rpcUrl,
+    journal: 'memory',
+    terms: { asset: sandbox.info.usdc, network: sandbox.info.network },
+  })
+})
+afterAll(async () => {
+  await farebox.close()
+  await sandbox.stop()
+})
+
+/** Publishes prices of models, and waits until the API quotes with them. */
+async function publishPrices(models: JsonValue): Promise<void> {
+  const versionNow = async () => {
+    const listed = await fetch(`${sandbox.info.baseUrl}/v1/pricing`)
+    return ((await listed.json()) as { catalog_version: string }).catalog_version
+  }
+  const before = await versionNow()
+  await withConnection(
+    { connectionString: sandbox.info.databaseUrl, applicationName: 'farebox test' },
+    async (pool) => {
+      const store = createConfigurationStore(pool)
+      const inForce = await readInForce(store)
+      const change = { kind: 'catalog', content: { models }, reason: 'test', inForce } as const
+      const published = await publishContent(store, { operator: 'ada', source: 'console' }, change)
+      if (published.outcome !== 'published') throw new Error(JSON.stringify(published))
+    },
+  )
+  await expect.poll(versionNow).not.toBe(before)
+}
+
+/** Text of about so many tokens of the simulated vendors, other ones for each seed. */
+function longText(tokens: number, seed: string): string {
+  const words = Array.from(
+    { length: tokens - 2 },
+    (_, index) => `w${String.fromCharCode(97 + (index % 26))}${index % 7 === 0 ? 'x' : 'yz'}`,
+  )
+  return `${seed} ${words.join(' ')}`
+}
+
+interface Step {
+  readonly charged: bigint
+  readonly verified: string
+  readonly problems: readonly string[]
+  readonly receiptId: string
+  readonly input: number
+  readonly cached: number
+  readonly written: number
+  readonly text: string
+}
+
+/** Makes one call of a conversation in the dialect of its vendor; Anthropic's marks the end of what is to be cached. */
+async function ask(vendor: Vendor, system: string, turns: readonly { role: 'user' | 'assistant'; content: string }[]) {
+  const model = MODELS[vendor]
+  if (vendor === 'anthropic') {
+    const request = { model, system, messages: [...turns], max_tokens: 100, cache_control: { type: 'ephemeral' } }
+    const { result, payment } = await farebox.messages.create(request)
+    const { input_tokens, cache_read_input_tokens: cached = 0, cache_creation_input_tokens: written = 0 } = result.usage
+    const text = result.content.map((block) => ('text' in block ? block.text : '')).join('')
+    return stepOf(payment, { input: input_tokens + cached + written, cached, written, text })
+  }
+  const messages = [{ role: 'system', content: system }, ...turns]
+  const { result, payment } = await farebox.chat.create({ model, messages, max_tokens: 100 })
+  const { prompt_tokens: input, prompt_tokens_details: details } = result.usage
+  return stepOf(payment, {
+    input,
+    cached: details?.cached_tokens ?? 0,
+    written: details?.cache_write_tokens ?? 0,
+    text: result.choices[0]?.message.content ?? '',
+  })
+}
+
+function stepOf(
+  { charged, verified, problems, receiptId }: Awaited<ReturnType<Farebox['chat']['create']>>['payment'],
+  counts: Pick<Step, 'input' | 'cached' | 'written' | 'text'>,
+): Step {
+  return { charged: parseUsdc(charged), verified, problems, receiptId: receiptId ?? '', ...counts }
+}
+
+/** Makes the calls of an agent whose conversation grows on one prefix. */
+async function converse(vendor: Vendor, seed: string): Promise<readonly Step[]> {
+  const system = longText(PREFIX_TOKENS, seed)
+  const turns: { role: 'user' | 'assistant'; content: string }[] = []
+  const steps: Step[] = []
+  for (let index = 1; index <= STEPS; index += 1) {
+    turns.push({ role: 'user', content: `Step ${index}: ${longText(60, seed)}` })
+    const step = await ask(vendor, system, turns)
+    turns.push({ role: 'assistant', content: step.text })
+    steps.push(step)
+  }
+  return steps
+}
+
+const sum = (steps: readonly Step[], count: (step: Step) => number | bigint) =>
+  steps.reduce((total, step) => total + Number(count(step)), 0)
+
+describe.each(Object.keys(MODELS) as Vendor[])('11 steps on a prefix of 25,000 tokens at %s', (vendor) => {
+  it('cost at most 0.35 of what they cost without a price for cached input, and every receipt is recomputed', async () => {
+    // Another version of the catalog, with the same prices.
+    await publishPrices({ [MODELS[vendor]]: { maximum_charge_usd: '0.766951' } })
+    const before = await converse(vendor, `before ${vendor}`)
+    await publishPrices({ [MODELS[vendor]]: CACHE_PRICES[MODELS[vendor]] })
+    const after = await converse(vendor, `after ${vendor}`)
+    for (const { verified, problems } of [...before, ...after])
+      expect({ verified, problems }).toEqual({ verified: 'passed', problems: [] })
+    const [charged, uncached] = [sum(after, (step) => step.charged), sum(before, (step) => step.charged)]
+    const [share, written] = [
+      sum(after, ({ cached }) => cached) / sum(after, ({ input }) => input),
+      sum(after, (step) => step.written),
+    ]
+    console.info(
+      `${vendor}: ${uncached / 1e6} USDC before, ${charged / 1e6} after, ratio ${(charged / uncached).toFixed(3)}; ` +
+        `${(share * 100).toFixed(1)} % of ${sum(after, ({ input }) => input)} input tokens cached, ${written} written`,
+    )
+    // The vendors cached as much before: only the price is new.
+    expect(sum(before, ({ cached }) => cached)).toBeGreaterThan(0.8 * sum(before, ({ input }) => input))
+    expect(share).toBeGreaterThan(0.85)
+    expect(after[0]?.cached).toBe(0)
+    expect(written > PREFIX_TOKENS).toBe(vendor === 'anthropic')
+    expect(charged).toBeLessThanOrEqual(0.35 * uncached)
+    expect(await vendorCosts(MODELS[vendor])).toEqual({ calls: 2 * STEPS, unlike: 0 })
+  })
+})
+
+/** Counts the calls of a model, and those whose vendor's cost is not that of its usage by the simulated vendors' prices. */
+async function vendorCosts(model: string): Promise<{ calls: number; unlike: number }> {
+  const attempts = await sandbox.sql<{ usage: Record<string, number>; vendor_cost: string }>(
+    `SELECT usage, vendor_cost FROM upstream_attempts
+     WHERE job_id IN (SELECT id FROM jobs WHERE public_model = $1)`,
+    [model],
+  )
+  const unlike = attempts.filter(({ usage, vendor_cost: cost }) => {
+    const { input_tokens: input = 0, cached_input_tokens: cached = 0, cache_write_tokens: written = 0 } = usage
+    const millionths =
+      (input - cached - written) * 80 + cached * 8 + written * 100 + (usage['output_tokens'] ?? 0) * 300
+    return Number(cost) !== Math.ceil(millionths / 1000)
+  })
+  return { calls: attempts.length, unlike: unlike.length }
+}
+
+describe('the receipt of a call with cached input', () => {
+  it('passes the operator’s check, and fails it when the published cache price was not applied', async () => {
+    await publishPrices(CACHE_PRICES)
+    await ask('openai-compatible', longText(2000, 'verify'), [{ role: 'user', content: 'First.' }])
+    const step = await ask('openai-compatible', longText(2000, 'verify'), [{ role: 'user', content: 'Second.' }])
+    const { receipt } = await farebox.verify(step.receiptId)
+    expect(receipt.usage).toMatchObject({ cached_input_tokens: step.cached })
+    const lines = (receipt.calculation?.lines ?? []).map(({ usage, quantity }) => [usage, Number(quantity)])
+    expect(lines.slice(0, 3)).toEqual([
+      ['cached_input_tokens', step.cached],
+      ['uncached_input_tokens', step.input - step.cached],
+      ['cache_write_tokens', 0],
+    ])
+    expect(await failedOf(receipt)).toEqual([])
+    const { cached_input_per_million_tokens_usd: _, ...prices } = receipt.unit_prices
+    expect(await failedOf({ ...receipt, unit_prices: prices })).toContain('prices')
+  })
+})
+
+/** Returns the checks of `npm run verify-receipt` that a receipt fails. */
+async function failedOf(receipt: Wire.Receipt): Promise<readonly string[]> {
+  const path = join(sandbox.directory, 'receipt.json')
+  await writeFile(path, JSON.stringify(receipt))
+  const options = ['--json', '--file', path, '--url', sandbox.info.baseUrl, '--rpc', sandbox.info.rpcUrl]
+  const { output } = await callCommand(() => verifyReceipt(options))
+  const { checks } = JSON.parse(output) as { checks: readonly { check: string; outcome: string }[] }
+  return checks.filter(({ outcome }) => outcome === 'failed').map(({ check }) => check)
+}
