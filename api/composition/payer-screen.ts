@@ -35,7 +35,7 @@ async function watchList(
 ): Promise<(payer: string) => boolean> {
   const read = async () => ({ ...parseList(await readFile(path, 'utf8')), changedAt: (await stat(path)).mtimeMs })
   let list = await namingSetting('PAYER_SCREENING_FILE', read)
-  const timer = setInterval(async () => {
+  const follow = async () => {
     try {
       if ((await stat(path)).mtimeMs !== list.changedAt) list = await read()
     } catch (error) {
@@ -43,7 +43,8 @@ async function watchList(
         error,
       })
     }
-  }, READ_AGAIN_MS)
+  }
+  const timer = setInterval(() => void follow(), READ_AGAIN_MS)
   resources.defer(() => clearInterval(timer))
   return (payer) => list.addresses.has(payer)
 }

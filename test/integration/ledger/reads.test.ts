@@ -255,6 +255,7 @@ describe('what the console reads', () => {
     } while (after !== null)
     return ids
   }
+  const sorted = async (filter: CallFilter) => (await listAll(filter, 1)).toSorted()
   it('lists every call once, newest first, page by page, also when many were accepted in one moment', async () => {
     await ledger.sql("UPDATE jobs SET accepted_at = '2026-01-05T10:00:00.123456Z'")
     const newest = await jobInState(ledger, 'accepted')
@@ -278,14 +279,13 @@ describe('what the console reads', () => {
     await ledger.sql("UPDATE upstream_attempts SET deployment = 'rare' WHERE job_id = ANY($1)", [
       [other.id, charged.id],
     ])
-    const of = async (filter: CallFilter) => (await listAll(filter, 1)).toSorted()
-    expect(await of({ code: 'rare_code' })).toEqual([failed.id])
-    expect(await of({ model: 'rare-model' })).toEqual(changes.toSorted())
-    expect(await of({ deployment: 'rare' })).toEqual([other.id, charged.id].toSorted())
-    expect(await of({ payer: other.authorization.payer })).toEqual([other.id])
-    expect(await of({ model: 'rare-model', atLeast: TEST_PRICE })).toEqual([charged.id])
-    expect(await of({ atLeast: TEST_PRICE + 1n })).toEqual([])
-    expect(await of({ deployment: 'rare', state: 'failed', model: 'rare-model' })).toEqual([other.id])
+    expect(await sorted({ code: 'rare_code' })).toEqual([failed.id])
+    expect(await sorted({ model: 'rare-model' })).toEqual(changes.toSorted())
+    expect(await sorted({ deployment: 'rare' })).toEqual([other.id, charged.id].toSorted())
+    expect(await sorted({ payer: other.authorization.payer })).toEqual([other.id])
+    expect(await sorted({ model: 'rare-model', atLeast: TEST_PRICE })).toEqual([charged.id])
+    expect(await sorted({ atLeast: TEST_PRICE + 1n })).toEqual([])
+    expect(await sorted({ deployment: 'rare', state: 'failed', model: 'rare-model' })).toEqual([other.id])
     const period = { from: new Date(0), until: new Date(Date.now() + 86_400_000) }
     const exported: string[] = []
     for await (const calls of money.exportCalls({ ...period, deployment: 'rare', atLeast: 1n, state: 'completed' }))
