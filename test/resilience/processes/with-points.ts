@@ -110,16 +110,27 @@ export function addExchangePoints(reach: ReachPoint, processName: string): void 
   }
   Reflect.set(Pool.prototype, 'request', askWithPoints)
   const exchanges = new WeakMap<object, PortCall>()
+  const calls = new WeakSet<object>()
+  const upstream = { name: `${processName}.upstream`, payments: null }
   subscribe('undici:request:create', (message) => {
     const exchange = currentExchange.getStore()
-    if (exchange !== undefined) exchanges.set(requestOf(message), exchange)
+    const request = requestOf(message)
+    if (exchange !== undefined) exchanges.set(request, exchange)
+    // Vendors are called through undici's `request`, which is neither `fetch` nor a method of a dispatcher.
+    if (exchange !== undefined || request.method !== 'POST') return
+    exchanges.set(request, upstream)
+    calls.add(request)
+    reach(`${upstream.name}.before`, null)
   })
   subscribe('undici:request:bodySent', (message) => {
     const exchange = exchanges.get(requestOf(message))
     if (exchange !== undefined) reach(`${exchange.name}.written`, exchange.payments)
   })
+  subscribe('undici:request:headers', (message) => {
+    if (calls.has(requestOf(message))) reach(`${upstream.name}.answered`, null)
+  })
 }
 
-function requestOf(message: unknown): object {
-  return (message as { request: object }).request
+function requestOf(message: unknown): { readonly method?: string } {
+  return (message as { request: { method?: string } }).request
 }
