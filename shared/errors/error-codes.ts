@@ -165,7 +165,6 @@ export const ERROR_CODES = {
   insufficient_funds: { ...paymentRefused, message: 'The payer’s USDC balance is lower than the signed maximum.' },
   payer_blocked: {
     ...conflict,
-    status: 403,
     message:
       'This address may not pay here. The payment was neither checked nor used; ask the operator of the service.',
   },

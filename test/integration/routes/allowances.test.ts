@@ -327,7 +327,7 @@ describe('a permit that is refused', () => {
     const signed = await permit(owner)
     blocked.add(owner.address.toLowerCase())
     const callsBefore = proxy.calls.length
-    await expectRefused(await ask(signed), { status: 403, code: 'payer_blocked', param: null })
+    await expectRefused(await ask(signed), { status: 409, code: 'payer_blocked', param: null })
     expect(proxy.calls).toHaveLength(callsBefore)
     blocked.clear()
     expect((await ask(signed)).status).toBe(503)

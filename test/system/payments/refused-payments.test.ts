@@ -856,7 +856,7 @@ describe('while the chain is unavailable', () => {
     const before = await countMoneyAndWork()
     await control('block')
     const answer = await sendPayment(idempotencyKey, payment)
-    const { error } = await expectErrorBody(answer, { status: 403, code: 'payer_blocked', param: null })
+    const { error } = await expectErrorBody(answer, { status: 409, code: 'payer_blocked', param: null })
     expect(error).toMatchObject({ payment: 'none', retry: 'never' })
     expect(await countMoneyAndWork()).toEqual(before)
     await control('unblock')
