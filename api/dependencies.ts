@@ -73,7 +73,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store: createInspectionStore(pool),
     limitDecoding: createDecodingLimiter(allowances, config.UNPAID_AUDIO_MINUTES_PER_MINUTE),
   })
-  const { catalogs, isBlocked, watch } = await openCatalogs(atStart, resources, { pool, logger })
+  const { catalogs, isBlocked, watch } = await openCatalogs(atStart, resources, { pool, metrics, logger })
   const payerScreen = await composePayerScreen(config, resources, {
     isBlocked,
     oracle: payment.screeningOracle,

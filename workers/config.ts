@@ -6,7 +6,7 @@ import { checkObjectStore, objectStoreSettings } from '#shared/media/object-stor
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
 import { accountAddresses, privateKey } from '#shared/payment/account-settings.ts'
 import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
-import { exposureSettings } from '#shared/payment/exposure-settings.ts'
+import { dollars, exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
@@ -92,6 +92,8 @@ export const settingsSchema = z.object({
   /** A transaction at the head of its nonce queue that is not mined within this time is replaced with a higher fee. */
   FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),
   ...feeSettings,
+  /** There is an alert when the charges of 24 hours, less vendors and gas, are below this. */
+  MINIMUM_DAILY_MARGIN_USDC: dollars('0'),
   /** Confirmations, the settlement's own block included, before its result is released. */
   CONFIRMATIONS: z.coerce.number().int().min(1).default(1),
   /** Logs a warning when a settlement key can pay for fewer settlements than this. */

@@ -4,6 +4,7 @@ import {
   type AllowanceWorkStore,
   createAllowanceWorkStore,
 } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import { type BudgetStore, createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import {
   createProcessReportStore,
   type ProcessReportStore,
@@ -34,12 +35,14 @@ import { guardExecutionStore } from './settlement/failure-guard.ts'
 import { measuredSettlementStore } from './telemetry/settlement-metrics.ts'
 import { measuredAllowanceStore } from './telemetry/sponsored-metrics.ts'
 import { tracedSettlementStore } from './telemetry/traced-ports.ts'
+import { addMarginLimit, measuredExecutionStore } from './telemetry/vendor-metrics.ts'
 
 export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly settlementStore: SettlementStore
   readonly allowanceStore: AllowanceWorkStore
   readonly retentionStore: RetentionStore
   readonly reportsStore: ReportsStore
+  readonly budgets: BudgetStore
   readonly metrics: Registry
   readonly memory: JobMemory
   readonly queue: JobQueue
@@ -99,7 +102,8 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const payment = await composePayment(config, { settles, settlementStore, logger, tracer, now })
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   resources.defer(payment.nodes.watch(CHAIN_ID))
-  const storedExecutions = createExecutionStore(pool, unchargedBudget(config))
+  const storedExecutions = measuredExecutionStore(metrics, createExecutionStore(pool, unchargedBudget(config)))
+  addMarginLimit(metrics, config.MINIMUM_DAILY_MARGIN_USDC)
   const executionStore = guardExecutionStore(storedExecutions, { ...payment, logger })
   const leaseMs = config.LEASE_SECONDS * 1000
   const opened = resources.move()
@@ -118,6 +122,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     allowanceStore: settles ? measuredAllowanceStore(metrics, storedAllowances) : storedAllowances,
     retentionStore: createRetentionStore(pool),
     reportsStore: createReportsStore(pool),
+    budgets: createBudgetStore(pool),
     queue,
     memory: createJobMemory(config.MAXIMUM_JOB_MEGABYTES * 1024 * 1024),
     uploads: objects,

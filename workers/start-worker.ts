@@ -14,6 +14,7 @@ import { watchFinality } from './settlement/own-keys/watch-finality.ts'
 import { watchGas } from './settlement/own-keys/watch-gas.ts'
 import { watchRemoteFinality } from './settlement/remote-facilitator/watch-finality.ts'
 import { endLostCalls } from './sweepers/end-lost-calls.ts'
+import { enforceBudgets } from './sweepers/enforce-budgets.ts'
 import { enqueueAccepted, reconcileSettlements } from './sweepers/enqueue-due-jobs.ts'
 import {
   expireResults,
@@ -82,6 +83,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       forgetUsedSignIns(dependencies),
       forgetInspections(dependencies),
       forgetNetworks(dependencies),
+      enforceBudgets(dependencies),
       rollUpTotals(reportsStore),
       rollUpHours(reportsStore),
     ],

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { Gauge, type Registry } from 'prom-client'
 import { findCatalog, recordCatalog } from '#shared/adapters/postgres/configuration/catalogs.ts'
 import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
@@ -44,6 +45,7 @@ export async function readCatalogs({
 }
 
 interface LiveCatalogDependencies {
+  readonly metrics: Registry
   readonly pool: Pool
   readonly logger: Logger
 }
@@ -52,7 +54,7 @@ interface LiveCatalogDependencies {
 export async function openCatalogs(
   { files, ...atStart }: StartCatalogs,
   resources: AsyncDisposableStack,
-  { pool, logger }: LiveCatalogDependencies,
+  { pool, metrics, logger }: LiveCatalogDependencies,
 ): Promise<{
   readonly catalogs: Catalogs
   /** Returns whether operators block a payer, whose address is in lower case. */
@@ -61,6 +63,12 @@ export async function openCatalogs(
 }> {
   let current: CatalogPair = atStart
   let blocked: Configuration['blockedPayers'] = new Map()
+  const soldBelowCost = new Gauge({
+    name: 'farebox_model_below_cost',
+    help: '1 for each model of which a price is below what one of its deployments costs',
+    labelNames: ['model'],
+    registers: [metrics],
+  })
   const quoted = new Map<string, Catalog>()
   const recorded = new Set<string>()
   const record = async (catalog: Catalog) => {
@@ -94,7 +102,11 @@ export async function openCatalogs(
       await record(pair.offered)
       remember(pair)
       const { belowCost } = compareWithCost(pair.published, configuration.deployments.file)
-      for (const each of belowCost) logger.warn(describeBelowCost(each))
+      soldBelowCost.reset()
+      for (const each of belowCost) {
+        logger.warn(describeBelowCost(each))
+        soldBelowCost.set({ model: each.model }, 1)
+      }
     },
     logger,
   })

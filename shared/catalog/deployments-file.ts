@@ -4,6 +4,11 @@ import { vendorPricesSchema } from './vendor-cost.ts'
 
 const positiveInteger = z.int().min(1)
 
+const positiveDollars = z
+  .string()
+  .regex(/^\d{1,9}(\.\d{1,6})?$/, { error: 'must be decimal dollars with at most six decimals' })
+  .refine((dollars) => Number(dollars) > 0, { error: 'must be more than 0' })
+
 const unique = (names: readonly string[]) => new Set(names).size === names.length
 
 const deploymentSchema = z.strictObject({
@@ -52,11 +57,30 @@ const deploymentSchema = z.strictObject({
   options: z.record(z.string(), z.json()).optional(),
 })
 
-const deploymentsFileSchema = z.strictObject({
-  deployments: z
-    .array(deploymentSchema)
-    .refine((deployments) => unique(deployments.map(({ name }) => name)), 'a deployment name is used twice'),
-})
+/** Returns the vendor of a deployment: the host of its `base_url`. */
+export function vendorOf({ base_url }: { readonly base_url: string }): string {
+  return new URL(base_url).host
+}
+
+const deploymentsFileSchema = z
+  .strictObject({
+    deployments: z
+      .array(deploymentSchema)
+      .refine((deployments) => unique(deployments.map(({ name }) => name)), 'a deployment name is used twice'),
+    /** What may be spent at a vendor, named by the host of its deployments, in a day (UTC); they are drained beyond it. */
+    vendor_budgets: z.record(z.string(), z.strictObject({ usd_per_day: positiveDollars })).optional(),
+  })
+  .check(({ value: { deployments, vendor_budgets = {} }, issues }) => {
+    for (const vendor of Object.keys(vendor_budgets)) {
+      const own = deployments.filter((entry) => vendorOf(entry) === vendor)
+      const unpriced = own.find(({ prices }) => prices === undefined)
+      const message =
+        own.length === 0
+          ? 'no deployment has this host in its base_url'
+          : unpriced && `${unpriced.name} needs "prices", or nobody knows what is spent`
+      if (message) issues.push({ code: 'custom', path: ['vendor_budgets', vendor], message, input: undefined })
+    }
+  })
 
 /** The private file that maps upstreams to the public models they serve. Contains no secret. */
 export type DeploymentsFile = z.infer<typeof deploymentsFileSchema>

@@ -2,7 +2,8 @@ import { z } from 'zod'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { UnchargedBudget } from './uncharged-budget.ts'
 
-const dollars = (standard: string) =>
+/** An amount in USDC as a setting. */
+export const dollars = (standard: string) =>
   z
     .string()
     .regex(/^\d{1,9}(\.\d{1,6})?$/)

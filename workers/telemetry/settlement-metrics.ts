@@ -37,6 +37,11 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
     help: 'Mined settlements of this process whose gas is known; a batch that reverted as a whole counts once',
     ...byOutcome,
   })
+  const belowGas = new Counter({
+    name: 'farebox_settlements_below_gas_total',
+    help: 'Confirmed settlements of this process whose gas cost more than they charged',
+    registers: [registry],
+  })
   const sizes = new Histogram({
     name: 'farebox_settlement_batch_size',
     help: 'Payments for each transaction that this process signed for the settlement contract',
@@ -65,8 +70,13 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
     ...settlementStore,
     recordBatch: async (...batch) => countBatches(await settlementStore.recordBatch(...batch)),
     renewBatch: async (...batch) => countBatches(await settlementStore.renewBatch(...batch)),
-    completeJob: async (job, completion) =>
-      count('confirmed', await settlementStore.completeJob(job, completion), completion.gas),
+    completeJob: async (job, completion) => {
+      const written = count('confirmed', await settlementStore.completeJob(job, completion), completion.gas)
+      const charge = job.sealed?.chargeAmount
+      if (written === 'written' && completion.gas && charge !== undefined && completion.gas.cost > charge)
+        belowGas.inc()
+      return written
+    },
     recordRevertedBatch: async (hash, gas) => {
       const isNew = await settlementStore.recordRevertedBatch(hash, gas)
       if (isNew) add('batch_reverted', gas)

@@ -1,12 +1,15 @@
+import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import { createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
 import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { type ControlStore, createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { parseDeployments } from '#shared/catalog/deployments-file.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Author } from '#shared/operators/author.ts'
@@ -14,6 +17,7 @@ import type { Configuration } from '#shared/operators/configuration.ts'
 import { isRunning, type ProcessReport } from '#shared/operators/process-report.ts'
 import { startReporting } from '#shared/operators/report-process.ts'
 import type { ExposureTerms, PayerFunds } from '#shared/payment/exposure.ts'
+import { enforceBudgets } from '../../../workers/sweepers/enforce-budgets.ts'
 import { acceptTestJob, bindTestKey, fencedWrites, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'
 import { AMPLE_FUNDS, newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
@@ -223,6 +227,88 @@ describe('controls of the operators', () => {
       expect(await controls.readPayerControl(payer)).toMatchObject({ isBlocked: false })
       expect(await controls.readBlockedPayers()).toEqual([])
       expect(await controls.controlPayer(ADA, { ...block, isBlocked: false })).toMatchObject({ outcome: 'unchanged' })
+    })
+  })
+
+  const drained = async () =>
+    [...(await configuration()).controls].flatMap(([name, { isDrained }]) => (isDrained ? [name] : []))
+  describe('the budget of a vendor', () => {
+    const prices = {
+      input_per_million_tokens: '1',
+      output_per_million_tokens: '1',
+      as_of: '2026-11-26',
+      source: 'a test',
+    }
+    const entry = (name: string, host: string) => ({
+      name,
+      adapter: 'gemini',
+      base_url: `https://${host}/v1`,
+      upstream_model: 'any',
+      serves: ['textmodel-2.5-pro'],
+      prices,
+    })
+    const publishBudget = async (usd_per_day: string) => {
+      const deployments = [entry('first', 'one.example'), entry('second', 'one.example'), entry('other', 'two.example')]
+      const content = { deployments, vendor_budgets: { 'one.example': { usd_per_day } } }
+      await createConfigurationStore(ledger.pool).importFile(ADA, { kind: 'deployments', content, reason: WHY })
+    }
+    it('drains its deployments once it is spent, and enables them with more, but none that an operator drained', async () => {
+      const metrics = new Registry()
+      const sweep = enforceBudgets({
+        budgets: createBudgetStore(ledger.pool),
+        metrics,
+        logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
+      })
+      await publishBudget('2')
+      const { id } = await jobInState(ledger, 'completed')
+      const spend = (atomic: number, finishedAt: string) =>
+        ledger.sql(
+          `UPDATE upstream_attempts SET deployment = 'first', vendor_cost = $2, finished_at = ${finishedAt} WHERE job_id = $1`,
+          [id, atomic],
+        )
+      await spend(1_999_999, 'now()')
+      expect(await sweep.run()).toBe(0)
+      expect(await metrics.metrics()).toContain('farebox_vendor_budget_used_ratio{vendor="one.example"} 0.9999995')
+      await spend(2_000_000, 'now()')
+      const actions = await lastAction()
+      expect(await sweep.run()).toBe(2)
+      expect((await drained()).toSorted()).toEqual(['first', 'second'])
+      expect(await sweep.run()).toBe(0)
+      expect(await actionsSince(actions)).toMatchObject([
+        {
+          operator: 'vendor-budget',
+          action: 'deployment.drain',
+          subject: 'first',
+          reason: expect.stringContaining('2 USD a day') as string,
+        },
+        { operator: 'vendor-budget', action: 'deployment.drain', subject: 'second' },
+      ])
+      await controls.controlDeployment(ADA, { deployment: 'second', isDrained: false, reason: WHY })
+      await controls.controlDeployment(ADA, { deployment: 'second', isDrained: true, reason: WHY })
+      // The next day.
+      await spend(2_000_000, "now() - interval '1 day'")
+      expect(await sweep.run()).toBe(1)
+      expect(await drained()).toEqual(['second'])
+      await controls.controlDeployment(ADA, { deployment: 'second', isDrained: false, reason: WHY })
+      await spend(3_000_000, 'now()')
+      expect(await sweep.run()).toBe(2)
+      await publishBudget('4')
+      expect(await sweep.run()).toBe(2)
+      expect(await drained()).toEqual([])
+    })
+
+    it.each([
+      [{ 'three.example': { usd_per_day: '1' } }, 'no deployment has this host'],
+      [{ 'one.example': { usd_per_day: '0' } }, 'more than 0'],
+      [{ 'one.example': {} }, 'usd_per_day'],
+    ])('is refused with %j', (vendor_budgets, says) => {
+      expect(() => parseDeployments({ deployments: [entry('first', 'one.example')], vendor_budgets })).toThrow(says)
+    })
+
+    it('is refused for a deployment without prices', () => {
+      const { prices: _, ...unpriced } = entry('first', 'one.example')
+      const vendor_budgets = { 'one.example': { usd_per_day: '1' } }
+      expect(() => parseDeployments({ deployments: [unpriced], vendor_budgets })).toThrow('first needs "prices"')
     })
   })
 
