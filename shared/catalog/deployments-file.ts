@@ -51,15 +51,23 @@ const deploymentSchema = z.strictObject({
    * lists no models, or others than it serves.
    */
   look_up_model: z.boolean().optional(),
+  /** Whose invoice has its calls, for budgets; by default the host of `base_url`. */
+  vendor: z.string().min(1).max(200).optional(),
   /** What the vendor bills for it. Without it nothing can say what a call earns. */
   prices: vendorPricesSchema.optional(),
   /** Options of the adapter. */
   options: z.record(z.string(), z.json()).optional(),
 })
 
-/** Returns the vendor of a deployment: the host of its `base_url`. */
-export function vendorOf({ base_url }: { readonly base_url: string }): string {
-  return new URL(base_url).host
+/** Returns the vendor of a deployment: the host of its `base_url`, unless it names another. */
+export function vendorOf({
+  vendor,
+  base_url,
+}: {
+  readonly vendor?: string | undefined
+  readonly base_url: string
+}): string {
+  return vendor ?? new URL(base_url).host
 }
 
 const deploymentsFileSchema = z
@@ -67,7 +75,7 @@ const deploymentsFileSchema = z
     deployments: z
       .array(deploymentSchema)
       .refine((deployments) => unique(deployments.map(({ name }) => name)), 'a deployment name is used twice'),
-    /** What may be spent at a vendor, named by the host of its deployments, in a day (UTC); they are drained beyond it. */
+    /** What may be spent at a vendor in a day (UTC); its deployments are drained beyond it. */
     vendor_budgets: z.record(z.string(), z.strictObject({ usd_per_day: positiveDollars })).optional(),
   })
   .check(({ value: { deployments, vendor_budgets = {} }, issues }) => {
@@ -76,7 +84,7 @@ const deploymentsFileSchema = z
       const unpriced = own.find(({ prices }) => prices === undefined)
       const message =
         own.length === 0
-          ? 'no deployment has this host in its base_url'
+          ? 'no deployment has this vendor, or this host in its base_url'
           : unpriced && `${unpriced.name} needs "prices", or nobody knows what is spent`
       if (message) issues.push({ code: 'custom', path: ['vendor_budgets', vendor], message, input: undefined })
     }

@@ -298,7 +298,7 @@ describe('controls of the operators', () => {
     })
 
     it.each([
-      [{ 'three.example': { usd_per_day: '1' } }, 'no deployment has this host'],
+      [{ 'three.example': { usd_per_day: '1' } }, 'no deployment has this vendor'],
       [{ 'one.example': { usd_per_day: '0' } }, 'more than 0'],
       [{ 'one.example': {} }, 'usd_per_day'],
     ])('is refused with %j', (vendor_budgets, says) => {

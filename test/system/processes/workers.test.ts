@@ -10,6 +10,7 @@ import { createConfigurationStore } from '#shared/adapters/postgres/configuratio
 import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { createPayingClient, type PayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
@@ -529,6 +530,44 @@ describe('deployments that change under load', () => {
     for (const name of drained) await deployments('enable', name, '--reason', 'again', '--json')
     await untilApplied((worker) => drained.every((name) => !worker.deployments?.[name]?.isDrained))
     expect((await pay()).status).toBe(200)
+  })
+
+  test('a vendor’s budget that is spent in the middle of load costs no call: they fail over, and come back with a higher one', async () => {
+    const newest = await createConfigurationStore(pool).findNewest('deployments')
+    if (!newest) throw new Error('nothing is published')
+    const { deployments: all } = newest.content as unknown as DeploymentsFile
+    const ours = all.map((entry) => (entry.name === FIRST ? { ...entry, vendor: 'first' } : entry))
+    const [row] = await sandbox.sql<{ spent: string }>(
+      'SELECT coalesce(sum(vendor_cost), 0) AS spent FROM upstream_attempts WHERE deployment = $1',
+      [FIRST],
+    )
+    const publish = async (budgetAtomic: bigint) => {
+      const usd_per_day = dollarsFromAtomic(atomicAmount(budgetAtomic))
+      const file = join(sandbox.directory, 'with-budget.json')
+      await writeFile(file, JSON.stringify({ deployments: ours, vendor_budgets: { first: { usd_per_day } } }))
+      const published = await deployments('publish', file, '--reason', 'a budget', '--json')
+      if (published.exitCode !== 0) throw new Error(JSON.stringify(published))
+    }
+    const spent = BigInt(row?.spent ?? 0)
+    await publish(spent + 5n)
+    const before = (await sandbox.upstreamCalls()).length
+    const statuses: number[] = []
+    const routes = async () => (await sandbox.upstreamCalls()).slice(before).map(({ route }) => route)
+    await until(async () => {
+      const answers = await Promise.all([pay(), pay(), pay(), pay()])
+      statuses.push(...answers.map(({ status }) => status))
+      return (await routes()).includes(SECOND_ROUTE)
+    })
+    expect(new Set(statuses)).toEqual(new Set([200]))
+    expect(await routes()).toHaveLength(statuses.length)
+    expect(await routes()).toContain(FIRST_ROUTE)
+    expect(
+      await sandbox.sql('SELECT operator FROM deployment_controls WHERE deployment = $1 AND is_drained', [FIRST]),
+    ).toEqual([{ operator: 'vendor-budget' }])
+    await publish(spent + 5_000_000n)
+    await untilApplied((worker) => worker.deployments?.[FIRST]?.isDrained === false)
+    expect((await pay()).status).toBe(200)
+    expect((await routes()).at(-1)).toBe(FIRST_ROUTE)
   })
 
   test('a weight acts on all workers, and the published one is in force again', async () => {
