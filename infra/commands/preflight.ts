@@ -1,13 +1,19 @@
 import { type Check, printCheck } from '../check.ts'
 import { UsageError } from '../command-line.ts'
 import { checkArchive } from '../preflight/check-archive.ts'
-import { checkChain } from '../preflight/check-chain.ts'
+import { checkChain, checkRecipients } from '../preflight/check-chain.ts'
 import { checkPrices } from '../preflight/check-prices.ts'
 import { checkProviders } from '../preflight/check-providers.ts'
 import { checkService, sendTestAlert } from '../preflight/check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from '../preflight/check-settings.ts'
 import { checkSettlementContracts } from '../preflight/check-settlement-contracts.ts'
-import { checkDatabase, checkDatabaseRole, checkObjectStore, checkQueue } from '../preflight/check-stores.ts'
+import {
+  checkDatabase,
+  checkDatabaseRole,
+  checkDatabaseServer,
+  checkObjectStore,
+  checkQueue,
+} from '../preflight/check-stores.ts'
 import { makePaidCalls } from '../preflight/make-paid-calls.ts'
 import { HELP, type PreflightOptions, readOptions } from '../preflight/read-options.ts'
 import { printProblem } from '../terminal.ts'
@@ -57,8 +63,15 @@ async function runChecks(
   // First: without the contracts of the payments all else is in vain.
   add(await checkChain(common, worker, options.expectedCode))
   add([await checkDatabase(common), await checkDatabaseRole(common), await checkQueue(common)])
+  add(
+    await checkDatabaseServer(
+      common,
+      [api, worker].filter((config) => config !== null),
+    ),
+  )
   if (api) add([await checkObjectStore(api, 'api'), await checkArchive(api)])
   if (worker) add([await checkObjectStore(worker, 'worker')])
+  if (api) add(await checkRecipients(api))
   add(await checkSettlementContracts(settings, options.expectedCode))
   if (worker) add(await checkProviders(worker))
   if (api) add([await checkPrices(api)])

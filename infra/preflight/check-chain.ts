@@ -16,7 +16,7 @@ import { readCode } from '#shared/adapters/chain/verification/payer-code.ts'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import type { ApiConfig } from '../../api/config.ts'
 import type { WorkerConfig } from '../../workers/config.ts'
-import { type Check, failed, judged, passed } from '../check.ts'
+import { type Check, failed, judged, passed, skipped } from '../check.ts'
 import { attempted } from './attempted.ts'
 
 interface PublishedContract {
@@ -72,6 +72,27 @@ export async function checkChain(
     PUBLISHED_CONTRACTS.map((contract) => checkContract(client, contract, expectedCode)),
   )
   return [...nodes, ...contracts, await checkAsset(client), ...(worker ? await checkGas(client, worker) : [])]
+}
+
+/** Checks that whoever is paid can pay out: revenue of a contract that cannot is lost. */
+export function checkRecipients({ PAY_TO: recipients, ...config }: ApiConfig): Promise<readonly Check[]> {
+  const client = chainClientOf(openRpcNodes(config.RPC_URL, config.RPC_TIMEOUT_MS))
+  const published = new Map(
+    [...PUBLISHED_CONTRACTS, { name: 'USDC', address: USDC_ADDRESS }].map(({ name, address }) => [
+      address.toLowerCase(),
+      name,
+    ]),
+  )
+  return Promise.all(
+    recipients.map((recipient) =>
+      attempted('recipient', `the code of ${recipient} cannot be read`, async () => {
+        const name = published.get(recipient.toLowerCase())
+        if (name !== undefined) return failed('recipient', `PAY_TO is ${name}, which never pays out what it receives`)
+        if ((await readCode(client, recipient)) === '0x') return passed('recipient', `${recipient} is an account`)
+        return skipped('recipient', `PAY_TO ${recipient} is a contract: be sure that it can pay out USDC`)
+      }),
+    ),
+  )
 }
 
 function checkNode(url: string, timeoutMs: number): Promise<Check> {

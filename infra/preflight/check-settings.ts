@@ -70,6 +70,9 @@ function checkAgreement({ api, worker }: Settings): readonly Check[] {
     problems.push('SETTLEMENT_CONTRACT must be the same for API and workers')
   return [
     judged('agreement', problems, 'API and worker settings agree'),
+    protocol === 'https:' && api.TRUSTED_PROXIES === undefined
+      ? skipped('proxies', 'TRUSTED_PROXIES is not set: behind a proxy all callers share one client’s limits')
+      : passed('proxies', api.TRUSTED_PROXIES?.join(', ') ?? 'none'),
     checkFacilitators(api, worker.SETTLEMENT_PRIVATE_KEYS),
   ]
 }

@@ -6,7 +6,7 @@ import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { type Check, passed, skipped } from '../check.ts'
+import { type Check, judged, passed, skipped } from '../check.ts'
 import { attempted } from './attempted.ts'
 
 /** Checks that the database has this program's schema and this machine's time. */
@@ -23,6 +23,63 @@ export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings)
       const [server] = rows
       return passed('database', `PostgreSQL ${server?.version}, ${server?.is_encrypted ? 'with' : 'without'} TLS`)
     }),
+  )
+}
+
+/** Names of this machine, and of a network that only its own containers can reach. */
+const OWN_NETWORK = /^(localhost|127\.[\d.]+|\[::1\]|[a-z0-9_-]+)$/i
+/** Connections that a process has beside its pool: listeners and health checks. */
+const BESIDE_POOL = 2
+
+/** Checks how the database is reached, and whether it has room for one process of each role and keeps its log. */
+export function checkDatabaseServer(
+  { DATABASE_URL: connectionString }: QueueSettings,
+  pools: readonly { readonly DATABASE_CONNECTIONS: number }[],
+): Promise<readonly Check[]> {
+  return Promise.all(
+    (['database TLS', 'database connections', 'WAL archiving'] as const).map((name) =>
+      attempted(name, 'DATABASE_URL', () =>
+        withConnection({ connectionString, applicationName: 'farebox preflight' }, async (pool) => {
+          const { rows } = await pool.query<{ is_encrypted: boolean; connections: number; archives: boolean }>(
+            `SELECT coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS is_encrypted,
+               current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+                 AS connections,
+               current_setting('archive_mode') <> 'off' AS archives`,
+          )
+          const { is_encrypted: isEncrypted = false, connections = 0, archives = false } = rows[0] ?? {}
+          const needed = pools.reduce((sum, { DATABASE_CONNECTIONS: own }) => sum + own + BESIDE_POOL, 0)
+          switch (name) {
+            case 'database TLS':
+              return judged(
+                name,
+                isEncrypted || OWN_NETWORK.test(new URL(connectionString).hostname)
+                  ? []
+                  : [
+                      'payments, prompts and results cross the network in clear: add sslmode=verify-full to DATABASE_URL',
+                    ],
+                isEncrypted ? 'encrypted' : 'a server of this machine or network',
+              )
+            case 'database connections':
+              return judged(
+                name,
+                connections < needed
+                  ? [
+                      `max_connections leaves ${connections}; one process of each role takes ${needed}: raise it, or lower DATABASE_CONNECTIONS`,
+                    ]
+                  : [],
+                `${connections} for processes that take ${needed} each`,
+              )
+            case 'WAL archiving':
+              return archives
+                ? passed(name, 'on')
+                : skipped(
+                    name,
+                    'off: after the loss of the disk, calls since the last backup are lost (infra/backup.md)',
+                  )
+          }
+        }),
+      ),
+    ),
   )
 }
 

@@ -1,3 +1,4 @@
+import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -113,6 +114,51 @@ describe('npm run preflight', () => {
     const alert = await callCommand(() => main([`--alert-url=http://user:${secret}@127.0.0.1:1`], environment))
     expect(alert.exitCode).toBe(2)
     expect(alert.output + alert.errors).not.toContain(secret)
+  })
+
+  it('names recipients that cannot pay out, and says of other contracts what to be sure of', async () => {
+    const { failures } = await preflight(standInCode, { PAY_TO: USDC_ADDRESS })
+    expect(failures).toContainEqual('recipient: PAY_TO is USDC, which never pays out what it receives')
+    const contract = sandbox.info.payer.address
+    await callRpc(sandbox.info.rpcUrl, 'anvil_setCode', [contract, '0x00'])
+    const { checks } = await preflight(standInCode, { PAY_TO: contract })
+    await callRpc(sandbox.info.rpcUrl, 'anvil_setCode', [contract, '0x'])
+    expect(checks).toContainEqual(
+      expect.objectContaining({
+        check: 'recipient',
+        outcome: 'skipped',
+        detail: expect.stringContaining('contract') as string,
+      }),
+    )
+  })
+
+  it('names the models that the shipped example sells below the list prices of its vendors', async () => {
+    const file = join(sandbox.directory, 'example.json')
+    const example = await readFile('infra/deployments.example.json', 'utf8')
+    await writeFile(file, example.replaceAll('replace-with-', 'voice-'))
+    const { failures } = await preflight(standInCode, { DEPLOYMENTS_FILE: file })
+    const prices = failures.find((failure) => failure.startsWith('prices: '))
+    for (const model of ['speechvendor/scribe-v2', 'textmodel-3.6-flash'])
+      expect(prices).toContain(`${model} is sold below cost`)
+  })
+
+  it('names a database without room for the processes, and what is not protected', async () => {
+    const { failures, checks } = await preflight(standInCode, { DATABASE_CONNECTIONS: '5000' })
+    expect(failures).toContainEqual(
+      expect.stringMatching(/^database connections: max_connections leaves \d+; .* takes 10004/),
+    )
+    const { checks: behindProxy } = await preflight(standInCode, { PUBLIC_BASE_URL: 'https://127.0.0.1:1' })
+    expect([...checks, ...behindProxy]).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({
+          check: 'database TLS',
+          outcome: 'passed',
+          detail: 'a server of this machine or network',
+        }),
+        expect.objectContaining({ check: 'WAL archiving', outcome: 'skipped' }),
+        expect.objectContaining({ check: 'proxies', outcome: 'skipped' }),
+      ]),
+    )
   })
 
   it('names contracts whose code is not the published one', async () => {
