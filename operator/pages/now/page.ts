@@ -4,11 +4,13 @@ import type { GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import type { ProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { LedgerDay } from '#shared/adapters/postgres/console/read-days.ts'
+import type { LedgerHour } from '#shared/adapters/postgres/console/read-hours.ts'
 import type { LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import type { ItemRecord } from '#shared/operators/item.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import { type Chart, chartsOver, seconds } from '../../rendering/chart.ts'
 import { addPage } from '../../rendering/page.ts'
 import { DAY_MS, dayOf } from '../../rendering/utc-day.ts'
 import { type Condition, illDeployments, judgeMoney, judgePeople } from './conditions.ts'
@@ -28,12 +30,55 @@ export interface NowPageDependencies {
 
 /** Adds the start page: is money stuck, who needs a person, which provider is ill, what was earned and absorbed. */
 export function addNowPages(app: FastifyInstance, dependencies: NowPageDependencies): void {
+  const readCharts = keptForAMinute(dependencies)
   addPage(app, {
     path: '/operator',
     query: z.object({}),
     isLive: true,
-    read: async () => ({ title: 'Now', view: 'now/now', data: await readNow(dependencies) }),
+    read: async () => {
+      const [data, charts] = await Promise.all([readNow(dependencies), readCharts()])
+      return { title: 'Now', view: 'now/now', hasCharts: true, data: { ...data, charts } }
+    },
   })
+}
+
+const HOUR_MS = 3_600_000
+const KEPT_MS = 60_000
+
+/** Draws the last 24 hours. Kept for a minute, since the page is read every few seconds and a day may have a million calls. */
+function keptForAMinute({ money, now }: NowPageDependencies): () => Promise<readonly Chart[]> {
+  let kept: { readonly charts: Promise<readonly Chart[]>; readonly until: number } | null = null
+  return async () => {
+    if (kept === null || kept.until <= now().getTime()) {
+      const until = new Date((Math.floor(now().getTime() / HOUR_MS) + 1) * HOUR_MS)
+      const reading = money.readHours({ from: new Date(until.getTime() - DAY_MS), until }).then(chartsOf)
+      const mine = { charts: reading, until: now().getTime() + KEPT_MS }
+      kept = mine
+      // A failure is not kept.
+      reading.catch(() => {
+        if (kept === mine) kept = null
+      })
+    }
+    return await kept.charts
+  }
+}
+
+function chartsOf(hours: readonly LedgerHour[]): readonly Chart[] {
+  const chart = chartsOver(hours.map(({ startedAt }) => startedAt))
+  const dollars = (amount: (hour: LedgerHour) => bigint) => hours.map((hour) => Number(amount(hour)) / 1e6)
+  return [
+    chart('Calls by hour', 'calls', [
+      { label: 'Completed', tone: 'good', values: hours.map(({ completed }) => completed) },
+      { label: 'Failed', tone: 'bad', values: hours.map(({ failed }) => failed) },
+    ]),
+    chart('Earned against cost', 'USDC', [
+      { label: 'Earned', tone: 'good', values: dollars(({ earned }) => earned) },
+      { label: 'Vendors and gas', tone: 'bad', values: dollars(({ cost }) => cost) },
+    ]),
+    chart('99 of 100 paid calls end within', 's', [
+      { label: '99th percentile', tone: 'accent', values: hours.map(({ p99Ms }) => seconds(p99Ms)) },
+    ]),
+  ]
 }
 
 /** More are on the page of all items. */

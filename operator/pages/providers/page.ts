@@ -7,21 +7,9 @@ import type {
 import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import type { HealthInterval } from '#shared/adapters/postgres/console/machinery-store.ts'
 import { HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/health-window.ts'
+import { type Chart, chartsOver, seconds } from '../../rendering/chart.ts'
 import { addAction, addPage, done, notFound, refused } from '../../rendering/page.ts'
 import { type ProvidersDependencies, readProviders } from './read-providers.ts'
-
-/** A chart as `operator/assets/charts.js` draws it. */
-interface Chart {
-  readonly label: string
-  /** JSON for the attribute `data-chart`. */
-  readonly json: string
-}
-
-interface Series {
-  readonly label: string
-  readonly tone: 'good' | 'bad' | 'accent' | 'muted'
-  readonly values: readonly (number | null)[]
-}
 
 export interface ProvidersPageDependencies extends ProvidersDependencies {
   readonly controls: ControlStore
@@ -135,11 +123,7 @@ function answer({ deployment, isDrained, weight }: DeploymentChange, outcome: De
 
 /** Returns the charts of a deployment: its calls, and how long they took. */
 function chartsOf(intervals: readonly HealthInterval[]): readonly Chart[] {
-  const times = intervals.map(({ startedAt }) => startedAt.getTime() / 1000)
-  const chart = (label: string, unit: string, series: readonly Series[]): Chart => ({
-    label,
-    json: JSON.stringify({ times, unit, series }),
-  })
+  const chart = chartsOver(intervals.map(({ startedAt }) => startedAt))
   return [
     chart('Calls', 'calls', [
       { label: 'Succeeded', tone: 'good', values: intervals.map(({ succeeded }) => succeeded) },
@@ -150,8 +134,4 @@ function chartsOf(intervals: readonly HealthInterval[]): readonly Chart[] {
       { label: '95th percentile', tone: 'muted', values: intervals.map(({ p95Ms }) => seconds(p95Ms)) },
     ]),
   ]
-}
-
-function seconds(milliseconds: number | null): number | null {
-  return milliseconds === null ? null : Math.round(milliseconds) / 1000
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
+import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import { readDays } from '#shared/adapters/postgres/console/read-days.ts'
 import { readMargins } from '#shared/adapters/postgres/reports/margin.ts'
 import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
@@ -151,6 +152,25 @@ describe('reports by day', () => {
     expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
     await rollUpAll()
     expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
+  })
+
+  it('gives hours with what they earned and cost, and how long their calls took', async () => {
+    await payCall({ at: '2026-01-20T10:30:00Z', isFinal: true })
+    await ledger.sql(
+      "UPDATE jobs SET accepted_at = finished_at - interval '2 seconds' WHERE finished_at = '2026-01-20T10:30:00Z'",
+    )
+    const failed = await jobInState(ledger, 'failed')
+    await ledger.sql("UPDATE jobs SET finished_at = '2026-01-20T11:59:59Z' WHERE id = $1", [failed.id])
+    const hours = await createMoneyStore(ledger.pool).readHours({
+      from: new Date('2026-01-20T10:00:00Z'),
+      until: new Date('2026-01-20T13:00:00Z'),
+    })
+    const empty = { completed: 0, failed: 0, earned: 0n, cost: 0n, p99Ms: null }
+    expect(hours).toEqual([
+      { startedAt: new Date('2026-01-20T10:00:00Z'), completed: 1, failed: 0, earned: 5034n, cost: 1240n, p99Ms: 2000 },
+      { ...empty, startedAt: new Date('2026-01-20T11:00:00Z'), failed: 1 },
+      { ...empty, startedAt: new Date('2026-01-20T12:00:00Z') },
+    ])
   })
 
   it('gives the margin of each model and deployment, and says for how many calls a part of it is not known', async () => {

@@ -5,6 +5,7 @@ import { findById } from './find-by-id.ts'
 import { listCalls, listPayerCalls } from './list-calls.ts'
 import { readDays } from './read-days.ts'
 import { readFailures } from './read-failures.ts'
+import { readHours } from './read-hours.ts'
 import { readPayer } from './read-payer.ts'
 import { readPayment } from './read-payment.ts'
 
@@ -14,7 +15,7 @@ export type MoneyStore = ReturnType<typeof createMoneyStore>
 /** Creates what the console reads of calls and their money, over one pool. */
 export function createMoneyStore(pool: Pool) {
   return {
-    ...bindTo(pool, { findById, readPayment, listCalls, readPayer, listPayerCalls, readDays, readFailures }),
+    ...bindTo(pool, { findById, readPayment, listCalls, readPayer, listPayerCalls, readDays, readFailures, readHours }),
     exportCalls: (filter: ExportFilter) => exportCalls(pool, filter),
   }
 }
