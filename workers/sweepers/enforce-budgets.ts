@@ -2,7 +2,7 @@ import { Gauge, type Registry } from 'prom-client'
 import type { BudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import { vendorOf } from '#shared/catalog/deployments-file.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import type { Author } from '#shared/operators/author.ts'
+import { BUDGET_AUTHOR } from '#shared/operators/author.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from './sweeper.ts'
 
@@ -12,13 +12,11 @@ export interface BudgetDependencies {
   readonly logger: Logger
 }
 
-/** What is drained in its name is enabled in its name, and nothing that operators drained. */
-const AUTHOR: Author = { operator: 'vendor-budget', source: 'command' }
 const EVERY_MS = 10_000
 
 /**
  * Drains the deployments of vendors whose budget of the day (UTC) is spent, and enables them when there is room again:
- * failover, offers and the console follow as from any drain. A budget can be exceeded by the calls in flight and those of
+ * failover, offers and the console follow as from any drain. What operators drained stays drained. A budget can be exceeded by the calls in flight and those of
  * ten seconds. Every worker does this; the first one changes something.
  */
 export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies): Sweep {
@@ -35,8 +33,11 @@ export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies)
       const configuration = await budgets.readConfiguration()
       const { deployments = [], vendor_budgets: limits = {} } = configuration?.deployments.file ?? {}
       const controls = await budgets.readDeploymentControls()
-      const isOurs = (name: string) => controls.get(name)?.operator === AUTHOR.operator
-      if (Object.keys(limits).length === 0 && !deployments.some(({ name }) => isOurs(name))) return 0
+      const isOurs = (name: string) => controls.get(name)?.operator === BUDGET_AUTHOR.operator
+      if (Object.keys(limits).length === 0 && !deployments.some(({ name }) => isOurs(name))) {
+        used.reset()
+        return 0
+      }
       const spent = await budgets.readSpentToday()
       used.reset()
       const exhausted = new Map<string, string>()
@@ -57,7 +58,7 @@ export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies)
             ? `${vendorOf(entry)} is within its budget of the day`
             : `the budget of ${vendorOf(entry)}, ${dollars} USD a day, is spent`
         const change = { deployment: entry.name, isDrained: dollars !== undefined, reason }
-        const { outcome } = await budgets.controlDeployment(AUTHOR, change)
+        const { outcome } = await budgets.controlDeployment(BUDGET_AUTHOR, change)
         if (outcome !== 'changed') continue
         changed += 1
         logger.warn(reason, { deployment: entry.name })

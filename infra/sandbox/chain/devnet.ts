@@ -38,9 +38,10 @@ export const DEVNET_ADDRESSES = {
   multicall3: MULTICALL3_ADDRESS,
 } as const
 
-/** Contracts depend only on the repository: only the very first start compiles them. */
 /** Of the first block: Base's lowest base fee (docs.base.org, configuration changelog, 19 February 2026). */
 const BASE_FEE_WEI = 5_000_000
+
+/** Contracts depend only on the repository: only the very first start compiles them. */
 const CONTRACTS_CACHE = fileURLToPath(new URL('../../../node_modules/.cache/farebox-contracts', import.meta.url))
 
 /** How to start a devnet. */

@@ -10,6 +10,7 @@ import { importFirstFiles } from '#shared/adapters/postgres/configuration/import
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { parseDeployments } from '#shared/catalog/deployments-file.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Author } from '#shared/operators/author.ts'
@@ -232,6 +233,21 @@ describe('controls of the operators', () => {
 
   const drained = async () =>
     [...(await configuration()).controls].flatMap(([name, { isDrained }]) => (isDrained ? [name] : []))
+  const publish = (content: { readonly [field: string]: JsonValue }) =>
+    createConfigurationStore(ledger.pool).importFile(ADA, { kind: 'deployments', content, reason: WHY })
+  const startSweep = () => {
+    const metrics = new Registry()
+    const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
+    return { metrics, sweep: enforceBudgets({ budgets: createBudgetStore(ledger.pool), metrics, logger }) }
+  }
+  const spend = async (deployment: string, atomic: number, finishedAt: string) => {
+    const { id } = await jobInState(ledger, 'completed')
+    await ledger.sql(
+      `UPDATE upstream_attempts SET deployment = $2, vendor_cost = $3, finished_at = ${finishedAt} WHERE job_id = $1`,
+      [id, deployment, atomic],
+    )
+    return id
+  }
   describe('the budget of a vendor', () => {
     const prices = {
       input_per_million_tokens: '1',
@@ -247,29 +263,24 @@ describe('controls of the operators', () => {
       serves: ['textmodel-2.5-pro'],
       prices,
     })
-    const publishBudget = async (usd_per_day: string) => {
-      const deployments = [entry('first', 'one.example'), entry('second', 'one.example'), entry('other', 'two.example')]
-      const content = { deployments, vendor_budgets: { 'one.example': { usd_per_day } } }
-      await createConfigurationStore(ledger.pool).importFile(ADA, { kind: 'deployments', content, reason: WHY })
-    }
-    it('drains its deployments once it is spent, and enables them with more, but none that an operator drained', async () => {
-      const metrics = new Registry()
-      const sweep = enforceBudgets({
-        budgets: createBudgetStore(ledger.pool),
-        metrics,
-        logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
+    const publishBudget = (usd_per_day: string) =>
+      publish({
+        deployments: [entry('first', 'one.example'), entry('second', 'one.example'), entry('other', 'two.example')],
+        vendor_budgets: { 'one.example': { usd_per_day } },
       })
+    it('drains its deployments once it is spent, and enables them with more, but none that an operator drained', async () => {
+      const { metrics, sweep } = startSweep()
       await publishBudget('2')
       const { id } = await jobInState(ledger, 'completed')
-      const spend = (atomic: number, finishedAt: string) =>
+      const setSpent = (atomic: number, finishedAt: string) =>
         ledger.sql(
           `UPDATE upstream_attempts SET deployment = 'first', vendor_cost = $2, finished_at = ${finishedAt} WHERE job_id = $1`,
           [id, atomic],
         )
-      await spend(1_999_999, 'now()')
+      await setSpent(1_999_999, 'now()')
       expect(await sweep.run()).toBe(0)
       expect(await metrics.metrics()).toContain('farebox_vendor_budget_used_ratio{vendor="one.example"} 0.9999995')
-      await spend(2_000_000, 'now()')
+      await setSpent(2_000_000, 'now()')
       const actions = await lastAction()
       expect(await sweep.run()).toBe(2)
       expect((await drained()).toSorted()).toEqual(['first', 'second'])
@@ -286,15 +297,51 @@ describe('controls of the operators', () => {
       await controls.controlDeployment(ADA, { deployment: 'second', isDrained: false, reason: WHY })
       await controls.controlDeployment(ADA, { deployment: 'second', isDrained: true, reason: WHY })
       // The next day.
-      await spend(2_000_000, "now() - interval '1 day'")
+      await setSpent(2_000_000, "now() - interval '1 day'")
       expect(await sweep.run()).toBe(1)
       expect(await drained()).toEqual(['second'])
       await controls.controlDeployment(ADA, { deployment: 'second', isDrained: false, reason: WHY })
-      await spend(3_000_000, 'now()')
+      await setSpent(3_000_000, 'now()')
       expect(await sweep.run()).toBe(2)
       await publishBudget('4')
       expect(await sweep.run()).toBe(2)
       expect(await drained()).toEqual([])
+    })
+
+    it('is not reported any longer once it is no longer published', async () => {
+      const deployments = [entry('unlimited', 'three.example')]
+      const { metrics, sweep } = startSweep()
+      await publish({ deployments, vendor_budgets: { 'three.example': { usd_per_day: '2' } } })
+      await spend('unlimited', 1_800_000, 'now()')
+      expect(await sweep.run()).toBe(0)
+      expect(await metrics.metrics()).toContain('vendor="three.example"} 0.9')
+      await publish({ deployments })
+      expect(await sweep.run()).toBe(0)
+      expect(await metrics.metrics()).not.toContain('vendor="three.example"')
+    })
+
+    it('enables on the next day what an operator weighted meanwhile, and not what one drained meanwhile', async () => {
+      const { sweep } = startSweep()
+      await publish({
+        deployments: [entry('weighted', 'four.example'), entry('broken', 'four.example')],
+        vendor_budgets: { 'four.example': { usd_per_day: '2' } },
+      })
+      const jobId = await spend('weighted', 2_000_000, 'now()')
+      expect(await sweep.run()).toBe(2)
+      const actions = await lastAction()
+      await controls.controlDeployment(ADA, { deployment: 'weighted', weight: 7, reason: WHY })
+      const drain = { deployment: 'broken', isDrained: true, reason: 'an incident' }
+      expect(await controls.controlDeployment(ADA, drain)).toMatchObject({ outcome: 'changed' })
+      expect(await controls.controlDeployment(ADA, drain)).toMatchObject({ outcome: 'unchanged' })
+      expect(await actionsSince(actions)).toMatchObject([
+        { operator: 'ada', action: 'deployment.weight', subject: 'weighted' },
+        { operator: 'ada', action: 'deployment.drain', subject: 'broken', reason: 'an incident' },
+      ])
+      await ledger.sql(`UPDATE upstream_attempts SET finished_at = now() - interval '1 day' WHERE job_id = $1`, [jobId])
+      expect(await sweep.run()).toBe(1)
+      const { controls: after } = await configuration()
+      expect(after.get('weighted')).toMatchObject({ isDrained: false, weight: 7 })
+      expect(after.get('broken')).toMatchObject({ isDrained: true })
     })
 
     it.each([

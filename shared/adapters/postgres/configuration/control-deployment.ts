@@ -1,4 +1,4 @@
-import type { Author } from '#shared/operators/author.ts'
+import { type Author, BUDGET_AUTHOR } from '#shared/operators/author.ts'
 import type { Configuration, DeploymentControl } from '#shared/operators/configuration.ts'
 import { drainedModels } from '#shared/operators/controlled-deployments.ts'
 import { recordAction } from '../operators/record-action.ts'
@@ -26,7 +26,8 @@ const UNCONTROLLED: DeploymentControl = { isDrained: false, weight: null }
 
 /**
  * Drains, enables or weights a deployment. One that was removed by a publication can still be changed: it may have
- * accepted jobs, and its control is in force again once it is published again.
+ * accepted jobs, and its control is in force again once it is published again. An operator who drains what a
+ * vendor's budget drained takes the drain over; one who only weights it does not.
  */
 export async function controlDeployment(
   pool: Pool,
@@ -45,12 +46,14 @@ export async function controlDeployment(
       isDrained: change.isDrained ?? isDrained,
       weight: change.weight === undefined ? weight : change.weight,
     }
-    if (next.isDrained === isDrained && next.weight === weight)
+    const isOfBudget = isDrained && (await readOperator(sql, change.deployment)) === BUDGET_AUTHOR.operator
+    const isTakenOver = isOfBudget && change.isDrained === true && author.operator !== BUDGET_AUTHOR.operator
+    if (next.isDrained === isDrained && next.weight === weight && !isTakenOver)
       return { outcome: 'unchanged', revision: configuration.revision, drainedModels: drainedModels(configuration) }
     const revision = await raiseRevision(sql)
-    await write(sql, author, change, next)
+    await write(sql, author, { ...change, keepsOperator: isOfBudget && next.isDrained && !isTakenOver }, next)
     await recordAction(sql, author, {
-      action: actionOf({ isDrained, weight }, next),
+      action: isTakenOver ? 'deployment.drain' : actionOf({ isDrained, weight }, next),
       subject: change.deployment,
       reason: change.reason,
       details: { is_drained: next.isDrained, weight: next.weight },
@@ -66,6 +69,15 @@ async function wasPublished(sql: Sql, deployment: string): Promise<boolean> {
     values: [JSON.stringify([{ name: deployment }])],
   })
   return rowCount === 1
+}
+
+async function readOperator(sql: Sql, deployment: string): Promise<string | undefined> {
+  const { rows } = await sql.query<{ operator: string }>({
+    name: 'read_operator_of_deployment',
+    text: 'SELECT operator FROM deployment_controls WHERE deployment = $1',
+    values: [deployment],
+  })
+  return rows[0]?.operator
 }
 
 function actionOf(current: DeploymentControl, next: DeploymentControl): string {
@@ -84,7 +96,7 @@ function changed(
 async function write(
   sql: Sql,
   { operator }: Author,
-  { deployment, reason }: DeploymentChange,
+  { deployment, reason, keepsOperator }: DeploymentChange & { readonly keepsOperator: boolean },
   { isDrained, weight }: DeploymentControl,
 ): Promise<void> {
   await sql.query({
@@ -92,7 +104,8 @@ async function write(
     text: `INSERT INTO deployment_controls (deployment, is_drained, weight, operator, reason)
       VALUES ($1, $2, $3, $4, $5)
       ON CONFLICT (deployment) DO UPDATE SET is_drained = EXCLUDED.is_drained, weight = EXCLUDED.weight,
-        operator = EXCLUDED.operator, reason = EXCLUDED.reason, changed_at = now()`,
-    values: [deployment, isDrained, weight, operator, reason],
+        operator = CASE WHEN $6 THEN deployment_controls.operator ELSE EXCLUDED.operator END,
+        reason = CASE WHEN $6 THEN deployment_controls.reason ELSE EXCLUDED.reason END, changed_at = now()`,
+    values: [deployment, isDrained, weight, operator, reason, keepsOperator],
   })
 }
