@@ -5,4 +5,4 @@ export interface Author {
 }
 
 /** In whose name vendors' budgets drain deployments and enable them again. */
-export const BUDGET_AUTHOR: Author = { operator: 'vendor-budget', source: 'command' }
+export const BUDGET_AUTHOR: Author = { operator: 'vendor budget', source: 'command' }

@@ -287,12 +287,12 @@ describe('controls of the operators', () => {
       expect(await sweep.run()).toBe(0)
       expect(await actionsSince(actions)).toMatchObject([
         {
-          operator: 'vendor-budget',
+          operator: 'vendor budget',
           action: 'deployment.drain',
           subject: 'first',
           reason: expect.stringContaining('2 USD a day') as string,
         },
-        { operator: 'vendor-budget', action: 'deployment.drain', subject: 'second' },
+        { operator: 'vendor budget', action: 'deployment.drain', subject: 'second' },
       ])
       await controls.controlDeployment(ADA, { deployment: 'second', isDrained: false, reason: WHY })
       await controls.controlDeployment(ADA, { deployment: 'second', isDrained: true, reason: WHY })

@@ -563,7 +563,7 @@ describe('deployments that change under load', () => {
     expect(await routes()).toContain(FIRST_ROUTE)
     expect(
       await sandbox.sql('SELECT operator FROM deployment_controls WHERE deployment = $1 AND is_drained', [FIRST]),
-    ).toEqual([{ operator: 'vendor-budget' }])
+    ).toEqual([{ operator: 'vendor budget' }])
     await publish(spent + 5_000_000n)
     await untilApplied((worker) => worker.deployments?.[FIRST]?.isDrained === false)
     expect((await pay()).status).toBe(200)
