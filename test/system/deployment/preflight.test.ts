@@ -161,6 +161,39 @@ describe('npm run preflight', () => {
     )
   })
 
+  it('compares what API and workers must have alike, where each has settings of its own', async () => {
+    const file = join(sandbox.directory, 'worker.env')
+    // Without them here: the environment takes precedence over both files.
+    const { DATABASE_URL, RECEIPT_SECRET_ID, SETTLEMENT_CONTRACT, ...rest } = environment
+    const settings = { DATABASE_URL, RECEIPT_SECRET_ID, SETTLEMENT_CONTRACT }
+    const write = (name: string, values: object) =>
+      writeFile(
+        name,
+        Object.entries(values)
+          .map(([key, value]) => `${key}=${value}`)
+          .join('\n'),
+      )
+    const own = join(sandbox.directory, 'api.env')
+    await write(own, settings)
+    const differing = { SETTLEMENT_CONTRACT: 'none', PROVIDER_TIMEOUT_SECONDS: 200, QUEUE_PREFIX: '{other}' }
+    await write(file, { ...settings, ...differing, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
+    const run = async () => {
+      const { output } = await callCommand(() =>
+        main(['--json', ...standInCode, '--env-file', own, '--worker-env-file', file], rest),
+      )
+      return reportSchema.parse(JSON.parse(output)).checks.find(({ check }) => check === 'agreement')
+    }
+    const different = await run()
+    expect(different?.outcome).toBe('failed')
+    expect(different?.detail.match(/\w+ must be the same/g)?.toSorted()).toEqual(
+      Object.keys(differing)
+        .map((name) => `${name} must be the same`)
+        .toSorted(),
+    )
+    await write(file, { ...settings, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
+    expect(await run()).toMatchObject({ outcome: 'passed' })
+  })
+
   it('names contracts whose code is not the published one', async () => {
     const { exitCode, failures } = await preflight([])
     expect(exitCode).toBe(1)
