@@ -54,6 +54,13 @@ beforeAll(async () => {
   )
 })
 afterAll(() => sandbox.stop())
+const writeSettings = (file: string, settings: object) =>
+  writeFile(
+    file,
+    Object.entries(settings)
+      .map(([name, value]) => `${name}=${value}`)
+      .join('\n'),
+  )
 const reportSchema = z.object({
   outcome: z.string(),
   checks: z.array(z.object({ check: z.string(), outcome: z.string(), detail: z.string() })),
@@ -166,17 +173,10 @@ describe('npm run preflight', () => {
     // Without them here: the environment takes precedence over both files.
     const { DATABASE_URL, RECEIPT_SECRET_ID, SETTLEMENT_CONTRACT, ...rest } = environment
     const settings = { DATABASE_URL, RECEIPT_SECRET_ID, SETTLEMENT_CONTRACT }
-    const write = (name: string, values: object) =>
-      writeFile(
-        name,
-        Object.entries(values)
-          .map(([key, value]) => `${key}=${value}`)
-          .join('\n'),
-      )
     const own = join(sandbox.directory, 'api.env')
-    await write(own, settings)
+    await writeSettings(own, settings)
     const differing = { SETTLEMENT_CONTRACT: 'none', PROVIDER_TIMEOUT_SECONDS: 200, QUEUE_PREFIX: '{other}' }
-    await write(file, { ...settings, ...differing, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
+    await writeSettings(file, { ...settings, ...differing, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
     const run = async () => {
       const { output } = await callCommand(() =>
         main(['--json', ...standInCode, '--env-file', own, '--worker-env-file', file], rest),
@@ -190,7 +190,7 @@ describe('npm run preflight', () => {
         .map((name) => `${name} must be the same`)
         .toSorted(),
     )
-    await write(file, { ...settings, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
+    await writeSettings(file, { ...settings, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
     expect(await run()).toMatchObject({ outcome: 'passed' })
   })
 
