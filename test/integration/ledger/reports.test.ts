@@ -13,6 +13,7 @@ import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
 import { addSponsoredMetrics, measuredAllowanceStore } from '../../../workers/telemetry/sponsored-metrics.ts'
 import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
@@ -127,6 +128,17 @@ describe('reports by day', () => {
       settled: 0n,
       notFinal: 0,
     })
+  })
+
+  it('counts the gas of a batch that reverted on a day without anything else', async () => {
+    const [first] = await settlingBatch(ledger, 2)
+    await ledger.sql(
+      `UPDATE settlement_batches SET reverted_at = '2026-01-20T10:00:00Z', reverted_gas_used = 1, reverted_gas_cost = 55
+       WHERE id = $1`,
+      [first?.settlement.batch?.id],
+    )
+    const day = { from: new Date('2026-01-20T00:00:00Z'), until: new Date('2026-01-21T00:00:00Z') }
+    expect(await readDays(ledger.pool, day)).toMatchObject([{ day: '2026-01-20', settlementGas: 55n }])
   })
 
   it('adds what operators ended to the day on which they did', async () => {
