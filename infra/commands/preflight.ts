@@ -29,7 +29,10 @@ export async function main(commandLine: readonly string[], environment: Environm
       return 0
     }
     const report = options.asJson ? () => undefined : (check: Check) => printCheck(check, NAME_WIDTH)
-    const checks = await runChecks(options, await readEnvironment(options.envFiles, environment), report)
+    const api = await readEnvironment(options.envFiles, environment)
+    const { workerEnvFiles } = options
+    const worker = workerEnvFiles.length === 0 ? api : await readEnvironment(workerEnvFiles, environment)
+    const checks = await runChecks(options, { api, worker }, report)
     const failures = checks.filter(({ outcome }) => outcome === 'failed').length
     if (options.asJson) console.log(JSON.stringify({ outcome: failures === 0 ? 'passed' : 'failed', checks }, null, 2))
     else
@@ -47,7 +50,7 @@ export async function main(commandLine: readonly string[], environment: Environm
 /** Runs every check that the settings allow and reports each when it is complete. */
 async function runChecks(
   options: PreflightOptions,
-  environment: Environment,
+  environments: Readonly<Record<'api' | 'worker', Environment>>,
   report: (check: Check) => void,
 ): Promise<readonly Check[]> {
   const checks: Check[] = []
@@ -55,7 +58,7 @@ async function runChecks(
     checks.push(...completed)
     completed.forEach(report)
   }
-  const { settings, checks: settingsChecks } = checkSettings(options, environment)
+  const { settings, checks: settingsChecks } = checkSettings(options, environments)
   add(settingsChecks)
   const { api, worker } = settings
   const common = api ?? worker
@@ -80,7 +83,7 @@ async function runChecks(
   if (options.makesPaidCalls) {
     const { PUBLIC_BASE_URL: baseUrl } = common
     const [rpcUrl = ''] = common.RPC_URL
-    add(await makePaidCalls({ baseUrl, rpcUrl, spendAtMostUsd: options.spendAtMostUsd }, environment))
+    add(await makePaidCalls({ baseUrl, rpcUrl, spendAtMostUsd: options.spendAtMostUsd }, environments.api))
   }
   return checks
 }

@@ -1,7 +1,12 @@
 import { readFile } from 'node:fs/promises'
-import { parseEnv } from 'node:util'
+import { isDeepStrictEqual, parseEnv } from 'node:util'
 import { formatEther } from 'viem'
 import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
+import { feeSettings } from '#shared/catalog/fee-limit.ts'
+import { callTimeSettings } from '#shared/operations/text/output-time.ts'
+import { exposureSettings } from '#shared/payment/exposure-settings.ts'
+import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
+import { settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
 import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { type ApiConfig, readConfig as readApiConfig } from '../../api/config.ts'
 import { readConfig as readWorkerConfig, type WorkerConfig } from '../../workers/config.ts'
@@ -21,7 +26,7 @@ export async function readEnvironment(files: readonly string[], environment: Env
   const settings: Record<string, string | undefined> = {}
   for (const file of files) {
     const text = await readFile(file, 'utf8').catch(() => {
-      throw new UsageError(`--env-file ${file} cannot be read`)
+      throw new UsageError(`the settings in ${file} cannot be read`)
     })
     Object.assign(settings, parseEnv(text))
   }
@@ -31,10 +36,12 @@ export async function readEnvironment(files: readonly string[], environment: Env
 /** Reads the settings of the roles, and compares those that must agree between API and workers. */
 export function checkSettings(
   { roles }: Pick<PreflightOptions, 'roles'>,
-  environment: Environment,
+  environments: Readonly<Record<'api' | 'worker', Environment>>,
 ): { readonly settings: Settings; readonly checks: readonly Check[] } {
-  const api = roles.has('api') ? attempt('API settings', () => readApiConfig({ ...environment })) : null
-  const worker = roles.has('worker') ? attempt('worker settings', () => readWorkerConfig({ ...environment })) : null
+  const api = roles.has('api') ? attempt('API settings', () => readApiConfig({ ...environments.api })) : null
+  const worker = roles.has('worker')
+    ? attempt('worker settings', () => readWorkerConfig({ ...environments.worker }))
+    : null
   const settings = { api: api?.config ?? null, worker: worker?.config ?? null }
   const sponsoring = settings.api && describeSponsoring(settings.api)
   const checks = [api?.check, worker?.check, sponsoring].filter((check) => check !== undefined && check !== null)
@@ -58,6 +65,25 @@ function describeSponsoring(config: ApiConfig): Check {
   return passed(name, `your settlement keys pay at most ${formatEther(terms.dailyGasWei)} ETH of gas a day for them`)
 }
 
+/** What both decide by, or where they meet: a difference strands calls, or charges them otherwise than they were quoted. */
+const SHARED = [
+  'PUBLIC_BASE_URL',
+  'FACILITATOR_URL',
+  'QUEUE_URL',
+  'QUEUE_PREFIX',
+  'OBJECT_STORE_DIRECTORY',
+  'S3_BUCKET',
+  ...keysOf(callTimeSettings),
+  ...keysOf(exposureSettings),
+  ...keysOf(feeSettings),
+  ...keysOf(payerCodeSettings),
+  ...keysOf(settlementContractSettings),
+] as const
+
+function keysOf<Shape extends object>(settings: Shape): readonly (keyof Shape)[] {
+  return Object.keys(settings) as (keyof Shape)[]
+}
+
 function checkAgreement({ api, worker }: Settings): readonly Check[] {
   if (!api || !worker) return []
   const problems: string[] = []
@@ -66,8 +92,8 @@ function checkAgreement({ api, worker }: Settings): readonly Check[] {
     problems.push('PUBLIC_BASE_URL must be an https:// URL')
   if (api.RECEIPT_SECRETS[0]?.id !== worker.RECEIPT_SECRET_ID)
     problems.push('RECEIPT_SECRET_ID must be the id of the first of RECEIPT_SECRETS')
-  if (api.SETTLEMENT_CONTRACT !== worker.SETTLEMENT_CONTRACT)
-    problems.push('SETTLEMENT_CONTRACT must be the same for API and workers')
+  for (const name of SHARED)
+    if (!isDeepStrictEqual(api[name], worker[name])) problems.push(`${name} must be the same for API and workers`)
   return [
     judged('agreement', problems, 'API and worker settings agree'),
     protocol === 'https:' && api.TRUSTED_PROXIES === undefined

@@ -9,6 +9,8 @@ It reads the settings of API and workers from the environment. It changes nothin
 do: it creates a missing OBJECT_STORE_DIRECTORY, and writes and deletes a small object under each prefix of S3_BUCKET.
 
   --env-file FILE          read settings from this file, too; may be repeated; the environment takes precedence
+  --worker-env-file FILE   read the workers' settings from this file, and not from --env-file; may be repeated. What must be
+                           the same for both is compared
   --only api|worker        check only what this kind of process needs (default: both)
   --paid-calls             make one paid call of each endpoint at PUBLIC_BASE_URL and verify its receipt.
                            PREFLIGHT_PAYER_PRIVATE_KEY holds the key of a payer with USDC on Base
@@ -22,6 +24,8 @@ Exit code: 0 when no check failed, 1 when one did, 2 for wrong arguments.`
 
 export interface PreflightOptions {
   readonly envFiles: readonly string[]
+  /** The workers' own; empty where they share those of the API. */
+  readonly workerEnvFiles: readonly string[]
   readonly roles: ReadonlySet<'api' | 'worker'>
   readonly makesPaidCalls: boolean
   readonly spendAtMostUsd: string
@@ -33,6 +37,7 @@ export interface PreflightOptions {
 
 const OPTIONS = {
   'env-file': { ...TEXT, multiple: true },
+  'worker-env-file': { ...TEXT, multiple: true },
   only: TEXT,
   'paid-calls': FLAG,
   'spend-at-most': TEXT,
@@ -44,6 +49,7 @@ const OPTIONS = {
 
 const optionsSchema = z.object({
   'env-file': z.array(z.string()).default([]),
+  'worker-env-file': z.array(z.string()).default([]),
   only: z.enum(['api', 'worker'], { error: 'must be api or worker' }).optional(),
   'paid-calls': z.boolean().default(false),
   'spend-at-most': z
@@ -67,6 +73,7 @@ export function readOptions(commandLine: readonly string[]): PreflightOptions | 
   const data = checkedFlags(optionsSchema, flags)
   return {
     envFiles: data['env-file'],
+    workerEnvFiles: data['worker-env-file'],
     roles: new Set(data.only === undefined ? ['api', 'worker'] : [data.only]),
     makesPaidCalls: data['paid-calls'],
     spendAtMostUsd: data['spend-at-most'],

@@ -3,8 +3,8 @@ import type { Sweep } from './sweeper.ts'
 
 /** Every worker tries this often; the ledger decides whether enough has accumulated. */
 const ROLL_UP_EVERY_MS = 60_000
-/** Hours that one statement adds; the whole history of an older ledger is added call by call. */
-const ROLLED_UP_HOURS = 24
+/** Hours that one statement adds, so that it ends in time under any load; all hours of an older ledger follow at once. */
+const ROLLED_UP_HOURS = 1
 
 /** Rolls up charges, so the totals that Prometheus reads stay cheap as the history grows. */
 export function rollUpTotals(reportsStore: Pick<ReportsStore, 'rollUpTotals'>): Sweep {

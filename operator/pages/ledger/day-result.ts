@@ -1,4 +1,5 @@
 import type { LedgerDay } from '#shared/adapters/postgres/console/read-days.ts'
+import type { Margin } from '#shared/adapters/postgres/reports/margin.ts'
 
 export interface DayResult extends LedgerDay {
   /** The gas of settlements and permits. */
@@ -58,4 +59,28 @@ export function totalOf(days: readonly DayResult[]): Total {
 
 function sumOf(left: LedgerDay['charged'], right: LedgerDay['charged']): LedgerDay['charged'] {
   return { count: left.count + right.count, amount: left.amount + right.amount }
+}
+
+/** Returns the sum of margins. */
+export function sumOfMargins(margins: readonly Margin[]): Margin {
+  return margins.reduce<Margin>(
+    (sum, margin) => ({
+      calls: sum.calls + margin.calls,
+      chargedAtomic: sum.chargedAtomic + margin.chargedAtomic,
+      vendorAtomic: sum.vendorAtomic + margin.vendorAtomic,
+      gasAtomic: sum.gasAtomic + margin.gasAtomic,
+      marginAtomic: sum.marginAtomic + margin.marginAtomic,
+      withoutVendorCost: sum.withoutVendorCost + margin.withoutVendorCost,
+      withoutGas: sum.withoutGas + margin.withoutGas,
+    }),
+    {
+      calls: 0,
+      chargedAtomic: 0n,
+      vendorAtomic: 0n,
+      gasAtomic: 0n,
+      marginAtomic: 0n,
+      withoutVendorCost: 0,
+      withoutGas: 0,
+    },
+  )
 }

@@ -4,12 +4,13 @@ import { z } from 'zod'
 import type { ExportFilter } from '#shared/adapters/postgres/console/export-calls.ts'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { Period } from '#shared/adapters/postgres/console/read-days.ts'
+import type { Earned, ModelDay } from '#shared/adapters/postgres/reports/margin.ts'
 import { csvLines } from '#shared/csv/csv-lines.ts'
 import { callParameters, criteriaOf } from '../../rendering/call-criteria.ts'
 import { addDownload, addPage } from '../../rendering/page.ts'
 import { beginningOf, DAY_MS, dayOf, utcDay } from '../../rendering/utc-day.ts'
 import { CALL_COLUMNS, callCells, DAY_COLUMNS, dayCells } from './csv-rows.ts'
-import { stateOf, totalOf, withResult } from './day-result.ts'
+import { stateOf, sumOfMargins, totalOf, withResult } from './day-result.ts'
 
 export interface LedgerPageDependencies {
   readonly money: MoneyStore
@@ -26,28 +27,48 @@ const exported = z.object({
   ...callParameters,
 })
 
-/** Adds the ledger day by day, and its CSV files. */
+/** Adds the ledger day by day, that of each model, and its CSV files. */
 export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageDependencies): void {
   addPage(app, {
     path: '/operator/ledger',
     query: period,
     read: async ({ query }) => {
       const shown = periodOf(query, now())
-      const days = (await money.readDays(shown)).map(withResult)
-      const from = dayOf(shown.from)
-      const until = dayOf(new Date(shown.until.getTime() - DAY_MS))
+      const [read, models] = await Promise.all([money.readDays(shown), money.readModelDays(shown)])
+      const days = read.map(withResult)
       return {
         title: 'Ledger',
         view: 'ledger/ledger',
         data: {
           days: days.map((day) => ({ ...day, state: stateOf(day) })),
           total: totalOf(days),
-          from,
-          until,
+          models: smallestFirst(groupsOf(models.days, ({ model }) => model)),
+          leftOut: models.leftOut,
           end: shown.until > now() ? null : shown.until.toISOString(),
-          parameters: new URLSearchParams({ from, until }).toString(),
+          ...shownDays(shown),
           older: linkTo(shown, -1),
           newer: shown.until > now() ? null : linkTo(shown, 1),
+        },
+      }
+    },
+  })
+  // Of any name: models that are not offered any more were charged once.
+  addPage(app, {
+    path: '/operator/models/:model',
+    query: period,
+    read: async ({ params: { model }, query }) => {
+      const shown = periodOf(query, now())
+      const { days, leftOut } = await money.readModelDays(shown, model)
+      return {
+        title: `Model ${model}`,
+        view: 'ledger/model',
+        data: {
+          model,
+          total: sumOfMargins(days),
+          days: groupsOf(days, ({ day }) => day),
+          deployments: smallestFirst(groupsOf(days, ({ deployment }) => deployment)),
+          leftOut,
+          ...shownDays(shown),
         },
       }
     },
@@ -87,6 +108,21 @@ function periodOf({ from, until }: z.infer<typeof period>, now: Date): Period {
 
 function earliest(left: Date, right: Date): Date {
   return left < right ? left : right
+}
+
+/** Returns the sums of margins by what names them, in the order of their first ones. */
+function groupsOf(days: readonly ModelDay[], nameOf: (day: ModelDay) => string) {
+  return [...Map.groupBy(days, nameOf)].map(([name, margins]) => ({ name, ...sumOfMargins(margins) }))
+}
+
+function smallestFirst<Group extends Earned>(groups: readonly Group[]): readonly Group[] {
+  return groups.toSorted((one, other) => (one.marginAtomic < other.marginAtomic ? -1 : 1))
+}
+
+/** Returns a period's days, both inclusive, alone and as parameters of links. */
+function shownDays({ from, until }: Period) {
+  const days = { from: dayOf(from), until: dayOf(shifted(until, -1)) }
+  return { ...days, parameters: new URLSearchParams(days).toString() }
 }
 
 /** Returns the link to the period of the same length before or after this one. */

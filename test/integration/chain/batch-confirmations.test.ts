@@ -10,6 +10,7 @@ import type { Confirmation, GasSpent, PreparedCharge } from '#shared/payment/fac
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { BATCH_CHARGE, startBatchSettler } from '../../support/chain/batch-settler.ts'
 import { createDelegatingPayer } from '../../support/chain/delegating-payer.ts'
+import { withDataFee } from '../../support/chain/rpc-proxy.ts'
 import { deployTestContract } from '../../support/chain/settlement-contract.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer } from '../../support/payer/payer.ts'
@@ -34,11 +35,13 @@ function gasOf(confirmation: Confirmation): GasSpent {
   return confirmation.gas
 }
 /** Expects that the parts of a batch's payments are all of its gas. */
-async function expectWhole(hash: Hex, confirmations: readonly Confirmation[]): Promise<void> {
+async function expectWhole(hash: Hex, confirmations: readonly Confirmation[], dataFeeWei = 0n): Promise<void> {
   const { gasUsed, effectiveGasPrice } = await devnet.client.getTransactionReceipt({ hash })
   const parts = confirmations.map(gasOf)
   expect(parts.reduce((sum, part) => sum + part.gasUsed, 0n)).toBe(gasUsed)
-  expect(parts.reduce((sum, part) => sum + part.cost, 0n)).toBe(usdcOfWei(gasUsed * effectiveGasPrice, 4000))
+  expect(parts.reduce((sum, part) => sum + part.cost, 0n)).toBe(
+    usdcOfWei(gasUsed * effectiveGasPrice + dataFeeWei, 4000),
+  )
 }
 
 describe('confirming the payments of a batch', () => {
@@ -67,6 +70,18 @@ describe('confirming the payments of a batch', () => {
     // A permit is paid for by the payment that needs it. The first payment warms what all of them touch.
     const [, plain, withPermit] = confirmations.map((confirmation) => gasOf(confirmation).gasUsed)
     expect(withPermit).toBeGreaterThan((plain ?? 0n) + 30_000n)
+  })
+
+  it('divides the data fee that a rollup’s receipt names as well', async () => {
+    // 0.04 USDC, and a wei that no even division leaves.
+    const dataFeeWei = 10n ** 13n + 1n
+    const charges = await chargesOf(3)
+    const hash = await sendBatch(charges)
+    proxy.setFault(withDataFee(dataFeeWei), 'eth_getTransactionReceipt')
+    const confirmations = await confirmAll(hash, charges, newSettler())
+    expect(outcomesOf(confirmations)).toEqual(['confirmed', 'confirmed', 'confirmed'])
+    for (const confirmation of confirmations) expect(gasOf(confirmation).cost).toBeGreaterThan(10_000n)
+    await expectWhole(hash, confirmations, dataFeeWei)
   })
 
   it('tells a payment that failed from the others, and reports its part of the gas', async () => {

@@ -10,7 +10,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
-import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy, withDataFee } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { signAuthorization } from '../../support/payer/sign-authorization.ts'
@@ -110,6 +110,16 @@ describe('settling', () => {
     })
     expect(gasUsed).toBeGreaterThan(80_000n)
     expect((await received()) - before).toBe(CHARGE)
+  })
+
+  it('counts the data fee that a rollup’s receipt names beside its gas', async () => {
+    const charge = await settled()
+    const { gasUsed, effectiveGasPrice } = await devnet.client.getTransactionReceipt({ hash: charge[0] })
+    proxy.setFault(withDataFee(77_777_777_777n), 'eth_getTransactionReceipt')
+    expect(await createTestSettler().confirm(...charge)).toMatchObject({
+      outcome: 'confirmed',
+      gas: { gasUsed, effectiveGasPrice, cost: usdcOfWei(gasUsed * effectiveGasPrice + 77_777_777_777n, 4000) },
+    })
   })
 
   it('submits the permit of a payer without gas and allowance', async () => {

@@ -53,6 +53,16 @@ const deployments = sandboxDeployments({
   models: publishedCatalog.models,
   voices: publishedCatalog.voices.map(({ id }) => id),
 }) as unknown as JsonValue
+/** Returns the text of each row of tables. */
+function cellsOf(page: string): readonly string[] {
+  const rows = [...page.matchAll(/<tr>(.*?)<\/tr>/gs)].map(([, row = '']) => row)
+  return rows.map((row) =>
+    row
+      .replaceAll(/<[^>]*>/g, ' ')
+      .replaceAll(/\s+/g, ' ')
+      .trim(),
+  )
+}
 /** Returns the hidden fields of the form with this action. */
 function hiddenFields(page: string, action: string): Record<string, string> {
   const form = page.split('<form').find((part) => part.includes(`action="${action}"`)) ?? ''
@@ -367,6 +377,54 @@ describe('the pages on money', () => {
       [job.id],
     )
     expect(await textOf(`/operator/ledger?${period}`)).toContain('charges and settlements differ')
+  })
+
+  it('shows what a model and a payer earned, less vendors and gas, and leads there from the ledger and the call', async () => {
+    const model = 'maker/a model & more'
+    const jobs = [await jobInState(running.ledger, 'completed'), await jobInState(running.ledger, 'completed')]
+    for (const [index, { id }] of jobs.entries()) {
+      const at = `2026-04-1${index}T10:00:00Z`
+      await running.ledger.sql('UPDATE jobs SET finished_at = $2, public_model = $3 WHERE id = $1', [id, at, model])
+      await running.ledger.sql(
+        `UPDATE settlements SET finished_at = $2, finalized_at = now(), gas_used = 1, effective_gas_price = 1,
+         gas_cost = 34 WHERE job_id = $1`,
+        [id, at],
+      )
+    }
+    const [first, second] = jobs
+    await running.ledger.sql(
+      "UPDATE upstream_attempts SET vendor_cost = 6000, deployment = 'dear one' WHERE job_id = $1",
+      [first?.id],
+    )
+    await running.ledger.sql(
+      "UPDATE upstream_attempts SET vendor_cost = NULL, deployment = 'unpriced' WHERE job_id = $1",
+      [second?.id],
+    )
+    const period = 'from=2026-04-10&until=2026-04-11'
+    const address = `/operator/models/${encodeURIComponent(model)}?${period}`
+    const books = await textOf(`/operator/ledger?${period}`)
+    expect(books).toContain(address.replaceAll('&', '&amp;'))
+    const inAll = '0.010068 USDC 0.006000 USDC 1 without a price 0.000068 USDC 0.004000 USDC'
+    expect(cellsOf(books)).toContain(`maker/a model &amp; more 2 ${inAll}`)
+    const page = await textOf(address)
+    expect(cellsOf(page).filter((row) => /^(dear|unpriced|2026)/.test(row))).toEqual([
+      'dear one 1 0.005034 USDC 0.006000 USDC 0.000034 USDC -0.001000 USDC',
+      'unpriced 1 0.005034 USDC 0.000000 USDC 1 without a price 0.000034 USDC 0.005000 USDC',
+      '2026-04-11 1 0.005034 USDC 0.000000 USDC 1 without a price 0.000034 USDC 0.005000 USDC',
+      '2026-04-10 1 0.005034 USDC 0.006000 USDC 0.000034 USDC -0.001000 USDC',
+    ])
+    expect(page).toContain('/operator/providers/dear%20one')
+    const exported = await reader.get(
+      `/operator/ledger/calls.csv?${new URLSearchParams({ model, from: '2026-01-01' }).toString()}`,
+    )
+    expect(exported.body.split('\r\n')).toHaveLength(2)
+    expect(await textOf(`/operator/payments/${first?.id}`)).toContain(`/operator/models/${encodeURIComponent(model)}"`)
+    expect(await textOf('/operator/models/never-charged')).toContain('No call of this model was charged')
+    await running.ledger.sql('UPDATE jobs SET finished_at = now() WHERE id = $1', [first?.id])
+    const payer = await textOf(`/operator/payers/${first?.authorization.payer}`)
+    expect(payer.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ')).toContain(
+      'Margin of 24 hours -0.001000 USDC less 0.006000 for vendors and 0.000034 for gas',
+    )
   })
 
   it('cuts the CSV of calls by period, state and payer, as the lists do', async () => {

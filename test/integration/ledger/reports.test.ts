@@ -3,16 +3,18 @@ import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import { readDays } from '#shared/adapters/postgres/console/read-days.ts'
-import { readMargins } from '#shared/adapters/postgres/reports/margin.ts'
+import { readMargins, readModelDays } from '#shared/adapters/postgres/reports/margin.ts'
 import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
 import { readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import type { JobState } from '#shared/jobs/job.ts'
 import { RESOLUTION_OUTCOMES } from '#shared/jobs/resolution.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { sumOfMargins } from '../../../operator/pages/ledger/day-result.ts'
 import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
 import { addSponsoredMetrics, measuredAllowanceStore } from '../../../workers/telemetry/sponsored-metrics.ts'
 import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
@@ -129,6 +131,17 @@ describe('reports by day', () => {
     })
   })
 
+  it('counts the gas of a batch that reverted on a day without anything else', async () => {
+    const [first] = await settlingBatch(ledger, 2)
+    await ledger.sql(
+      `UPDATE settlement_batches SET reverted_at = '2026-01-20T10:00:00Z', reverted_gas_used = 1, reverted_gas_cost = 55
+       WHERE id = $1`,
+      [first?.settlement.batch?.id],
+    )
+    const day = { from: new Date('2026-01-20T00:00:00Z'), until: new Date('2026-01-21T00:00:00Z') }
+    expect(await readDays(ledger.pool, day)).toMatchObject([{ day: '2026-01-20', settlementGas: 55n }])
+  })
+
   it('adds what operators ended to the day on which they did', async () => {
     const job = await jobInState(ledger, 'review')
     await ledger.sql(
@@ -206,6 +219,35 @@ describe('reports by day', () => {
     expect((await readMargins(ledger.pool, period)).ofModels).toMatchObject([
       { vendorAtomic: 1200n, gasAtomic: 40n, marginAtomic: 8828n, withoutVendorCost: 1, withoutGas: 1 },
     ])
+  })
+
+  it('sums models by day alike before and after their hours are rolled up, and to the margin of the period', async () => {
+    const ofDay = { from: new Date('2026-01-07T00:00:00Z'), until: new Date('2026-01-09T00:00:00Z') }
+    const [first, second] = [
+      await payCall({ at: '2026-01-07T23:59:59.999999Z', isFinal: true }),
+      await payCall({ at: '2026-01-08T00:00:00Z', isFinal: true }),
+    ]
+    await payCall({ at: '2026-01-08T05:00:00Z', isFinal: true })
+    await ledger.sql("UPDATE jobs SET public_model = 'a-model/of-its-own' WHERE id = $1", [second])
+    await ledger.sql('UPDATE upstream_attempts SET vendor_cost = NULL WHERE job_id = $1', [first])
+    const live = await readModelDays(ledger.pool, ofDay)
+    const plain = { calls: 1, chargedAtomic: 5034n, gasAtomic: 40n, withoutGas: 0 }
+    const known = { ...plain, vendorAtomic: 1200n, marginAtomic: 3794n, withoutVendorCost: 0 }
+    expect(live.days).toMatchObject([
+      { day: '2026-01-08', model: 'a-model/of-its-own', ...known },
+      { day: '2026-01-08', model: 'speechvendor/scribe-v2', ...known },
+      { day: '2026-01-07', model: 'speechvendor/scribe-v2', ...plain, vendorAtomic: 0n, withoutVendorCost: 1 },
+    ])
+    expect(live.leftOut).toBe(0)
+    const { total } = await readMargins(ledger.pool, { from: '2026-01-07T00:00:00Z', to: '2026-01-09T00:00:00Z' })
+    expect(sumOfMargins(live.days)).toMatchObject(total)
+    await rollUpAll()
+    // What is summed later than the hours that were rolled up is not what is shown of them.
+    await ledger.sql("UPDATE jobs SET public_model = 'another' WHERE id = $1", [second])
+    expect(await readModelDays(ledger.pool, ofDay)).toEqual(live)
+    expect(await readModelDays(ledger.pool, ofDay, 'a-model/of-its-own')).toEqual({ ...live, days: [live.days[0]] })
+    await ledger.sql("UPDATE ledger_hours SET margins = NULL WHERE hour = '2026-01-08T05:00:00Z'")
+    expect(await readModelDays(ledger.pool, ofDay)).toEqual({ days: [live.days[0], live.days[2]], leftOut: 1 })
   })
 
   it('counts what a vendor bills for a call that brought nothing, in the day and not in the margin of a model', async () => {

@@ -429,6 +429,7 @@ describe('sequential scans', () => {
     await money.readDays(period)
     await money.readFailures(period)
     await money.readHours(period)
+    for (const model of [null, 'm']) await money.readModelDays(period, model)
     for (const filter of [{}, { payer }, { state: 'completed' as const, payer }])
       for await (const calls of money.exportCalls({ ...period, ...filter })) expect(calls.length).toBeGreaterThan(0)
     await rollUpHours(ledger.pool, 24)

@@ -45,6 +45,15 @@ export interface RpcProxy {
   stop(): Promise<void>
 }
 
+/** Turns a receipt into that of an OP-stack rollup, which names the fee of the transaction's data beside its gas. */
+export function withDataFee(wei: bigint): RpcFault {
+  return {
+    kind: 'lie',
+    change: (truth) =>
+      'result' in truth && truth.result ? { result: { ...truth.result, l1Fee: `0x${wei.toString(16)}` } } : truth,
+  }
+}
+
 /** Faults whose call reaches the node. */
 const DELIVERED: ReadonlySet<RpcFault['kind']> = new Set(['lost_answer', 'slow', 'held', 'lie'])
 

@@ -54,6 +54,13 @@ beforeAll(async () => {
   )
 })
 afterAll(() => sandbox.stop())
+const writeSettings = (file: string, settings: object) =>
+  writeFile(
+    file,
+    Object.entries(settings)
+      .map(([name, value]) => `${name}=${value}`)
+      .join('\n'),
+  )
 const reportSchema = z.object({
   outcome: z.string(),
   checks: z.array(z.object({ check: z.string(), outcome: z.string(), detail: z.string() })),
@@ -159,6 +166,32 @@ describe('npm run preflight', () => {
         expect.objectContaining({ check: 'proxies', outcome: 'skipped' }),
       ]),
     )
+  })
+
+  it('compares what API and workers must have alike, where each has settings of its own', async () => {
+    const file = join(sandbox.directory, 'worker.env')
+    // Without them here: the environment takes precedence over both files.
+    const { DATABASE_URL, RECEIPT_SECRET_ID, SETTLEMENT_CONTRACT, ...rest } = environment
+    const settings = { DATABASE_URL, RECEIPT_SECRET_ID, SETTLEMENT_CONTRACT }
+    const own = join(sandbox.directory, 'api.env')
+    await writeSettings(own, settings)
+    const differing = { SETTLEMENT_CONTRACT: 'none', PROVIDER_TIMEOUT_SECONDS: 200, QUEUE_PREFIX: '{other}' }
+    await writeSettings(file, { ...settings, ...differing, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
+    const run = async () => {
+      const { output } = await callCommand(() =>
+        main(['--json', ...standInCode, '--env-file', own, '--worker-env-file', file], rest),
+      )
+      return reportSchema.parse(JSON.parse(output)).checks.find(({ check }) => check === 'agreement')
+    }
+    const different = await run()
+    expect(different?.outcome).toBe('failed')
+    expect(different?.detail.match(/\w+ must be the same/g)?.toSorted()).toEqual(
+      Object.keys(differing)
+        .map((name) => `${name} must be the same`)
+        .toSorted(),
+    )
+    await writeSettings(file, { ...settings, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
+    expect(await run()).toMatchObject({ outcome: 'passed' })
   })
 
   it('names contracts whose code is not the published one', async () => {

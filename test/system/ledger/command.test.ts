@@ -1,9 +1,10 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createWalletClient, http, parseAbi, parseEther, toHex } from 'viem'
+import { createWalletClient, type Hex, http, parseAbi, parseEther, toHex } from 'viem'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { base } from '#shared/adapters/chain/network/base-chain.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
 import { main } from '../../../infra/commands/ledger.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
@@ -36,7 +37,9 @@ interface Sum {
   count: number
   totalAtomic: string
 }
+type Earned = Record<'chargedAtomic' | 'vendorAtomic' | 'gasAtomic' | 'marginAtomic', string>
 interface Report {
+  margins: { ofModels: (Earned & { withoutVendorCost: number; withoutGas: number })[]; total: Earned }
   period: { from: string; to: string }
   revenue: Sum
   chargesByModel: { model: string; operation: string; count: number; totalAtomic: string }[]
@@ -166,6 +169,36 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
     })
     expect(found.chargesByModel.map(({ count }) => count).reduce((sum, count) => sum + count, 0)).toBe(6)
     expect(found.chargesByModel).toHaveLength(5)
+  })
+
+  test('shows what was charged, what vendors and gas took of it, and what is left, summed to the atomic unit', async () => {
+    const { margins } = await report()
+    const amounts = ['chargedAtomic', 'vendorAtomic', 'gasAtomic', 'marginAtomic'] as const
+    const numbersOf = (earned: Earned) => amounts.map((amount) => BigInt(earned[amount]))
+    for (const earned of [...margins.ofModels, margins.total]) {
+      const [charged = 0n, vendor = 0n, gas = 0n, margin] = numbersOf(earned)
+      expect(margin).toBe(charged - vendor - gas)
+    }
+    for (const { withoutVendorCost, withoutGas } of margins.ofModels) expect(withoutVendorCost + withoutGas).toBe(0)
+    const ofCalls = margins.ofModels.map(numbersOf)
+    const sums = amounts.map((_, index) => ofCalls.reduce((sum, numbers) => sum + (numbers[index] ?? 0n), 0n))
+    const transactions = await sandbox.sql<{ hash: Hex }>(
+      "SELECT transaction_hash AS hash FROM settlements WHERE state = 'confirmed'",
+    )
+    const receipts = await Promise.all(
+      transactions.map(({ hash }) => sandbox.chain.client.getTransactionReceipt({ hash })),
+    )
+    const [permits] = await sandbox.sql<{ gas: string }>('SELECT sum(gas_cost)::text AS gas FROM sponsored_permits')
+    const [charged = 0n, vendor = 0n, gas = 0n] = sums
+    expect([charged, gas]).toEqual([
+      total,
+      receipts.reduce((sum, receipt) => sum + usdcOfWei(receipt.gasUsed * receipt.effectiveGasPrice, 4000), 0n),
+    ])
+    expect(vendor).toBeGreaterThan(0n)
+    // The sponsored permit is nobody's charge; what the failed call cost is not known.
+    const permitGas = BigInt(permits?.gas ?? 0)
+    expect(permitGas).toBeGreaterThan(0n)
+    expect(numbersOf(margins.total)).toEqual([total, vendor, gas + permitGas, total - vendor - gas - permitGas])
   })
 
   test('prints the same figures as aligned text, even with a small log range', async () => {

@@ -1,5 +1,6 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool } from '../pool.ts'
+import { readModelDays } from '../reports/margin.ts'
 import { type ExportFilter, exportCalls } from './export-calls.ts'
 import { findById } from './find-by-id.ts'
 import { listCalls, listPayerCalls } from './list-calls.ts'
@@ -15,7 +16,17 @@ export type MoneyStore = ReturnType<typeof createMoneyStore>
 /** Creates what the console reads of calls and their money, over one pool. */
 export function createMoneyStore(pool: Pool) {
   return {
-    ...bindTo(pool, { findById, readPayment, listCalls, readPayer, listPayerCalls, readDays, readFailures, readHours }),
+    ...bindTo(pool, {
+      findById,
+      readPayment,
+      listCalls,
+      readPayer,
+      listPayerCalls,
+      readDays,
+      readModelDays,
+      readFailures,
+      readHours,
+    }),
     exportCalls: (filter: ExportFilter) => exportCalls(pool, filter),
   }
 }

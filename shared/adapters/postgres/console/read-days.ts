@@ -25,7 +25,7 @@ export interface LedgerDay {
   /** Of confirmed settlements, and of permits that the service submitted. */
   readonly settlementGas: bigint
   readonly permitGas: bigint
-  /** What vendors bill for the attempts of that day that brought a result, as far as their prices are known. */
+  /** What vendors bill for the attempts of that day, as far as usage and prices are known. */
   readonly vendorCost: bigint
   /** Work that ended without a charge, at most; the gas of reverted settlements included. */
   readonly uncharged: CountAndAmount
@@ -116,7 +116,8 @@ async function readLive(sql: Sql, { from, until }: Period): Promise<readonly Day
   const { rows } = await sql.query<DayRow>({
     name: 'sum_console_live_hours',
     text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
-     buckets AS (SELECT start FROM charged UNION SELECT start FROM settled UNION SELECT start FROM permits
+     buckets AS (SELECT start FROM charged UNION SELECT start FROM settled UNION SELECT start FROM batches
+       UNION SELECT start FROM permits
        UNION SELECT start FROM uncharged UNION SELECT start FROM vendors)
      SELECT ${DAY}, ${JOINED_SUMS}, coalesce(settled.not_final, 0) AS not_final FROM buckets ${JOINS}`,
     values: [from, until],

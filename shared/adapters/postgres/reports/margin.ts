@@ -1,4 +1,5 @@
-import type { Sql } from '../pool.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
 import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
 import type { LedgerPeriod } from './period.ts'
 
@@ -33,7 +34,7 @@ export interface Margins {
   readonly ofModels: readonly (Margin & { readonly model: string; readonly deployment: string })[]
   /** Of completed calls, the payers with the smallest margins. */
   readonly ofPayers: readonly (Margin & { readonly payer: string })[]
-  /** All that was settled and spent in the period: failed calls, permits and reverted settlements included. */
+  /** All that was settled and spent in the period: failed calls, permits and batches that reverted as a whole included. */
   readonly total: Earned
 }
 
@@ -82,6 +83,36 @@ export async function readMargins(sql: Sql, period: LedgerPeriod): Promise<Margi
   }
 }
 
+/** Of the groups of calls in `CHARGED_CALLS`: a row's calls and amounts. */
+const MARGIN_SUMS = `count(*)::int AS calls, sum(charge_amount) AS charged,
+  coalesce(sum(attempts.vendor_cost), 0) AS vendor, coalesce(sum(settlement.gas_cost), 0) AS gas,
+  count(*) FILTER (WHERE attempts.vendor_cost IS NULL)::int AS without_vendor_cost,
+  count(*) FILTER (WHERE settlement.gas_cost IS NULL)::int AS without_gas`
+
+/** The same sums as PostgreSQL reads them from an object. */
+const MARGIN_COLUMNS = `model text, deployment text, calls bigint, charged numeric, vendor numeric, gas numeric,
+  without_vendor_cost bigint, without_gas bigint`
+
+/** The confirmed settlement of `jobs.authorization_id`. */
+export const SETTLEMENT_OF_JOB = `SELECT gas_cost FROM settlements
+  WHERE settlements.authorization_id = jobs.authorization_id AND state = 'confirmed'`
+
+/** Calls that were completed from `from` until `until` (SQL expressions), each with vendors and gas. */
+const chargedCalls = (from: string, until: string) => `jobs
+  LEFT JOIN LATERAL (${VENDOR_OF_JOB} OFFSET 0) AS attempts ON true
+  LEFT JOIN LATERAL (${SETTLEMENT_OF_JOB} OFFSET 0) AS settlement ON true
+  WHERE jobs.state = 'completed' AND finished_at >= ${from} AND finished_at < ${until}`
+
+const OF_MODELS = "public_model AS model, coalesce(attempts.deployment, 'none') AS deployment"
+
+/** A query of the margins of models as `ledger_hours.margins` has them, by hour: `start` and `margins`. */
+export function marginsOfHours(from: string, until: string): string {
+  return `SELECT start, jsonb_agg(to_jsonb(sums) - 'start') AS margins FROM (
+      SELECT date_trunc('hour', finished_at, 'UTC') AS start, ${OF_MODELS}, ${MARGIN_SUMS}
+      FROM ${chargedCalls(from, until)} GROUP BY 1, 2, 3) AS sums
+    GROUP BY start`
+}
+
 async function readGroups<Row extends MarginRow>(
   sql: Sql,
   { from, to }: LedgerPeriod,
@@ -89,21 +120,61 @@ async function readGroups<Row extends MarginRow>(
 ): Promise<readonly Row[]> {
   const { rows } = await sql.query<Row>({
     name,
-    text: `SELECT ${groups}, count(*)::int AS calls, sum(charge_amount) AS charged,
-       coalesce(sum(attempts.vendor_cost), 0) AS vendor, coalesce(sum(settlement.gas_cost), 0) AS gas,
-       count(*) FILTER (WHERE attempts.vendor_cost IS NULL)::int AS without_vendor_cost,
-       count(*) FILTER (WHERE settlement.gas_cost IS NULL)::int AS without_gas
-     FROM jobs
-     LEFT JOIN LATERAL (${VENDOR_OF_JOB} OFFSET 0) AS attempts ON true
-     LEFT JOIN LATERAL (SELECT gas_cost FROM settlements
-       WHERE settlements.authorization_id = jobs.authorization_id AND state = 'confirmed' OFFSET 0) AS settlement ON true
-     WHERE jobs.state = 'completed' AND finished_at >= $1 AND finished_at < $2
+    text: `SELECT ${groups}, ${MARGIN_SUMS} FROM ${chargedCalls('$1', '$2')}
      GROUP BY ${groups.includes('payer') ? '1' : '1, 2'}
      ORDER BY sum(charge_amount) - coalesce(sum(attempts.vendor_cost), 0) - coalesce(sum(settlement.gas_cost), 0), 1
      LIMIT $3`,
     values: [from, to, most],
   })
   return rows
+}
+
+/** What one model earned through one deployment on a UTC day. */
+export interface ModelDay extends Margin {
+  /** `YYYY-MM-DD`. */
+  readonly day: string
+  readonly model: string
+  readonly deployment: string
+}
+
+/**
+ * Returns what models earned on the days of the period, newest first: the sums of hours that were rolled up, and those of
+ * later calls. `model` is the only one meant, if any. Hours that a program without these sums rolled up are left out;
+ * `leftOut` is the number of their calls.
+ */
+export async function readModelDays(
+  pool: Pool,
+  period: { readonly from: Date; readonly until: Date },
+  model: string | null = null,
+): Promise<{ readonly days: readonly ModelDay[]; readonly leftOut: number }> {
+  const { rows, left_out } = await inTransaction(pool, async (sql) => {
+    await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    const read = await sql.query<MarginRow & { day: string; model: string; deployment: string }>({
+      name: 'read_model_days',
+      text: `WITH live AS MATERIALIZED (
+           SELECT greatest($1::timestamptz, (SELECT max(hour) + interval '1 hour' FROM ledger_hours)) AS since),
+         hours AS (
+           SELECT hour AS start, margins FROM ledger_hours WHERE hour >= $1 AND hour < $2 AND margins IS NOT NULL
+           UNION ALL ${marginsOfHours('(SELECT since FROM live)', '$2')})
+         SELECT to_char(start AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, model, deployment, sum(calls)::int AS calls,
+           sum(charged) AS charged, sum(vendor) AS vendor, sum(gas) AS gas,
+           sum(without_vendor_cost)::int AS without_vendor_cost, sum(without_gas)::int AS without_gas
+         FROM hours, jsonb_to_recordset(margins) AS sums (${MARGIN_COLUMNS})
+         WHERE $3::text IS NULL OR model = $3 GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3`,
+      values: [period.from, period.until, model],
+    })
+    const older = await sql.query<{ left_out: number }>({
+      name: 'count_calls_outside_model_days',
+      text: `SELECT coalesce(sum(charged_jobs), 0)::int AS left_out FROM ledger_hours
+       WHERE hour >= $1 AND hour < $2 AND margins IS NULL`,
+      values: [period.from, period.until],
+    })
+    return { rows: read.rows, left_out: older.rows[0]?.left_out ?? 0 }
+  })
+  return {
+    days: rows.map((row) => ({ day: row.day, model: row.model, deployment: row.deployment, ...marginOf(row) })),
+    leftOut: left_out,
+  }
 }
 
 function marginOf(row: MarginRow): Margin {
@@ -115,7 +186,7 @@ function marginOf(row: MarginRow): Margin {
   }
 }
 
-function earnedOf({ charged, vendor, gas }: SumRow): Earned {
+export function earnedOf({ charged, vendor, gas }: Readonly<Record<keyof SumRow, string | bigint>>): Earned {
   const [chargedAtomic, vendorAtomic, gasAtomic] = [BigInt(charged), BigInt(vendor), BigInt(gas)]
   return { chargedAtomic, vendorAtomic, gasAtomic, marginAtomic: chargedAtomic - vendorAtomic - gasAtomic }
 }

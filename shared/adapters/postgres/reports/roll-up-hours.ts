@@ -1,5 +1,6 @@
 import type { Sql } from '../pool.ts'
 import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
+import { marginsOfHours } from './margin.ts'
 
 /** Longer than any transaction of the service: a commit may carry a time as old as its transaction's beginning. */
 const STABLE_AFTER = '10 minutes'
@@ -30,10 +31,11 @@ export async function rollUpHours(sql: Sql, limit: number): Promise<number> {
            'UTC') AS ending) AS ends),
      buckets AS (
        SELECT start FROM bounds, generate_series(lower, upper - interval '1 hour', interval '1 hour') AS start),
-     ${ledgerSums('hour', '(SELECT lower FROM bounds)', '(SELECT upper FROM bounds)')}
+     ${ledgerSums('hour', '(SELECT lower FROM bounds)', '(SELECT upper FROM bounds)')},
+     models AS (${marginsOfHours('(SELECT lower FROM bounds)', '(SELECT upper FROM bounds)')})
      INSERT INTO ledger_hours (hour, charged_jobs, charged_total, settled_total, settlement_gas, permit_gas,
-       uncharged_count, uncharged_total, vendor_total)
-     SELECT start, ${JOINED_SUMS} FROM buckets ${JOINS}
+       uncharged_count, uncharged_total, vendor_total, margins)
+     SELECT start, ${JOINED_SUMS}, coalesce(models.margins, '[]') FROM buckets ${JOINS} LEFT JOIN models USING (start)
      ON CONFLICT (hour) DO NOTHING`,
     values: [STABLE_AFTER, limit],
   })
