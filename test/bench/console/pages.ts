@@ -42,7 +42,10 @@ export function pagesOf(calls: readonly HistoryCall[]): readonly MeasuredPage[] 
     { name: 'queue', paths: each('/operator/queues/', QUEUE_NAMES) },
     { name: 'ledger of a quarter', paths: [`/operator/ledger?from=${daysAgo(89)}&until=${daysAgo(0)}`] },
     { name: 'ledger, CSV of a quarter', paths: [`/operator/ledger/days.csv?from=${daysAgo(89)}&until=${daysAgo(0)}`] },
-    { name: 'model of a quarter', paths: each('/operator/models/', MODELS).map((path) => `${path}?from=${daysAgo(89)}`) },
+    {
+      name: 'model of a quarter',
+      paths: each('/operator/models/', MODELS).map((path) => `${path}?from=${daysAgo(89)}`),
+    },
     { name: 'audit of a deployment', paths: each('/operator/audit?subject=', DEPLOYMENTS) },
     { name: 'audit of nobody', paths: ['/operator/audit?operator=nobody'] },
     { name: 'account', paths: ['/operator/account'] },
