@@ -20,6 +20,7 @@ checks that the audit of operators' actions is as it was recorded, and reconcile
   --invoice FILE   compare a vendor's invoice with what its models did, by UTC day and model, in units and in money. A CSV file
                    with the columns day, model, unit, quantity and amount_usd; a model is a deployment or its upstream model,
                    a unit one of ${INVOICE_UNITS}. Numbers count as exact to half of their last decimal.
+                   Rename the columns of a vendor's export to these, with a line for each unit that it bills
   --sandbox        use database and chain of the running sandbox, from SANDBOX_FILE or .farebox/sandbox.json
   --help           show this text
 

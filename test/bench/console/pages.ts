@@ -44,7 +44,7 @@ export function pagesOf(calls: readonly HistoryCall[]): readonly MeasuredPage[] 
     { name: 'ledger, CSV of a quarter', paths: [`/operator/ledger/days.csv?from=${daysAgo(89)}&until=${daysAgo(0)}`] },
     {
       name: 'model of a quarter',
-      paths: each('/operator/models/', MODELS).map((path) => `${path}?from=${daysAgo(89)}`),
+      paths: each('/operator/models/', MODELS).map((path) => `${path}?from=${daysAgo(89)}&until=${daysAgo(0)}`),
     },
     { name: 'audit of a deployment', paths: each('/operator/audit?subject=', DEPLOYMENTS) },
     { name: 'audit of nobody', paths: ['/operator/audit?operator=nobody'] },

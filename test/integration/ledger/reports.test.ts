@@ -168,21 +168,21 @@ describe('reports by day', () => {
   })
 
   it('gives hours with what they earned and cost, and how long their calls took', async () => {
-    await payCall({ at: '2026-01-20T10:30:00Z', isFinal: true })
+    await payCall({ at: '2026-01-22T10:30:00Z', isFinal: true })
     await ledger.sql(
-      "UPDATE jobs SET accepted_at = finished_at - interval '2 seconds' WHERE finished_at = '2026-01-20T10:30:00Z'",
+      "UPDATE jobs SET accepted_at = finished_at - interval '2 seconds' WHERE finished_at = '2026-01-22T10:30:00Z'",
     )
     const failed = await jobInState(ledger, 'failed')
-    await ledger.sql("UPDATE jobs SET finished_at = '2026-01-20T11:59:59Z' WHERE id = $1", [failed.id])
+    await ledger.sql("UPDATE jobs SET finished_at = '2026-01-22T11:59:59Z' WHERE id = $1", [failed.id])
     const hours = await createMoneyStore(ledger.pool).readHours({
-      from: new Date('2026-01-20T10:00:00Z'),
-      until: new Date('2026-01-20T13:00:00Z'),
+      from: new Date('2026-01-22T10:00:00Z'),
+      until: new Date('2026-01-22T13:00:00Z'),
     })
     const empty = { completed: 0, failed: 0, earned: 0n, cost: 0n, p99Ms: null }
     expect(hours).toEqual([
-      { startedAt: new Date('2026-01-20T10:00:00Z'), completed: 1, failed: 0, earned: 5034n, cost: 1240n, p99Ms: 2000 },
-      { ...empty, startedAt: new Date('2026-01-20T11:00:00Z'), failed: 1 },
-      { ...empty, startedAt: new Date('2026-01-20T12:00:00Z') },
+      { startedAt: new Date('2026-01-22T10:00:00Z'), completed: 1, failed: 0, earned: 5034n, cost: 1240n, p99Ms: 2000 },
+      { ...empty, startedAt: new Date('2026-01-22T11:00:00Z'), failed: 1 },
+      { ...empty, startedAt: new Date('2026-01-22T12:00:00Z') },
     ])
   })
 

@@ -110,15 +110,21 @@ async function readSpend(
 ): Promise<Pick<PayerRecord, 'spentToday' | 'spentLately' | 'earnedToday' | 'isSpendCut'>> {
   const { rows } = await sql.query<Record<'today' | 'lately', number> & Record<`${string}_amount`, string>>({
     name: 'sum_console_payer_spend',
-    text: `SELECT count(*) FILTER (WHERE is_today)::int AS today, count(*)::int AS lately,
-       coalesce(sum(charge_amount) FILTER (WHERE is_today), 0) AS today_amount,
-       coalesce(sum(charge_amount), 0) AS lately_amount, coalesce(sum(attempts.vendor_cost), 0) AS vendor_amount,
-       coalesce(sum(settlement.gas_cost), 0) AS gas_amount
-     FROM (SELECT id, authorization_id, charge_amount, finished_at > now() - interval '1 day' AS is_today FROM jobs
-       WHERE payer = $1 AND state = 'completed' AND finished_at > now() - interval '30 days'
-       ORDER BY finished_at DESC, id DESC LIMIT ${SUMMED_CALLS}) AS jobs
-     LEFT JOIN LATERAL (${VENDOR_OF_JOB} AND is_today OFFSET 0) AS attempts ON true
-     LEFT JOIN LATERAL (${SETTLEMENT_OF_JOB} AND is_today OFFSET 0) AS settlement ON true`,
+    text: `WITH newest AS MATERIALIZED (
+         SELECT id, authorization_id, charge_amount, finished_at > now() - interval '1 day' AS is_today FROM jobs
+         WHERE payer = $1 AND state = 'completed' AND finished_at > now() - interval '30 days'
+         ORDER BY finished_at DESC, id DESC LIMIT ${SUMMED_CALLS}),
+       spent AS (
+         SELECT count(*) FILTER (WHERE is_today)::int AS today, count(*)::int AS lately,
+           coalesce(sum(charge_amount) FILTER (WHERE is_today), 0) AS today_amount,
+           coalesce(sum(charge_amount), 0) AS lately_amount FROM newest),
+       costs AS (
+         SELECT coalesce(sum(attempts.vendor_cost), 0) AS vendor_amount, coalesce(sum(settlement.gas_cost), 0) AS gas_amount
+         FROM newest AS jobs
+         LEFT JOIN LATERAL (${VENDOR_OF_JOB} OFFSET 0) AS attempts ON true
+         LEFT JOIN LATERAL (${SETTLEMENT_OF_JOB} OFFSET 0) AS settlement ON true
+         WHERE is_today)
+       SELECT * FROM spent, costs`,
     values: [payer],
   })
   const [row] = rows
