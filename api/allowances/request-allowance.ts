@@ -4,7 +4,7 @@ import type { SponsoredPermit } from '#shared/adapters/postgres/allowances/reque
 import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
-import { requirePermitted } from '../paid-request/payment/payer-screen.ts'
+import { requirePermitted, requireUnlisted } from '../paid-request/payment/payer-screen.ts'
 import { expectedPermit } from '../paid-request/payment/permit-terms.ts'
 import type { allowanceSchema } from '../schemas/allowances.ts'
 import type { PresentedPermit } from './read-permit.ts'
@@ -42,11 +42,12 @@ export async function requestAllowance(
   const latest = await findLatest(dependencies, presented)
   if (latest && !hasFailed(latest)) return await awaitSponsored(dependencies, latest, caller)
   if (sponsoring === null) throw new AppError('sponsoring_disabled')
-  await requirePermitted(dependencies.payerScreen, presented.owner)
+  requirePermitted(dependencies.payerScreen, presented.owner)
   requireWorthwhile(presented, sponsoring, dependencies.now())
   if (await isFirstCallMissing(dependencies, presented.owner, sponsoring))
     throw new AppError('permit_travels_with_payment')
   caller.limitReads()
+  await requireUnlisted(dependencies.payerScreen, presented.owner)
   const reading = await readOwner(dependencies, presented.owner)
   const permit = withNonce(dependencies, presented, reading)
   if (permit.nonce < reading.permitNonce) {

@@ -10,21 +10,18 @@ const READ_AGAIN_MS = 30_000
 interface ScreenParts {
   /** Whether operators block a payer. */
   readonly isBlocked: (payer: string) => boolean
-  /** Asks the list on chain; `null` without one. */
-  readonly oracle: ((payer: string) => Promise<boolean>) | null
+  readonly oracle: PayerScreen['isListedOnChain']
   readonly logger: Logger
 }
 
-/** Composes who may pay: the operators' blocks, then the file, then the list on chain, which costs a call of the node. */
+/** Composes who may pay: the operators' blocks and the file, and the list on chain, which costs a call of the node. */
 export async function composePayerScreen(
   { PAYER_SCREENING_FILE: path }: ApiConfig,
   resources: AsyncDisposableStack,
   { isBlocked, oracle, logger }: ScreenParts,
 ): Promise<PayerScreen> {
   const isListed = path === undefined ? () => false : await watchList(path, resources, logger)
-  return {
-    isRefused: async (payer) => isBlocked(payer) || isListed(payer) || (oracle !== null && (await oracle(payer))),
-  }
+  return { isRefused: (payer) => isBlocked(payer) || isListed(payer), isListedOnChain: oracle }
 }
 
 /** Follows a file of addresses. One that cannot be read later leaves the last list in force. */
@@ -33,7 +30,11 @@ async function watchList(
   resources: AsyncDisposableStack,
   logger: Logger,
 ): Promise<(payer: string) => boolean> {
-  const read = async () => ({ ...parseList(await readFile(path, 'utf8')), changedAt: (await stat(path)).mtimeMs })
+  const read = async () => {
+    // Before the text: a change in between is read again.
+    const { mtimeMs: changedAt } = await stat(path)
+    return { ...parseList(await readFile(path, 'utf8')), changedAt }
+  }
   let list = await namingSetting('PAYER_SCREENING_FILE', read)
   const follow = async () => {
     try {

@@ -14,7 +14,7 @@ import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
 import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
-import { createScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
+import { createScreeningOracle, requireScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
@@ -93,13 +93,14 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
     sender: keys[0],
     readFees: remote ? null : estimateFees,
   })
+  const { PAYER_SCREENING_ORACLE: oracle } = config
+  if (oracle !== undefined) await requireScreeningOracle(chain, oracle)
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements })
   return {
     nodes,
     keys,
     openProvenance: (logger) => createProvenanceReader(chain, config.NEW_PAYER_BALANCE_BLOCKS, logger),
-    screeningOracle:
-      config.PAYER_SCREENING_ORACLE === undefined ? null : createScreeningOracle(chain, config.PAYER_SCREENING_ORACLE),
+    screeningOracle: oracle === undefined ? null : createScreeningOracle(chain, oracle),
     allowanceReader: createAllowanceReader(chain, estimateFees),
     dependencies: {
       terms: {

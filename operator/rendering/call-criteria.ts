@@ -6,11 +6,13 @@ import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 /** An input that was left empty sends an empty text. */
 const given = <Schema extends z.ZodType>(schema: Schema) =>
   z.preprocess((value) => (value === '' ? undefined : value), schema.optional())
+/** The states by which calls are selected: those of a job, and two that comprise several. */
+export const CALL_STATES = ['open', 'uncharged', ...JOB_STATES] as const
 const name = given(z.string().trim().max(200))
 
 /** The parameters of a query that say which calls are meant, beside the days. */
 export const callParameters = {
-  state: given(z.enum(['open', ...JOB_STATES])),
+  state: given(z.enum(CALL_STATES)),
   code: name,
   model: name,
   deployment: name,

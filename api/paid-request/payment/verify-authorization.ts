@@ -9,7 +9,7 @@ import type { AuthorizationVerifier, Verification } from '#shared/payment/facili
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Challenge } from '../challenge/challenge.ts'
 import type { PayerMemory } from './payer-memory.ts'
-import { type PayerScreen, requirePermitted } from './payer-screen.ts'
+import { type PayerScreen, requirePermitted, requireUnlisted } from './payer-screen.ts'
 import { requiredPermit, requiredPermitMessage } from './permit-terms.ts'
 import type { PresentedPayment } from './read-authorization.ts'
 
@@ -60,7 +60,7 @@ export async function verifyAuthorization(
       message: `The payment repeats the challenge with a different ${alteredTerm}. Sign the challenge without changing it.`,
     })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
-  await requirePermitted(dependencies.payerScreen, authorization.payer)
+  requirePermitted(dependencies.payerScreen, authorization.payer)
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
   // The same payment under another key: the signature does not cover the key.
   const recent = payers.findRefusal(authorization)
@@ -74,6 +74,7 @@ export async function verifyAuthorization(
 
   const isKnown = payers.isKnown(authorization.payer)
   const giveBack = isKnown ? null : dependencies.limitVerifications(request)
+  await requireUnlisted(dependencies.payerScreen, authorization.payer)
   if (!isKnown) await requireBalance(dependencies, authorization)
   const verification = await verifier.verify(authorization, authorization.authorizedMaximum)
   if (verification.outcome === 'unreachable')

@@ -2,8 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
-import { JOB_STATES } from '#shared/jobs/job.ts'
-import { criteriaOf, lenientCallParameters } from '../../rendering/call-criteria.ts'
+import { CALL_STATES, criteriaOf, lenientCallParameters } from '../../rendering/call-criteria.ts'
 import { isUuid, linksAround, listPlace } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { beginningOf, utcDay } from '../../rendering/utc-day.ts'
@@ -45,7 +44,7 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
         data: {
           calls: calls.entries,
           filters,
-          states: ['open', ...JOB_STATES],
+          states: CALL_STATES,
           csv: csvOf(filters),
           around: linksAround('/operator/payments', filters, calls),
         },

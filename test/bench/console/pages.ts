@@ -12,7 +12,9 @@ export interface MeasuredPage {
 
 const DEPLOYMENTS = ['gemini-3.5-flash', 'anthropic', 'elevenlabs-transcription', 'open-text']
 const MODELS = ['textmodel-3.5-flash', 'speechvendor/scribe-v2']
-const STATES = ['open', ...JOB_STATES]
+const STATES = ['open', 'uncharged', ...JOB_STATES]
+/** The last one is that of no call. */
+const CODES = ['provider_unavailable', 'provider_rejected', 'settlement_failed', 'payer_blocked']
 
 /** Returns every page of the navigation, and the pages of what it leads to, with ids of the written calls. */
 export function pagesOf(calls: readonly HistoryCall[]): readonly MeasuredPage[] {
@@ -33,6 +35,11 @@ export function pagesOf(calls: readonly HistoryCall[]): readonly MeasuredPage[] 
     { name: 'search: nothing', paths: ['/operator/search?q=0x1234', '/operator/search?q=nothing-has-this-key'] },
     { name: 'payment', paths: calls.map(({ jobId }) => `/operator/payments/${jobId}`) },
     { name: 'payments by state', paths: each('/operator/payments?state=', STATES) },
+    { name: 'payments by code', paths: each('/operator/payments?code=', CODES) },
+    { name: 'payments by model', paths: each('/operator/payments?model=', MODELS) },
+    { name: 'payments by deployment', paths: each('/operator/payments?deployment=', DEPLOYMENTS) },
+    { name: 'payments by payer', paths: calls.map(({ payer }) => `/operator/payments?payer=${payer}`) },
+    { name: 'payments by amount', paths: each('/operator/payments?at_least=', ['0.002', '0.01']) },
     { name: 'payments of a month ago', paths: [`/operator/payments?until=${daysAgo(30)}`] },
     { name: 'payer', paths: calls.map(({ payer }) => `/operator/payers/${payer}`) },
     { name: 'review of a kind', paths: each('/operator/review?kind=', RESOLVABLE_ITEMS) },

@@ -5,6 +5,7 @@ import { permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { PERMIT2_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
+import { createScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
@@ -12,6 +13,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
 import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
+import type { PayerScreen } from '../../../api/paid-request/payment/payer-screen.ts'
 import type { requiredPermit } from '../../../api/paid-request/payment/permit-terms.ts'
 import { verifyAuthorization } from '../../../api/paid-request/payment/verify-authorization.ts'
 import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'
@@ -281,9 +283,11 @@ describe('verifying one authorization on chain', () => {
   function startVerifying({
     newPayersPerMinute = 1000,
     contract = null,
+    isListedOnChain = null,
   }: {
     newPayersPerMinute?: number
     contract?: `0x${string}` | null
+    isListedOnChain?: PayerScreen['isListedOnChain']
   } = {}) {
     const client = createChainClient(proxy.url, PATIENCE_MS)
     const payers = createPayerMemory()
@@ -298,7 +302,7 @@ describe('verifying one authorization on chain', () => {
       limitVerifications: createVerificationLimiter(newAllowances(), newPayersPerMinute),
       permitUrl: null,
       requireFees: () => Promise.resolve(),
-      payerScreen: { isRefused: () => Promise.resolve(false) },
+      payerScreen: { isRefused: () => false, isListedOnChain },
       now: () => new Date(),
     }
     const messageOf = async (authorization: Authorization) => (await refusalOf(authorization, '203.0.113.1'))?.message
@@ -360,6 +364,45 @@ describe('verifying one authorization on chain', () => {
       expect(await verify(await sign(await emptyPayer()))).toEqual({ outcome: 'rate_limited', calls: 0 })
       expect((await verify(await sign(known))).outcome).toBe('verified')
       expect((await verify(await sign(await emptyPayer()), '203.0.113.2')).outcome).toBe('insufficient_funds')
+    })
+  })
+
+  describe('a list on chain of who may not pay', () => {
+    const oracle = `0x${'3c'.repeat(20)}` as const
+    // Runtime code that answers every call with 0 or 1.
+    const setAnswer = (word: 0 | 1) => callRpc(devnet.rpcUrl, 'anvil_setCode', [oracle, `0x600${word}60005260206000f3`])
+    const startScreening = (newPayersPerMinute?: number) =>
+      startVerifying({
+        isListedOnChain: createScreeningOracle(createChainClient(proxy.url, PATIENCE_MS), oracle),
+        ...(newPayersPerMinute === undefined ? {} : { newPayersPerMinute }),
+      })
+
+    it('refuses a payer whom it names by one call, and no other reading of the payment', async () => {
+      await setAnswer(1)
+      const { verify } = startScreening()
+      const payment = await sign(await createPayer(devnet.rpcUrl))
+      expect(await verify(payment)).toEqual({ outcome: 'payer_blocked', calls: 1 })
+      await setAnswer(0)
+      expect((await startScreening().verify(payment)).outcome).toBe('verified')
+    })
+
+    it('is asked no more about new payers of an address than it may have verified', async () => {
+      await setAnswer(1)
+      const { verify } = startScreening(2)
+      for (let sent = 0; sent < 2; sent += 1)
+        expect(await verify(await sign(await emptyPayer()))).toEqual({ outcome: 'payer_blocked', calls: 1 })
+      expect(await verify(await sign(await emptyPayer()))).toEqual({ outcome: 'rate_limited', calls: 0 })
+      expect((await verify(await sign(await emptyPayer()), '203.0.113.2')).outcome).toBe('payer_blocked')
+    })
+
+    it('lets nobody pay while it cannot be read', async () => {
+      await setAnswer(0)
+      const { verify } = startScreening()
+      const payment = await sign(await createPayer(devnet.rpcUrl))
+      proxy.setFault({ kind: 'reset' })
+      expect((await verify(payment)).outcome).toBe('payment_network_unavailable')
+      proxy.setFault(null)
+      expect((await verify(payment)).outcome).toBe('verified')
     })
   })
 

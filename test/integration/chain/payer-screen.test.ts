@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
-import { createScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
+import { createScreeningOracle, requireScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
 import { composePayerScreen } from '../../../api/composition/payer-screen.ts'
 import type { ApiConfig } from '../../../api/config.ts'
-import { requirePermitted } from '../../../api/paid-request/payment/payer-screen.ts'
+import { requirePermitted, requireUnlisted } from '../../../api/paid-request/payment/payer-screen.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
@@ -40,21 +40,26 @@ afterAll(async () => {
   await devnet.stop()
 })
 
-function compose(file?: string, oracle: ((payer: string) => Promise<boolean>) | null = null, blocked: string[] = []) {
+function compose(file?: string, blocked: string[] = []) {
   const stack = new AsyncDisposableStack()
   resources.push(stack)
   const config = { PAYER_SCREENING_FILE: file } as ApiConfig
-  return composePayerScreen(config, stack, { isBlocked: (payer) => blocked.includes(payer), oracle, logger })
+  return composePayerScreen(config, stack, { isBlocked: (payer) => blocked.includes(payer), oracle: null, logger })
 }
+
+const setOracleCode = (code: string) =>
+  devnet.client.request({ method: 'anvil_setCode', params: [ORACLE, code] } as never)
 
 describe('who may pay', () => {
   it('is everybody without blocks and lists', async () => {
-    expect(await (await compose()).isRefused(ONE)).toBe(false)
+    const screen = await compose()
+    expect(screen.isRefused(ONE)).toBe(false)
+    await expect(requireUnlisted(screen, ONE)).resolves.toBeUndefined()
   })
 
-  it('is nobody whom operators block, before any list is asked', async () => {
-    const screen = await compose(undefined, () => Promise.reject(new Error('asked')), [ONE])
-    await expect(requirePermitted(screen, ONE)).rejects.toMatchObject({ code: 'payer_blocked' })
+  it('is nobody whom operators block', async () => {
+    const screen = await compose(undefined, [ONE])
+    expect(() => requirePermitted(screen, ONE)).toThrow(expect.objectContaining({ code: 'payer_blocked' }))
   })
 
   it('is nobody on the list of the file, which is read again when it has changed', async () => {
@@ -62,16 +67,16 @@ describe('who may pay', () => {
     const file = join(folder, 'list.txt')
     await writeFile(file, `# a list\n\n${ONE.toUpperCase().replace('0X', '0x')} # as published\n`)
     const screen = await compose(file)
-    expect([await screen.isRefused(ONE), await screen.isRefused(OTHER)]).toEqual([true, false])
+    expect([screen.isRefused(ONE), screen.isRefused(OTHER)]).toEqual([true, false])
     await writeFile(file, OTHER)
     await utimes(file, new Date(), new Date(Date.now() + 5000))
     vi.advanceTimersByTime(30_000)
-    await until(async () => await screen.isRefused(OTHER))
-    expect(await screen.isRefused(ONE)).toBe(false)
+    await until(async () => Promise.resolve(screen.isRefused(OTHER)))
+    expect(screen.isRefused(ONE)).toBe(false)
     await rm(file)
     vi.advanceTimersByTime(30_000)
     await until(async () => Promise.resolve(warned.length > 0))
-    expect(await screen.isRefused(OTHER)).toBe(true)
+    expect(screen.isRefused(OTHER)).toBe(true)
   })
 
   it('is not known at the start without the file, or with a line that is no address', async () => {
@@ -80,24 +85,49 @@ describe('who may pay', () => {
     await writeFile(file, `${ONE}\n0x12\n`)
     await expect(compose(file)).rejects.toThrow('line 2 is not an address')
   })
+})
 
-  it('is nobody whom the list on chain names, which is asked once in ten minutes', async () => {
-    const oracle = createScreeningOracle(createChainClient(proxy.url, PATIENCE_MS), ORACLE)
-    const screen = await compose(undefined, oracle)
-    await devnet.client.request({ method: 'anvil_setCode', params: [ORACLE, answering(1)] } as never)
-    expect(await screen.isRefused(ONE)).toBe(true)
-    await devnet.client.request({ method: 'anvil_setCode', params: [ORACLE, answering(0)] } as never)
+describe('the list on chain', () => {
+  it('is asked once in ten minutes about an address, also by calls that arrive together', async () => {
+    const isListed = createScreeningOracle(createChainClient(proxy.url, PATIENCE_MS), ORACLE)
+    await setOracleCode(answering(1))
     const callsBefore = proxy.calls.length
-    expect([await screen.isRefused(ONE), await screen.isRefused(OTHER)]).toEqual([true, false])
-    expect(proxy.calls.length - callsBefore).toBe(1)
+    expect(await Promise.all([isListed(ONE), isListed(ONE), isListed(ONE)])).toEqual([true, true, true])
+    await setOracleCode(answering(0))
+    expect([await isListed(ONE), await isListed(OTHER)]).toEqual([true, false])
+    expect(proxy.calls.length - callsBefore).toBe(2)
   })
 
-  it('cannot be decided while the list on chain cannot be read: no money moves', async () => {
-    const screen = await compose(undefined, createScreeningOracle(createChainClient(proxy.url, 500), ORACLE))
+  it('is asked again after it could not be read, which says so', async () => {
+    const isListedOnChain = createScreeningOracle(createChainClient(proxy.url, 500), ORACLE)
+    await setOracleCode(answering(0))
     proxy.setFault({ kind: 'reset' })
-    await expect(requirePermitted(screen, `0x${'4d'.repeat(20)}`)).rejects.toMatchObject({
+    await expect(requireUnlisted({ isRefused: () => false, isListedOnChain }, ONE)).rejects.toMatchObject({
       code: 'payment_network_unavailable',
       message: expect.stringContaining('whether this address may pay') as string,
     })
+    proxy.setFault(null)
+    expect(await isListedOnChain(ONE)).toBe(false)
+  })
+
+  it.each([
+    ['without a contract', '0x', /^PAYER_SCREENING_ORACLE: there is no contract at 0x/],
+    ['whose contract answers nothing', '0x00', /^PAYER_SCREENING_ORACLE: the contract at .* does not answer/],
+    ['whose contract reverts', '0x60006000fd', /^PAYER_SCREENING_ORACLE: the contract at .* does not answer/],
+  ])('is refused at the start at an address %s', async (_, code, sentence) => {
+    await setOracleCode(code)
+    const client = createChainClient(proxy.url, PATIENCE_MS)
+    await expect(requireScreeningOracle(client, ORACLE)).rejects.toThrow(sentence)
+  })
+
+  it('prevents no start as a list, whatever it says of an address, or while no node answers', async () => {
+    const client = createChainClient(proxy.url, PATIENCE_MS)
+    for (const word of [0, 1] as const) {
+      await setOracleCode(answering(word))
+      await expect(requireScreeningOracle(client, ORACLE)).resolves.toBeUndefined()
+    }
+    await expect(
+      requireScreeningOracle(createChainClient('http://127.0.0.1:1', PATIENCE_MS), ORACLE),
+    ).resolves.toBeUndefined()
   })
 })

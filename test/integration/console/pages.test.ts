@@ -63,6 +63,12 @@ function cellsOf(page: string): readonly string[] {
       .trim(),
   )
 }
+/** Returns how many failed, how many of them without a provider call, and where the count leads. */
+function failedToday(page: string) {
+  const [, link = '', failed, without] =
+    /Failed<\/p><p class="value"><a href="([^"]*)">(\d+)<.*?(\d+) without a provider call/s.exec(page) ?? []
+  return { failed: Number(failed), without: Number(without), link: link.replaceAll('&amp;', '&') }
+}
 /** Returns the hidden fields of the form with this action. */
 function hiddenFields(page: string, action: string): Record<string, string> {
   const form = page.split('<form').find((part) => part.includes(`action="${action}"`)) ?? ''
@@ -469,14 +475,20 @@ describe('the pages on money', () => {
     expect(await textOf('/operator/ledger?from=2026-05-02&until=2026-05-01')).toContain('datetime="2026-05-01"')
   })
 
-  it('counts what failed today, and leads to the calls of each cause', async () => {
+  it('counts what failed today, and leads to these calls and to those of each cause', async () => {
+    const before = failedToday(await textOf('/operator'))
     const job = await jobInState(running.ledger, 'failed')
+    const withheld = await jobInState(running.ledger, 'settlement_failed')
+    await running.ledger.sql('DELETE FROM upstream_attempts WHERE job_id = $1', [job.id])
     await running.ledger.sql(
       "UPDATE jobs SET failure_code = 'provider_rejected', public_model = 'm & m' WHERE id = $1",
       [job.id],
     )
     const now = await textOf('/operator')
-    expect(now).toMatch(/Failed<\/p><p class="value"><a href="\/operator\/payments\?state=failed[^>]*>[1-9]/)
+    const after = failedToday(now)
+    expect([after.failed - before.failed, after.without - before.without]).toEqual([2, 1])
+    const failed = await textOf(after.link)
+    for (const { id } of [job, withheld]) expect(failed).toContain(`/operator/payments/${id}`)
     const link = /href="(\/operator\/payments\?code=provider_rejected[^"]*)"/.exec(now)?.[1]?.replaceAll('&amp;', '&')
     const listed = await textOf(link ?? '')
     expect(listed).toContain(`/operator/payments/${job.id}`)

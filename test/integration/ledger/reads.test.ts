@@ -332,6 +332,8 @@ describe('what the console reads', () => {
       "SELECT id FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')",
     )
     expect(await listAll({ state: 'open' }, 4)).toHaveLength(open.length)
+    const uncharged = await ledger.sql("SELECT id FROM jobs WHERE state IN ('failed', 'settlement_failed')")
+    expect(await listAll({ state: 'uncharged' }, 4)).toHaveLength(uncharged.length)
   })
 
   it('reads what a payer has open, owes and spent, and their ended calls page by page', async () => {

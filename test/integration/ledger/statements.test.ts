@@ -423,7 +423,8 @@ describe('sequential scans', () => {
     const pageBefore = { ...page, before: { microseconds: 0n, id: job.id } }
     for (const one of [page, pageBefore]) {
       await money.listPayerCalls(payer, one)
-      for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, one)
+      for (const state of [undefined, 'open', 'uncharged', ...JOB_STATES] as const)
+        await money.listCalls({ state }, one)
       await money.listCalls({ code: 'c', model: 'm', deployment: 'd', payer, atLeast: 1n }, one)
     }
     await money.readDays(period)

@@ -45,6 +45,10 @@ let outcomes: OutcomeAwaiter<AllowanceOutcome>
 let store: ReturnType<typeof createAllowanceRequestStore>
 const apps: FastifyInstance[] = []
 const blocked = new Set<string>()
+/** By the list on chain. */
+const listed = new Set<string>()
+/** Whom it was asked about. */
+const asked: string[] = []
 let url: string
 /** Holds 1 USDC and never approves anything; tests that change a wallet take their own. */
 let payer: Payer
@@ -84,7 +88,13 @@ async function serve(
       allowanceRequests: {
         terms,
         keys,
-        payerScreen: { isRefused: (owner) => Promise.resolve(blocked.has(owner)) },
+        payerScreen: {
+          isRefused: (owner) => blocked.has(owner),
+          isListedOnChain: (owner) => {
+            asked.push(owner)
+            return Promise.resolve(listed.has(owner))
+          },
+        },
         reader: {
           ...reader,
           simulatePermit: async (...given) => {
@@ -330,6 +340,10 @@ describe('a permit that is refused', () => {
     await expectRefused(await ask(signed), { status: 409, code: 'payer_blocked', param: null })
     expect(proxy.calls).toHaveLength(callsBefore)
     blocked.clear()
+    listed.add(owner.address.toLowerCase())
+    await expectRefused(await ask(signed), { status: 409, code: 'payer_blocked', param: null })
+    expect(proxy.calls).toHaveLength(callsBefore)
+    listed.clear()
     expect((await ask(signed)).status).toBe(503)
   })
 
@@ -528,9 +542,9 @@ describe('limits of sponsored permits', () => {
     const limited = await serve(SPONSORING, 2)
     const forged = { ...(await permit(payer)), value: '1000000' }
     for (let index = 0; index < 2; index += 1) await ask(forged, limited)
-    const before = proxy.calls.length
+    const before = [proxy.calls.length, asked.length]
     await expectRefused(await ask(forged, limited), { status: 429, code: 'rate_limited', param: null })
-    expect(proxy.calls.length).toBe(before)
+    expect([proxy.calls.length, asked.length]).toEqual(before)
   })
 })
 

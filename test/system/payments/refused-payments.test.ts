@@ -33,6 +33,8 @@ const STRANGER = privateKeyToAccount(generatePrivateKey()).address
 const PRICE = 5034n
 /** Injects faults between both APIs and the chain. The second API has a short timeout. */
 let rpc: RpcProxy
+/** Where the list on chain is that one API asks. */
+const ORACLE = `0x${'3c'.repeat(20)}` as const
 let sandbox: TestSandbox
 /** A payer that has USDC and has approved Permit2. */
 let payer: Payer
@@ -42,12 +44,14 @@ beforeAll(async () => {
   sandbox = await startTestSandbox({
     connections: async (real) => {
       rpc = await startRpcProxy(real.rpcUrl)
+      await setOracleAnswer(real.rpcUrl, 0)
       return real
     },
     apis: 2,
     environmentOf: (name): Record<string, string> => ({
       ...(name === 'worker' ? {} : { RPC_URL: rpc.url }),
       RPC_TIMEOUT_MS: name === 'api-2' ? '500' : String(PATIENCE_MS),
+      ...(name === 'api-2' ? { PAYER_SCREENING_ORACLE: ORACLE } : {}),
       // One payment is corrupted in hundreds of ways and must still be valid afterwards.
       CHALLENGE_LIFETIME_SECONDS: '3600',
       AUTHORIZATION_LIFETIME_SECONDS: '3600',
@@ -61,6 +65,10 @@ afterAll(async () => {
   await sandbox.stop()
   await rpc.stop()
 })
+/** Lets the list on chain answer 0 or 1 about every address. */
+async function setOracleAnswer(rpcUrl: string, word: 0 | 1): Promise<void> {
+  await callRpc(rpcUrl, 'anvil_setCode', [ORACLE, `0x600${word}60005260206000f3`])
+}
 /** Returns a fresh key with its challenge. */
 async function challenge(idempotencyKey: string = randomUUID(), body?: Record<string, unknown>) {
   const answer = await sandbox.transcribe({ idempotencyKey, ...(body ? { body } : {}) })
@@ -96,7 +104,7 @@ const expiredUnless = (seconds: number) => [
   402,
   { code: 'payment_expired', message: `The payment must stay valid for at least ${seconds} seconds.` },
 ]
-/** Sends the payment to the API with a short timeout for the chain. */
+/** Sends the payment to the API with a short timeout for the chain, which asks a list on chain about each payer. */
 function sendToImpatientApi(idempotencyKey: string, payment: unknown): Promise<Response> {
   return fetch(`${sandbox.info.baseUrls[1]}${PATH}`, {
     method: 'POST',
@@ -860,6 +868,19 @@ describe('while the chain is unavailable', () => {
     expect(error).toMatchObject({ payment: 'none', retry: 'never' })
     expect(await countMoneyAndWork()).toEqual(before)
     await control('unblock')
+    await expectPaid(await sendPayment(idempotencyKey, payment))
+  })
+  test('refuses a payer whom the list on chain names before any work, where an API is set to ask it', async () => {
+    const { idempotencyKey, required } = await challenge()
+    const named = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: PRICE, approved: true })
+    const payment = await signCustomPayment(required, named)
+    const before = await countMoneyAndWork()
+    await setOracleAnswer(sandbox.info.rpcUrl, 1)
+    const answer = await sendToImpatientApi(idempotencyKey, payment)
+    const { error } = await expectErrorBody(answer, { status: 409, code: 'payer_blocked', param: null })
+    expect(error).toMatchObject({ payment: 'none', retry: 'never' })
+    expect(await countMoneyAndWork()).toEqual(before)
+    await setOracleAnswer(sandbox.info.rpcUrl, 0)
     await expectPaid(await sendPayment(idempotencyKey, payment))
   })
   test('answers 503 when the reason of a refusal can no longer be read', async () => {

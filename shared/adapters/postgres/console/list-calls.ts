@@ -7,7 +7,8 @@ import { CALL, type CallRow, callSummary } from './call-row.ts'
 
 /** Which calls are meant, beside the time of their acceptance. */
 export interface CallCriteria {
-  readonly state?: JobState | 'open' | undefined
+  /** `uncharged`: failed, or with a withheld result. */
+  readonly state?: JobState | 'open' | 'uncharged' | undefined
   /** The code that they failed with. */
   readonly code?: string | undefined
   /** Public id. */
@@ -29,6 +30,7 @@ const UNFINISHED = "state IN ('accepted', 'generating', 'generated', 'settling')
 /** The condition of each state in the words of its index, so that rare states are not searched for among all calls. */
 const CONDITIONS = {
   open: UNFINISHED,
+  uncharged: 'failure_code IS NOT NULL',
   accepted: `${UNFINISHED} AND state = 'accepted'`,
   generating: `${UNFINISHED} AND state = 'generating'`,
   generated: `${UNFINISHED} AND state = 'generated'`,
