@@ -127,7 +127,7 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   const catalog = catalogs.offered
   addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings, dependencies.draining)
   addModelRoutes(app, { catalog })
-  addPricingRoutes(app, { catalog })
+  addPricingRoutes(app, { ...dependencies, catalog })
   addCatalogRoutes(app, dependencies)
   addVoiceRoutes(app, { ...dependencies, catalog })
   addBalanceRoutes(app, dependencies)

@@ -51,6 +51,8 @@ export const settingsSchema = z.object({
   ...chainSettings,
   ...chainHeadSettings,
   ...feeSettings,
+  /** Whether a call costs at least what its settlement is expected to cost when it is quoted. */
+  MINIMUM_CHARGE_FOLLOWS_GAS: z.stringbool().default(false),
   /**
    * The recipient of payments. While it is being replaced, a second address: challenges name the first one, and payments
    * that were signed for either are accepted.
@@ -158,6 +160,11 @@ const configSchema = settingsSchema.check(
     const message =
       'set exactly one of FACILITATOR_ADDRESSES (the addresses of the workers’ settlement keys) and FACILITATOR_URL'
     issues.push({ code: 'custom', path: ['FACILITATOR_ADDRESSES'], message, input: undefined })
+  },
+  ({ value: { MINIMUM_CHARGE_FOLLOWS_GAS: followsGas, FACILITATOR_URL: url }, issues }) => {
+    if (!followsGas || url === undefined) return
+    const message = 'a remote facilitator pays the gas: leave it out beside FACILITATOR_URL'
+    issues.push({ code: 'custom', path: ['MINIMUM_CHARGE_FOLLOWS_GAS'], message, input: undefined })
   },
   ({ value: { AUTHORIZATION_LIFETIME_SECONDS: lifetime, ...value }, issues }) => {
     const needed = value.MINIMUM_AUTHORIZATION_SECONDS + longestExtraSeconds(value.OUTPUT_TOKENS_PER_SECOND)

@@ -17,7 +17,7 @@ import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-pro
 import { createScreeningOracle, requireScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
-import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { createChargeGasReader, createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import {
   requirePaymentContracts,
   requireSettlementContract,
@@ -58,6 +58,7 @@ type PaymentDependency =
   | 'settlementSearch'
   | 'chainClock'
   | 'requireFees'
+  | 'readChargeGas'
   | 'payerFunds'
   | 'maximumOpenExposure'
   | 'balances'
@@ -123,6 +124,9 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
       settlementSearch: createRememberedSearch(createSettlementSearch(chain)),
       chainClock,
       requireFees: remote ? () => Promise.resolve() : () => requireFeesWithinMaximum(estimateFees),
+      readChargeGas: config.MINIMUM_CHARGE_FOLLOWS_GAS
+        ? createChargeGasReader(chain, estimateFees, config.NATIVE_TOKEN_USD)
+        : null,
       payerFunds: createPayerFundsReader(chain, () => performance.now()),
       maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
       balances: createBalanceReader(chain),

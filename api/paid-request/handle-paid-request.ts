@@ -65,6 +65,8 @@ export interface PaidRequestDependencies {
   readonly settlementSearch: SettlementSearch
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly requireFees: () => Promise<void>
+  /** What settling a charge is expected to cost, where the minimum charge follows it; `null` otherwise. */
+  readonly readChargeGas: (() => Promise<AtomicAmount>) | null
   readonly payerScreen: PayerScreen
   readonly payerFunds: PayerFundsReader
   readonly balances: BalanceReader
@@ -151,7 +153,7 @@ export async function handlePaidRequest(
 export async function quoteAndChallenge(
   dependencies: Pick<
     PaidRequestDependencies,
-    'catalogs' | 'terms' | 'store' | 'tracer' | 'challengeSecrets' | 'listings' | 'signer'
+    'catalogs' | 'readChargeGas' | 'terms' | 'store' | 'tracer' | 'challengeSecrets' | 'listings' | 'signer'
   >,
   paidRequest: PaidRequest,
   requestId: string,

@@ -3,35 +3,62 @@ import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import { categoryOf } from '#shared/catalog/categories.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
+import { type AtomicAmount, atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { gasMinimumCharge } from '#shared/pricing/bounded-charge.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/pricing.ts'
-import { addCachedResponse, jsonRepresentation } from './static-response.ts'
+import { addCachedResponse, jsonRepresentation, sendRepresentation } from './static-response.ts'
 
-/** Adds `GET /v1/pricing`, with one entry for each available model (test/contract/specification.ts, R4). */
-export function addPricingRoutes(app: FastifyInstance, { catalog }: { catalog: CurrentCatalog }): void {
-  const listed = derived(catalog, (current) => jsonRepresentation(priceList(current)))
-  addCachedResponse(app, '/v1/pricing', listed)
+/** How long prices are kept by caches while the minimum charge follows the gas, in seconds: about a block. */
+const GAS_AGE_SECONDS = 2
+
+interface PricingDependencies {
+  readonly catalog: CurrentCatalog
+  /** What settling a charge is expected to cost, where the minimum charge follows it; `null` otherwise. */
+  readonly readChargeGas: (() => Promise<AtomicAmount>) | null
 }
 
-export function priceList({ version, models, common }: Catalog): z.infer<typeof pricingCatalogSchema> {
+/** Adds `GET /v1/pricing`, with one entry for each available model (test/contract/specification.ts, R4). */
+export function addPricingRoutes(app: FastifyInstance, { catalog, readChargeGas }: PricingDependencies): void {
+  if (readChargeGas === null) {
+    const listed = derived(catalog, (current) => jsonRepresentation(priceList(current)))
+    return addCachedResponse(app, '/v1/pricing', listed)
+  }
+  app.get('/v1/pricing', async (request, reply) => {
+    const listed = jsonRepresentation(priceList(catalog(), await readChargeGas()))
+    return sendRepresentation(request, reply, listed, `public, max-age=${GAS_AGE_SECONDS}`)
+  })
+}
+
+/** Lists the prices. `expectedGas`: what settling a charge costs, where the minimum charge follows it. */
+export function priceList(
+  { version, models, common }: Catalog,
+  expectedGas: AtomicAmount = atomicAmount(0n),
+): z.infer<typeof pricingCatalogSchema> {
   return {
     object: 'pricing_catalog',
     catalog_version: version,
     service_fee_basis_points: common.serviceFeeBasisPoints,
     promotion: common.promotion,
-    data: models.map((model) => pricingEntry(model, common)),
+    data: models.map((model) => pricingEntry(model, common, expectedGas)),
   }
 }
 
-function pricingEntry(model: Model, common: CommonTerms): z.infer<typeof pricingEntrySchema> {
+function pricingEntry(
+  model: Model,
+  common: CommonTerms,
+  expectedGas: AtomicAmount,
+): z.infer<typeof pricingEntrySchema> {
+  const bounds = { minimum_charge_usd: model.minimumChargeUsd, maximum_charge_usd: model.maximumChargeUsd }
+  const gasMinimum = gasMinimumCharge(bounds, expectedGas)
   return pricingEntrySchema.parse({
     model: model.id,
     category: model.category,
     currency: 'USD',
     billing_mode: categoryOf(model.category, common.categories).billingMode,
     ...billingOf(model, common),
-    minimum_charge_usd: model.minimumChargeUsd,
-    maximum_charge_usd: model.maximumChargeUsd,
+    ...bounds,
+    ...(gasMinimum === null ? {} : { gas_minimum_charge_usd: dollarsFromAtomic(gasMinimum) }),
   })
 }
 

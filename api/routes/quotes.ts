@@ -2,11 +2,11 @@ import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, uploadOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Admission } from '../admission/admission.ts'
-import type { PaidRequest } from '../paid-request/challenge/bind-quote.ts'
+import { type PaidRequest, quoteOffered } from '../paid-request/challenge/bind-quote.ts'
 import type { PaidResponse } from '../paid-request/job/respond.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
@@ -14,13 +14,13 @@ import { clientGroups } from '../request/client-address.ts'
 import type { EffectiveRequest, QuotedRequest, ReadOptions, Recording } from '../request/effective-request.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders } from '../request/headers.ts'
 import type { Catalogs } from '../request/live-catalog.ts'
-import { requireAvailable } from '../request/require-available.ts'
 import type { quoteSchema } from '../schemas/quotes.ts'
 
 export const QUOTES_PATH = '/v1/quotes'
 
 interface QuoteDependencies {
   readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
+  readonly readChargeGas: (() => Promise<AtomicAmount>) | null
   readonly terms: PaymentTerms
   /** Reads an operation and its request as its endpoint does, with the same defaults, measurements and 400s. */
   readonly readQuotedRequest: (request: FastifyRequest, options: ReadOptions) => Promise<QuotedRequest>
@@ -89,14 +89,14 @@ async function respondTo(
   }
 }
 
-/** Throws `model_unavailable`. */
+/** Throws as `quoteOffered`. */
 export async function renderQuote(
-  { catalogs, terms }: Pick<QuoteDependencies, 'catalogs' | 'terms'>,
+  { catalogs, readChargeGas, terms }: Pick<QuoteDependencies, 'catalogs' | 'readChargeGas' | 'terms'>,
   operation: AnyOperation,
-  { publicModel, requestDigest, recording, ...effectiveRequest }: EffectiveRequest,
+  effectiveRequest: EffectiveRequest,
 ): Promise<z.infer<typeof quoteSchema>> {
-  requireAvailable(catalogs.offered(), operation, publicModel)
-  const quote = effectiveRequest.quote()
+  const { publicModel, requestDigest, recording } = effectiveRequest
+  const quote = await quoteOffered({ catalogs, readChargeGas }, operation, effectiveRequest)
   await catalogs.record(quote.catalogVersion)
   return {
     object: 'quote',

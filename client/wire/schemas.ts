@@ -392,6 +392,7 @@ export type PricingCatalog = {
     readonly "billing_mode": "measured_tokens" | "per_image_specification" | "measured_characters" | "measured_audio_duration"
     readonly "minimum_charge_usd": string
     readonly "maximum_charge_usd": string
+    readonly "gas_minimum_charge_usd"?: string | undefined
     readonly "input_per_million_tokens"?: string | undefined
     readonly "cached_input_per_million_tokens"?: string | undefined
     readonly "cache_write_per_million_tokens"?: string | undefined
@@ -442,6 +443,7 @@ export type Catalog = {
     readonly "billing_mode": "measured_tokens" | "per_image_specification" | "measured_characters" | "measured_audio_duration"
     readonly "minimum_charge_usd": string
     readonly "maximum_charge_usd": string
+    readonly "gas_minimum_charge_usd"?: string | undefined
     readonly "input_per_million_tokens"?: string | undefined
     readonly "cached_input_per_million_tokens"?: string | undefined
     readonly "cache_write_per_million_tokens"?: string | undefined
@@ -648,8 +650,9 @@ export type Receipt = {
     readonly "rounding": string
     readonly "rounded_atomic": string
     readonly "minimum_atomic": string
+    readonly "gas_minimum_atomic"?: string | undefined
     readonly "maximum_atomic": string
-    readonly "applied": "none" | "minimum" | "maximum"
+    readonly "applied": "none" | "minimum" | "gas_minimum" | "maximum"
     readonly "charge_atomic": string
   } | undefined
   readonly "currency": "USDC"

@@ -24,6 +24,7 @@ interface Calculation {
   readonly sum_usd: string
   readonly rounded_atomic: string
   readonly minimum_atomic: string
+  readonly gas_minimum_atomic?: string | undefined
   readonly maximum_atomic: string
   readonly applied: string
   readonly charge_atomic: string
@@ -57,7 +58,9 @@ const PRICES: Readonly<Record<string, Priced>> = {
 const CACHED_PRICE = 'cached_input_per_million_tokens_usd'
 const WRITE_PRICE = 'cache_write_per_million_tokens_usd'
 const INPUT_PRICE = 'input_per_million_tokens_usd'
-const BOUNDS = new Set(['minimum_charge_usd', 'maximum_charge_usd'])
+/** What settling the charge was expected to cost, where that is above the minimum. */
+const GAS_MINIMUM = 'gas_minimum_charge_usd'
+const BOUNDS = new Set(['minimum_charge_usd', 'maximum_charge_usd', GAS_MINIMUM])
 const ATOMIC_PER_DOLLAR = whole(1_000_000)
 
 interface Line {
@@ -75,6 +78,8 @@ interface Recomputed {
   readonly sum: Exact
   readonly rounded: bigint
   readonly minimum: bigint
+  /** `null` where the minimum does not follow the gas. */
+  readonly gasMinimum: bigint | null
   readonly maximum: bigint
   /** The bound that decided the charge. */
   readonly applied: string
@@ -106,11 +111,15 @@ function recompute(receipt: ChargedReceipt): Recomputed {
   if (lines.length === 0) throw new Error('unit_prices contains no price')
   const sum = lines.reduce((total, { product }) => plus(total, product), whole(0))
   const rounded = roundedUp(times(sum, ATOMIC_PER_DOLLAR))
-  const minimum = roundedUp(times(parseExact(String(unit_prices['minimum_charge_usd'] ?? '0')), ATOMIC_PER_DOLLAR))
+  const atomicOf = (field: string) => roundedUp(times(parseExact(String(unit_prices[field] ?? '0')), ATOMIC_PER_DOLLAR))
+  const minimum = atomicOf('minimum_charge_usd')
+  const gasMinimum = GAS_MINIMUM in unit_prices ? atomicOf(GAS_MINIMUM) : null
+  const [lowest, raisedBy] =
+    gasMinimum !== null && gasMinimum > minimum ? [gasMinimum, 'gas_minimum'] : [minimum, 'minimum']
   const maximum = least(BigInt(quoted_maximum_atomic), BigInt(authorized_maximum_atomic))
-  const [atLeast, raised] = rounded < minimum ? [minimum, 'minimum'] : [rounded, 'none']
+  const [atLeast, raised] = rounded < lowest ? [lowest, raisedBy] : [rounded, 'none']
   const applied = atLeast > maximum ? 'maximum' : raised
-  return { lines, sum, rounded, minimum, maximum, applied, charge: least(atLeast, maximum) }
+  return { lines, sum, rounded, minimum, gasMinimum, maximum, applied, charge: least(atLeast, maximum) }
 }
 
 function lineOf(field: string, receipt: ChargedReceipt): Line {
@@ -194,6 +203,8 @@ function checkCalculation({ calculation, charge_atomic }: ChargedReceipt, recomp
   expectEqual('sum_usd', equals(parseExact(calculation.sum_usd), recomputed.sum))
   expectEqual('rounded_atomic', BigInt(calculation.rounded_atomic) === recomputed.rounded)
   expectEqual('minimum_atomic', BigInt(calculation.minimum_atomic) === recomputed.minimum)
+  const { gas_minimum_atomic: shownGas = null } = calculation
+  expectEqual('gas_minimum_atomic', (shownGas === null ? null : BigInt(shownGas)) === recomputed.gasMinimum)
   expectEqual('maximum_atomic', BigInt(calculation.maximum_atomic) === recomputed.maximum)
   expectEqual('applied', calculation.applied === recomputed.applied)
   expectEqual('its charge_atomic', calculation.charge_atomic === charge_atomic)

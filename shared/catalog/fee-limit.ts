@@ -17,7 +17,7 @@ export const feeSettings = {
 }
 
 /** Gas of a charge that is alone in its transaction, through the settlement contract (infra/settlement-contract.md). */
-const CHARGE_GAS = 97_000n
+export const CHARGE_GAS = 97_000n
 
 /**
  * Returns the maximum fee per gas of any transaction, in wei. By default a charge alone in its transaction costs at most

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { imageModel } from '#shared/catalog/published-models.ts'
-import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
+import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
 import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
@@ -41,8 +41,7 @@ function effectiveRequest(body: ImageBody): EffectiveImage {
 
 const termsSchema = z.strictObject({
   price_per_image_usd: z.string(),
-  minimum_charge_usd: z.string(),
-  maximum_charge_usd: z.string(),
+  ...chargeBounds,
 })
 
 type ImageTerms = z.infer<typeof termsSchema>

@@ -3,7 +3,7 @@ import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { speechModel } from '#shared/catalog/published-models.ts'
 import { publishedVoices } from '#shared/catalog/voices.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
+import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from './maximum-price.ts'
@@ -105,8 +105,7 @@ function effectiveRequest(
 
 const termsSchema = z.strictObject({
   price_per_thousand_characters_usd: z.string(),
-  minimum_charge_usd: z.string(),
-  maximum_charge_usd: z.string(),
+  ...chargeBounds,
   /** Code points of this request's input: no more is charged. */
   maximum_characters: z.int().positive(),
 })

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { transcriptionModel } from '#shared/catalog/published-models.ts'
-import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
+import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
 import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { defineOperation, EXAMPLE_CREATED, type MeasuredAudio } from './operation.ts'
@@ -113,8 +113,7 @@ function effectiveRequest(options: TranscriptionBody, audio: MeasuredAudio | nul
 
 const termsSchema = z.strictObject({
   price_per_audio_hour_usd: z.string(),
-  minimum_charge_usd: z.string(),
-  maximum_charge_usd: z.string(),
+  ...chargeBounds,
 })
 
 export type TranscriptionTerms = z.infer<typeof termsSchema>

@@ -28,8 +28,12 @@ const calculationSchema = z.strictObject({
   rounding: z.string(),
   rounded_atomic: z.string(),
   minimum_atomic: z.string(),
+  gas_minimum_atomic: z.string().optional().meta({
+    description:
+      'What settling the charge was expected to cost when it was quoted, where that is above the minimum. No less is charged.',
+  }),
   maximum_atomic: z.string().meta({ description: 'The lower of quoted and authorized maximum.' }),
-  applied: z.enum(['none', 'minimum', 'maximum']),
+  applied: z.enum(['none', 'minimum', 'gas_minimum', 'maximum']),
   charge_atomic: z.string(),
 })
 

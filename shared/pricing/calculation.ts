@@ -38,16 +38,25 @@ function exactSum(quantities: readonly PricedQuantity[]): Fraction {
 
 /**
  * Writes out a charge for a receipt, so that it can be recomputed by hand. Dollars are exact: decimals, or fractions in
- * lowest terms where the decimals never end. `maximum` is the lower of the quoted and the authorized maximum.
+ * lowest terms where the decimals never end. `gasMinimum` is `null` where the minimum does not follow the gas, `maximum` the
+ * lower of the quoted and the authorized maximum.
  */
 export function writeCalculation(
   quantities: readonly PricedQuantity[],
-  { minimum, maximum }: { minimum: AtomicAmount; maximum: AtomicAmount },
+  {
+    minimum,
+    gasMinimum = null,
+    maximum,
+  }: { minimum: AtomicAmount; gasMinimum?: AtomicAmount | null; maximum: AtomicAmount },
 ) {
   const rounded = roundedPrice(quantities)
-  const atLeast = rounded < minimum ? minimum : rounded
+  const [least, raisedBy] =
+    gasMinimum !== null && gasMinimum > minimum
+      ? ([gasMinimum, 'gas_minimum'] as const)
+      : ([minimum, 'minimum'] as const)
+  const atLeast = rounded < least ? least : rounded
   const charge = atLeast > maximum ? maximum : atLeast
-  const raised = rounded < minimum ? 'minimum' : 'none'
+  const raised = rounded < least ? raisedBy : 'none'
   return {
     lines: quantities.map((quantity) => ({
       usage: quantity.usage,
@@ -63,6 +72,7 @@ export function writeCalculation(
     rounding: ROUNDING,
     rounded_atomic: rounded.toString(),
     minimum_atomic: minimum.toString(),
+    ...(gasMinimum === null ? {} : { gas_minimum_atomic: gasMinimum.toString() }),
     maximum_atomic: maximum.toString(),
     applied: atLeast > maximum ? 'maximum' : raised,
     charge_atomic: charge.toString(),

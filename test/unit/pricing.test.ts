@@ -8,6 +8,7 @@ import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { compareWithCost, describeBelowCost, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { atomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, type OperationId, operations } from '#shared/operations/registry.ts'
+import { speech } from '#shared/operations/speech.ts'
 import {
   chargeText,
   dearestUsage,
@@ -17,6 +18,7 @@ import {
 } from '#shared/operations/text/text-quote.ts'
 import { textUsageSchema } from '#shared/operations/text/text-request.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
+import { chargeBoundsSchema, raisedToGas } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice, writeCalculation } from '#shared/pricing/calculation.ts'
 
 const quantity = (measured: number, priceUsd: string, units: bigint, atMost: number | null = null): PricedQuantity => ({
@@ -33,7 +35,12 @@ const bounds = { minimum: atomicAmount(0n), maximum: atomicAmount(10n ** 12n) }
 const count = fc.nat({ max: 5_000_000 })
 const price = fc.nat({ max: 50_000_000 }).map((atomic) => (atomic / 1e6).toFixed(6))
 const bound = fc.integer({ min: 1, max: 5_000_000 })
-const chargeBounds = { minimum_charge_usd: fc.constant('0.002'), maximum_charge_usd: fc.constant('0.9') }
+/** The minimum by gas is `0` where the minimum does not follow the gas. */
+const chargeBounds = {
+  minimum_charge_usd: fc.constant('0.002'),
+  maximum_charge_usd: fc.constant('0.9'),
+  gas_minimum_charge_usd: fc.constantFrom('0', '0.0021', '0.4', '0.9'),
+}
 interface Case {
   readonly usage: fc.Arbitrary<Record<string, number>>
   readonly terms: fc.Arbitrary<Record<string, unknown>>
@@ -91,6 +98,14 @@ const cases: Record<OperationId, Case> = {
   },
 }
 
+/** The prices of terms, as receipts state them. */
+const pricesIn = (terms: object): Record<string, string> =>
+  Object.fromEntries(Object.entries(terms).filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
+const maxima = (maximum: bigint) => ({
+  quoted_maximum_atomic: maximum.toString(),
+  authorized_maximum_atomic: maximum.toString(),
+})
+
 describe('a calculation', () => {
   it('shows exact products and their exact sum, rounded up once', () => {
     const written = writeCalculation([quantity(21, '0.40', 1_000_000n), quantity(3, '2.80', 1_000_000n)], bounds)
@@ -117,8 +132,12 @@ describe('a calculation', () => {
     ['none', 5, { minimum: 5n, maximum: 9n }, '5'],
     ['none', 9, { minimum: 5n, maximum: 9n }, '9'],
     ['minimum', 1, { minimum: 5n, maximum: 5n }, '5'],
-  ])('states that the %s was applied', (applied, measured, { minimum, maximum }, charge) => {
-    const limits = { minimum: atomicAmount(minimum), maximum: atomicAmount(maximum) }
+    ['gas_minimum', 1, { minimum: 5n, gas: 7n, maximum: 9n }, '7'],
+    ['none', 8, { minimum: 5n, gas: 7n, maximum: 9n }, '8'],
+    ['maximum', 1, { minimum: 5n, gas: 7n, maximum: 6n }, '6'],
+  ])('states that the %s was applied', (applied, measured, { minimum, maximum, ...others }, charge) => {
+    const gasMinimum = 'gas' in others ? atomicAmount(others.gas) : null
+    const limits = { minimum: atomicAmount(minimum), gasMinimum, maximum: atomicAmount(maximum) }
     expect(writeCalculation([quantity(measured, '0.000001', 1n)], limits)).toMatchObject({
       applied,
       charge_atomic: charge,
@@ -149,11 +168,76 @@ describe.each(operations)('the charge of $id', (operation: AnyOperation) => {
     fc.assert(
       fc.property(usage, terms, (someUsage, someTerms) => {
         const [measured, priced] = [operation.usageSchema.parse(someUsage), operation.termsSchema.parse(someTerms)]
+        const { gas_minimum_charge_usd: gasMinimum = '0' } = chargeBoundsSchema.parse(priced)
         const written = writeCalculation(operation.pricedQuantities(measured, priced), {
           minimum: atomicFromDollars('0.002'),
+          gasMinimum: atomicFromDollars(gasMinimum),
           maximum: operation.charge(operation.usageSchema.parse(quoted(someUsage, someTerms)), priced),
         })
         expect(written.charge_atomic).toBe(operation.charge(measured, priced).toString())
+      }),
+    )
+  })
+})
+
+/** The quote of speech of so many characters. */
+const quoteOf = (characters: number) => {
+  const terms = {
+    price_per_thousand_characters_usd: '0.1',
+    minimum_charge_usd: '0.002',
+    maximum_charge_usd: '0.441',
+    maximum_characters: characters,
+  }
+  const quotedMaximum = speech.charge({ input_characters: characters }, terms)
+  return { quotedMaximum, catalogVersion: 'catalog-1', terms }
+}
+
+describe('a quote whose minimum follows the gas', () => {
+  const model = publishedCatalog.models.find(({ category }) => category === 'text_to_speech')
+  it('is what it is without, while the gas costs no more than the published minimum', () => {
+    expect(model?.minimumChargeUsd).toBe('0.002')
+    expect(raisedToGas(quoteOf(10), atomicAmount(2000n))).toEqual(quoteOf(10))
+  })
+
+  it.each([
+    ['the gas, for a call that costs less', 10, 3492n, 3492n, '0.003492'],
+    ['its price, for a call that costs more', 1000, 3492n, 100_000n, '0.003492'],
+    ['the published maximum, for gas above it', 10, 9_000_000n, 441_000n, '0.441'],
+  ])('is at most %s', (_, characters, gas, maximum, shown) => {
+    const raised = raisedToGas(quoteOf(characters), atomicAmount(gas))
+    expect(raised.quotedMaximum).toBe(maximum)
+    expect(raised.terms).toEqual({ ...quoteOf(characters).terms, gas_minimum_charge_usd: shown })
+  })
+
+  it('never charges more than its maximum nor less than the gas, and every receipt of it is recomputed', () => {
+    fc.assert(
+      fc.property(fc.nat({ max: 4000 }), fc.nat({ max: 4000 }), fc.nat({ max: 1_000_000 }), (most, less, gas) => {
+        const { quotedMaximum, terms } = raisedToGas(quoteOf(Math.max(most, 1)), atomicAmount(BigInt(gas)))
+        const priced = speech.termsSchema.parse(terms)
+        const usage = { input_characters: Math.max(1, Math.min(less, most)) }
+        const charge = speech.charge(usage, priced)
+        expect(charge).toBeLessThanOrEqual(quotedMaximum)
+        expect(charge).toBeGreaterThanOrEqual(Math.min(gas, 441_000))
+        const unitPrices = pricesIn(priced)
+        const check = (prices: typeof unitPrices) =>
+          checkCharge({
+            usage,
+            unit_prices: prices,
+            ...maxima(quotedMaximum),
+            charge_atomic: charge.toString(),
+            charge_usdc: dollarsFromAtomic(charge),
+            calculation: writeCalculation(speech.pricedQuantities(usage, priced), {
+              minimum: atomicFromDollars('0.002'),
+              gasMinimum: priced.gas_minimum_charge_usd ? atomicFromDollars(priced.gas_minimum_charge_usd) : null,
+              maximum: quotedMaximum,
+            }),
+          })
+            .filter(({ outcome }) => outcome !== 'passed')
+            .map(({ detail }) => detail)
+        expect(check(unitPrices)).toEqual([])
+        if (priced.gas_minimum_charge_usd === undefined) return
+        const { gas_minimum_charge_usd: _, ...without } = unitPrices
+        expect(check(without)[0]).toContain('gas_minimum_atomic is wrong')
       }),
     )
   })
@@ -210,7 +294,7 @@ describe('input that the vendor’s prompt cache had a part in', () => {
     fc.assert(
       fc.property(text.usage, text.terms, (someUsage, someTerms) => {
         // Bounds of a call that decide nothing.
-        const bounds = { minimum_charge_usd: '0', maximum_charge_usd: '999999' }
+        const bounds = { minimum_charge_usd: '0', maximum_charge_usd: '999999', gas_minimum_charge_usd: undefined }
         const priced = textTermsSchema.parse({ ...someTerms, ...bounds })
         const measured = textUsageSchema.parse(someUsage)
         const maximum = chargeText(dearestUsage(priced), priced)
@@ -227,11 +311,8 @@ describe('input that the vendor’s prompt cache had a part in', () => {
         expect(charged).toBe(Math.min(measured.input_tokens, priced.maximum_input_tokens))
         const checks = checkCharge({
           usage: someUsage,
-          unit_prices: Object.fromEntries(
-            Object.entries(priced).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
-          ),
-          quoted_maximum_atomic: maximum.toString(),
-          authorized_maximum_atomic: maximum.toString(),
+          unit_prices: pricesIn(priced),
+          ...maxima(maximum),
           charge_atomic: charge.toString(),
           charge_usdc: dollarsFromAtomic(charge),
           calculation: { lines, ...calculation },

@@ -7,6 +7,7 @@ import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amoun
 import { operationById } from '#shared/operations/registry.ts'
 import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
 import { type Receipt, receiptSchema } from '#shared/payment/receipt.ts'
+import { chargeBoundsSchema } from '#shared/pricing/bounded-charge.ts'
 import { writeCalculation } from '#shared/pricing/calculation.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { finished, type StepOutcome } from '../job/step-outcome.ts'
@@ -68,7 +69,6 @@ export function requireSealed({ id, state, sealed }: ClaimedJob): SealedResult {
 const VERSION_DIGITS = 16
 
 const termsSchema = z.record(z.string(), z.unknown())
-const boundsSchema = z.looseObject({ minimum_charge_usd: z.string() })
 
 /** Builds the receipt, with which a payer can recompute the charge and find it on chain. */
 export function buildReceipt(
@@ -129,10 +129,12 @@ function calculationOf(
   const operation = operationById(id)
   const usage = operation.usageSchema.safeParse(sealed.usage)
   const priced = operation.termsSchema.safeParse(terms)
-  const bounds = boundsSchema.safeParse(terms)
+  const bounds = chargeBoundsSchema.safeParse(terms)
   if (!usage.success || !priced.success || !bounds.success) return undefined
+  const { minimum_charge_usd: minimum, gas_minimum_charge_usd: gasMinimum } = bounds.data
   return writeCalculation(operation.pricedQuantities(usage.data, priced.data), {
-    minimum: atomicFromDollars(bounds.data.minimum_charge_usd),
+    minimum: atomicFromDollars(minimum),
+    gasMinimum: gasMinimum === undefined ? null : atomicFromDollars(gasMinimum),
     maximum: quotedMaximum < authorizedMaximum ? quotedMaximum : authorizedMaximum,
   })
 }

@@ -2,8 +2,11 @@ import type { AdmissionStore } from '#shared/adapters/postgres/admission/admissi
 import type { CurrentBinding } from '#shared/adapters/postgres/admission/bind-key.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { raisedToGas } from '#shared/pricing/bounded-charge.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
@@ -18,6 +21,7 @@ export interface PaidRequest extends ChallengeSubject {
 
 interface Dependencies {
   readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
+  readonly readChargeGas: (() => Promise<AtomicAmount>) | null
   readonly terms: Pick<PaymentTerms, 'challengeLifetimeSeconds'>
   readonly store: Pick<AdmissionStore, 'bindKey' | 'findBinding' | 'replaceClaim'>
   readonly tracer: Tracer
@@ -25,16 +29,15 @@ interface Dependencies {
 
 /**
  * Prices the request and binds the key to it, in place of a claim about its recording that does not hold. A request
- * that has no price any more keeps the live quote of its key. Throws `idempotency_key_reused` (409) and
- * `model_unavailable` (503).
+ * that has no price any more keeps the live quote of its key. Throws `idempotency_key_reused` (409), and as `quoteOffered`.
  */
 export async function bindQuote(
-  { catalogs, terms, store, tracer }: Dependencies,
+  { catalogs, readChargeGas, terms, store, tracer }: Dependencies,
   paidRequest: PaidRequest,
 ): Promise<Challenge> {
   const { idempotencyKey, requestDigest } = paidRequest
   const binding = await tracer.stage('quote', async () => {
-    const priced = await priceRequest({ catalogs, store }, paidRequest)
+    const priced = await priceRequest({ catalogs, readChargeGas, store }, paidRequest)
     if (priced.outcome === 'bound') return priced
     const { quote } = priced
     await catalogs.record(quote.catalogVersion)
@@ -74,18 +77,31 @@ type Priced =
  * the key where the model, the voice or the length was offered when that was made.
  */
 async function priceRequest(
-  { catalogs, store }: Pick<Dependencies, 'catalogs' | 'store'>,
+  { store, ...dependencies }: Pick<Dependencies, 'catalogs' | 'readChargeGas' | 'store'>,
   paidRequest: PaidRequest,
 ): Promise<Priced> {
-  const { operation, effectiveRequest } = paidRequest
   try {
-    requireAvailable(catalogs.offered(), operation, effectiveRequest.publicModel)
-    return { outcome: 'priced', quote: effectiveRequest.quote() }
+    const quote = await quoteOffered(dependencies, paidRequest.operation, paidRequest.effectiveRequest)
+    return { outcome: 'priced', quote }
   } catch (error) {
     const binding = await findBinding(store, paidRequest)
     if (!binding?.isLive || binding.requestDigest !== paidRequest.requestDigest) throw error
     return { outcome: 'bound', quote: binding.quote, expiresAt: binding.expiresAt }
   }
+}
+
+/**
+ * Prices a request whose model is offered. Where the minimum charge follows the gas (`readChargeGas`), it is at least what
+ * settling it is expected to cost. Throws `model_unavailable` and `payment_network_unavailable` (503).
+ */
+export async function quoteOffered(
+  { catalogs, readChargeGas }: { readonly catalogs: Pick<Catalogs, 'offered'> } & Pick<Dependencies, 'readChargeGas'>,
+  operation: AnyOperation,
+  effectiveRequest: Pick<EffectiveRequest, 'publicModel' | 'quote'>,
+): Promise<Quote<JsonValue>> {
+  requireAvailable(catalogs.offered(), operation, effectiveRequest.publicModel)
+  const quote = effectiveRequest.quote()
+  return readChargeGas ? raisedToGas(quote, await readChargeGas()) : quote
 }
 
 function claimOf({ effectiveRequest: { recording } }: PaidRequest): MeasuredAudio | null {

@@ -6,6 +6,7 @@ import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import { chargeBoundsSchema } from '#shared/pricing/bounded-charge.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Listings } from './listing.ts'
 import { renderPaymentRequired } from './payment-required.ts'
@@ -30,6 +31,8 @@ interface ChallengeDependencies {
   readonly signer: StatementSigner
 }
 
+const gasMinimumSchema = chargeBoundsSchema.pick({ gas_minimum_charge_usd: true })
+
 /** Renders the 402 (or 412) that offers `challenge`. `refusal` is the reason why a presented payment was refused. */
 export function renderChallenge(
   { terms, challengeSecrets, listings, signer }: ChallengeDependencies,
@@ -39,6 +42,8 @@ export function renderChallenge(
 ) {
   const { operation, requestDigest, quote, expiresAt } = challenge
   const { quotedMaximum } = quote
+  const { gas_minimum_charge_usd: gasMinimum } = gasMinimumSchema.parse(quote.terms)
+  const atLeast = gasMinimum === undefined ? '' : `, and at least ${gasMinimum} USDC, the expected cost of settling it`
   const listing = listings[operation.id]
   return renderPaymentRequired({
     terms,
@@ -47,7 +52,7 @@ export function renderChallenge(
     signer,
     maximum: quotedMaximum,
     validUntil: expiresAt,
-    message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC. Sign the challenge in PAYMENT-REQUIRED and retry.`,
+    message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC${atLeast}. Sign the challenge in PAYMENT-REQUIRED and retry.`,
     extra: {
       facilitatorAddress: facilitatorFor(terms, requestDigest),
       challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecrets),

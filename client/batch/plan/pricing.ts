@@ -7,7 +7,7 @@ import { FareboxError } from '../../wire/farebox-error.ts'
 export interface TranscriptionTerms {
   readonly limits: AudioLimits
   readonly prices: AudioPrices
-  /** Returns the charge of one upload in atomic USDC, as the service computes it. */
+  /** Returns the charge of one upload in atomic USDC, as the service computes it; the most of it where it follows the gas. */
   readonly priceOf: (durationMs: number) => bigint
 }
 
@@ -16,6 +16,8 @@ interface PricingEntry {
   readonly price_per_audio_hour_usd: string
   readonly minimum_charge_usd: string
   readonly maximum_charge_usd: string
+  /** What settling a charge costs at the moment, where calls cost at least that. */
+  readonly gas_minimum_charge_usd?: string
   readonly maximum_audio_duration_ms: string
   readonly maximum_audio_bytes: number
 }
@@ -57,17 +59,24 @@ export async function askTerms(
   }
 }
 
-/** Computes prices exactly: the hour's price in proportion, rounded up once, at least the minimum, at most the maximum. */
+/** Room for gas that becomes dearer between planning and the call; no more is charged than the service quotes. */
+const GAS_ROOM = 2n
+
+/**
+ * Computes prices exactly: the hour's price in proportion, rounded up once, at least the minimum, at most the maximum. Where
+ * the minimum follows the gas, they are upper bounds.
+ */
 export function termsOf(entry: Omit<PricingEntry, 'model'>): TranscriptionTerms {
   const hour = scaled(entry.price_per_audio_hour_usd)
-  const minimum = roundedUp(scaled(entry.minimum_charge_usd), SCALE)
+  const { minimum_charge_usd: published, gas_minimum_charge_usd: gas } = entry
+  const minimum = roundedUp(gas === undefined ? scaled(published) : scaled(gas) * GAS_ROOM, SCALE)
   const maximum = roundedUp(scaled(entry.maximum_charge_usd), SCALE)
   return {
     limits: {
       maximumBytes: positive(entry.maximum_audio_bytes),
       maximumDurationMs: positive(Number(entry.maximum_audio_duration_ms)),
     },
-    prices: { pricePerAudioHourUsd: entry.price_per_audio_hour_usd, minimumChargeUsd: entry.minimum_charge_usd },
+    prices: { pricePerAudioHourUsd: entry.price_per_audio_hour_usd, minimumChargeUsd: gas ?? published },
     priceOf: (durationMs) => {
       const exact = roundedUp(hour * BigInt(durationMs), SCALE * MILLISECONDS_PER_HOUR)
       const atLeast = exact < minimum ? minimum : exact

@@ -18,6 +18,9 @@ const PUBLISHED_NAMES: Readonly<Record<string, string>> = {
 /** Prices of which the price list has one where a receipt of the same catalog has it. */
 const OPTIONAL = ['cached_input_per_million_tokens_usd', 'cache_write_per_million_tokens_usd']
 
+/** What settling the charge was expected to cost when it was quoted: no list of an earlier time has it. */
+const GAS_MINIMUM = 'gas_minimum_charge_usd'
+
 const pricingSchema = z.looseObject({
   catalog_version: z.string(),
   data: z.array(z.looseObject({ model: z.string() })),
@@ -70,7 +73,7 @@ function comparePrices(receipt: GivenReceipt, pricing: z.infer<typeof pricingSch
       ? failed(NAME, `${receipt.model} is not in ${receipt.catalog_version}`)
       : skipped(NAME, `${receipt.model} is no longer offered (${pricing.catalog_version})`)
   const stated = Object.entries(receipt.unit_prices).filter(([field, price]) => {
-    if (!field.endsWith('_usd')) return false
+    if (!field.endsWith('_usd') || field === GAS_MINIMUM) return false
     const published = entry[PUBLISHED_NAMES[field] ?? field]
     return typeof published !== 'string' || !equals(parseExact(published), parseExact(String(price)))
   })
@@ -79,7 +82,9 @@ function comparePrices(receipt: GivenReceipt, pricing: z.infer<typeof pricingSch
     return entry[PUBLISHED_NAMES[field] ?? field] !== undefined && receipt.unit_prices[field] === undefined
   }).map((field) => [field, 'missing'] as const)
   const different = [...stated, ...missing]
-  if (different.length === 0) return passed(NAME, `match the published prices (${pricing.catalog_version})`)
+  const gasMinimum = receipt.unit_prices[GAS_MINIMUM]
+  const besides = gasMinimum === undefined ? '' : `, besides a minimum of ${gasMinimum} for the gas at that time`
+  if (different.length === 0) return passed(NAME, `match the published prices (${pricing.catalog_version})${besides}`)
   const differences = different.map(([field, price]) => `${field} ${price}`).join(', ')
   return isSameCatalog
     ? failed(NAME, `differ from ${pricing.catalog_version}: ${differences}`)

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Catalog, findModel, type TextModel } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
+import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from '../maximum-price.ts'
@@ -17,8 +17,7 @@ export const textTermsSchema = z.strictObject({
   cached_input_per_million_tokens_usd: z.string().optional(),
   cache_write_per_million_tokens_usd: z.string().optional(),
   output_per_million_tokens_usd: z.string(),
-  minimum_charge_usd: z.string(),
-  maximum_charge_usd: z.string(),
+  ...chargeBounds,
   /** The proven maximum of this request: no more is charged, whatever an upstream reports. */
   maximum_input_tokens: z.int().positive(),
   maximum_output_tokens: z.int().positive(),

@@ -102,7 +102,7 @@ export function composeLists(
   const current = () => catalog
   return composeApp((app) => {
     addModelRoutes(app, { catalog: current })
-    addPricingRoutes(app, { catalog: current })
+    addPricingRoutes(app, { readChargeGas: null, catalog: current })
     addVoiceRoutes(app, { catalog: current, now })
   })
 }

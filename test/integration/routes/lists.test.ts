@@ -8,11 +8,12 @@ import { createCatalog } from '#shared/catalog/catalog.ts'
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { buildApp } from '../../../api/app.ts'
 import { readConfig } from '../../../api/config.ts'
 import { createDependencies } from '../../../api/dependencies.ts'
 import { addCatalogRoutes } from '../../../api/routes/catalogs.ts'
-import { priceList } from '../../../api/routes/pricing.ts'
+import { addPricingRoutes, priceList } from '../../../api/routes/pricing.ts'
 import { modelListSchema } from '../../../api/schemas/models.ts'
 import { pricingCatalogSchema } from '../../../api/schemas/pricing.ts'
 import { voiceListSchema } from '../../../api/schemas/voices.ts'
@@ -162,6 +163,20 @@ describe('lists of models, prices and voices', async () => {
         service_fee_basis_points: 0,
         promotion: expect.stringMatching(/./),
       })
+    })
+
+    it('GET /v1/pricing has the expected gas where the minimum charge follows it and it is above the minimum, until the next block', async () => {
+      const following = await composeApp((composed) =>
+        addPricingRoutes(composed, {
+          catalog: () => publishedCatalog,
+          readChargeGas: () => Promise.resolve(atomicAmount(3492n)),
+        }),
+      )
+      const answer = await following.inject('/v1/pricing')
+      expect(answer.headers['cache-control']).toBe('public, max-age=2')
+      const { data } = pricingCatalogSchema.parse(answer.json())
+      const byMinimum = data.map((entry) => [entry.minimum_charge_usd, entry.gas_minimum_charge_usd].join(' '))
+      expect(new Set(byMinimum)).toEqual(new Set(['0.002 0.003492', '0.035 ', '0.005034 ']))
     })
 
     it('GET /v1/pricing has one entry for each model', () => {

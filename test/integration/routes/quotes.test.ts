@@ -5,6 +5,8 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { AppError } from '#shared/errors/app-error.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { type Admission, createAdmission } from '../../../api/admission/admission.ts'
 import { createLoadGate } from '../../../api/admission/load-gate.ts'
@@ -35,10 +37,11 @@ const mp3Inspector = createMp3Inspector({
 })
 const preparer = createRequestPreparer(() => publishedCatalog, 1)
 afterAll(() => preparer.close())
-const composeQuotes = (admitting: Admission) =>
+const composeQuotes = (admitting: Admission, readChargeGas: (() => Promise<AtomicAmount>) | null = null) =>
   composeApp((composed) =>
     addQuoteRoutes(composed, {
       catalogs: fixedCatalogs(),
+      readChargeGas,
       terms,
       limitRate,
       admission: admitting,
@@ -123,6 +126,33 @@ describe('POST /v1/quotes', () => {
       ask({ operation: 'createImageGeneration', request: { ...IMAGE_REQUEST, n: 1, response_format: 'url' } }),
     ])
     expect([again.body, spelledOut.body]).toEqual([first.body, first.body])
+  })
+})
+
+const askWith = async (readChargeGas: () => Promise<AtomicAmount>) => {
+  const raised = await composeQuotes(admission, readChargeGas)
+  return await raised.inject({
+    method: 'POST',
+    url: '/v1/quotes',
+    payload: { operation: 'createSpeech', request: { ...SPEECH_REQUEST, input: 'Hi' } },
+  })
+}
+
+describe('a minimum charge that follows the gas', () => {
+  it('POST /v1/quotes shows it as a line of its own, and a maximum of at least as much', async () => {
+    const {
+      price,
+      quoted_maximum_atomic: maximum,
+      terms: shown,
+    } = quoteSchema.parse((await askWith(() => Promise.resolve(atomicAmount(3492n)))).json())
+    expect([price.amount, maximum]).toEqual(['0.003492', '3492'])
+    expect(shown).toMatchObject({ minimum_charge_usd: '0.002', gas_minimum_charge_usd: '0.003492' })
+  })
+
+  it('POST /v1/quotes answers 503 and says that no money moved while the gas cannot be read', async () => {
+    const answer = await askWith(() => Promise.reject(new AppError('payment_network_unavailable')))
+    expect(answer.statusCode).toBe(503)
+    expect(answer.json()).toMatchObject({ error: { code: 'payment_network_unavailable', payment: 'none' } })
   })
 })
 

@@ -66,7 +66,8 @@ export async function startScriptedServer({ at = 0, free = {} }: ServerOptions =
     for (const path of PATHS) server.post(path, answer)
     for (const [path, step] of Object.entries(free))
       server.get(path, (request, reply) => step(asReceived(request), reply))
-    if (free['/v1/pricing'] === undefined) addPricingRoutes(server, { catalog: () => publishedCatalog })
+    if (free['/v1/pricing'] === undefined)
+      addPricingRoutes(server, { readChargeGas: null, catalog: () => publishedCatalog })
   })
   await app.listen({ host: '127.0.0.1', port: at })
   const { port } = app.server.address() as { readonly port: number }

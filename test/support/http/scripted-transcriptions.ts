@@ -166,7 +166,7 @@ function catalogWith({ pricePerAudioHourUsd, minimumChargeUsd }: ScriptedOptions
 /** Renders the prices with the service's own route. */
 async function renderPricing(catalog: Catalog): Promise<string> {
   const app = fastify()
-  addPricingRoutes(app, { catalog: () => catalog })
+  addPricingRoutes(app, { readChargeGas: null, catalog: () => catalog })
   const { body } = await app.inject('/v1/pricing')
   await app.close()
   return body

@@ -1,12 +1,14 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { toHex } from 'viem'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
 import { createFarebox, type Farebox, parseUsdc, type Wire, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { main as verifyReceipt } from '../../../infra/commands/verify-receipt.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { callCommand } from '../../support/processes/call-command.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
@@ -30,6 +32,8 @@ let sandbox: TestSandbox
 let farebox: Farebox
 beforeAll(async () => {
   sandbox = await startTestSandbox({
+    apis: 2,
+    environmentOf: (name): Record<string, string> => (name === 'api-2' ? { MINIMUM_CHARGE_FOLLOWS_GAS: 'true' } : {}),
     deployments: ({ deployments: all }) => ({
       deployments: all.flatMap((deployment) => {
         const model = MODELS[deployment.adapter as Vendor] as string | undefined
@@ -38,15 +42,16 @@ beforeAll(async () => {
       }),
     }),
   })
-  const { baseUrl, rpcUrl, payer } = sandbox.info
-  farebox = await createFarebox({
-    wallet: walletFromPrivateKey(payer.privateKey),
+  farebox = await openFarebox(sandbox.info.baseUrl)
+})
+const openFarebox = (baseUrl: string) =>
+  createFarebox({
+    wallet: walletFromPrivateKey(sandbox.info.payer.privateKey),
     baseUrl,
-    rpcUrl,
+    rpcUrl: sandbox.info.rpcUrl,
     journal: 'memory',
     terms: { asset: sandbox.info.usdc, network: sandbox.info.network },
   })
-})
 afterAll(async () => {
   await farebox.close()
   await sandbox.stop()
@@ -197,6 +202,35 @@ describe('the receipt of a call with cached input', () => {
     expect(await failedOf(receipt)).toEqual([])
     const { cached_input_per_million_tokens_usd: _, ...prices } = receipt.unit_prices
     expect(await failedOf({ ...receipt, unit_prices: prices })).toContain('prices')
+  })
+})
+
+describe('a call at an API whose minimum charge follows the gas', () => {
+  it('is charged what settling it was expected to cost, shown in quote, challenge and receipt, which client and operator recompute', async () => {
+    const [, follower] = sandbox.info.baseUrls
+    if (follower === undefined) throw new Error('there is no second API')
+    // 97,000 gas at a base fee of 0.008 gwei and a tip of 0.001 gwei, at 4,000 USD.
+    const gas = '0.003492'
+    await callRpc(sandbox.info.rpcUrl, 'anvil_setNextBlockBaseFeePerGas', [toHex(8_000_000n)])
+    const other = await openFarebox(follower)
+    onTestFinished(() => other.close())
+    const request = { model: MODELS.gemini, messages: [{ role: 'user' as const, content: 'Hi' }], max_tokens: 10 }
+    const quoteGas = async () => (await other.quote({ operation: 'createChatCompletion', request })).price.amount
+    await expect.poll(quoteGas).toBe(gas)
+    const { payment } = await other.chat.create(request)
+    const { receipt, checks } = await other.verify(payment.receiptId ?? '')
+    expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+    expect(receipt).toMatchObject({
+      charge_usdc: gas,
+      unit_prices: { minimum_charge_usd: '0.002', gas_minimum_charge_usd: gas },
+      calculation: {
+        minimum_atomic: '2000',
+        gas_minimum_atomic: '3492',
+        applied: 'gas_minimum',
+        charge_atomic: '3492',
+      },
+    })
+    expect(await failedOf(receipt)).toEqual([])
   })
 })
 

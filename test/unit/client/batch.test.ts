@@ -397,6 +397,12 @@ describe('the price of a recording', () => {
     expect([1, 148_544, 148_545, 148_575, 3_600_000].map(priceOf)).toEqual([5034n, 5034n, 5035n, 5036n, 122_000n])
   })
 
+  it('is at most twice the gas where the minimum follows it, and clips share a call up to the gas', () => {
+    const { priceOf, prices } = termsOf({ ...LIMITS, ...PUBLISHED, gas_minimum_charge_usd: '0.006' })
+    expect([1, 400_000, 3_600_000].map(priceOf)).toEqual([12_000n, 13_556n, 122_000n])
+    expect(prices.minimumChargeUsd).toBe('0.006')
+  })
+
   it('is divided among the clips of a pack without a remainder', () => {
     fc.assert(
       fc.property(

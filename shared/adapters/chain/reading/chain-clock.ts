@@ -1,5 +1,6 @@
 import type { PublicClient } from 'viem'
 import { AppError } from '#shared/errors/app-error.ts'
+import { keptFor } from '#shared/runtime/kept-for.ts'
 import { headAgeMs, type NodeHead } from '../network/node-head.ts'
 
 /** The clock that deadlines are checked against. */
@@ -40,9 +41,8 @@ export function createChainClock(
   maximumHeadAgeMs = Number.POSITIVE_INFINITY,
 ): ChainClock {
   let latest: Observation | null = null
-  let cached: { readonly reading: Promise<Observation>; readonly until: number } | null = null
   let polledAt = Number.NEGATIVE_INFINITY
-  const poll = async (): Promise<Observation> => {
+  const read = keptFor(CACHE_MS, async (): Promise<Observation> => {
     try {
       const { number, timestamp } = await client.getBlock()
       const seenAt = performance.now()
@@ -58,16 +58,7 @@ export function createChainClock(
     } catch (cause) {
       throw new AppError('payment_network_unavailable', { cause })
     }
-  }
-  const read = async (): Promise<Observation> => {
-    if (cached && performance.now() < cached.until) return await cached.reading
-    const next = { reading: poll(), until: performance.now() + CACHE_MS }
-    cached = next
-    next.reading.catch(() => {
-      if (cached === next) cached = null
-    })
-    return await next.reading
-  }
+  })
   return {
     chainNow: async () => {
       const observed = await read()

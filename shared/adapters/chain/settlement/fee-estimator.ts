@@ -1,5 +1,6 @@
 import type { PublicClient } from 'viem'
 import { AppError } from '#shared/errors/app-error.ts'
+import { keptFor } from '#shared/runtime/kept-for.ts'
 
 /** The gas fees of a transaction, in wei. */
 export interface Fees {
@@ -27,22 +28,11 @@ const FULL_BLOCK = 0.8
 
 /**
  * Creates a fee estimator: one call (`eth_feeHistory`), cached for two seconds and shared by concurrent callers. The tip is
- * the highest median of the recent blocks that were full. The
- * fee cap is twice the base fee, which rises by at most an eighth per block, so a transaction stays includable for six
+ * the highest median of the recent blocks that were full. The fee cap is twice the base fee, which rises by at most an eighth per block, so a transaction stays includable for six
  * full blocks. Rejects with the RPC client's errors.
  */
 export function createFeeEstimator(client: PublicClient, maximumFeePerGasWei: bigint | null = null): FeeEstimator {
-  let cached: { readonly fees: Promise<Fees>; readonly until: number } | null = null
-  return async () => {
-    if (cached && performance.now() < cached.until) return await cached.fees
-    const reading = { fees: estimate(client, maximumFeePerGasWei), until: performance.now() + CACHE_MS }
-    cached = reading
-    // A failure is not cached: the next caller tries again.
-    reading.fees.catch(() => {
-      if (cached === reading) cached = null
-    })
-    return await reading.fees
-  }
+  return keptFor(CACHE_MS, () => estimate(client, maximumFeePerGasWei))
 }
 
 /**

@@ -1,5 +1,9 @@
 import { BaseError, ContractFunctionZeroDataError, type PublicClient, parseAbi } from 'viem'
+import { CHARGE_GAS } from '#shared/catalog/fee-limit.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
+import { keptFor } from '#shared/runtime/kept-for.ts'
 import { EXPECTED_SETTLE_WITH_PERMIT_GAS, SETTLE_WITH_PERMIT_GAS } from '../verification/settlement-call.ts'
 import type { FeeEstimator } from './fee-estimator.ts'
 
@@ -28,6 +32,7 @@ export interface GasReader {
 const CACHE_MS = 30_000
 /** Short, so work resumes soon after an operator funds an empty account. */
 const CACHE_WHEN_EMPTY_MS = 2000
+const CACHE_OF_QUOTES_MS = 2000
 
 /**
  * Reads gas with one `eth_getBalance`, the fee estimate that settlements use and the rollup's own estimate of its data fee.
@@ -59,6 +64,29 @@ export function createGasReader(client: PublicClient, estimateFees: FeeEstimator
       }
     },
   }
+}
+
+/**
+ * Creates a reader of what settling one charge is expected to cost at the current fee, the rollup's data fee included, in
+ * atomic USDC, rounded up: alone in its transaction, without a permit. At most two seconds old. Throws
+ * `payment_network_unavailable`.
+ */
+export function createChargeGasReader(
+  client: PublicClient,
+  estimateFees: FeeEstimator,
+  nativeTokenUsd: number,
+): () => Promise<AtomicAmount> {
+  return keptFor(CACHE_OF_QUOTES_MS, async () => {
+    try {
+      const [{ baseFeePerGas, maxPriorityFeePerGas }, dataFeeWei] = await Promise.all([
+        estimateFees(),
+        readDataFee(client),
+      ])
+      return usdcOfWei(CHARGE_GAS * (baseFeePerGas + maxPriorityFeePerGas) + dataFeeWei, nativeTokenUsd)
+    } catch (cause) {
+      throw new AppError('payment_network_unavailable', { cause })
+    }
+  })
 }
 
 /** The rollup's predeployed oracle of its data fee (specs.optimism.io, "Predeploys", GasPriceOracle, since Fjord). */
