@@ -28,6 +28,14 @@ export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings)
 
 /** Names of this machine, and of a network that only its own containers can reach. */
 const OWN_NETWORK = /^(localhost|127\.[\d.]+|\[::1\]|[a-z0-9_-]+)$/i
+
+/** Returns whether a database is reached by a socket of this machine, or within its own network. */
+export function isOwnServer(connectionString: string): boolean {
+  const { hostname, searchParams } = new URL(connectionString)
+  const host = searchParams.get('host') ?? decodeURIComponent(hostname)
+  return host === '' || host.startsWith('/') || OWN_NETWORK.test(host)
+}
+
 /** Connections that a process has beside its pool: listeners and health checks. */
 const BESIDE_POOL = 2
 
@@ -52,7 +60,7 @@ export function checkDatabaseServer(
             case 'database TLS':
               return judged(
                 name,
-                isEncrypted || OWN_NETWORK.test(new URL(connectionString).hostname)
+                isEncrypted || isOwnServer(connectionString)
                   ? []
                   : [
                       'payments, prompts and results cross the network in clear: add sslmode=verify-full to DATABASE_URL',

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import { readConfig as readApiConfig } from '../../api/config.ts'
+import { isOwnServer } from '../../infra/preflight/check-stores.ts'
 import { readConfig as readWorkerConfig } from '../../workers/config.ts'
 import { concurrencyOf } from '../../workers/queue-settings.ts'
 
@@ -328,6 +329,16 @@ describe('settings of the facilitator', () => {
       )
   })
 
+  it('the minimum charge follows the gas only where our own keys pay it', () => {
+    const following = { MINIMUM_CHARGE_FOLLOWS_GAS: 'true' }
+    const own = { ...API_SETTINGS, ...FACILITATOR_ADDRESSES_SETTING }
+    expect(readApiConfig(own).MINIMUM_CHARGE_FOLLOWS_GAS).toBe(false)
+    expect(readApiConfig({ ...own, ...following }).MINIMUM_CHARGE_FOLLOWS_GAS).toBe(true)
+    expect(() => readApiConfig({ ...API_SETTINGS, ...REMOTE_FACILITATOR, ...following })).toThrow(
+      /a remote facilitator pays the gas[\s\S]*MINIMUM_CHARGE_FOLLOWS_GAS/,
+    )
+  })
+
   it('the API accepts a settlement contract next to its keys, in lower case, and not with a remote facilitator', () => {
     const contract = { SETTLEMENT_CONTRACT: `0x${'Cc'.repeat(20)}` }
     const settings = { ...API_SETTINGS, ...FACILITATOR_ADDRESSES_SETTING, ...contract }
@@ -338,5 +349,19 @@ describe('settings of the facilitator', () => {
     )
     for (const wrong of ['', '0x1', `0x${'0'.repeat(40)}`, `0x${'0'.repeat(39)}1`])
       expect(() => readApiConfig({ ...settings, SETTLEMENT_CONTRACT: wrong })).toThrow(/SETTLEMENT_CONTRACT/)
+  })
+})
+
+describe('the server of the database', () => {
+  it.each([
+    ['postgres://127.0.0.1:5432/farebox', true],
+    ['postgres://user@[::1]/farebox', true],
+    ['postgres://postgres/farebox', true],
+    ['postgresql:///farebox?host=/var/run/postgresql', true],
+    ['postgres://user@%2Fvar%2Frun%2Fpostgresql/farebox', true],
+    ['postgres://db.example/farebox', false],
+    ['postgresql:///farebox?host=db.example', false],
+  ])('%s is of this machine or network: %s', (connectionString, isOwn) => {
+    expect(isOwnServer(connectionString)).toBe(isOwn)
   })
 })
