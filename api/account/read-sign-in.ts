@@ -72,8 +72,8 @@ function parseHeader(header: string): SignIn {
   if (header.length > MAXIMUM_HEADER_LENGTH)
     throw malformed(`it has ${header.length} characters; at most ${MAXIMUM_HEADER_LENGTH} are allowed`)
   const json = parseBase64Json(header)
-  if (json === undefined) throw malformed('it is not one JSON object in standard Base64')
-  const parsed = signInSchema.safeParse(json)
+  if (json === null) throw malformed('it is not one JSON object in standard Base64')
+  const parsed = signInSchema.safeParse(json.value)
   if (parsed.success) return parsed.data
   const [issue] = parsed.error.issues
   throw malformed(`${issue?.path.join('.') || 'the object'}: ${issue?.message ?? 'invalid'}`)

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { isChallengeForKey } from '#shared/payment/challenge-token.ts'
 import { readPaymentHeader } from '../request/headers.ts'
@@ -55,6 +55,6 @@ function findPayer(
   const key = headers['x-idempotency-key'] ?? identifier
   if (decoded.outcome !== 'decoded' || typeof key !== 'string') return null
   if (!isChallengeForKey(decoded.payment.accepted.extra?.['challenge'], key, challengeSecrets)) return null
-  const authorization = authorizationOf(decoded.payment)
+  const { authorization } = decoded.payment
   return isSignedByPayer(authorization) && !isRefused(authorization) ? authorization.payer : null
 }

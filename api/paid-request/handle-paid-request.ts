@@ -10,7 +10,6 @@ import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
-import { authorizationOf } from '#shared/payment/authorization.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
@@ -23,9 +22,8 @@ import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import type { BodyArrival } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
-import { clientNetwork } from '../request/client-address.ts'
 import { readEffectiveRequest } from '../request/effective-request.ts'
-import { readIdempotencyKey, readPaymentHeader } from '../request/headers.ts'
+import { readPaidHeaders } from '../request/headers.ts'
 import type { Catalogs } from '../request/live-catalog.ts'
 import type { RequestPreparer } from '../request/worker-threads/request-preparer.ts'
 import { bindQuote, challengeOf, findBinding, type PaidRequest } from './challenge/bind-quote.ts'
@@ -95,6 +93,8 @@ export interface Caller extends DecoderCaller {
    * `startWaiting` does, and sooner when too many callers wait without work of their own.
    */
   readonly startWaitingForTurn: (payer: string) => AbortSignal
+  /** The network that its losses are counted for. */
+  readonly clientNetwork: string
   /** Follows the arrival of a form. */
   readonly arrival: BodyArrival
   /** Called when the request body is no longer needed in memory. */
@@ -113,8 +113,7 @@ export async function handlePaidRequest(
   caller: Caller,
 ): Promise<PaidResponse> {
   const { tracer } = dependencies
-  const idempotencyKey = readIdempotencyKey(request.headers)
-  const paymentHeader = readPaymentHeader(request.headers)
+  const { idempotencyKey, paymentHeader } = readPaidHeaders(request.headers)
   const recent = paymentHeader && findRecentRefusal(dependencies, paymentHeader, idempotencyKey)
   const effectiveRequest = await tracer.stage('validate', async () => {
     const quotedCatalog = await findQuotedCatalog(dependencies, operation, idempotencyKey, {
@@ -173,7 +172,7 @@ async function refuse(
   const challenge = await bindQuote(dependencies, paidRequest)
   const refusal =
     decoded.outcome === 'decoded'
-      ? dependencies.payers.rememberRefusal(authorizationOf(decoded.payment), error, challenge)
+      ? dependencies.payers.rememberRefusal(decoded.payment.authorization, error, challenge)
       : error
   return renderChallenge(dependencies, challenge, requestId, refusal)
 }
@@ -189,7 +188,7 @@ function findRecentRefusal(
   idempotencyKey: string,
 ): RecentRefusal | null {
   if (decoded.outcome !== 'decoded') return null
-  const recent = payers.findRefusal(authorizationOf(decoded.payment))
+  const recent = payers.findRefusal(decoded.payment.authorization)
   const isSame =
     isRefusedPayment(recent?.error) &&
     recent?.challenge.idempotencyKey === idempotencyKey &&
@@ -204,7 +203,7 @@ async function findOrAcceptJob(
   binding: CurrentBinding | null,
   payment: PresentedPayment,
   request: Call,
-  caller: Pick<Caller, 'releaseBody' | 'startWaitingForTurn'>,
+  caller: Pick<Caller, 'releaseBody' | 'startWaitingForTurn' | 'clientNetwork'>,
 ): Promise<ServingJob> {
   const findExisting = () => findOwnJob(dependencies.store, paidRequest.idempotencyKey, payment)
   const existing = await findExisting()
@@ -216,7 +215,7 @@ async function findOrAcceptJob(
     }
     const signed = { ...payment, idempotencyKey: paidRequest.idempotencyKey, releaseContent }
     return await acceptInTurn(dependencies, { ...signed, startWaitingForTurn: caller.startWaitingForTurn }, () =>
-      verifyAndAccept(dependencies, paidRequest, binding, payment, request),
+      verifyAndAccept(dependencies, paidRequest, binding, payment, request, caller),
     )
   } catch (error) {
     // A duplicate of this request may have been settled during verification: then its own payment refuses this one.
@@ -234,6 +233,7 @@ async function verifyAndAccept(
   binding: CurrentBinding | null,
   payment: PresentedPayment,
   request: Call,
+  { clientNetwork }: Pick<Caller, 'clientNetwork'>,
 ): Promise<ServingJob> {
   const { tracer } = dependencies
   const { effectiveRequest } = paidRequest
@@ -241,7 +241,7 @@ async function verifyAndAccept(
   const challenge = binding?.isLive ? challengeOf(paidRequest, binding) : await bindQuote(dependencies, paidRequest)
   const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge, request))
   return await tracer.stage('accept', () =>
-    acceptJob(dependencies, challenge, effectiveRequest, { ...verified, clientNetwork: clientNetwork(request.ip) }),
+    acceptJob(dependencies, challenge, effectiveRequest, { ...verified, clientNetwork }),
   )
 }
 

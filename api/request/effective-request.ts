@@ -11,9 +11,9 @@ import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { type BodyArrival, UNLIMITED_ARRIVAL } from './body-bytes.ts'
 import { type Call, isForm } from './call.ts'
 import type { Catalogs } from './live-catalog.ts'
+import { readMultipartRequest } from './multipart.ts'
 import { finishRequest, type Prepared, type PreparedRequest, type PreparedUpload } from './prepare-request.ts'
 import { quoteFormSchema } from './quote-request.ts'
-import { readMultipartRequest } from './upload.ts'
 import type { RequestPreparer } from './worker-threads/request-preparer.ts'
 
 interface Dependencies {

@@ -25,11 +25,22 @@ export function refuseDuplicateHeaders(request: IncomingMessage): void {
 }
 
 /**
+ * Reads the payment of a request, `null` for an unpaid one, and its idempotency key. Throws as `readIdempotencyKey`.
+ */
+export function readPaidHeaders(headers: IncomingHttpHeaders) {
+  const paymentHeader = readPaymentHeader(headers)
+  return { paymentHeader, idempotencyKey: keyOf(headers, paymentHeader?.identifier ?? null) }
+}
+
+/**
  * Reads the idempotency key from its header or from the payment's `payment-identifier` extension, which is equivalent.
  * Throws `missing_idempotency_key`, `invalid_idempotency_key`, and `idempotency_key_conflict` when the two differ.
  */
 export function readIdempotencyKey(headers: IncomingHttpHeaders): string {
-  const identifier = readPaymentHeader(headers)?.identifier ?? null
+  return readPaidHeaders(headers).idempotencyKey
+}
+
+function keyOf(headers: IncomingHttpHeaders, identifier: string | null): string {
   const key = headers['x-idempotency-key'] ?? identifier
   if (key === null) throw new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
   if (!isIdempotencyKey(key)) throw new AppError('invalid_idempotency_key', { param: 'x-idempotency-key' })

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
-import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
+import { checkJsonStructure } from '#shared/json/untrusted-json.ts'
 import { type FieldAdvice, invalidField, repeatedField, unknownField } from './field-errors.ts'
 
 /** Parses the bytes of a JSON body, which must be UTF-8. Throws `invalid_json` and `duplicate_field`. */

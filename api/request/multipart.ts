@@ -1,17 +1,33 @@
 import type { Multipart } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
+import type { z } from 'zod'
 import { shrinkAdvice } from '#shared/audio/conversion.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
 import type { BodyArrival } from './body-bytes.ts'
 import { collectBytes } from './byte-buffer.ts'
-import { quoted, repeatedField, shortName } from './field-errors.ts'
+import { missingField, quoted, repeatedField, shortName } from './field-errors.ts'
+import { parseFields } from './json-body.ts'
+import type { UploadRequest } from './json-upload.ts'
 
 /** Longer than any option of any endpoint. */
 const MAXIMUM_FIELD_BYTES = 4096
 const MAXIMUM_FIELDS = 32
 /** Replaces bytes that are not UTF-8 when text is decoded. */
 const REPLACEMENT_CHARACTER = '\uFFFD'
+
+/** Reads the fields and the upload of a form. Throws the 400s of its fields, and as `readMultipart`. */
+export async function readMultipartRequest<Body>(
+  request: FastifyRequest,
+  upload: UploadField,
+  bodySchema: z.ZodType<Body>,
+  arrival: BodyArrival,
+): Promise<UploadRequest<Body>> {
+  const { fields, file } = await readMultipart(request, upload, arrival)
+  const body = parseFields(bodySchema, fields, upload.advice)
+  if (file === null) throw missingField(upload.multipartField, `the MP3 as a file part of the form`)
+  return { body, audio: file, uploadParam: upload.multipartField }
+}
 
 /**
  * Reads a form with one file and text fields. Converts text to the types of the JSON request, booleans and integers;
@@ -37,14 +53,11 @@ export async function readMultipart(
         throw new AppError('invalid_multipart', {
           message: 'A part of the form has no name. Name each after its field.',
         })
-      if (part.type === 'file') {
-        if (name !== upload.multipartField) throw unexpectedFile(name, upload)
-        if (file !== null) throw repeatedField(name)
-        file = await readFile(part, upload, request.headers['content-length'])
-      } else {
-        if (Object.hasOwn(fields, name)) throw repeatedField(name)
-        fields[name] = readField(part, upload)
-      }
+      const isFile = part.type === 'file'
+      if (isFile && name !== upload.multipartField) throw unexpectedFile(name, upload)
+      if (isFile ? file !== null : Object.hasOwn(fields, name)) throw repeatedField(name)
+      if (isFile) file = await readFile(part, upload, request.headers['content-length'])
+      else fields[name] = readField(part, upload)
     }
     // An option that was lost would change what is sold.
     if (delimiters.total() !== parts + 1)

@@ -5,9 +5,9 @@ import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { readJsonRequest } from './json-body.ts'
+import { readJsonUpload } from './json-upload.ts'
 import type { CurrentCatalog } from './live-catalog.ts'
 import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
-import { readJsonUpload } from './upload.ts'
 
 /** A request that was read completely, ready to be priced and executed. */
 export interface PreparedRequest {

@@ -12,7 +12,7 @@ import type { RateLimiter } from '../plugins/rate-limits.ts'
 import { withinTrace } from '../plugins/request-telemetry.ts'
 import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
-import { clientGroups } from '../request/client-address.ts'
+import { clientGroups, clientNetwork } from '../request/client-address.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, requireJson } from '../request/headers.ts'
 import { createCallerHold, sendInterimResponses } from './held-connection.ts'
 
@@ -127,6 +127,7 @@ export async function answerCall(
     return await withinTrace(request, () =>
       handlePaidRequest(dependencies, operation, call, {
         client: clientGroups(request.ip),
+        clientNetwork: clientNetwork(request.ip),
         hasPriority,
         arrival: reservation ?? UNLIMITED_ARRIVAL,
         startWaiting: (job) => hold.holdIn(limits.admission.hold(request, job)),

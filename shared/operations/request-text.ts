@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { textModels } from '#shared/catalog/published-models.ts'
-import { pathToUnstorable } from '#shared/json/storable-text.ts'
+import { pathToUnstorable } from '#shared/json/untrusted-json.ts'
 
 /**
  * Body limit of operations whose requests contain one bounded text: 4,000 code points, each fully escaped, and the

@@ -1,8 +1,19 @@
 import { z } from 'zod'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { GasSponsoringPermit, SignedPayment } from './x402-wire.ts'
 
 type Hex = `0x${string}`
+
+/** A payer's EIP-2612 permit, which the extension `eip2612GasSponsoring` carries. */
+export interface GasSponsoringPermit {
+  readonly from: Hex
+  readonly asset: Hex
+  readonly spender: Hex
+  readonly amount: bigint
+  readonly nonce: bigint
+  readonly deadline: bigint
+  readonly signature: Hex
+  readonly version: string
+}
 
 /** The payer's signed permission: single-use, with a deadline. Amounts and nonces are bigint, times Unix seconds. */
 export interface Authorization {
@@ -18,34 +29,6 @@ export interface Authorization {
   readonly validAfter: bigint
   readonly signature: Hex
   readonly gasSponsoring: GasSponsoringPermit | null
-}
-
-/** Admission and the check of the payment read the same decoded payment. */
-const authorizations = new WeakMap<SignedPayment, Authorization>()
-
-/** Maps a decoded payment to an authorization, always the same object. Verifies nothing. */
-export function authorizationOf(payment: SignedPayment): Authorization {
-  const authorization = authorizations.get(payment) ?? mapPayment(payment)
-  authorizations.set(payment, authorization)
-  return authorization
-}
-
-function mapPayment({ accepted, payload, gasSponsoring }: SignedPayment): Authorization {
-  const { permit2Authorization: signed } = payload
-  return {
-    network: accepted.network,
-    asset: signed.permitted.token,
-    payer: signed.from,
-    payTo: signed.witness.to,
-    facilitator: signed.witness.facilitator,
-    spender: signed.spender,
-    authorizedMaximum: atomicAmount(signed.permitted.amount),
-    nonce: signed.nonce,
-    deadline: signed.deadline,
-    validAfter: signed.witness.validAfter,
-    signature: payload.signature,
-    gasSponsoring,
-  }
 }
 
 /**

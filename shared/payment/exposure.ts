@@ -1,5 +1,5 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { GasSponsoringPermit } from './x402-wire.ts'
+import type { GasSponsoringPermit } from './authorization.ts'
 
 /** A payer's funds, read at one block. */
 export interface PayerFunds {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
-import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
-import { pathToUnstorable } from '#shared/json/storable-text.ts'
+import { parseUntrustedJson, type UntrustedJson } from '#shared/json/untrusted-json.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from './authorization.ts'
 
 /**
  * The x402 v2 wire format of scheme `upto`, validated more strictly than by the protocol packages, which only cast.
@@ -89,16 +90,14 @@ const gasSponsoringSchema = z.looseObject({
 })
 
 export type AcceptedTerms = z.output<typeof acceptedSchema>
-export type Permit2Payload = z.output<typeof permit2PayloadSchema>
-export type GasSponsoringPermit = z.output<typeof gasSponsoringSchema>['info']
 
-/** A decoded `PAYMENT-SIGNATURE`. `gasSponsoring` is the payer's EIP-2612 permit, when the client attached one. */
+/** A decoded `PAYMENT-SIGNATURE`. */
 export interface SignedPayment {
   readonly accepted: AcceptedTerms
   /** The resource that the client claims to pay for. The signature does not cover it. */
   readonly resourceUrl: string | null
-  readonly payload: Permit2Payload
-  readonly gasSponsoring: GasSponsoringPermit | null
+  /** What was signed. Nothing of it is verified. */
+  readonly authorization: Authorization
 }
 
 export type DecodedPayment =
@@ -116,15 +115,15 @@ export interface PaymentHeader {
 /** Decodes a `PAYMENT-SIGNATURE` value: standard base64 of UTF-8 JSON. Never throws. */
 export function openPaymentHeader(header: string): PaymentHeader {
   const json = parseBase64Json(header)
-  return { decoded: decodePayment(json), identifier: readPaymentIdentifier(json) }
+  return { decoded: decodePayment(json), identifier: readPaymentIdentifier(json?.value) }
 }
 
-/** Decodes a payment. `json` is `undefined` for invalid JSON. `reason` is shown to the caller. */
-function decodePayment(json: unknown): DecodedPayment {
-  if (json === undefined) return { outcome: 'malformed', reason: 'it is not one JSON object in standard Base64' }
-  if (pathToUnstorable(json) !== null)
+/** Decodes a payment. `reason` is shown to the caller. */
+function decodePayment(json: UntrustedJson | null): DecodedPayment {
+  if (json === null) return { outcome: 'malformed', reason: 'it is not one JSON object in standard Base64' }
+  if (!json.isStorable)
     return { outcome: 'malformed', reason: 'its text must be valid Unicode without lone surrogates and without U+0000' }
-  const envelope = envelopeSchema.safeParse(json)
+  const envelope = envelopeSchema.safeParse(json.value)
   if (!envelope.success) return malformed(envelope.error)
   const { accepted, resource, payload, extensions } = envelope.data
   if (accepted.scheme !== 'upto') return { outcome: 'other_scheme', scheme: accepted.scheme }
@@ -132,13 +131,26 @@ function decodePayment(json: unknown): DecodedPayment {
   if (!permit2Payload.success) return malformed(permit2Payload.error, 'payload')
   const permit = readGasSponsoring(extensions)
   if (permit && !permit.success) return malformed(permit.error, 'extensions.eip2612GasSponsoring')
+  const { permit2Authorization: signed, signature } = permit2Payload.data
   return {
     outcome: 'decoded',
     payment: {
       accepted,
       resourceUrl: resource?.url ?? null,
-      payload: permit2Payload.data,
-      gasSponsoring: permit ? permit.data.info : null,
+      authorization: {
+        network: accepted.network,
+        asset: signed.permitted.token,
+        payer: signed.from,
+        payTo: signed.witness.to,
+        facilitator: signed.witness.facilitator,
+        spender: signed.spender,
+        authorizedMaximum: atomicAmount(signed.permitted.amount),
+        nonce: signed.nonce,
+        deadline: signed.deadline,
+        validAfter: signed.witness.validAfter,
+        signature,
+        gasSponsoring: permit ? permit.data.info : null,
+      },
     },
   }
 }
@@ -167,32 +179,10 @@ function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
   return gasSponsoringSchema.safeParse(extension)
 }
 
-/**
- * Parses only what every decoder reads in the same way: padded Base64 without stray bits, of UTF-8, of JSON without
- * repeated keys, deep nesting or `__proto__`. A payment that two decoders read differently would be two payments. Returns
- * `undefined` for anything else.
- */
-export function parseBase64Json(header: string): unknown {
+/** Parses padded Base64 without stray bits of JSON that every decoder reads in the same way. `null` for anything else. */
+export function parseBase64Json(header: string): UntrustedJson | null {
   const bytes = Buffer.from(header, 'base64')
-  if (header === '' || bytes.toString('base64') !== header) return undefined
-  if (checkJsonStructure(bytes).outcome !== 'sound') return undefined
-  try {
-    const text = utf8.decode(bytes)
-    // A reviver makes parsing several times slower, and no other text can have the key.
-    return MAY_HAVE_PROTOTYPE_KEY.test(text) ? JSON.parse(text, rejectPrototypeKey) : JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
-const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-
-/** The key as it is, or an escape, which may spell a part of it. */
-const MAY_HAVE_PROTOTYPE_KEY = /__proto__|\\u/
-
-function rejectPrototypeKey(key: string, value: unknown): unknown {
-  if (key === '__proto__') throw new SyntaxError('__proto__ is not a valid key')
-  return value
+  return header === '' || bytes.toString('base64') !== header ? null : parseUntrustedJson(bytes)
 }
 
 function malformed(error: z.ZodError, prefix?: string): DecodedPayment {

@@ -6,8 +6,8 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Catalogs } from '../../request/live-catalog.ts'
+import { renderPaymentRequired } from './challenge.ts'
 import type { Listings } from './listing.ts'
-import { renderPaymentRequired } from './payment-required.ts'
 
 interface ProbeDependencies {
   readonly catalogs: Pick<Catalogs, 'offered'>

@@ -1,5 +1,5 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -41,8 +41,7 @@ export function readAuthorization(
 ): PresentedPayment {
   if (decoded.outcome === 'malformed') throw invalidPayment(decoded.reason)
   if (decoded.outcome === 'other_scheme') throw new AppError('payment_scheme_mismatch')
-  const { accepted } = decoded.payment
-  const authorization = authorizationOf(decoded.payment)
+  const { accepted, authorization } = decoded.payment
   requireOurTerms(accepted, authorization, terms)
 
   const opened = openChallengeToken(accepted.extra?.['challenge'], subject, challengeSecrets)
@@ -54,13 +53,14 @@ export function readAuthorization(
   if (!opened.matchesRequest) throw new AppError('challenge_mismatch')
   requireAmount(accepted.amount, opened.quotedMaximum.toString())
   requireAmount(authorization.authorizedMaximum.toString(), opened.quotedMaximum.toString())
-  if (!verifier.isSignedByPayer(authorization)) throw new AppError('payment_signature_invalid')
   const resource = resourceUrl(subject.operation, publicBaseUrl)
+  const alteredTerm = findAlteredTerm(decoded.payment, { ...terms, resource, expiresAt: opened.expiresAt })
+  if (!verifier.isSignedByPayer(authorization)) throw new AppError('payment_signature_invalid')
   return {
     authorization,
     challengeTokenSha256: opened.tokenSha256,
     challengeExpiresAt: opened.expiresAt,
-    alteredTerm: findAlteredTerm(decoded.payment, authorization, { ...terms, resource, expiresAt: opened.expiresAt }),
+    alteredTerm,
   }
 }
 
@@ -92,8 +92,7 @@ function requireOurTerms(accepted: AcceptedTerms, authorization: Authorization, 
  * `extra` may gain members and the resource may be left out, but what is paid for, how, and until when must not differ.
  */
 function findAlteredTerm(
-  { accepted, resourceUrl }: SignedPayment,
-  authorization: Authorization,
+  { accepted, resourceUrl, authorization }: SignedPayment,
   {
     maxTimeoutSeconds,
     formerFacilitators,

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
@@ -40,7 +40,7 @@ export async function requireUnsettled(
   const { terms, verifier, payers, limitVerifications, settlementSearch, store, logger } = dependencies
   // The ledger knows this payment.
   if (refusal.code === 'fresh_signature_required' || decoded.outcome !== 'decoded') return
-  const authorization = authorizationOf(decoded.payment)
+  const { authorization } = decoded.payment
   if (!isAddressedToUs(authorization, terms) || !verifier.isSignedByPayer(authorization)) return
   const wasVerified = isChainRefusal(refusal.code) && !payers.isKnown(authorization.payer)
   if (!wasVerified) limitVerifications(request)

@@ -76,22 +76,7 @@ interface Circumstances {
 async function refuse(circumstances: Circumstances): Promise<readonly string[]> {
   const { refusal = 'challenge_expired', found = SETTLED, isSigned = true } = circumstances
   const seen: string[] = []
-  const { authorizedMaximum, payer, nonce, deadline, validAfter, signature } = AUTHORIZATION
-  const payment = {
-    accepted: { network },
-    payload: {
-      signature,
-      permit2Authorization: {
-        from: payer,
-        permitted: { token: asset, amount: authorizedMaximum },
-        spender,
-        nonce,
-        deadline,
-        witness: { to: payTo, facilitator, validAfter },
-      },
-    },
-    gasSponsoring: null,
-  }
+  const payment = { accepted: { network }, authorization: { ...AUTHORIZATION, gasSponsoring: null } }
   const dependencies = {
     terms: {
       network,

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { operations } from '#shared/operations/registry.ts'
-import { authorizationOf, storedAuthorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import { storedAuthorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import { SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import { openPaymentHeader, type SignedPayment } from '#shared/payment/x402-wire.ts'
@@ -57,7 +57,7 @@ const decode = (value: unknown) => openPaymentHeader(encode(value)).decoded
 function authorization(value: unknown = payment()) {
   const decoded = decode(value)
   if (decoded.outcome !== 'decoded') throw new Error(JSON.stringify(decoded))
-  return authorizationOf(decoded.payment)
+  return decoded.payment.authorization
 }
 /** Returns the path of every value inside a JSON value. */
 function places(value: unknown, path: readonly string[] = []): (readonly string[])[] {
@@ -105,10 +105,10 @@ interface Changes {
 }
 /** Reads a payment that answers a challenge of this service but for the changes. */
 function read({ signedFor = payTo, acceptedFor = signedFor, secret = NEW_SECRET, ...changes }: Changes = {}) {
-  const { payer, nonce, deadline, validAfter, signature } = AUTHORIZATION
   const claims = { ...SUBJECT, quotedMaximum: authorizedMaximum, expiresAt: new Date(Date.now() + 60_000) }
   const payment = {
     accepted: {
+      scheme: 'upto',
       network,
       asset,
       payTo: acceptedFor,
@@ -121,20 +121,14 @@ function read({ signedFor = payTo, acceptedFor = signedFor, secret = NEW_SECRET,
         facilitatorAddress: changes.facilitator ?? facilitator,
       },
     },
-    payload: {
-      signature,
-      permit2Authorization: {
-        from: payer,
-        permitted: { token: asset, amount: authorizedMaximum },
-        spender,
-        nonce,
-        deadline,
-        witness: { to: signedFor, facilitator: changes.facilitator ?? facilitator, validAfter },
-      },
+    authorization: {
+      ...AUTHORIZATION,
+      payTo: signedFor,
+      facilitator: changes.facilitator ?? facilitator,
+      gasSponsoring: null,
     },
     resourceUrl: null,
-    gasSponsoring: null,
-  } as unknown as SignedPayment
+  } satisfies SignedPayment
   return readAuthorization(DEPENDENCIES, { decoded: { outcome: 'decoded', payment } } as never, SUBJECT)
 }
 
@@ -175,7 +169,7 @@ describe('decoding PAYMENT-SIGNATURE [spec O14]', () => {
       fc.property(fc.constantFrom(...places(original)), fc.jsonValue(), (path, junk) => {
         const decoded = decode(withValueAt(original, path, junk))
         if (decoded.outcome !== 'decoded') return
-        const read = authorizationOf(decoded.payment)
+        const read = decoded.payment.authorization
         for (const value of [read.authorizedMaximum, read.nonce, read.deadline, read.validAfter])
           expect(typeof value).toBe('bigint')
         expect(storedAuthorizationSchema.parse(JSON.parse(storedAuthorization(read)))).toEqual(read)

@@ -1,8 +1,7 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { encodeFunctionData, numberToHex, type PublicClient, parseSignature, prepareEncodeFunctionData } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
-import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
-import type { GasSponsoringPermit } from '#shared/payment/x402-wire.ts'
+import { type Authorization, type GasSponsoringPermit, lastingPermitOf } from '#shared/payment/authorization.ts'
 import { settlementContractAbi, UPTO_PROXY_ADDRESS } from '../network/contracts.ts'
 import { isFeeRefusal, isRevert } from '../network/rpc-failure.ts'
 
