@@ -206,7 +206,7 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
     },
     requireBudget: ({ requestId, maximum, group }) => {
       journal.refresh()
-      context.budget.requireRoom(requestId, maximum, group)
+      context.budget.requireBudget(requestId, maximum, group)
     },
     allowance: async () => allowanceState(await askAllowance(context)),
     approve: context.approve,

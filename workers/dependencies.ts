@@ -25,7 +25,7 @@ import { composeGeneration } from './composition/generation.ts'
 import { identifyKeys } from './composition/identify-keys.ts'
 import { composePayment, type PaymentParts } from './composition/payment.ts'
 import type { WorkerConfig } from './config.ts'
-import { imagePlaces } from './executions/remote-images.ts'
+import { imageSlots } from './executions/remote-images.ts'
 import { createJobLeases } from './job/job-leases.ts'
 import { createJobMemory, type JobMemory } from './job/job-memory.ts'
 import type { RunJobDependencies } from './job/run-job.ts'
@@ -141,7 +141,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     },
     serves: new Set(concurrency.keys()),
     leases: createJobLeases({ executionStore, leaseMs, logger }),
-    consume: (run) => queue.consume(withImagePlaces(concurrency), run, configuration.pausedQueues),
+    consume: (run) => queue.consume(withImageSlots(concurrency), run, configuration.pausedQueues),
     listenForAllowances: (onRequest) =>
       listenForAllowances({
         connectionString: config.DATABASE_URL,
@@ -157,8 +157,8 @@ const NO_PROVIDERS = {
   requireUsable: () => undefined,
 }
 
-/** Adds the jobs that only fetch images, so that they take no place of those that call providers. */
-function withImagePlaces(concurrency: ReadonlyMap<QueueName, number>): ReadonlyMap<QueueName, number> {
+/** Adds the jobs that only fetch images, so that they take no slot of those that call providers. */
+function withImageSlots(concurrency: ReadonlyMap<QueueName, number>): ReadonlyMap<QueueName, number> {
   const textJobs = concurrency.get('text')
-  return textJobs === undefined ? concurrency : new Map([...concurrency, ['text', textJobs + imagePlaces(textJobs)]])
+  return textJobs === undefined ? concurrency : new Map([...concurrency, ['text', textJobs + imageSlots(textJobs)]])
 }

@@ -5,7 +5,7 @@ import { type AllowanceRunner, createAllowanceRunner } from './allowances/run-al
 import { watchAllowanceFinality } from './allowances/watch-allowance-finality.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
-import { createJobPlaces } from './job/job-places.ts'
+import { createJobSlots } from './job/job-slots.ts'
 import { handBackJobs, runJob } from './job/run-job.ts'
 import { watchModels } from './providers/watch-models.ts'
 import { replaceStuckTransactions } from './settlement/own-keys/replace-stuck-transactions.ts'
@@ -44,10 +44,8 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   const drainMs = config.DRAIN_SECONDS * 1000
   // Checks nothing where other processes settle.
   await requireExclusiveKeys(dependencies)
-  const places = createJobPlaces(logger)
-  const consumer = dependencies.consume((jobId) =>
-    places.run((releasePlace) => runJob(dependencies, jobId, releasePlace)),
-  )
+  const slots = createJobSlots(logger)
+  const consumer = dependencies.consume((jobId) => slots.run((releaseSlot) => runJob(dependencies, jobId, releaseSlot)))
   addDeploymentMetrics(registry, dependencies.router)
   const modelWatch = watchModels({ ...dependencies, deployments: () => dependencies.deployments.current() })
   dependencies.configuration.onChange(() => {
@@ -104,7 +102,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
     dependencies.memory.stopWaiting()
     dependencies.router.stopWaiting()
     await consumer.close(drainMs)
-    await places.drain(drainUntil - performance.now())
+    await slots.drain(drainUntil - performance.now())
     await handBackJobs(dependencies)
     await reporting.stop()
     await dependencies.close()

@@ -10,7 +10,7 @@ import type { PayingCallers } from './paying-callers.ts'
 import type { ReadQueueAge } from './queue-age.ts'
 
 interface Dependencies {
-  readonly gate: Pick<LoadGate, 'admit' | 'admitRead' | 'requireRoom' | 'hold' | 'holdWithoutWork'>
+  readonly gate: Pick<LoadGate, 'admit' | 'admitRead' | 'requireCapacity' | 'hold' | 'holdWithoutWork'>
   readonly payingCallers: PayingCallers
   readonly queueAge: ReadQueueAge
   readonly mp3Inspector: Pick<Mp3Inspector, 'retryAfterSeconds'>
@@ -36,11 +36,11 @@ export interface Admission {
    * Throws `overloaded` (503) when the operation's endpoint would not admit an unpaid request of this client now. An
    * upload that was already inspected needs no decoder.
    */
-  requireRoom(request: Pick<FastifyRequest, 'ip'>, operation: AnyOperation, isInspected: boolean): Promise<void>
+  requireCapacity(request: Pick<FastifyRequest, 'ip'>, operation: AnyOperation, isInspected: boolean): Promise<void>
   /** Returns the reservation of an admitted request; `undefined` for any other. */
   reservationOf(request: FastifyRequest): Reservation | undefined
   /**
-   * Takes a place for a caller whose job is accepted, and returns the function that frees it. Returns `null` when the
+   * Takes a slot for a caller whose job is accepted, and returns the function that frees it. Returns `null` when the
    * caller must be answered immediately.
    */
   hold(
@@ -48,7 +48,7 @@ export interface Admission {
     job: { readonly jobId: string; readonly payer: string },
   ): (() => void) | null
   /**
-   * Takes a place for a caller who waits without a job of their own, for `subject`. These places are few, and separate
+   * Takes a slot for a caller who waits without a job of their own, for `subject`. These slots are few, and separate
    * from those of callers whose jobs are accepted.
    */
   holdWithoutWork(request: Pick<FastifyRequest, 'ip'>, subject: string): (() => void) | null
@@ -81,10 +81,10 @@ export function createAdmission(dependencies: Dependencies): Admission {
     reservationOf: (request) => reservations.get(request),
     hold: (request, job) => gate.hold({ ...job, client: clientGroups(request.ip) }),
     holdWithoutWork: (request, subject) => gate.holdWithoutWork({ subject, client: clientGroups(request.ip) }),
-    requireRoom: async ({ ip }, operation, isInspected) => {
+    requireCapacity: async ({ ip }, operation, isInspected) => {
       const caller = { client: clientGroups(ip), hasPriority: false }
       const decoderRetryAfterSeconds = isInspected ? null : decoderRetryAfter(operation, caller)
-      await gate.requireRoom({ decoderRetryAfterSeconds, queueAgeMs: async () => await queueAge(operation.id) })
+      await gate.requireCapacity({ decoderRetryAfterSeconds, queueAgeMs: async () => await queueAge(operation.id) })
     },
     admitRead: async (call, work) => {
       const requested = workOf(call, work)

@@ -50,10 +50,10 @@ export interface LoadGate {
   /** Does the same for work whose body was already read, and is counted by another reservation. */
   admitRead(work: Omit<RequestedWork, 'body'>): Promise<void>
   /** Throws `overloaded` when an unpaid request of this kind would not be admitted, whatever the length of its body. */
-  requireRoom(work: Pick<RequestedWork, 'decoderRetryAfterSeconds' | 'queueAgeMs'>): Promise<void>
-  /** Takes a place for a caller whose job is accepted. None is taken earlier, so refused requests occupy no place. */
-  readonly hold: HeldPlaces['take']
-  /** Takes one of the few places of callers who wait for `subject` without a job, apart from those of `hold`. */
+  requireCapacity(work: Pick<RequestedWork, 'decoderRetryAfterSeconds' | 'queueAgeMs'>): Promise<void>
+  /** Takes a slot for a caller whose job is accepted. None is taken earlier, so refused requests occupy no slot. */
+  readonly hold: HeldSlots['take']
+  /** Takes one of the few slots of callers who wait for `subject` without a job, apart from those of `hold`. */
   readonly holdWithoutWork: (
     caller: Pick<WaitingCaller, 'client'> & { readonly subject: string },
   ) => (() => void) | null
@@ -79,8 +79,8 @@ const MAXIMUM_RETRY_SECONDS = 60
  */
 export function createLoadGate(limits: LoadLimits, now: () => number = () => performance.now()): LoadGate {
   const bodies = createBodyMemory(limits.bodyBytes, now)
-  const places = createHeldPlaces(limits.held)
-  const placesWithoutWork = createHeldPlaces(limitsWithoutWork(limits.held))
+  const slots = createHeldSlots(limits.held)
+  const slotsWithoutWork = createHeldSlots(limitsWithoutWork(limits.held))
 
   /** Returns the reason why there is no room for new work, or `null`. */
   async function refusalOf(work: Omit<RequestedWork, 'body' | 'hasJob'>): Promise<AppError | null> {
@@ -90,8 +90,8 @@ export function createLoadGate(limits: LoadLimits, now: () => number = () => per
     // The upload of a signed retry was inspected for its quote, unless it was only described.
     if (decoderRetryAfterSeconds !== null && (!isPaying || (await work.isUninspected())))
       return overloaded('Every audio decoder is busy.', decoderRetryAfterSeconds)
-    // Only paid requests take a place.
-    if (isPaying && places.taken() >= limits.held.total * share)
+    // Only paid requests take a slot.
+    if (isPaying && slots.taken() >= limits.held.total * share)
       return overloaded('Too many paid requests are in progress.', HELD_RETRY_SECONDS)
     if (waitingMs <= limits.queueAgeMs * share) return null
     const seconds = Math.ceil(waitingMs / 2000)
@@ -112,14 +112,14 @@ export function createLoadGate(limits: LoadLimits, now: () => number = () => per
       // No `await` from here on: the request must be counted before the next one is checked.
       return createReservation(hasPriority, bodies.reserve({ ...work.body, share: shareOf(hasPriority) }))
     },
-    requireRoom: async (work) => {
+    requireCapacity: async (work) => {
       const refusal = await refusalOf({ ...work, isPaying: false, hasPriority: false, isUninspected: async () => true })
       if (refusal) throw refusal
     },
-    hold: places.take,
-    holdWithoutWork: ({ client, subject }) => placesWithoutWork.take({ client, payer: subject, jobId: subject }),
+    hold: slots.take,
+    holdWithoutWork: ({ client, subject }) => slotsWithoutWork.take({ client, payer: subject, jobId: subject }),
     judgeSpeeds: bodies.judgeSpeeds,
-    currentLoad: () => ({ bodyBytes: bodies.usedBytes(), heldConnections: places.taken() }),
+    currentLoad: () => ({ bodyBytes: bodies.usedBytes(), heldConnections: slots.taken() }),
   }
 }
 
@@ -164,18 +164,18 @@ interface WaitingCaller {
   readonly jobId: string
 }
 
-/** The places of waiting callers. */
-interface HeldPlaces {
+/** The slots of waiting callers. */
+interface HeldSlots {
   /**
-   * Takes a place and returns the function that frees it; `null` when there is none. The caller is then answered with
+   * Takes a slot and returns the function that frees it; `null` when there is none. The caller is then answered with
    * the job's current state and loses nothing: the same request attaches to the job later.
    */
   readonly take: (caller: WaitingCaller) => (() => void) | null
   readonly taken: () => number
 }
 
-/** Creates the places, all of them free. */
-function createHeldPlaces(limits: HeldLimits): HeldPlaces {
+/** Creates the slots, all of them free. */
+function createHeldSlots(limits: HeldLimits): HeldSlots {
   let taken = 0
   const counts = new Map<string, number>()
   return {

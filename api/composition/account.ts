@@ -3,7 +3,7 @@ import { createAccountStore } from '#shared/adapters/postgres/account/account-st
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import type { ReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import { createAccountPlaces } from '../account/account-places.ts'
+import { createAccountSlots } from '../account/account-slots.ts'
 import type { ApiConfig } from '../config.ts'
 import type { AccountDependencies } from '../routes/account.ts'
 
@@ -24,7 +24,7 @@ export function composeAccount(
 ): AccountDependencies['account'] {
   return {
     accountStore: createAccountStore(pool, { archive }),
-    places: createAccountPlaces(),
+    slots: createAccountSlots(),
     recoverMessageSigner,
     challengeSecrets: config.CHALLENGE_SECRET,
     publicBaseUrl: config.PUBLIC_BASE_URL,

@@ -8,7 +8,6 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { RECEIPT_TYPE, type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
-import type { AccountPlaces } from '../account/account-places.ts'
 import {
   readPageQuery,
   readReceiptsQuery,
@@ -16,6 +15,7 @@ import {
   type SpendQuery,
   sealCursor,
 } from '../account/account-query.ts'
+import type { AccountSlots } from '../account/account-slots.ts'
 import { authenticateWallet, type WalletAuthentication } from '../account/authenticate-wallet.ts'
 import { spendCsv } from '../account/spend-csv.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
@@ -31,7 +31,7 @@ import type {
 const SIGNED_TOGETHER = 10
 
 export interface AccountDependencies {
-  readonly account: WalletAuthentication & { readonly accountStore: AccountStore; readonly places: AccountPlaces }
+  readonly account: WalletAuthentication & { readonly accountStore: AccountStore; readonly slots: AccountSlots }
   readonly receiptSecrets: readonly ReceiptSecret[]
   readonly signer: StatementSigner
   readonly limitRate: RateLimiter
@@ -87,7 +87,7 @@ function addRoute<Query>(
         const { address, newSession } = await authenticateWallet(account, path, request.headers)
         // Set before the query: also a failure brings the session, since the signature is used up.
         if (newSession !== null) reply.header('x-account-session', newSession)
-        const body = await account.places(address, () => answer(address, query, request, reply))
+        const body = await account.slots(address, () => answer(address, query, request, reply))
         return await reply.header('cache-control', 'private, no-store').send(body)
       } catch (error) {
         throw isDependencyFailure(error) ? new AppError('account_unavailable', { cause: error }) : error

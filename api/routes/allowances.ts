@@ -33,7 +33,7 @@ interface RouteDependencies {
 /**
  * Adds `GET /v1/allowances?owner=`, which says what Permit2 may take of an owner and what to sign, and
  * `POST /v1/allowances`, which submits the signed permit at the service's cost and waits for its confirmation. A caller
- * without a place to wait gets `allowance_pending` (503) and may repeat the request.
+ * without a slot to wait gets `allowance_pending` (503) and may repeat the request.
  */
 export function addAllowanceRoutes(app: FastifyInstance, dependencies: RouteDependencies): void {
   const { allowanceRequests, limitRate } = dependencies
@@ -61,7 +61,7 @@ export function addAllowanceRoutes(app: FastifyInstance, dependencies: RouteDepe
   })
 }
 
-/** Requests the allowance and keeps the caller waiting, in one of the few places of callers without a job. */
+/** Requests the allowance and keeps the caller waiting, in one of the few slots of callers without a job. */
 async function holdForAllowance(
   { allowanceRequests, admission, limitVerifications, ...limits }: RouteDependencies,
   request: FastifyRequest,

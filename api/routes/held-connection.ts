@@ -5,7 +5,7 @@ interface HoldOptions {
   /** Aborts when held callers must be answered because the process stops. */
   readonly stopping: AbortSignal
   /** Called when the caller is no longer held. */
-  readonly freePlace: () => void
+  readonly freeSlot: () => void
 }
 
 /** How long a caller may be kept waiting; `release` removes the timer and the listeners. */
@@ -20,7 +20,7 @@ const RESPOND_IMMEDIATELY: HeldConnection = { stopWaiting: AbortSignal.abort(), 
 
 /**
  * How long a caller who has closed the sending half of the connection is held. Most calls are done by then. It is not
- * visible whether such a caller still reads, so they must not keep a place for long.
+ * visible whether such a caller still reads, so they must not keep a slot for long.
  */
 const HALF_CLOSED_HOLD_MS = 10_000
 
@@ -31,7 +31,7 @@ const HALF_CLOSED_HOLD_MS = 10_000
 export function holdConnection(
   { raw: { socket } }: FastifyRequest,
   { raw: reply }: FastifyReply,
-  { holdMs, stopping, freePlace }: HoldOptions,
+  { holdMs, stopping, freeSlot }: HoldOptions,
 ): HeldConnection {
   const ended = new AbortController()
   const end = () => ended.abort()
@@ -49,7 +49,7 @@ export function holdConnection(
   return {
     stopWaiting: ended.signal,
     release: () => {
-      freePlace()
+      freeSlot()
       clearTimeout(timer)
       socket.off('end', shorten)
       reply.off('close', end)
@@ -58,14 +58,14 @@ export function holdConnection(
   }
 }
 
-/** Holds one caller, in one place at a time. */
+/** Holds one caller, in one slot at a time. */
 export interface CallerHold {
   /**
-   * Moves the caller to a place and returns the signal that ends the wait there. `null` is no place: the signal is
+   * Moves the caller to a slot and returns the signal that ends the wait there. `null` is no slot: the signal is
    * aborted.
    */
-  readonly holdIn: (freePlace: (() => void) | null) => AbortSignal
-  /** Frees the place. */
+  readonly holdIn: (freeSlot: (() => void) | null) => AbortSignal
+  /** Frees the slot. */
   readonly release: () => void
 }
 
@@ -73,16 +73,16 @@ export interface CallerHold {
 export function createCallerHold(
   request: FastifyRequest,
   reply: FastifyReply,
-  options: Omit<HoldOptions, 'freePlace'>,
+  options: Omit<HoldOptions, 'freeSlot'>,
 ): CallerHold {
   let connection = RESPOND_IMMEDIATELY
   let endsAt: number | null = null
   return {
-    holdIn: (freePlace) => {
+    holdIn: (freeSlot) => {
       connection.release()
       endsAt ??= performance.now() + options.holdMs
       const holdMs = Math.max(0, endsAt - performance.now())
-      connection = freePlace ? holdConnection(request, reply, { ...options, holdMs, freePlace }) : RESPOND_IMMEDIATELY
+      connection = freeSlot ? holdConnection(request, reply, { ...options, holdMs, freeSlot }) : RESPOND_IMMEDIATELY
       return connection.stopWaiting
     },
     release: () => connection.release(),

@@ -79,7 +79,7 @@ async function respondTo(
     }
     const idempotencyKey = readIdempotencyKey(request.headers)
     const { requestDigest, recording } = effectiveRequest
-    await admission.requireRoom(request, operation, recording?.isInspected ?? false)
+    await admission.requireCapacity(request, operation, recording?.isInspected ?? false)
     const paidRequest = { operation, idempotencyKey, requestDigest, effectiveRequest }
     const { status, headers, body, outcome } = await dependencies.challenge(paidRequest, request.id)
     request.outcome = outcome

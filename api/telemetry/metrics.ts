@@ -61,10 +61,10 @@ export function addDecoderMetrics(registry: Registry, inspector: Pick<Mp3Inspect
     labelNames: ['state'],
     registers: [registry],
     collect: () => {
-      const { busy, waiting, places } = inspector.load()
+      const { busy, waiting, slots } = inspector.load()
       decoders.set({ state: 'busy' }, busy)
       decoders.set({ state: 'waiting' }, waiting)
-      decoders.set({ state: 'places' }, places)
+      decoders.set({ state: 'places' }, slots)
     },
   })
 }

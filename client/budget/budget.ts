@@ -57,7 +57,7 @@ export class Budget {
   }
 
   /** Throws `BudgetExceeded` unless a payment fits at present, or still fits after it was reserved. Reserves nothing. */
-  requireRoom(key: string, maximum: bigint, group?: string): void {
+  requireBudget(key: string, maximum: bigint, group?: string): void {
     this.#require({ key, maximum, group }, this.#limits())
   }
 

@@ -28,7 +28,7 @@ export interface LimitStore {
    * Throws a `FareboxError` unless a call fits into the limits at present. Reserves nothing: the budget decides again,
    * with what is under way, before anything is signed.
    */
-  requireRoom(farebox: Farebox, call: Pick<Confirmation, 'tool' | 'key' | 'maximum'>): void
+  requireBudget(farebox: Farebox, call: Pick<Confirmation, 'tool' | 'key' | 'maximum'>): void
 }
 
 /** Limits as decimal USDC. */

@@ -28,7 +28,7 @@ export async function authorize(
     // An approval, or a wallet that asks its owner, may take longer than the reservation lasts.
     if (now() - reservedAt >= RESERVATION_MS / 2) await budget.reserve(key, maximum, group)
     // The limits may have been lowered since. A signature that is not sent pays nothing.
-    else budget.requireRoom(key, maximum, group)
+    else budget.requireBudget(key, maximum, group)
     call.beforePayment?.(maximum)
     journal.append({
       phase: 'signed',

@@ -42,12 +42,12 @@ async function main(): Promise<number> {
   }
   const environment = environmentSchema.parse(process.env)
   const signals = listenForStopSignals()
-  const place = await chooseDirectory(environment.SANDBOX_FILE)
+  const workspace = await chooseDirectory(environment.SANDBOX_FILE)
   const startedAt = performance.now()
   try {
     printTitle('farebox sandbox')
     const sandbox = await startSandbox({
-      ...place,
+      ...workspace,
       fresh: values.fresh ?? false,
       operator: true,
       settlementContract: !(values['no-contract'] ?? false),
@@ -56,28 +56,28 @@ async function main(): Promise<number> {
       ...(environment.BLOCK_TIME_SECONDS === undefined ? {} : { blockTimeSeconds: environment.BLOCK_TIME_SECONDS }),
       onStep: printStep,
     })
-    const line = await prepareClient(sandbox.info, place.directory)
-    printReady(sandbox, place, performance.now() - startedAt, line)
+    const line = await prepareClient(sandbox.info, workspace.directory)
+    printReady(sandbox, workspace, performance.now() - startedAt, line)
     const reason = await untilStop(sandbox, signals)
-    printStop(reason, place.directory)
+    printStop(reason, workspace.directory)
     await sandbox.stop()
     return reason.reason === 'crash' ? 1 : 0
   } catch (error) {
     printProblem(`The sandbox did not start: ${error instanceof Error ? error.message : String(error)}`)
     return 1
   } finally {
-    await place.release()
+    await workspace.release()
   }
 }
 
-interface Place {
+interface Workspace {
   directory: string
   sandboxFile: string
   release(): Promise<void>
 }
 
 /** Chooses `.farebox/`, or a temporary directory when another sandbox runs there: concurrent sandboxes share no state. */
-async function chooseDirectory(sandboxFile: string | undefined): Promise<Place> {
+async function chooseDirectory(sandboxFile: string | undefined): Promise<Workspace> {
   const directory = resolve('.farebox')
   if (await lockDirectory(directory))
     return {
@@ -94,10 +94,10 @@ async function chooseDirectory(sandboxFile: string | undefined): Promise<Place> 
   }
 }
 
-function printReady({ info }: Sandbox, place: Place, milliseconds: number, transcribeLine: string): void {
+function printReady({ info }: Sandbox, workspace: Workspace, milliseconds: number, transcribeLine: string): void {
   printTitle(`Ready in ${(milliseconds / 1000).toFixed(1)} s at ${highlight(info.baseUrl)}`)
-  printField('connection', place.sandboxFile)
-  printField('logs', join(place.directory, 'logs'))
+  printField('connection', workspace.sandboxFile)
+  printField('logs', join(workspace.directory, 'logs'))
   if (info.operator) printField('console', `${info.operator.url} (${info.operator.user}, ${info.operator.password})`)
   printField('payer', `${info.payer.address} (starts with 1,000 USDC and no gas)`)
   printField('stop', 'Ctrl-C')

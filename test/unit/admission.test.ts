@@ -7,7 +7,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
-import { createAccountPlaces } from '../../api/account/account-places.ts'
+import { createAccountSlots } from '../../api/account/account-slots.ts'
 import { createLoadGate, type RequestedWork, type Reservation } from '../../api/admission/load-gate.ts'
 import { createPayingCallers } from '../../api/admission/paying-callers.ts'
 import { createQueueAgeReader } from '../../api/admission/queue-age.ts'
@@ -275,7 +275,7 @@ describe('held connections', () => {
     expect(gate.currentLoad().heldConnections).toBe(0)
     expect(hold(gate, 'job')).toBeTypeOf('function')
   })
-  it('refuses first payments when three quarters of the places are taken, known payers when all are, and no quote', async () => {
+  it('refuses first payments when three quarters of the slots are taken, known payers when all are, and no quote', async () => {
     const gate = createLoadGate(LIMITS)
     for (const job of ['1', '2', '3']) hold(gate, job)
     await expectOverloaded(gate.admit(newPayer()))
@@ -288,11 +288,11 @@ describe('held connections', () => {
   })
   it('limits the waiting callers of a job, of a payer and of a client', () => {
     const gate = createLoadGate({ ...LIMITS, held: { total: 100, perJob: 1, perPayer: 2, perClient: 3 } })
-    const places = [hold(gate, '1'), hold(gate, '1'), hold(gate, '2'), hold(gate, '3'), hold(gate, '4', '0x2')]
-    expect(places.map((place) => place !== null)).toEqual([true, false, true, false, true])
+    const slots = [hold(gate, '1'), hold(gate, '1'), hold(gate, '2'), hold(gate, '3'), hold(gate, '4', '0x2')]
+    expect(slots.map((place) => place !== null)).toEqual([true, false, true, false, true])
     expect(hold(gate, '5', '0x3')).toBeNull()
     expect(hold(gate, '5', '0x3', ['192.0.2.2'])).not.toBeNull()
-    places[0]?.()
+    slots[0]?.()
     expect(hold(gate, '1')).not.toBeNull()
     expect(gate.currentLoad().heldConnections).toBe(4)
   })
@@ -324,10 +324,10 @@ describe('decoders', () => {
   it('gives no challenge for work that its endpoint would not admit', async () => {
     const gate = createLoadGate(LIMITS)
     const free = { decoderRetryAfterSeconds: null, queueAgeMs: async () => 0 }
-    await gate.requireRoom(free)
-    await expect(gate.requireRoom({ ...free, decoderRetryAfterSeconds: 7 })).rejects.toEqual(overload)
-    await expect(gate.requireRoom({ ...free, ...waiting(45_001) })).rejects.toEqual(overload)
-    await gate.requireRoom({ ...free, ...waiting(45_000) })
+    await gate.requireCapacity(free)
+    await expect(gate.requireCapacity({ ...free, decoderRetryAfterSeconds: 7 })).rejects.toEqual(overload)
+    await expect(gate.requireCapacity({ ...free, ...waiting(45_001) })).rejects.toEqual(overload)
+    await gate.requireCapacity({ ...free, ...waiting(45_000) })
   })
 
   it('rejects an unpaid upload while all decoders are busy, and admits a signed retry', async () => {
@@ -368,11 +368,11 @@ describe('a reservation', () => {
   })
 })
 
-describe('places of accounts in the queue', () => {
+describe('slots of accounts in the queue', () => {
   it('two accounts are read at the same time, the next ones in turn', async () => {
-    const places = createAccountPlaces()
+    const slots = createAccountSlots()
     const { running, query } = createQueries()
-    const answers = ['a', 'b', 'c'].map((wallet) => places(wallet, query))
+    const answers = ['a', 'b', 'c'].map((wallet) => slots(wallet, query))
     await settle()
     expect(running).toHaveLength(2)
     running[0]?.()
@@ -383,15 +383,15 @@ describe('places of accounts in the queue', () => {
   })
 
   it('a wallet that reads its account in eight requests is refused a ninth, until one of them ends', async () => {
-    const places = createAccountPlaces()
+    const slots = createAccountSlots()
     const { running, query } = createQueries()
-    const answers = Array.from({ length: 8 }, () => places('a', query))
-    await expect(places('a', query)).rejects.toMatchObject({ code: 'rate_limited', retryAfterSeconds: 1 })
-    const other = places('b', query)
+    const answers = Array.from({ length: 8 }, () => slots('a', query))
+    await expect(slots('a', query)).rejects.toMatchObject({ code: 'rate_limited', retryAfterSeconds: 1 })
+    const other = slots('b', query)
     await settle()
     running[0]?.()
     await answers[0]
-    const next = places('a', query)
+    const next = slots('a', query)
     for (let ended = 1; ended < 10; ended++) {
       await settle()
       running[ended]?.()
@@ -400,17 +400,17 @@ describe('places of accounts in the queue', () => {
   })
 
   it('a query that fails frees its place and its share', async () => {
-    const places = createAccountPlaces()
-    for (let failed = 0; failed < 20; failed++) await expect(places('a', failingQuery)).rejects.toThrow('is down')
-    expect(await places('a', async () => 'answer')).toBe('answer')
+    const slots = createAccountSlots()
+    for (let failed = 0; failed < 20; failed++) await expect(slots('a', failingQuery)).rejects.toThrow('is down')
+    expect(await slots('a', async () => 'answer')).toBe('answer')
   })
 
   it('requests beyond those that may wait are refused as overload', async () => {
-    const places = createAccountPlaces()
+    const slots = createAccountSlots()
     const { query } = createQueries()
-    for (let wallet = 0; wallet < 66; wallet++) void places(`wallet ${wallet}`, query)
+    for (let wallet = 0; wallet < 66; wallet++) void slots(`wallet ${wallet}`, query)
     await settle()
-    await expect(places('another wallet', query)).rejects.toMatchObject({ code: 'overloaded' })
+    await expect(slots('another wallet', query)).rejects.toMatchObject({ code: 'overloaded' })
   })
 })
 

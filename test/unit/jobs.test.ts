@@ -14,7 +14,7 @@ import {
   transcriptionBytes,
 } from '../../workers/executions/held-bytes.ts'
 import { createJobMemory, largestJobBytes, type MemoryReservation } from '../../workers/job/job-memory.ts'
-import { createJobPlaces } from '../../workers/job/job-places.ts'
+import { createJobSlots } from '../../workers/job/job-slots.ts'
 import { memorySettings } from '../../workers/job/memory-settings.ts'
 
 /** Returns the error of a failed job, which needs no dependency. */
@@ -27,11 +27,11 @@ function errorOf(failureCode: ErrorCode): unknown {
 }
 const node = (host: string, port: number) => ({ host, port })
 /** Starts a run that ends when the test says so. */
-function startRun(places: ReturnType<typeof createJobPlaces>) {
+function startRun(slots: ReturnType<typeof createJobSlots>) {
   const work = Promise.withResolvers<void>()
   const started = Promise.withResolvers<() => void>()
-  const settled = places.run(async (releasePlace) => {
-    started.resolve(releasePlace)
+  const settled = slots.run(async (releaseSlot) => {
+    started.resolve(releaseSlot)
     await work.promise
   })
   return { release: async () => (await started.promise)(), end: work.resolve, fail: work.reject, settled }
@@ -171,31 +171,31 @@ describe('parseQueueUrl', () => {
   })
 })
 
-describe('places of jobs', () => {
+describe('slots of jobs', () => {
   it('frees the place of a job that only waits, and drains once the job has ended', async () => {
-    const places = createJobPlaces(silent)
-    const run = startRun(places)
+    const slots = createJobSlots(silent)
+    const run = startRun(slots)
     await run.release()
     await run.release()
     await run.settled
-    const drained = places.drain(3_600_000)
+    const drained = slots.drain(3_600_000)
     expect(await isSettled(drained)).toBe(false)
     run.end()
     await drained
-    await places.drain(3_600_000)
+    await slots.drain(3_600_000)
   })
 
   it('stops draining at the deadline', async () => {
-    const places = createJobPlaces(silent)
-    const run = startRun(places)
+    const slots = createJobSlots(silent)
+    const run = startRun(slots)
     await run.release()
     await run.settled
-    await places.drain(1)
+    await slots.drain(1)
   })
 
   it('keeps the place of a job that would be one too many without one', async () => {
-    const places = createJobPlaces(silent, 1)
-    const [first, second] = [startRun(places), startRun(places)]
+    const slots = createJobSlots(silent, 1)
+    const [first, second] = [startRun(slots), startRun(slots)]
     await first.release()
     await first.settled
     await second.release()
@@ -206,14 +206,14 @@ describe('places of jobs', () => {
 
   it('rejects for a job that fails with its place, and logs the failure of one without', async () => {
     const logged: unknown[] = []
-    const places = createJobPlaces({ error: (_, fields) => void logged.push(fields?.error) })
-    const [held, released] = [startRun(places), startRun(places)]
+    const slots = createJobSlots({ error: (_, fields) => void logged.push(fields?.error) })
+    const [held, released] = [startRun(slots), startRun(slots)]
     held.fail(new Error('with its place'))
     await expect(held.settled).rejects.toThrow('with its place')
     await released.release()
     await released.settled
     released.fail(new Error('without'))
-    await places.drain(3_600_000)
+    await slots.drain(3_600_000)
     expect(logged).toEqual([new Error('without')])
   })
 })

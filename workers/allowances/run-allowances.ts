@@ -54,7 +54,7 @@ export function createAllowanceRunner(dependencies: AllowanceDependencies): Allo
   /** One statement at a time; a wake-up during it causes one more. */
   let claiming: Promise<number> | null = null
   let isWokenAgain = false
-  const claimInTurn = async (): Promise<number> => {
+  const claimNext = async (): Promise<number> => {
     if (claiming) {
       isWokenAgain = true
       return await claiming
@@ -71,10 +71,10 @@ export function createAllowanceRunner(dependencies: AllowanceDependencies): Allo
     }
   }
   const wake = () =>
-    void claimInTurn().catch((error: unknown) => logger.warn('failed to look for sponsored permits', { error }))
+    void claimNext().catch((error: unknown) => logger.warn('failed to look for sponsored permits', { error }))
 
   return {
-    sweep: { name: 'took up sponsored permits', run: claimInTurn },
+    sweep: { name: 'took up sponsored permits', run: claimNext },
     wake,
     settled: async () => {
       while (running.size > 0) await Promise.all(running)

@@ -5,7 +5,7 @@ import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from '../config.ts'
 import { createImageFetcher } from '../executions/fetch-remote-image.ts'
 import { createExecutions } from '../executions/registry.ts'
-import { createRemoteImages, imagePlaces, REMOTE_IMAGE_LIMITS } from '../executions/remote-images.ts'
+import { createRemoteImages, imageSlots, REMOTE_IMAGE_LIMITS } from '../executions/remote-images.ts'
 import type { RunJobDependencies } from '../job/run-job.ts'
 import { createDeployments } from '../providers/create-deployments.ts'
 import type { Deployment } from '../providers/deployment.ts'
@@ -60,7 +60,7 @@ export function composeGeneration(
     router: measuredRouter(metrics, router),
     screener: composeScreener(config, http),
     executionOf: createExecutions(
-      createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, places: imagePlaces(textJobs) }),
+      createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, slots: imageSlots(textJobs) }),
     ),
     providerTimeoutMs,
     outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,

@@ -9,7 +9,7 @@ const MAXIMUM_IMAGES = 16
 /** Images of one call that are fetched concurrently; each is in memory several times on its way upstream. */
 const CONCURRENT_IMAGES = 4
 
-/** Delay before a job that found no place tries again, unless it is woken; about as long as a fetch takes. */
+/** Delay before a job that found no slot tries again, unless it is woken; about as long as a fetch takes. */
 const RETRY_MS = 500
 
 /** More deferred jobs than this are not woken: they try again after their delays. */
@@ -17,27 +17,27 @@ const MOST_WAITING = 1000
 
 export interface RemoteImageLimits {
   /** Jobs of this process that fetch images at the same time. */
-  readonly places: number
+  readonly slots: number
   /** Those of one payer. */
-  readonly placesPerPayer: number
+  readonly slotsPerPayer: number
   /** For all images of one call together. */
   readonly timeoutMs: number
 }
 
-export const REMOTE_IMAGE_LIMITS = { placesPerPayer: 2, timeoutMs: 20_000 } as const
+export const REMOTE_IMAGE_LIMITS = { slotsPerPayer: 2, timeoutMs: 20_000 } as const
 
 /** However many text jobs a process runs: callers choose the servers, which may be slow on purpose. */
-const MOST_PLACES = 32
+const MOST_SLOTS = 32
 
 /** Returns how many jobs may fetch images in a process with this many text jobs; they come on top of those. */
-export function imagePlaces(textJobs: number): number {
-  return Math.min(Math.ceil(textJobs / 2), MOST_PLACES)
+export function imageSlots(textJobs: number): number {
+  return Math.min(Math.ceil(textJobs / 2), MOST_SLOTS)
 }
 
 /** The payer of a call. */
 export interface ImageCaller {
   readonly payer: string
-  /** New payers share half of the places: a wallet costs nothing, and its image servers may be arbitrarily slow. */
+  /** New payers share half of the slots: a wallet costs nothing, and its image servers may be arbitrarily slow. */
   readonly isNewPayer: boolean
 }
 
@@ -50,7 +50,7 @@ export interface InlinedImage {
 export interface RemoteImages {
   /**
    * Fetches the images of one call, each URL once, on behalf of its payer. Throws `image_unavailable`, or
-   * `WorkDeferred` while the process, the payer or the new payers have no place left, and wakes the job when there is
+   * `WorkDeferred` while the process, the payer or the new payers have no slot left, and wakes the job when there is
    * one. An image counts as often as its URL is listed. `onBytes` is called with the total as it arrives; an error that it throws ends the fetching.
    */
   fetchAll(
@@ -74,17 +74,17 @@ export function createRemoteImages(fetcher: ImageFetcher, limits: RemoteImageLim
     if (count === 0) taken.delete(payer)
     else taken.set(payer, count)
   }
-  const hasPlace = ({ payer, isNewPayer }: ImageCaller) => {
+  const hasSlot = ({ payer, isNewPayer }: ImageCaller) => {
     const total = [...taken.values()].reduce((sum, count) => sum + count, 0)
-    const isFull = total >= limits.places || (isNewPayer && takenByNew >= Math.ceil(limits.places / 2))
-    return !isFull && takenBy(payer) < limits.placesPerPayer
+    const isFull = total >= limits.slots || (isNewPayer && takenByNew >= Math.ceil(limits.slots / 2))
+    return !isFull && takenBy(payer) < limits.slotsPerPayer
   }
   /** Deferred jobs, in the order of their deferrals. */
   const waiting = new Set<{ readonly caller: ImageCaller; readonly wake: () => Promise<boolean> }>()
-  /** Wakes the first job that has a place now. One that does not wait any more has run at another worker. */
+  /** Wakes the first job that has a slot now. One that does not wait any more has run at another worker. */
   const wakeNext = async () => {
     for (const waiter of waiting) {
-      if (!hasPlace(waiter.caller)) continue
+      if (!hasSlot(waiter.caller)) continue
       waiting.delete(waiter)
       if (await waiter.wake()) return
     }
@@ -93,10 +93,10 @@ export function createRemoteImages(fetcher: ImageFetcher, limits: RemoteImageLim
     async fetchAll(urls, caller, onBytes) {
       const uses = countUses(urls)
       requireFew(uses)
-      if (!hasPlace(caller))
-        throw new WorkDeferred('no place to fetch images', RETRY_MS, (wake) => {
-          // A place may have become free while the deferral was written.
-          if (hasPlace(caller)) void wake()
+      if (!hasSlot(caller))
+        throw new WorkDeferred('no slot to fetch images', RETRY_MS, (wake) => {
+          // A slot may have become free while the deferral was written.
+          if (hasSlot(caller)) void wake()
           else if (waiting.size < MOST_WAITING) waiting.add({ caller, wake })
         })
       add(caller, 1)

@@ -148,12 +148,12 @@ function createReservation(
 /** Waits for memory until it is granted, the wait is `ended` or has taken too long. */
 async function waitInLine(
   line: Set<Waiter>,
-  place: Omit<Waiter, 'grant'>,
+  entry: Omit<Waiter, 'grant'>,
   { ended, longestWaitMs, onLeft }: { ended: AbortSignal; longestWaitMs: number; onLeft: () => void },
 ): Promise<MemoryReservation | null> {
   if (ended.aborted) return null
   const { promise, resolve: grant } = Promise.withResolvers<MemoryReservation | null>()
-  const waiter: Waiter = { ...place, grant }
+  const waiter: Waiter = { ...entry, grant }
   const leave = () => {
     // One that was granted memory is no longer in line.
     if (!line.delete(waiter)) return

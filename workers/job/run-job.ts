@@ -22,24 +22,24 @@ export interface RunJobDependencies extends GenerationDependencies, DeferralDepe
   readonly leases: JobLeases
 }
 
-const KEEPS_PLACE = () => undefined
+const KEEPS_SLOT = () => undefined
 
 /**
  * Runs the state loop of a job: takes its lease and runs its steps until it is finished or must wait. Safe to call for
  * any id at any time, even concurrently: without the lease it does nothing. Throws only when the ledger cannot be
- * reached. `releasePlace` is called when the job only waits for the chain from now on: it needs no place in its queue.
+ * reached. `releaseSlot` is called when the job only waits for the chain from now on: it needs no slot in its queue.
  */
 export async function runJob(
   dependencies: RunJobDependencies,
   jobId: string,
-  releasePlace: StepContext['releasePlace'] = KEEPS_PLACE,
+  releaseSlot: StepContext['releaseSlot'] = KEEPS_SLOT,
 ): Promise<void> {
   const { executionStore, leases, tracer, leaseMs } = dependencies
   const job = await executionStore.claimJob(jobId, leaseMs)
   if (!job) return
   const lease = leases.keep(job)
   try {
-    await tracer.continueRequest(job, () => runSteps(dependencies, job, { signal: lease.signal, releasePlace }))
+    await tracer.continueRequest(job, () => runSteps(dependencies, job, { signal: lease.signal, releaseSlot }))
   } finally {
     lease.release()
   }

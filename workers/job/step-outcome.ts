@@ -11,12 +11,12 @@ export type StepOutcome =
   | { next: 'finished' | 'elsewhere' | 'stale' }
   | ({ next: 'later' } & Deferral)
 
-/** What a running step knows about its job's lease and place. */
+/** What a running step knows about its job's lease and slot. */
 export interface StepContext {
   /** Aborts when the lease is lost; writes after that have no effect. */
   readonly signal: AbortSignal
   /** Gives up the job's place in its queue: from now on it only waits and finishes. May be called repeatedly. */
-  readonly releasePlace: () => void
+  readonly releaseSlot: () => void
 }
 
 /** Why a job must wait. */

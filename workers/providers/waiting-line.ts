@@ -1,45 +1,45 @@
 /** What a job wants: a call with one of its model's deployments that it has not called yet. */
-export interface Turn<Place> {
+export interface Entrant<Slot> {
   readonly publicModel: string
   /** When its job was accepted: jobs that were accepted earlier are served first, also those that were deferred. */
   readonly acceptedAt: Date
   readonly prefix?: string | undefined
-  /** The places that it has had. */
-  readonly tried: ReadonlySet<Place>
+  /** The slots that it has had. */
+  readonly tried: ReadonlySet<Slot>
   /** Ends the wait. */
   readonly signal: AbortSignal
 }
 
-interface LineDependencies<Place, Taken> {
-  /** Takes a place for a turn. Returns `wait` while only limits of ours keep it from one, `none` when waiting is no help. */
-  readonly take: (turn: Turn<Place>) => Taken | 'wait' | 'none'
-  /** Returns the time after which a place may be free though no call has ended; `null` when there is none. */
+interface LineDependencies<Slot, Taken> {
+  /** Takes a slot for an entrant. Returns `wait` while only limits of ours keep it from one, `none` when waiting is no help. */
+  readonly take: (entrant: Entrant<Slot>) => Taken | 'wait' | 'none'
+  /** Returns the time after which a slot may be free though no call has ended; `null` when there is none. */
   readonly changesInMs: () => number | null
   readonly longestWaitMs: number
 }
 
-export interface WaitingLine<Place, Taken> {
-  /** Takes a place, in the order of acceptance; `null` when waiting is no help, or was in vain. */
-  enter(turn: Turn<Place>): Promise<Taken | null>
-  /** Gives the places that are free to those that wait. */
+export interface WaitingLine<Slot, Taken> {
+  /** Takes a slot, in the order of acceptance; `null` when waiting is no help, or was in vain. */
+  enter(entrant: Entrant<Slot>): Promise<Taken | null>
+  /** Gives the slots that are free to those that wait. */
   serve(): void
   /** Ends all waiting, now and in the future. */
   stop(): void
 }
 
-interface Waiter<Place, Taken> extends Turn<Place> {
+interface Waiter<Slot, Taken> extends Entrant<Slot> {
   grant(taken: Taken | null): void
 }
 
 /**
- * Creates the line of the jobs of one process. A place is taken for a job in the step in which it becomes free: between
+ * Creates the line of the jobs of one process. A slot is taken for a job in the step in which it becomes free: between
  * a wake-up and a reservation, others could take it.
  */
-export function createWaitingLine<Place, Taken extends object>(
-  dependencies: LineDependencies<Place, Taken>,
-): WaitingLine<Place, Taken> {
+export function createWaitingLine<Slot, Taken extends object>(
+  dependencies: LineDependencies<Slot, Taken>,
+): WaitingLine<Slot, Taken> {
   const { take, changesInMs, longestWaitMs } = dependencies
-  let waiting: Waiter<Place, Taken>[] = []
+  let waiting: Waiter<Slot, Taken>[] = []
   let timer: ReturnType<typeof setTimeout> | undefined
   const stopped = new AbortController()
 
@@ -60,11 +60,11 @@ export function createWaitingLine<Place, Taken extends object>(
   }
 
   return {
-    enter: async (turn) => {
+    enter: async (entrant) => {
       const { promise, resolve: grant } = Promise.withResolvers<Taken | null>()
-      const waiter = { ...turn, grant }
-      const place = waiting.findLastIndex(({ acceptedAt }) => acceptedAt <= turn.acceptedAt) + 1
-      waiting.splice(place, 0, waiter)
+      const waiter = { ...entrant, grant }
+      const slot = waiting.findLastIndex(({ acceptedAt }) => acceptedAt <= entrant.acceptedAt) + 1
+      waiting.splice(slot, 0, waiter)
       serve()
       if (!waiting.includes(waiter)) return await promise
       const leave = () => {
@@ -72,7 +72,7 @@ export function createWaitingLine<Place, Taken extends object>(
         grant(null)
       }
       const limit = setTimeout(leave, longestWaitMs)
-      const ended = AbortSignal.any([turn.signal, stopped.signal])
+      const ended = AbortSignal.any([entrant.signal, stopped.signal])
       ended.addEventListener('abort', leave, { once: true })
       if (ended.aborted) leave()
       try {

@@ -7,7 +7,7 @@ import type { OutcomeAwaiter } from '../job/await-outcome.ts'
 const TURN_SECONDS = 2
 /** How often a waiting call asks whether a turn is over, which lasts at most as long as above. */
 const POLL_MS = 100
-/** Calls of this process that wait for the end of a turn with a permit: they keep their bodies and have no place. */
+/** Calls of this process that wait for the end of a turn with a permit: they keep their bodies and have no slot. */
 const MAXIMUM_READY = 64
 
 /**

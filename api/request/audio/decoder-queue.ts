@@ -4,7 +4,7 @@ import { overloaded, UNPAID_SHARE } from '../overloaded.ts'
 /** The caller whose upload needs a decoder. */
 export interface DecoderCaller {
   readonly client: ClientGroups
-  /** Whether the places that are kept for payers who have paid before are open to this caller. */
+  /** Whether the slots that are kept for payers who have paid before are open to this caller. */
   readonly hasPriority: boolean
 }
 
@@ -19,10 +19,10 @@ export interface DecoderLimits {
 export interface DecoderQueue {
   /** Runs a decode of this much audio in its turn. Throws `overloaded` when too many wait. */
   run<Result>(caller: DecoderCaller, durationMs: number, decode: () => Promise<Result>): Promise<Result>
-  /** Returns the seconds until the caller may find a place to wait, or `null` when there is one now. */
+  /** Returns the seconds until the caller may find a slot to wait, or `null` when there is one now. */
   readonly retryAfterSeconds: (caller: DecoderCaller) => number | null
   /** Returns how many decodes are running and waiting, and how many may run. */
-  readonly load: () => { readonly busy: number; readonly waiting: number; readonly places: number }
+  readonly load: () => { readonly busy: number; readonly waiting: number; readonly slots: number }
 }
 
 /** The time to decode half an hour of stereo, alone on one core, rounded up. */
@@ -53,7 +53,7 @@ export function createDecoderQueue(
   { concurrency, maximumWaiting }: DecoderLimits,
   now: () => number = () => performance.now(),
 ): DecoderQueue {
-  const places = createFairPool(maximumWaiting)
+  const slots = createFairPool(maximumWaiting)
   const decoding = createFairPool(Number.POSITIVE_INFINITY)
   const waiting = new Set<Waiting>()
   let busy = 0
@@ -69,13 +69,13 @@ export function createDecoderQueue(
     if (!first) return
     const next = others.reduce((best, other) => (weightedAudioMs(other) < weightedAudioMs(best) ? other : best), first)
     waiting.delete(next)
-    places.release(next.caller.client, 1)
+    slots.release(next.caller.client, 1)
     next.start()
   }
 
   /** Waits for a decoder that `occupy` has already taken when the promise resolves. */
   function wait(caller: DecoderCaller, durationMs: number): Promise<void> {
-    places.take(caller.client, 1)
+    slots.take(caller.client, 1)
     return new Promise((resolve) => {
       const start = () => {
         occupy(caller, durationMs)
@@ -99,13 +99,13 @@ export function createDecoderQueue(
 
   function retryAfterSeconds({ client, hasPriority }: DecoderCaller, durationMs = 0): number | null {
     if (mayStart(durationMs)) return null
-    if (maximumWaiting > 0 && places.fits(client, 1, hasPriority ? 1 : UNPAID_SHARE)) return null
+    if (maximumWaiting > 0 && slots.fits(client, 1, hasPriority ? 1 : UNPAID_SHARE)) return null
     return Math.ceil(((waiting.size + 1) / concurrency) * SECONDS_PER_DECODE)
   }
 
   return {
     retryAfterSeconds: (caller) => retryAfterSeconds(caller),
-    load: () => ({ busy, waiting: waiting.size, places: concurrency }),
+    load: () => ({ busy, waiting: waiting.size, slots: concurrency }),
     run: async (caller, durationMs, decode) => {
       const seconds = retryAfterSeconds(caller, durationMs)
       if (seconds !== null) throw overloaded('Every audio decoder is busy.', seconds)

@@ -42,7 +42,7 @@ async function identify(ffmpegPath: string): Promise<string> {
 }
 
 /** Returns a file itself, and the files of a folder in order. */
-async function filesOf(place: URL): Promise<readonly URL[]> {
-  if (!place.pathname.endsWith('/')) return [place]
-  return (await readdir(place)).sort().map((name) => new URL(name, place))
+async function filesOf(location: URL): Promise<readonly URL[]> {
+  if (!location.pathname.endsWith('/')) return [location]
+  return (await readdir(location)).sort().map((name) => new URL(name, location))
 }

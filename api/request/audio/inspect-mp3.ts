@@ -96,7 +96,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     return new AppError('audio_inspection_unavailable', { cause: reason })
   }
 
-  async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, caller: DecoderCaller): Promise<Decoded> {
+  async function decodeQueued(audio: Uint8Array, walk: Mp3Walk, caller: DecoderCaller): Promise<Decoded> {
     if (decode === undefined) throw unavailable('no ffmpeg was found')
     limitDecoding(caller, walk.durationMs)
     const plan = planDecode(audio, walk)
@@ -119,7 +119,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     const identified = { sha256, durationMs: walk.durationMs }
     const known = await verdicts.find(identified)
     if (known) return known
-    const { isRepeatable, ...verdict } = await decodeInTurn(audio, walk, caller)
+    const { isRepeatable, ...verdict } = await decodeQueued(audio, walk, caller)
     if (isRepeatable) await verdicts.record(identified, verdict)
     return verdict
   }

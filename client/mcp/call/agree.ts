@@ -26,7 +26,7 @@ export async function agree(
   question: Confirmation,
 ): Promise<() => void> {
   const { maximum } = question
-  limits.requireRoom(farebox, question)
+  limits.requireBudget(farebox, question)
   const needsPerson = () => maximum > parseUsdc(limits.current().confirmAbove)
   if (needsPerson()) {
     await exchange.ask(question)

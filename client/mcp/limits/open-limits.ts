@@ -29,7 +29,7 @@ export function openLimits(home: string, budgets: BudgetAmounts = {}): LimitStor
     path,
     current,
     budget: () => ({ ...budgetOf(current()), advice: (refused) => limitAdvice(refused, path, budgets) }),
-    requireRoom: (farebox, { tool: group, key: requestId, maximum }) =>
+    requireBudget: (farebox, { tool: group, key: requestId, maximum }) =>
       farebox.requireBudget({ requestId, maximum, group }),
   }
 }

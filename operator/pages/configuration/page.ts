@@ -5,7 +5,7 @@ import type { Catalog, Model, TextModel } from '#shared/catalog/catalog.ts'
 import { catalogsOfContents } from '#shared/operators/catalogs-of-configuration.ts'
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
 import { contentsOf, lineOfDestination, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'
-import { linksAround, listPlace } from '../../rendering/list-position.ts'
+import { linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { addDraftActions, type PublishingDependencies } from './draft-actions.ts'
 import { priceForms } from './price-fields.ts'
@@ -41,7 +41,7 @@ export function addConfigurationPages(app: FastifyInstance, dependencies: Config
 function addOverview(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
   addPage(app, {
     path: `/operator/${kind}`,
-    query: z.object(listPlace((id) => number.safeParse(id).success)),
+    query: z.object(listPosition((id) => number.safeParse(id).success)),
     read: async ({ query: { after, before } }) => {
       const [inForce, draft, history] = await Promise.all([
         readInForce(store),

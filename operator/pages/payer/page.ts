@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
-import { isUuid, linksAround, listPlace } from '../../rendering/list-position.ts'
+import { isUuid, linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addAction, addPage, done, notFound } from '../../rendering/page.ts'
 import { beginningOf } from '../../rendering/utc-day.ts'
 
@@ -22,7 +22,7 @@ const PAGE_SIZE = 25
 export function addPayerPages(app: FastifyInstance, { money, controls }: PayerPageDependencies): void {
   addPage(app, {
     path: '/operator/payers/:payer',
-    query: z.object(listPlace(isUuid)),
+    query: z.object(listPosition(isUuid)),
     read: async ({ params, query: { after, before } }) => {
       const address = params.payer.toLowerCase()
       const payer = ADDRESS.test(address) ? await money.readPayer(address) : null

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import { CALL_STATES, criteriaOf, lenientCallParameters } from '../../rendering/call-criteria.ts'
-import { isUuid, linksAround, listPlace } from '../../rendering/list-position.ts'
+import { isUuid, linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
 import { beginningOf, utcDay } from '../../rendering/utc-day.ts'
 import { timelineOf } from './timeline.ts'
@@ -28,7 +28,7 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
       ...lenientCallParameters,
       from: utcDay,
       until: utcDay,
-      ...listPlace(isUuid),
+      ...listPosition(isUuid),
     }),
     read: async ({ query: { after, before, ...filters } }) => {
       const { from, until, ...parameters } = filters

@@ -5,7 +5,7 @@ import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS, type ResolutionOutcome } from '#
 import { allowedOutcomes, type ItemName, type ItemRecord, parseItemName, versionOf } from '#shared/operators/item.ts'
 import { type CheckedDecision, checkDecision, LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
-import { linksAround, listPlace } from '../../rendering/list-position.ts'
+import { linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addAction, addPage, asked, done, notFound, refused } from '../../rendering/page.ts'
 
 const STATES = {
@@ -63,7 +63,7 @@ export function addReviewPages(app: FastifyInstance, { resolutions, refunds }: R
     query: z.object({
       kind: z.enum(RESOLVABLE_ITEMS).optional().catch(undefined),
       payer: payerFilter,
-      ...listPlace((id) => parseItemName(id) !== null),
+      ...listPosition((id) => parseItemName(id) !== null),
     }),
     read: async ({ query: { after, before, ...filters } }) => {
       const items = await resolutions.openItems(filters, { limit: PAGE_SIZE, after, before })

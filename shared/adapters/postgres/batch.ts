@@ -31,7 +31,7 @@ export function batch<Item, Result>(
     {
       cache: false,
       maxBatchSize: maximumBatch,
-      // After everything that arrived in the same turn of the event loop has been read.
+      // After everything that arrived in the same tick of the event loop has been read.
       batchScheduleFn: (runNext) => void inProgress.then(() => setImmediate(runNext)),
     },
   )
@@ -46,7 +46,7 @@ export interface SharedStatement<Item, Result> {
   /** Two items with one key are never in one statement: the second one goes with the next. */
   readonly keyOf: (item: Item) => string
   /**
-   * Items of one turn probably fail together, as those that need the same lock. Of those that the statement left out, one
+   * Items of one tick probably fail together, as those that need the same lock. Of those that the statement left out, one
    * is done alone and the others go with the next statements: one with the first of these, and twice as many with each one
    * after that, as long as none is left out. By default each key is a turn.
    */

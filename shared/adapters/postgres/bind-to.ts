@@ -1,6 +1,6 @@
 type OnLedger = (on: never, ...parameters: never[]) => unknown
 
-/** The functions of a room without their first parameter. */
+/** The functions of a module without their first parameter. */
 type Bound<Functions extends Record<string, OnLedger>> = {
   readonly [Name in keyof Functions]: Functions[Name] extends (
     on: never,
@@ -10,7 +10,7 @@ type Bound<Functions extends Record<string, OnLedger>> = {
     : never
 }
 
-/** Returns a room's functions as a store, bound to the pool, session or transaction that they run on. */
+/** Returns a module's functions as a store, bound to the pool, session or transaction that they run on. */
 export function bindTo<On, Functions extends Record<string, (on: On, ...parameters: never[]) => unknown>>(
   on: On,
   functions: Functions,

@@ -1,4 +1,4 @@
-/** A place in a list that is ordered by time and, within a microsecond, by id. */
+/** A position in a list that is ordered by time and, within a microsecond, by id. */
 export interface AccountPosition {
   readonly microseconds: bigint
   readonly id: string

@@ -1,6 +1,6 @@
 import type { PositionRow } from './position.ts'
 
-/** A place in a list that is ordered by time and, within a microsecond, by id. */
+/** A position in a list that is ordered by time and, within a microsecond, by id. */
 export interface ListPosition {
   readonly microseconds: bigint
   readonly id: string
@@ -23,7 +23,7 @@ export interface List<Entry> {
 }
 
 /**
- * Reads a page of a list by `read`, which returns up to one row more than the limit, from the place of the page on: of
+ * Reads a page of a list by `read`, which returns up to one row more than the limit, from the position of the page on: of
  * a page that is left backwards in reverse.
  */
 export async function readList<Row, Entry>(
@@ -34,7 +34,7 @@ export async function readList<Row, Entry>(
   const isBack = page.before !== undefined
   const rows = await read(page)
   const hasMore = rows.length > page.limit
-  // All that is before the place fits on the first page, which is read as it is now; so is one behind an ended list.
+  // All that is before the position fits on the first page, which is read as it is now; so is one behind an ended list.
   if (isBack ? !hasMore : page.after !== null && rows.length === 0)
     return await readList({ limit: page.limit, after: null }, read, entryOf)
   const shown = rows.slice(0, page.limit)

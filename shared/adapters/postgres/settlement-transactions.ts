@@ -45,27 +45,27 @@ export async function readTransactions(
     raw: Hex
     sender: Hex
     account_nonce: string
-    settlements: readonly { id: string; place: number }[]
+    settlements: readonly { id: string; rank: number }[]
   }>({
     name: 'read_transactions_of_settlements',
     text: `WITH named AS (
        SELECT settlements.id, signed.hash,
-         row_number() OVER (PARTITION BY settlements.id ORDER BY ${NEWEST_FIRST}) AS place
+         row_number() OVER (PARTITION BY settlements.id ORDER BY ${NEWEST_FIRST}) AS rank
        FROM settlements, LATERAL ${SIGNED_FOR_SETTLEMENT}
        WHERE settlements.id = ANY($1::uuid[]) AND signed.settled_by = 'own_key'
      ), by_hash AS (
-       SELECT hash, json_agg(json_build_object('id', id, 'place', place)) AS settlements FROM named GROUP BY hash)
+       SELECT hash, json_agg(json_build_object('id', id, 'rank', rank)) AS settlements FROM named GROUP BY hash)
      SELECT hash, raw_transaction AS raw, facilitator AS sender, account_nonce, by_hash.settlements
      FROM by_hash JOIN settlement_transactions USING (hash)`,
     values: [settlementIds],
   })
-  const placed = new Map<string, [place: number, transaction: StoredTransaction][]>()
+  const ranked = new Map<string, [rank: number, transaction: StoredTransaction][]>()
   for (const { hash, raw, sender, account_nonce, settlements } of rows) {
     const transaction: StoredTransaction = { hash, raw, sender, accountNonce: BigInt(account_nonce) }
-    for (const { id, place } of settlements) placed.set(id, [...(placed.get(id) ?? []), [place, transaction]])
+    for (const { id, rank } of settlements) ranked.set(id, [...(ranked.get(id) ?? []), [rank, transaction]])
   }
   return new Map(
-    [...placed].map(([id, transactions]) => [
+    [...ranked].map(([id, transactions]) => [
       id,
       transactions.toSorted(([one], [other]) => one - other).map(([, transaction]) => transaction),
     ]),

@@ -30,7 +30,7 @@ export interface PipelinedTransaction extends Sql {
 }
 
 /**
- * Runs `work` like `inTransaction`. The statements that it sends in one turn are one round trip: PostgreSQL runs them one
+ * Runs `work` like `inTransaction`. The statements that it sends in one tick are one round trip: PostgreSQL runs them one
  * after the other, each with its own snapshot, taken after the one before is done. After one that failed all fail until
  * the rollback, and the first error is the one that is thrown.
  */

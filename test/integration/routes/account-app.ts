@@ -4,7 +4,7 @@ import { recoverMessageSigner } from '#shared/adapters/chain/signing/personal-me
 import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
 import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
-import { createAccountPlaces } from '../../../api/account/account-places.ts'
+import { createAccountSlots } from '../../../api/account/account-slots.ts'
 import type { SignInReader } from '../../../api/account/read-sign-in.ts'
 import type { RateLimiter } from '../../../api/plugins/rate-limits.ts'
 import { addAccountRoutes } from '../../../api/routes/account.ts'
@@ -45,7 +45,7 @@ export async function composeAccountApp(
   const accountStore = createAccountStore(pool, spendTimeoutMs === undefined ? {} : { spendTimeoutMs })
   const app = await composeApp((composed) =>
     addAccountRoutes(composed, {
-      account: { ...SIGN_IN, ...changes.signIn, accountStore, places: createAccountPlaces() },
+      account: { ...SIGN_IN, ...changes.signIn, accountStore, slots: createAccountSlots() },
       receiptSecrets: RECEIPT_SECRETS,
       signer,
       limitRate: changes.limitRate ?? limitRate,

@@ -73,7 +73,7 @@ async function serve(options: AppOptions = {}) {
     const { stopWaiting, release } = holdConnection(request, reply, {
       holdMs: options.holdMs ?? 600_000,
       stopping: new AbortController().signal,
-      freePlace: () => held.push('freed'),
+      freeSlot: () => held.push('freed'),
     })
     held.push('held')
     if (!stopWaiting.aborted) await once(stopWaiting, 'abort')
@@ -189,7 +189,7 @@ describe('a client that closes the sending half of its connection', () => {
     const { stopWaiting, release } = holdConnection(
       { raw: { socket: new EventEmitter() } } as unknown as FastifyRequest,
       { raw: Object.assign(new EventEmitter(), { closed: true }) } as unknown as FastifyReply,
-      { holdMs: 280_000, stopping: new AbortController().signal, freePlace: () => undefined },
+      { holdMs: 280_000, stopping: new AbortController().signal, freeSlot: () => undefined },
     )
     expect(stopWaiting.aborted).toBe(true)
     release()
@@ -234,7 +234,7 @@ describe('a client that closes the sending half of its connection', () => {
     const { stopWaiting, release } = holdConnection(
       { raw: { socket } } as unknown as FastifyRequest,
       { raw: new EventEmitter() } as unknown as FastifyReply,
-      { holdMs: 280_000, stopping: new AbortController().signal, freePlace: () => undefined },
+      { holdMs: 280_000, stopping: new AbortController().signal, freeSlot: () => undefined },
     )
     if (!isEnded) {
       vi.advanceTimersByTime(200_000)

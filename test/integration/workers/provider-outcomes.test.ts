@@ -126,7 +126,7 @@ const fetchingImages = (limits: Partial<Parameters<typeof createRemoteImages>[1]
   })
   return {
     executionOf: createExecutions(
-      createRemoteImages(fetcher, { places: 8, placesPerPayer: 2, timeoutMs: PATIENCE_MS, ...limits }),
+      createRemoteImages(fetcher, { slots: 8, slotsPerPayer: 2, timeoutMs: PATIENCE_MS, ...limits }),
     ),
   }
 }
@@ -599,7 +599,7 @@ describe('remote images', () => {
   })
 
   it('limits the places for remote images of one payer; other payers’ jobs and jobs without images continue', async () => {
-    const fetching = fetchingImages({ placesPerPayer: 1 })
+    const fetching = fetchingImages({ slotsPerPayer: 1 })
     const release = Promise.withResolvers<void>()
     images.answerWith((_, response) => void release.promise.then(() => response.end(pngHead(64, 64))))
     const [payer, other] = await Promise.all([approvedPayer(), approvedPayer()])
@@ -626,7 +626,7 @@ describe('remote images', () => {
   })
 
   it('wakes the deferred jobs of a payer one by one, as places for their remote images become free', async () => {
-    const fetching = fetchingImages({ placesPerPayer: 1 })
+    const fetching = fetchingImages({ slotsPerPayer: 1 })
     const woken: string[] = []
     const queue = { enqueue: async (jobId: string) => void woken.push(jobId) }
     const run = (jobId: string) => worker.run(jobId, { ...routes(), ...fetching, queue })
@@ -653,7 +653,7 @@ describe('remote images', () => {
   })
 
   it('passes a free place on when the deferred job that it is for has run at another worker', async () => {
-    const fetching = fetchingImages({ placesPerPayer: 1 })
+    const fetching = fetchingImages({ slotsPerPayer: 1 })
     const woken: string[] = []
     const queue = { enqueue: async (jobId: string) => void woken.push(jobId) }
     const run = (jobId: string) => worker.run(jobId, { ...routes(), ...fetching, queue })
@@ -674,7 +674,7 @@ describe('remote images', () => {
   })
 
   it('limits the places for remote images of all payers together', async () => {
-    const fetching = fetchingImages({ places: 1 })
+    const fetching = fetchingImages({ slots: 1 })
     const release = Promise.withResolvers<void>()
     images.answerWith((_, response) => void release.promise.then(() => response.end(pngHead(64, 64))))
     const running = worker.run(await acceptChat(withImages(1)), { ...routes(), ...fetching })

@@ -5,7 +5,7 @@ import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
-import { createJobPlaces, type JobPlaces } from '../../../workers/job/job-places.ts'
+import { createJobSlots, type JobSlots } from '../../../workers/job/job-slots.ts'
 import { handBackJobs } from '../../../workers/job/run-job.ts'
 import { gatherBatches } from '../../../workers/settlement/own-keys/gather-batches.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
@@ -30,14 +30,14 @@ const JOBS = 10
 describe('settlements that wait', () => {
   let worker: TestWorker
   let chain: SettlementChain
-  let places: JobPlaces
+  let slots: JobSlots
   beforeAll(async () => {
     worker = await startTestWorker()
   })
 
   beforeEach(async () => {
     chain = await createSettlementChain(worker)
-    places = createJobPlaces(worker.dependencies.logger)
+    slots = createJobSlots(worker.dependencies.logger)
   })
 
   afterEach(async () => {
@@ -70,7 +70,7 @@ describe('settlements that wait', () => {
     while (jobs.length < count) jobs.push((await chain.accept()).jobId)
     await chain.rpc('evm_setAutomine', false)
     for (const jobId of jobs) {
-      await places.run((releasePlace) => worker.run(jobId, dependencies, releasePlace))
+      await slots.run((releaseSlot) => worker.run(jobId, dependencies, releaseSlot))
       expect(await worker.view(jobId)).toMatchObject({ state: 'settling', leased: true })
     }
     return jobs
@@ -81,7 +81,7 @@ describe('settlements that wait', () => {
       await mine()
       for (const jobId of [one, other]) await expect.poll(() => stateOf(jobId)).toBe('completed')
       expect(await blockOf(one)).toEqual(await blockOf(other))
-      await places.drain(PATIENCE_MS)
+      await slots.drain(PATIENCE_MS)
     })
 
     it('share one poll of the chain, and each reads one receipt', async () => {
@@ -110,7 +110,7 @@ describe('settlements that wait', () => {
       })
       const { leases = createJobLeases(dependencies) } = dependencies
       const jobs = await waitingJobs(2, dependencies)
-      await places.drain(1)
+      await slots.drain(1)
       await handBackJobs({ ...dependencies, leases })
       expect(enqueued.toSorted()).toEqual(jobs.toSorted())
       for (const jobId of jobs) expect(await worker.view(jobId)).toMatchObject({ state: 'settling', leased: false })
@@ -120,7 +120,7 @@ describe('settlements that wait', () => {
       for (const jobId of jobs)
         expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
       // The first worker sees the block as well and writes nothing.
-      await places.drain(PATIENCE_MS)
+      await slots.drain(PATIENCE_MS)
     })
 
     it('are left alone by a worker that has lost their lease', async () => {
@@ -131,7 +131,7 @@ describe('settlements that wait', () => {
       )
       const before = await worker.ledger.fingerprint()
       // Ends although nothing is mined and no time limit has passed.
-      await places.drain(PATIENCE_MS)
+      await slots.drain(PATIENCE_MS)
       await mine()
       expect(await worker.ledger.fingerprint()).toBe(before)
     })

@@ -97,7 +97,7 @@ export interface TestWorker {
   /** Creates a funded payer and accepts a job of theirs, ready to run. */
   accept(options?: AcceptOptions): Promise<AcceptedJob>
   /** Runs a job to its end, or to its deferral. */
-  run(jobId: string, changes?: Partial<TestWorkerDependencies>, releasePlace?: () => void): Promise<void>
+  run(jobId: string, changes?: Partial<TestWorkerDependencies>, releaseSlot?: () => void): Promise<void>
   /** Runs a deferred job immediately. */
   runNow(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   /** Runs a deferred job as one that has been deferred for `seconds`. */
@@ -162,7 +162,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     receiptSecretId: 'first',
     media: uploads,
     publicBaseUrl: 'http://api.test',
-    executionOf: createExecutions(createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, places: 8 })),
+    executionOf: createExecutions(createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, slots: 8 })),
     screener: noScreening,
     ...routedTo([deployment], PATIENCE_MS),
     recallRemoved: () => Promise.resolve(false),
@@ -177,11 +177,11 @@ export async function startTestWorker(): Promise<TestWorker> {
     logger,
     tracer: noTracing,
   }
-  const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}, releasePlace?: () => void) => {
+  const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}, releaseSlot?: () => void) => {
     const changed = { ...dependencies, ...changes }
     const { batches = batchesOf(changed), leases = createJobLeases(changed) } = changed
     const { settlementSteps = createOwnKeySettlement({ ...changed, batches }) } = changed
-    return runJob({ ...changed, settlementSteps, leases }, jobId, releasePlace)
+    return runJob({ ...changed, settlementSteps, leases }, jobId, releaseSlot)
   }
   return {
     ledger,

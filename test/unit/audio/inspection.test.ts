@@ -421,13 +421,13 @@ describe('the queue of the decoder', () => {
     expect(started).toEqual(['first', 'early', 'hour', 'late'])
   })
 
-  test('one client takes at most three quarters of the waiting places that are open to it', async () => {
+  test('one client takes at most three quarters of the waiting slots that are open to it', async () => {
     const { decode, load, retryAfterSeconds } = queueWith({ maximumWaiting: 32 })
     const refusals: unknown[] = []
     for (let index = 0; index < 40; index += 1)
       decode(`hour ${index}`, HOUR_MS, '192.0.2.1').catch((error: unknown) => refusals.push(error))
     await nextTurn()
-    expect(load()).toEqual({ busy: 1, waiting: 18, places: 2 })
+    expect(load()).toEqual({ busy: 1, waiting: 18, slots: 2 })
     expect(refusals).toHaveLength(21)
     expect(refusals[0]).toMatchObject({ code: 'overloaded', retryAfterSeconds: 19 })
     void decode('other hour', HOUR_MS, '192.0.2.2')
@@ -436,7 +436,7 @@ describe('the queue of the decoder', () => {
     expect(retryAfterSeconds({ client: ['192.0.2.1'], hasPriority: false })).toBeNull()
   })
 
-  test('the last quarter of the waiting places is kept for payers who have paid before', async () => {
+  test('the last quarter of the waiting slots is kept for payers who have paid before', async () => {
     const { decode, retryAfterSeconds } = queueWith({ concurrency: 1, maximumWaiting: 4 })
     for (const client of ['192.0.2.1', '192.0.2.2', '192.0.2.3', '192.0.2.4'])
       void decode(client, 1000, client).catch(() => undefined)

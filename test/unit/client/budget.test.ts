@@ -250,10 +250,10 @@ describe('a budget with groups', () => {
       const { budget, refuse } = composeGroups(() => limits)
       for (const key of ['a', 'b', 'c']) await budget.reserve(key, 300_000n)
       limits = { session: '0.6' }
-      expect(() => budget.requireRoom('a', 300_000n)).toThrow(BudgetExceeded)
+      expect(() => budget.requireBudget('a', 300_000n)).toThrow(BudgetExceeded)
       refuse({ key: 'a', maximum: 300_000n })
-      budget.requireRoom('b', 300_000n)
-      budget.requireRoom('c', 300_000n)
+      budget.requireBudget('b', 300_000n)
+      budget.requireBudget('c', 300_000n)
     })
 
     it('refuse every payment while they cannot be read', async () => {
@@ -261,7 +261,7 @@ describe('a budget with groups', () => {
         throw new Error('unreadable')
       })
       await expect(budget.reserve('a', 1n)).rejects.toThrow('unreadable')
-      expect(() => budget.requireRoom('a', 1n)).toThrow('unreadable')
+      expect(() => budget.requireBudget('a', 1n)).toThrow('unreadable')
     })
 
     it('say how to allow a call, with the limit that it would fit into', async () => {

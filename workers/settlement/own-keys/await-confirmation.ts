@@ -84,7 +84,7 @@ export async function awaitConfirmation(
   dependencies: ConfirmationDependencies,
   job: ClaimedJob,
   { chargeAmount }: SealedResult,
-  { signal, releasePlace }: StepContext,
+  { signal, releaseSlot }: StepContext,
 ): Promise<JudgedSettlement | null> {
   const { settlementStore, blockWatch, batches, limitReads } = dependencies
   const startedAt = performance.now()
@@ -106,7 +106,7 @@ export async function awaitConfirmation(
   const stopFollowing = settlement.batch ? batches.follow(settlement.batch.id) : () => undefined
   try {
     await sendNewest(dependencies, watch)
-    releasePlace()
+    releaseSlot()
     // A settlement of an earlier run may be on chain already.
     let news: ChainNews = job.settlement ? await nextNews(dependencies, watch, signal, true) : 'moved'
     while (news !== 'aborted') {

@@ -12,8 +12,8 @@ export function choosePayments(
   gasLimit: bigint,
   settler: Pick<Settler, 'batchGas'>,
 ): Gathered<Payment> {
-  const oldestFirst = waiting.toSorted((one, other) => one.place.waitsSinceMs - other.place.waitsSinceMs)
-  return oldestFirst[0]?.place.contract === null
+  const oldestFirst = waiting.toSorted((one, other) => one.dispatch.waitsSinceMs - other.dispatch.waitsSinceMs)
+  return oldestFirst[0]?.dispatch.contract === null
     ? { items: oldestFirst.slice(0, MOST_UNMINED_NONCES), isFull: true }
     : chooseTogether(oldestFirst, gasLimit, settler)
 }
@@ -34,7 +34,7 @@ function chooseTogether(
   }
   const limit = alike
     .slice(0, count)
-    .map(({ place }) => place.affordableGas ?? gasLimit)
+    .map(({ dispatch }) => dispatch.affordableGas ?? gasLimit)
     .reduce(smaller, gasLimit)
   while (count > 1 && batchGas(termsOf(alike.slice(0, count))) > limit) count -= 1
   return { items: alike.slice(0, count), isFull: count < alike.length || count >= most }

@@ -13,7 +13,7 @@ import {
   batchesOf,
   type Payment,
   type PaymentOutcome,
-  type SettlementPlace,
+  type SettlementDispatch,
   type StorePaymentsDependencies,
   storePayments,
 } from './store-payments.ts'
@@ -34,9 +34,9 @@ export interface SettlementBatches {
    * for its turn while the key has as many unmined transactions as nodes hold. `outdated`: it must be prepared again, and
    * keeps its turn by `waitsSinceMs`.
    */
-  record(recording: BatchRecording, place: SettlementPlace): Promise<Exclude<PaymentOutcome, 'queue_full'>>
+  record(recording: BatchRecording, dispatch: SettlementDispatch): Promise<Exclude<PaymentOutcome, 'queue_full'>>
   /** Stays settling: signs again in another batch, of at most `mostPayments`. */
-  renew(renewal: BatchRenewal, place: SettlementPlace, mostPayments: number): Promise<StoredSettlement | 'stale'>
+  renew(renewal: BatchRenewal, dispatch: SettlementDispatch, mostPayments: number): Promise<StoredSettlement | 'stale'>
   /**
    * Gives up a batch that is too large for every node, so that its payments can be signed again. Those of this process are
    * at most half as large for the next hour. Safe to repeat.
@@ -121,7 +121,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     for (const oldest of gasOfBatches.keys()) if (gasOfBatches.size > REMEMBERED_BATCHES) gasOfBatches.delete(oldest)
   }
 
-  const openStream = ({ sender }: SettlementPlace): Gathering<Payment, Outcome> => {
+  const openStream = ({ sender }: SettlementDispatch): Gathering<Payment, Outcome> => {
     const room = createNonceRoom(dependencies, sender)
     return createGathering({
       choose,
@@ -131,9 +131,9 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     })
   }
 
-  const streamOf = (place: SettlementPlace) => {
-    const key = `${place.sender} ${place.contract}`
-    const stream = streams.get(key) ?? openStream(place)
+  const streamOf = (dispatch: SettlementDispatch) => {
+    const key = `${dispatch.sender} ${dispatch.contract}`
+    const stream = streams.get(key) ?? openStream(dispatch)
     streams.set(key, stream)
     return stream
   }
@@ -148,9 +148,10 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
   }
 
   return {
-    record: (part, place) => streamOf(place).add({ kind: 'record', part, place, most: MAXIMUM_BATCH_PAYMENTS }),
-    renew: async (part, place, mostPayments) => {
-      const outcome = await streamOf(place).add({ kind: 'renew', part, place, most: mostPayments })
+    record: (part, dispatch) =>
+      streamOf(dispatch).add({ kind: 'record', part, dispatch, most: MAXIMUM_BATCH_PAYMENTS }),
+    renew: async (part, dispatch, mostPayments) => {
+      const outcome = await streamOf(dispatch).add({ kind: 'renew', part, dispatch, most: mostPayments })
       if (outcome === 'settled_before' || outcome === 'outdated')
         throw new Error('a settlement was signed again as if it were new')
       return outcome

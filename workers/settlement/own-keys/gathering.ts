@@ -91,7 +91,7 @@ export function createGathering<Item extends object, Outcome>({
 
   const run = async () => {
     isRunning = true
-    // After everything that arrives in the same turn of the event loop.
+    // After everything that arrives in the same tick of the event loop.
     await nextTurn()
     while (waiting.size > 0) {
       const going = (await gather()).flatMap((item) => waiting.get(item) ?? [])

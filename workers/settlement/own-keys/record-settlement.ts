@@ -45,7 +45,7 @@ export async function recordSettlement(
   const { chargeAmount } = requireSealed(job)
   const { terms, ...sender } = prepared
   // In a batch it only waits from now on: for others, and for the chain.
-  if (prepared.contract !== null) context.releasePlace()
+  if (prepared.contract !== null) context.releaseSlot()
   const settlement = await batches.record(
     { job, charge: { authorization: job.authorization, chargeAmount, terms }, lookedUp },
     { ...sender, waitsSinceMs, preparedMs: performance.now() },

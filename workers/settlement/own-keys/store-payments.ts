@@ -12,7 +12,7 @@ export interface StorePaymentsDependencies {
 }
 
 /** Where a payment is settled, and since when it could be. */
-export interface SettlementPlace {
+export interface SettlementDispatch {
   readonly sender: `0x${string}`
   /** The contract that settles it together with others; `null` when the key settles it in a transaction of its own. */
   readonly contract: `0x${string}` | null
@@ -25,8 +25,18 @@ export interface SettlementPlace {
 }
 
 export type Payment =
-  | { readonly kind: 'record'; readonly part: BatchRecording; readonly place: SettlementPlace; readonly most: number }
-  | { readonly kind: 'renew'; readonly part: BatchRenewal; readonly place: SettlementPlace; readonly most: number }
+  | {
+      readonly kind: 'record'
+      readonly part: BatchRecording
+      readonly dispatch: SettlementDispatch
+      readonly most: number
+    }
+  | {
+      readonly kind: 'renew'
+      readonly part: BatchRenewal
+      readonly dispatch: SettlementDispatch
+      readonly most: number
+    }
 
 /** `outdated`: it was prepared too long ago. Its payer may have spent the money since, and fees may have risen. */
 export type PaymentOutcome = RecordingOutcome | 'outdated'
@@ -41,7 +51,7 @@ export async function storePayments(
   minedCount: bigint,
 ): Promise<readonly (PaymentOutcome | Error)[]> {
   const oldest = performance.now() - FRESH_MS
-  const fresh = payments.filter(({ kind, place }) => kind === 'renew' || place.preparedMs >= oldest)
+  const fresh = payments.filter(({ kind, dispatch }) => kind === 'renew' || dispatch.preparedMs >= oldest)
   const outcomes = await storeFresh(dependencies, fresh, minedCount)
   const stored = new Map(fresh.map((payment, index) => [payment, outcomes[index]]))
   return payments.map((payment) => stored.get(payment) ?? 'outdated')
@@ -54,9 +64,9 @@ async function storeFresh(
 ): Promise<readonly (RecordingOutcome | Error)[]> {
   const [first] = payments
   if (!first) return []
-  const minimumAccountNonce = payments.map(({ place }) => place.minimumAccountNonce).reduce(larger, minedCount)
+  const minimumAccountNonce = payments.map(({ dispatch }) => dispatch.minimumAccountNonce).reduce(larger, minedCount)
   const recordings = payments.flatMap(({ kind, part }) => (kind === 'record' ? part : []))
-  const { sender, contract } = first.place
+  const { sender, contract } = first.dispatch
   if (contract === null) return await recordAlone({ settlementStore, settler }, recordings, minimumAccountNonce)
   const batch: NewBatch = {
     account: { network: first.part.job.authorization.network, facilitator: sender },

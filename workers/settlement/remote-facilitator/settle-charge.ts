@@ -124,7 +124,7 @@ async function requestSettlement(
   if ((await settlementStore.recordSettlementAnswer(job, settlementId, hash)) === 'stale')
     return later('the response was not stored')
   if (answer.outcome === 'sent') {
-    context.releasePlace()
+    context.releaseSlot()
     const mined = await awaitTransfer(dependencies, job, answer.hash, context.signal)
     if (mined === 'lease_lost') return { next: 'stale' }
     return mined ? completeSettlement(dependencies, job, settlement.settlementId, mined) : later('settlement pending')

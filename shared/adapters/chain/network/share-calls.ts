@@ -60,7 +60,7 @@ export function shareCalls<Item, Result>(
     deadline = null
     while (waiting.length > 0) leave()
   }
-  /** Decides after everything that arrived in the same turn of the event loop. */
+  /** Decides after everything that arrived in the same tick of the event loop. */
   const decide = () => {
     isScheduled = false
     if (waiting.length === 0) return

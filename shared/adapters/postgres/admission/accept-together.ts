@@ -62,16 +62,16 @@ async function acceptEach(
 
 /** Returns a function that runs at most `most` works of one name at the same time, the others in their order. */
 function limitEach(most: number): <T>(name: string, work: () => Promise<T>) => Promise<T> {
-  const places = new Map<string, { readonly limit: LimitFunction; users: number }>()
+  const slots = new Map<string, { readonly limit: LimitFunction; users: number }>()
   return async (name, work) => {
-    const place = places.get(name) ?? { limit: pLimit(most), users: 0 }
-    places.set(name, place)
-    place.users += 1
+    const slot = slots.get(name) ?? { limit: pLimit(most), users: 0 }
+    slots.set(name, slot)
+    slot.users += 1
     try {
-      return await place.limit(work)
+      return await slot.limit(work)
     } finally {
-      place.users -= 1
-      if (place.users === 0) places.delete(name)
+      slot.users -= 1
+      if (slot.users === 0) slots.delete(name)
     }
   }
 }

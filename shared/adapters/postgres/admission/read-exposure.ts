@@ -121,14 +121,14 @@ export async function readExposures(
 ): Promise<readonly (readonly [ExposureQuestion, PayerExposure])[]> {
   const keys = questions.map((question) => askedValues(question).join())
   const different = [...new Map(questions.map((question, index) => [keys[index], askedValues(question)]))]
-  const { rows } = await sql.query<ExposureRow & { place: number }>({
+  const { rows } = await sql.query<ExposureRow & { ordinal: number }>({
     name: `read_exposures_by_${age}`,
-    text: `SELECT place::int, ${EXPOSURE}
-     FROM ${listed('text', 'uuid', 'numeric', 'float8', 'numeric')} WITH ORDINALITY AS asked ${ASKED.replace(')', ', place)')}
+    text: `SELECT ordinal::int, ${EXPOSURE}
+     FROM ${listed('text', 'uuid', 'numeric', 'float8', 'numeric')} WITH ORDINALITY AS asked ${ASKED.replace(')', ', ordinal)')}
      CROSS JOIN LATERAL (${exposureOf(SETTLED[age])}) AS exposure`,
     values: columnsOf(different.map(([, values]) => values)),
   })
-  const rowsOf = Map.groupBy(rows, ({ place }) => place)
+  const rowsOf = Map.groupBy(rows, ({ ordinal }) => ordinal)
   const exposures = new Map(different.map(([key], index) => [key, exposureFromRows(rowsOf.get(index + 1) ?? [])]))
   return questions.map((question, index) => [question, exposures.get(keys[index]) ?? exposureFromRows([])])
 }

@@ -24,10 +24,10 @@ export async function readDocuments(sql: Sql, jobIds: readonly string[]): Promis
        (SELECT jsonb_agg(jsonb_build_object('id', payment.id, 'signed', payment.signed)
           ORDER BY payment.claimed_at, payment.id)::text
         FROM authorizations AS payment WHERE payment.job_id = jobs.id) AS authorizations
-     FROM ROWS FROM (${listed('uuid')}) WITH ORDINALITY AS asked (id, place) JOIN jobs USING (id)
+     FROM ROWS FROM (${listed('uuid')}) WITH ORDINALITY AS asked (id, ordinal) JOIN jobs USING (id)
      JOIN receipts ON receipts.id = jobs.receipt_id AND receipts.archive_object IS NULL
      JOIN idempotency_keys AS keys ON keys.idempotency_key = jobs.idempotency_key
-     WHERE ${IS_OVER} ORDER BY place`,
+     WHERE ${IS_OVER} ORDER BY ordinal`,
     values: [jobIds],
   })
   return {

@@ -71,13 +71,13 @@ export async function listPublications(
   return await readList(
     page,
     async ({ limit, after, before }) => {
-      const [place, beyond, order] = before ? [before, '>', ''] : [after ?? END, '<', ' DESC']
+      const [position, beyond, order] = before ? [before, '>', ''] : [after ?? END, '<', ' DESC']
       const { rows } = await sql.query<SummaryRow & PositionRow>({
         name: before ? 'list_publications_back' : 'list_publications',
         text: `SELECT number, number::text AS id, kind, published_at, operator, reason, file_sha256,
              ${microsecondsOf('published_at')} AS microseconds
            FROM publications WHERE kind = $1 AND number ${beyond} $2::bigint ORDER BY number${order} LIMIT $3`,
-        values: [kind, place.id, limit + 1],
+        values: [kind, position.id, limit + 1],
       })
       return rows
     },

@@ -107,14 +107,14 @@ export async function listPayerCalls(sql: Sql, payer: string, page: ListPage): P
   return await readList(
     page,
     async ({ limit, after, before }) => {
-      const [place, beyond, order] = before ? [before, '>', ''] : [after ?? END, '<', ' DESC']
+      const [position, beyond, order] = before ? [before, '>', ''] : [after ?? END, '<', ' DESC']
       const { rows } = await sql.query<CallRow & PositionRow>({
         name: before ? 'list_console_payer_calls_back' : 'list_console_payer_calls',
         text: `SELECT ${CALL}, ${microsecondsOf('finished_at')} AS microseconds FROM jobs
          WHERE payer = $1 AND finished_at ${beyond}= ${timestampOf('$2')}
            AND (finished_at, id) ${beyond} (${timestampOf('$2')}, $3::uuid)
          ORDER BY finished_at${order}, id${order} LIMIT $4`,
-        values: [payer, place.microseconds.toString(), place.id, limit + 1],
+        values: [payer, position.microseconds.toString(), position.id, limit + 1],
       })
       return rows
     },

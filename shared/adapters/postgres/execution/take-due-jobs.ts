@@ -14,7 +14,7 @@ const ENQUEUE_AGAIN_AFTER_SECONDS = 10
 /**
  * How many deferred jobs of one payer are enqueued or run at a time, in all workers together: of those that wait for a
  * provider call, and of those that wait for their settlement. Whatever deferred them
- * may keep each one busy until a timeout, and they must not take the places of other payers' jobs.
+ * may keep each one busy until a timeout, and they must not take the slots of other payers' jobs.
  */
 const DEFERRED_AT_A_TIME = 4
 
@@ -76,13 +76,13 @@ async function takeDeferred(sql: Sql, { states, pausedOperations, limit }: Due):
     name: 'take_deferred_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT jobs.id FROM jobs JOIN (
-         SELECT id, row_number() OVER (PARTITION BY payer, state = 'accepted' ORDER BY is_free, run_after) AS place
+         SELECT id, row_number() OVER (PARTITION BY payer, state = 'accepted' ORDER BY is_free, run_after) AS rank
          FROM (SELECT id, payer, state, run_after, (${IS_FREE}) IS TRUE AS is_free FROM jobs
            WHERE deferred_since IS NOT NULL AND run_after <= now()
              AND state IN ('accepted', 'generated', 'settling')
              AND NOT (state = 'accepted' AND operation = ANY($4))) AS due) AS ranked USING (id)
-       WHERE place <= $3 AND state = ANY($1) AND ${IS_FREE}
-       ORDER BY place, run_after LIMIT $2 FOR UPDATE OF jobs SKIP LOCKED)
+       WHERE rank <= $3 AND state = ANY($1) AND ${IS_FREE}
+       ORDER BY rank, run_after LIMIT $2 FOR UPDATE OF jobs SKIP LOCKED)
      RETURNING id, operation, state`,
     values: [states, limit, DEFERRED_AT_A_TIME, pausedOperations],
   })

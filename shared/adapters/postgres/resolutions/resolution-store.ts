@@ -42,8 +42,8 @@ async function openItems(sql: Sql, filter: ItemFilter, page: ListPage): Promise<
 
 async function readOpen(sql: Sql, filter: ItemFilter, { limit, after, before }: ListPage) {
   const kinds = filter.kind === undefined ? RESOLVABLE_ITEMS : [filter.kind]
-  const [place, beyond, order] = before ? [before, '<', ' DESC'] : [after ?? { ...BEGINNING, id: '' }, '>', '']
-  const values: unknown[] = [place.microseconds.toString(), place.id, limit + 1]
+  const [position, beyond, order] = before ? [before, '<', ' DESC'] : [after ?? { ...BEGINNING, id: '' }, '>', '']
+  const values: unknown[] = [position.microseconds.toString(), position.id, limit + 1]
   const payer = filter.payer === undefined ? null : `$${values.push(filter.payer.toLowerCase())}`
   const jobId = filter.jobId === undefined ? null : `$${values.push(filter.jobId)}`
   const parts = [filter.kind ?? 'all', payer && 'payer', jobId && 'job', before && 'back']

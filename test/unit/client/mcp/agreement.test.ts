@@ -219,7 +219,7 @@ function agreementToPrice(confirmAbove: string) {
   const state = { confirmAbove, asked: 0 }
   const limits = {
     current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
-    requireRoom: () => undefined,
+    requireBudget: () => undefined,
   } satisfies Partial<LimitStore>
   const ask = async () => {
     state.asked += 1
@@ -266,7 +266,7 @@ function agreementToBatch(known: Pick<KnownCall, 'state' | 'maximum'> | null, co
   const plan = attachWork({ totals: { toDo: 1 } } as BatchPlan, work)
   const limits = {
     current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
-    requireRoom: () => undefined,
+    requireBudget: () => undefined,
   } satisfies Partial<LimitStore> as Partial<LimitStore> as LimitStore
   const farebox = { knownCall: () => known } as unknown as Farebox
   const ask = async ({ maximum }: { maximum: bigint }) => void state.asked.push(maximum)

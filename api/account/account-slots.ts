@@ -3,21 +3,21 @@ import { AppError } from '#shared/errors/app-error.ts'
 
 /** Queries of one process at the same time: paid calls share its database connections. */
 const CONCURRENT = 2
-/** Queries that wait for a place, in total and of one wallet. */
+/** Queries that wait for a slot, in total and of one wallet. */
 const WAITING = 64
 const OF_ONE_WALLET = 8
 
 const RETRY_AFTER_SECONDS = 1
 
 /** Runs the queries of wallets, a few at a time. */
-export type AccountPlaces = <Result>(address: string, query: () => Promise<Result>) => Promise<Result>
+export type AccountSlots = <Result>(address: string, query: () => Promise<Result>) => Promise<Result>
 
 /**
- * Creates the places in which accounts are read. A wallet with many receipts can ask for expensive pages and sums, which
- * must neither take the connections of paid calls nor all places of other wallets. Throws `rate_limited` for a wallet
+ * Creates the slots in which accounts are read. A wallet with many receipts can ask for expensive pages and sums, which
+ * must neither take the connections of paid calls nor all slots of other wallets. Throws `rate_limited` for a wallet
  * that reads too much at the same time, and `overloaded`.
  */
-export function createAccountPlaces(): AccountPlaces {
+export function createAccountSlots(): AccountSlots {
   const limit = pLimit(CONCURRENT)
   const ofWallet = new Map<string, number>()
   return async (address, query) => {
