@@ -46,7 +46,7 @@ export interface SponsoredPermitRecord {
 /** What a page lists of each kind; totals are over all of it. */
 const SHOWN = 20
 /** The newest calls whose charges are summed: a payer with millions of calls must not slow a page down. */
-const SUMMED_CALLS = 50_000
+const SUMMED_CALLS = 20_000
 
 interface CountRow {
   readonly count: number
