@@ -109,6 +109,7 @@ async function runOnStack(
       progress(`${trials.length} trials compared: ${last.violations.length} violations, ${last.stuckJobs.length} stuck`)
       if (last.violations.length > 0) break
     }
+    if (last.violations.length + last.stuckJobs.length > 0) progress(`files kept in ${stack.keepFiles()}`)
     await stack.stop()
     return { trials, ...last, leftProcesses: await survivorsOf(pids, stack.directory) }
   } catch (error) {

@@ -1,5 +1,13 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import pLimit from 'p-limit'
 import { toHex } from 'viem'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+
+/** Anvil loses a block that it mines while it reorganizes, and keeps its number. */
+const oneAtATime = pLimit(1)
+
+/** Anvil mines a block within this time, and may begin one for a while after it was told to stop. */
+const STILL_MS = 100
 
 /** Seconds between blocks of nodes that do not mine each transaction at once. */
 const intervals = new Map<string, number>()
@@ -22,7 +30,7 @@ export async function setMining(rpcUrl: string, isOn: boolean, depth = 1): Promi
 }
 
 export async function mine(rpcUrl: string, blocks: number): Promise<void> {
-  await callRpc(rpcUrl, 'anvil_mine', [toHex(blocks)])
+  await oneAtATime(() => callRpc(rpcUrl, 'anvil_mine', [toHex(blocks)]))
 }
 
 type Waiting = Record<string, Record<string, { readonly hash: string }>>
@@ -34,7 +42,29 @@ export async function dropPendingTransactions(rpcUrl: string): Promise<void> {
     for (const { hash } of Object.values(byNonce)) await callRpc(rpcUrl, 'anvil_dropTransaction', [hash])
 }
 
-/** Replaces the newest blocks by empty ones; only the service sends their transactions again. */
+/** Waits until no block is being mined any more. */
+async function untilStill(rpcUrl: string): Promise<void> {
+  for (let head = ''; ; ) {
+    const next = await callRpc<string>(rpcUrl, 'eth_blockNumber', [])
+    if (next === head) return
+    head = next
+    await delay(STILL_MS)
+  }
+}
+
+/**
+ * Replaces the newest blocks by empty ones; only the service sends their transactions again. The chain's clock goes on:
+ * anvil would set it back to the time of the replaced blocks, by minutes in a long campaign.
+ */
 export async function reorganize(rpcUrl: string, depth: number): Promise<void> {
-  await callRpc(rpcUrl, 'anvil_reorg', [depth, []])
+  const isMining =
+    (await callRpc<boolean>(rpcUrl, 'anvil_getAutomine', [])) ||
+    (await callRpc<number | null>(rpcUrl, 'anvil_getIntervalMining', [])) !== null
+  if (isMining) await setMining(rpcUrl, false)
+  await untilStill(rpcUrl)
+  await oneAtATime(async () => {
+    await callRpc(rpcUrl, 'anvil_reorg', [depth, []])
+    await callRpc(rpcUrl, 'evm_setTime', [Math.floor(Date.now() / 1000)])
+  })
+  if (isMining) await setMining(rpcUrl, true)
 }
