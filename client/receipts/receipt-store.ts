@@ -2,6 +2,7 @@ import { mkdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { replaceFile } from '../files/files.ts'
 import type { Receipt } from '../wire/schemas.ts'
+import { readReceipt } from './read-receipt.ts'
 
 export interface ReceiptsQuery {
   /** Receipts from this time on; all by default. The service knows whole UTC days only. */
@@ -40,7 +41,7 @@ export function isReceiptId(text: string): boolean {
   return UUID.test(text)
 }
 
-/** The verified documents, one file each, next to the journal. The journal has what is needed to fetch them again. */
+/** The receipts that were verified, one file each, next to the journal. The journal has what is needed to fetch them again. */
 export class ReceiptStore {
   readonly #directory: string | null
 
@@ -66,12 +67,12 @@ export class ReceiptStore {
     }
   }
 
-  /** Returns the saved document, or `null`. */
-  async load(receiptId: string): Promise<unknown> {
+  /** Returns the saved receipt, or `null`. */
+  async load(receiptId: string): Promise<Receipt | null> {
     const path = this.pathOf(receiptId)
     if (path === null) return null
     try {
-      return JSON.parse(await readFile(path, 'utf8'))
+      return readReceipt(JSON.parse(await readFile(path, 'utf8')), path)
     } catch {
       return null
     }

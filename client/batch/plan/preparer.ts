@@ -83,7 +83,7 @@ export class Preparer {
       await requireUnchanged(stated)
       const prepared = await this.#prepare(stated.path, prepareRecording)
       if (prepared.source.sha256 !== stated.sha256) throw differs(stated)
-      for (const { sha256, path } of prepared.uploads) this.#kept.set(sha256, path)
+      this.#keep(prepared)
       return await this.#measured(prepared, false)
     })
   }
@@ -161,12 +161,14 @@ export class Preparer {
   async #prepareAgain(path: string): Promise<readonly Upload[]> {
     const running = this.#preparing.get(path)
     if (running !== undefined) return await running
-    const preparation = this.#limit(async () => (await this.#prepare(path, prepareRecording)).uploads)
+    const preparation = this.#limit(async () => {
+      const prepared = await this.#prepare(path, prepareRecording)
+      this.#keep(prepared)
+      return prepared.uploads
+    })
     this.#preparing.set(path, preparation)
     try {
-      const uploads = await preparation
-      for (const upload of uploads) this.#kept.set(upload.sha256, upload.path)
-      return uploads
+      return await preparation
     } finally {
       this.#preparing.delete(path)
     }
@@ -216,6 +218,11 @@ export class Preparer {
       })
     })
     return this.#folder
+  }
+
+  /** What is kept is removed once it is sent, and a recording that is sent as it is belongs to the caller. */
+  #keep({ treatment, uploads }: PreparedRecording): void {
+    if (treatment !== 'send') for (const { sha256, path } of uploads) this.#kept.set(sha256, path)
   }
 
   async #keepFiles(uploads: readonly Pick<Upload, 'bytes' | 'sha256' | 'path'>[]): Promise<void> {

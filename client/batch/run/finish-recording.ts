@@ -3,6 +3,7 @@ import { lstat, readFile } from 'node:fs/promises'
 import type { Transcript } from '../../audio/audio.ts'
 import type { Payment } from '../../payment/paid-call.ts'
 import { fetchReceipt } from '../../receipts/read-receipt.ts'
+import { ReceiptStore } from '../../receipts/receipt-store.ts'
 import type { Receipt } from '../../wire/schemas.ts'
 import { type RenderedTranscript, renderTranscript } from '../output/render-transcript.ts'
 import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
@@ -16,7 +17,7 @@ export interface TranscribedRecording {
   readonly work: RecordingWork
   readonly transcript: Transcript
   readonly payments: readonly Payment[]
-  /** The receipts of the payments, fetched once for all clips of a pack. */
+  /** The receipts of the payments, read once for all clips of a pack. */
   readonly receipts: Promise<readonly Receipt[]>
   /** What this run was charged for it, in atomic units. */
   readonly charged: bigint
@@ -168,22 +169,25 @@ function record(
   }
 }
 
-/** Fetches the receipts of payments, if they are to be written. A failure is reported by the file that needs them. */
-export function fetchReceipts(context: RunContext, payments: readonly Payment[]): Promise<readonly Receipt[]> {
-  const receipts = fetchAll(context, payments)
+/** Returns the receipts of payments, if they are to be written. A failure is reported by the file that needs them. */
+export function receiptsOf(context: RunContext, payments: readonly Payment[]): Promise<readonly Receipt[]> {
+  const receipts = readAll(context, payments)
   // They are awaited only after transcripts are written; until then a failure would end the process.
   receipts.catch(() => undefined)
   return receipts
 }
 
-async function fetchAll(context: RunContext, payments: readonly Payment[]): Promise<readonly Receipt[]> {
-  const { farebox, options } = context
+/** What is written is the document that was verified, where it is kept. */
+async function readAll({ farebox, options }: RunContext, payments: readonly Payment[]): Promise<readonly Receipt[]> {
   if (!options.receipts) return []
-  const access = { fetch: farebox.fetch, now: Date.now, baseUrl: farebox.baseUrl }
+  const { fetch, baseUrl, home } = farebox
+  const verified = new ReceiptStore(home)
+  const read = async (id: string, token: string) =>
+    (await verified.load(id)) ??
+    (await fetchReceipt({ fetch, now: Date.now, baseUrl }, id, token, { signal: options.signal }))
   return await Promise.all(
-    payments.flatMap(({ receiptId, receiptToken }) => {
-      if (receiptId === null || receiptToken === null) return []
-      return [fetchReceipt(access, receiptId, receiptToken, { signal: options.signal })]
-    }),
+    payments.flatMap(({ receiptId, receiptToken }) =>
+      receiptId === null || receiptToken === null ? [] : [read(receiptId, receiptToken)],
+    ),
   )
 }

@@ -4,7 +4,7 @@ import { FareboxError } from '../../wire/farebox-error.ts'
 import { asFareboxError, durationOf } from '../plan/planned-file.ts'
 import type { FileJob, Job, PlannedJob, RecordingWork, StatedJob } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
-import { fetchReceipts, finishRecording } from './finish-recording.ts'
+import { finishRecording, receiptsOf } from './finish-recording.ts'
 import type { RunContext } from './run-context.ts'
 import { runPackJob } from './run-pack-job.ts'
 import { isLeftForLater, stopIfHopeless, stopReasonOf } from './stop-reason.ts'
@@ -162,7 +162,7 @@ async function runFileJob(context: RunContext, job: FileJob): Promise<void> {
   )
   const payments = done.map(({ payment }) => payment)
   const charged = done.reduce((sum, part) => sum + part.charged, 0n)
-  const receipts = fetchReceipts(context, payments)
+  const receipts = receiptsOf(context, payments)
   await finishRecording(context, { work: job, transcript, payments, receipts, charged, startedAt })
   await preparer.remove(recording.uploads)
 }

@@ -2,7 +2,7 @@ import { stitch, type Transcript, takeApart } from '../../audio/audio.ts'
 import { sharesOf } from '../plan/group-packs.ts'
 import { asPaidError } from '../plan/planned-file.ts'
 import type { PackJob, RecordingWork } from '../plan/work.ts'
-import { fetchReceipts, finishRecording } from './finish-recording.ts'
+import { finishRecording, receiptsOf } from './finish-recording.ts'
 import type { RunContext } from './run-context.ts'
 import { stopIfHopeless } from './stop-reason.ts'
 import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts'
@@ -19,7 +19,7 @@ export async function runPackJob(context: RunContext, job: PackJob): Promise<voi
     transcribed.charged,
     clips.map(({ targets, recording }) => (targets.length === 0 ? 0 : (recording.uploads[0]?.durationMs ?? 0))),
   )
-  const receipts = fetchReceipts(context, [payment])
+  const receipts = receiptsOf(context, [payment])
   for (const [index, work] of clips.entries()) {
     const clip = apart[index]
     const [upload] = work.recording.uploads

@@ -19,6 +19,9 @@ const LOCAL: ReadonlySet<string> = new Set([
   'pins_unreadable',
   'signing_failed',
   'challenge_expired_locally',
+  // A clock that is ahead, or a wallet that signs for another address.
+  'payment_not_yet_valid',
+  'payment_signature_invalid',
 ])
 /** What is wrong with a disk, and not with one path on it. */
 const DISK: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'EIO'])

@@ -75,12 +75,20 @@ function reportWait({ gate, onEvent }: RunContext, file: PlannedFile, error: Far
 }
 
 function reportPayment({ onEvent }: RunContext, file: PlannedFile, payment: Payment): void {
+  const problems = payment.problems.join('; ')
   if (payment.verified === 'failed')
     onEvent({
       event: 'warning',
       file,
       code: 'receipt_failed',
-      text: `The receipt ${payment.receiptId ?? ''} of ${file.label} does not verify: ${payment.problems.join('; ')}.`,
+      text: `The receipt ${payment.receiptId ?? ''} of ${file.label} does not verify: ${problems}.`,
+    })
+  else if (problems !== '')
+    onEvent({
+      event: 'warning',
+      file,
+      code: 'receipt_not_checked',
+      text: `The receipt ${payment.receiptId ?? ''} of ${file.label} is not verified: ${problems}.`,
     })
   if (!payment.recorded)
     onEvent({

@@ -253,6 +253,24 @@ describe('errors of a batch', () => {
       expect(error).toMatchObject({ money: 'settled' })
     })
 
+    it('a receipt that could not be checked is no failure, and no silence', async () => {
+      const id = '00000000-0000-4000-8000-000000000001'
+      const other = await startScriptedServer({ free: { [`/v1/receipts/${id}`]: foreign(403, PAGE) } })
+      try {
+        other.always((received, reply) =>
+          (received.payment === undefined ? challenge() : charged({ result: { ...TRANSCRIPT, words: [] } }))(
+            received,
+            reply,
+          ),
+        )
+        const client = await openClient(other, { verify: 'at_once' })
+        const { outcome, warnings } = await run([write('a.mp3')], { formats: ['txt'] }, client)
+        expect([outcome.finished, warnings]).toEqual([1, ['receipt_not_checked']])
+      } finally {
+        await other.stop()
+      }
+    })
+
     it('hostile words are written without what controls a terminal', async () => {
       const words = [{ word: '\u001b[2Jevil\u0007', start: 'NaN', end: null, speaker: 5 }, ...WORDS]
       serve(charged({ result: { ...TRANSCRIPT, text: '\u001b[2Jevil', words } }))

@@ -434,12 +434,15 @@ describe('a batch against the service', () => {
     expect(await readdir(batch.folder)).toEqual(['a.mp3'])
   })
 
-  it('writes the receipt of each transcript next to it', async () => {
-    await batch.record(['a.mp3'])
-    await batch.run({ receipts: true })
-    const receipt = JSON.parse(await readFile(join(batch.folder, 'a.receipt.json'), 'utf8')) as { id: string }
-    expect(receipt.id).not.toBe('')
-  })
+  it.each(['at_once', 'never'] as const)(
+    'writes the receipt of each transcript next to it, fetched once, verified: %s',
+    async (verify) => {
+      await batch.record(['a.mp3'])
+      const { requests } = await batch.run({ receipts: true }, { verify })
+      const receipt = JSON.parse(await readFile(join(batch.folder, 'a.receipt.json'), 'utf8')) as { id: string }
+      expect(requests.filter((path) => path.startsWith('/v1/receipts/'))).toEqual([`/v1/receipts/${receipt.id}`])
+    },
+  )
 
   it('packs short clips into one charge and writes each one’s transcript', async () => {
     const names = Array.from({ length: 20 }, (_, index) => `clip-${index}.mp3`)

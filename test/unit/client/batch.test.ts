@@ -432,6 +432,8 @@ describe('what ends a batch', () => {
     [refused('payTo'), 'service'],
     [refused('maximum', 'asset'), 'service'],
     [error('journal_unwritable'), 'local'],
+    [error('payment_not_yet_valid'), 'local'],
+    [error('payment_signature_invalid'), 'local'],
   ] as const)('is what every other file would meet: %s', (met, reason) => {
     expect(stopReasonOf(met)).toBe(reason)
   })

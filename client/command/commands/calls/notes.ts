@@ -28,10 +28,14 @@ export function notePayment(output: Output, payment: Payment): boolean {
   if (!output.json) output.note(paymentLine(payment))
   if (!payment.recorded)
     output.warn('the journal could not record the answer: free disk space; until then its maximum stays reserved')
-  if (payment.verified !== 'failed') return true
-  const advice = 'the result is complete; keep the receipt and ask the operator'
-  output.warn(`the receipt ${payment.receiptId ?? ''} does not verify: ${payment.problems.join('; ')} (${advice})`)
-  return false
+  const problems = payment.problems.join('; ')
+  if (payment.verified === 'failed') {
+    const advice = 'the result is complete; keep the receipt and ask the operator'
+    output.warn(`the receipt ${payment.receiptId ?? ''} does not verify: ${problems} (${advice})`)
+    return false
+  }
+  if (problems !== '') output.warn(`the receipt ${payment.receiptId ?? ''} is not verified: ${problems}`)
+  return true
 }
 
 function paymentLine({ maximum, charged, receiptId, replayed, verified }: Payment): string {
