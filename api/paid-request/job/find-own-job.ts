@@ -25,6 +25,6 @@ export async function findOwnJob(
     throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
   }
   if (claim !== null && !claim.hasSameToken) throw new AppError('fresh_signature_required')
-  const canBePaidAgain = statesBefore('accepted').includes(holder.state) || holder.state === 'settlement_failed'
+  const canBePaidAgain = statesBefore('accepted').includes(holder.state)
   return claim !== null || !canBePaidAgain ? holder.jobId : null
 }

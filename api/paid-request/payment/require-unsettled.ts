@@ -47,6 +47,7 @@ export async function requireUnsettled(
   const found = await settlementSearch.find(authorization)
   if (found.outcome === 'unused' || found.outcome === 'cancelled') return
   if (found.outcome === 'unreachable') throw new AppError('payment_state_unknown', { cause: found.cause })
+  // Read last: the same payment may have been accepted and settled meanwhile.
   const { claim } = await store.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: null })
   if (claim !== null) return
   if (found.outcome === 'unexplained') {

@@ -46,11 +46,11 @@ export interface SharedStatement<Item, Result> {
   /** Two items with one key are never in one statement: the second one goes with the next. */
   readonly keyOf: (item: Item) => string
   /**
-   * Items of one tick probably fail together, as those that need the same lock. Of those that the statement left out, one
+   * Items that need the same lock probably fail together. Of those that the statement left out, one
    * is done alone and the others go with the next statements: one with the first of these, and twice as many with each one
-   * after that, as long as none is left out. By default each key is a turn.
+   * after that, as long as none is left out. By default each key is a lock of its own.
    */
-  readonly turnOf?: (item: Item) => string
+  readonly lockOf?: (item: Item) => string
   /**
    * Runs the statement for all items. Returns results, or errors of single items, by key; it must change nothing for an
    * item without one, or when it throws. Several items skip locked rows, so that they wait for nobody and two statements
@@ -79,11 +79,11 @@ const LONGEST_WAIT_MS = 50
  */
 export function shareStatement<Item, Result>({
   keyOf,
-  turnOf = keyOf,
+  lockOf = keyOf,
   run: runStatement,
   leftOut,
 }: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
-  const chooser = createChooser(keyOf, turnOf)
+  const chooser = createChooser(keyOf, lockOf)
   const alone = async (item: Item): Promise<Result> => {
     const results = await runStatement([item], 'wait')
     if (results.has(keyOf(item))) return resultIn(results, keyOf(item))
@@ -134,9 +134,9 @@ function resultIn<Result>(results: ReadonlyMap<string, Result | Error>, key: str
   return result as Result
 }
 
-/** Chooses the items of a statement, and learns which turns are left out. */
-function createChooser<Item>(keyOf: (item: Item) => string, turnOf: (item: Item) => string) {
-  /** How many items of a turn go into its next statement; all without an entry. Only of turns with items that wait. */
+/** Chooses the items of a statement, and learns which locks are left out. */
+function createChooser<Item>(keyOf: (item: Item) => string, lockOf: (item: Item) => string) {
+  /** How many items of a lock go into its next statement; all without an entry. Only of locks with items that wait. */
   const widths = new Map<string, number>()
 
   /** Returns those that have waited longest, also for statements before this one. */
@@ -145,16 +145,16 @@ function createChooser<Item>(keyOf: (item: Item) => string, turnOf: (item: Item)
     const counts = new Map<string, number>()
     const oldestFirst = asked.toSorted((one, other) => one.order - other.order)
     return oldestFirst.filter(({ item }) => {
-      const [key, turn] = [keyOf(item), turnOf(item)]
-      const count = counts.get(turn) ?? 0
-      if (keys.has(key) || count >= (widths.get(turn) ?? MAXIMUM_ROWS)) return false
+      const [key, lock] = [keyOf(item), lockOf(item)]
+      const count = counts.get(lock) ?? 0
+      if (keys.has(key) || count >= (widths.get(lock) ?? MAXIMUM_ROWS)) return false
       keys.add(key)
-      counts.set(turn, count + 1)
+      counts.set(lock, count + 1)
       return true
     })
   }
 
-  /** Returns the items to be done alone: of each turn the first that was left out. */
+  /** Returns the items to be done alone: of each lock the first that was left out. */
   function learn(
     asked: readonly Asked<Item>[],
     chosen: readonly Asked<Item>[],
@@ -163,17 +163,17 @@ function createChooser<Item>(keyOf: (item: Item) => string, turnOf: (item: Item)
     const done = new Set(chosen.filter(({ item }) => isDone(keyOf(item))))
     const leftOut = Map.groupBy(
       chosen.filter((one) => !done.has(one)),
-      ({ item }) => turnOf(item),
+      ({ item }) => lockOf(item),
     )
     const aloneNext = new Set([...leftOut.values()].flatMap(([first]) => first ?? []))
     const waiting = new Set(
-      asked.filter((one) => !done.has(one) && !aloneNext.has(one)).map(({ item }) => turnOf(item)),
+      asked.filter((one) => !done.has(one) && !aloneNext.has(one)).map(({ item }) => lockOf(item)),
     )
-    for (const turn of new Set(asked.map(({ item }) => turnOf(item)))) {
-      const width = widths.get(turn)
-      if (!waiting.has(turn)) widths.delete(turn)
-      else if (leftOut.has(turn)) widths.set(turn, 1)
-      else if (width !== undefined) widths.set(turn, 2 * width)
+    for (const lock of new Set(asked.map(({ item }) => lockOf(item)))) {
+      const width = widths.get(lock)
+      if (!waiting.has(lock)) widths.delete(lock)
+      else if (leftOut.has(lock)) widths.set(lock, 1)
+      else if (width !== undefined) widths.set(lock, 2 * width)
     }
     return aloneNext
   }
@@ -181,8 +181,8 @@ function createChooser<Item>(keyOf: (item: Item) => string, turnOf: (item: Item)
   return {
     choose,
     learn,
-    /** Nobody of its turn waits any more. */
-    forget: ({ item }: Asked<Item>) => void widths.delete(turnOf(item)),
+    /** Nobody of its lock waits any more. */
+    forget: ({ item }: Asked<Item>) => void widths.delete(lockOf(item)),
     forgetAll: () => widths.clear(),
   }
 }

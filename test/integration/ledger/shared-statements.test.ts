@@ -30,7 +30,7 @@ const resultOf = (resultBody: string): NewResult => ({
   resultBody,
   resultDigest: 'd'.repeat(64),
 })
-interface SeparateStatements<Item, Result> extends Pick<SharedStatement<Item, Result>, 'keyOf' | 'turnOf'> {
+interface SeparateStatements<Item, Result> extends Pick<SharedStatement<Item, Result>, 'keyOf' | 'lockOf'> {
   readonly together: (items: readonly Item[]) => Promise<ReadonlyMap<string, Result>>
   readonly alone: (item: Item) => Promise<Result>
 }
@@ -45,7 +45,7 @@ function shareSeparately<Item, Result>({ together, alone, ...keys }: SeparateSta
   })
 }
 /** Items with the same first letter are of one turn. */
-const BY_LETTER = { keyOf: (item: string) => item, turnOf: (item: string) => item.slice(0, 1) }
+const BY_LETTER = { keyOf: (item: string) => item, lockOf: (item: string) => item.slice(0, 1) }
 
 describe('payments that are accepted together', () => {
   let ledger: TestLedger

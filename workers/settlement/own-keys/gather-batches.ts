@@ -31,8 +31,8 @@ export interface BatchDependencies extends NonceRoomDependencies, StorePaymentsD
 export interface SettlementBatches {
   /**
    * Moves generated → settling in a batch with those that are ready at the same time or, without a contract, alone. Waits
-   * for its turn while the key has as many unmined transactions as nodes hold. `outdated`: it must be prepared again, and
-   * keeps its turn by `waitsSinceMs`.
+   * in line while the key has as many unmined transactions as nodes hold. `outdated`: it must be prepared again, and
+   * keeps its place by `waitsSinceMs`.
    */
   record(recording: BatchRecording, dispatch: SettlementDispatch): Promise<Exclude<PaymentOutcome, 'queue_full'>>
   /** Stays settling: signs again in another batch, of at most `mostPayments`. */

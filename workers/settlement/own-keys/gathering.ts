@@ -92,7 +92,7 @@ export function createGathering<Item extends object, Outcome>({
   const run = async () => {
     isRunning = true
     // After everything that arrives in the same tick of the event loop.
-    await nextTurn()
+    await nextTick()
     while (waiting.size > 0) {
       const going = (await gather()).flatMap((item) => waiting.get(item) ?? [])
       for (const { item } of going) waiting.delete(item)
@@ -120,7 +120,7 @@ export function createGathering<Item extends object, Outcome>({
         await untilRoom()
         isWaitingForRoom = false
       }
-      await nextTurn()
+      await nextTick()
     }
     isRunning = false
   }
@@ -148,7 +148,7 @@ function settle<Item, Outcome>(
   }
 }
 
-function nextTurn(): Promise<void> {
+function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
 

@@ -31,7 +31,7 @@ export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: Acce
     if (error instanceof AcceptanceRefused) return error.acceptance
     const sqlState = sqlStateOf(error)
     if (isDataException(sqlState)) return { outcome: 'unstorable', sqlState }
-    // A process with the turn of new payers hangs; PostgreSQL ends its transaction.
+    // A process that holds the lock of new payers hangs; PostgreSQL ends its transaction.
     if (sqlState === LOCK_NOT_AVAILABLE)
       return { outcome: 'new_payer_limit', limit: 'all', retryAfterSeconds: OPEN_WORK_RETRY_SECONDS }
     throw error

@@ -41,7 +41,7 @@ export function createJobAcceptor(pool: Pool, limits: AcceptanceLimits) {
   const sharing = (age: FundsAge) =>
     shareStatement<AskedAcceptance, Acceptance>({
       keyOf: ({ job }) => job.idempotencyKey,
-      turnOf: payerOf,
+      lockOf: payerOf,
       run: async (asked, lockedRows) =>
         lockedRows === 'skip' ? await acceptTogether(pool, age, asked, limits) : await acceptEach(asked, alone),
     })

@@ -82,10 +82,10 @@ export async function claimWithFreeKey(
   const { rows } = await sql.query<LockedKey & { is_claimed: boolean }>({
     name: 'claim_with_free_key',
     text: `WITH key AS (SELECT request_digest, job_id FROM idempotency_keys WHERE idempotency_key = $11 FOR UPDATE),
-     turn AS MATERIALIZED (
+     payer_lock AS MATERIALIZED (
        SELECT ${payerLock('pg_advisory_xact_lock', CLAIMED_PAYER)} FROM key WHERE job_id IS NULL AND request_digest = $12),
      claimed AS (
-       INSERT INTO authorizations (${CLAIM_COLUMNS}) SELECT ${CLAIM_PARAMETERS} FROM turn
+       INSERT INTO authorizations (${CLAIM_COLUMNS}) SELECT ${CLAIM_PARAMETERS} FROM payer_lock
        ON CONFLICT DO NOTHING RETURNING id)
      SELECT request_digest, job_id, EXISTS (SELECT FROM claimed) AS is_claimed FROM key`,
     values: [...claimValues(claim), claim.job.idempotencyKey, claim.job.requestDigest],
@@ -109,9 +109,9 @@ export async function lockFreeKeys(sql: Sql, jobs: readonly NewJob[]): Promise<R
            AND key.request_digest = asked.request_digest AND key.job_id IS NULL FOR UPDATE SKIP LOCKED) AS locked
        WHERE NOT EXISTS (SELECT FROM authorizations AS claimed WHERE claimed.network = asked.network
          AND claimed.payer = asked.payer AND claimed.nonce = asked.nonce)),
-     turn AS MATERIALIZED (
-       SELECT idempotency_key, ${payerLock('pg_try_advisory_xact_lock', ['network', 'payer'])} AS has_turn FROM free)
-     SELECT idempotency_key FROM turn WHERE has_turn`,
+     payer_lock AS MATERIALIZED (
+       SELECT idempotency_key, ${payerLock('pg_try_advisory_xact_lock', ['network', 'payer'])} AS is_locked FROM free)
+     SELECT idempotency_key FROM payer_lock WHERE is_locked`,
     values: columnsOf(
       jobs.map(({ idempotencyKey, requestDigest, authorization: { network, payer, nonce } }) => [
         idempotencyKey,
@@ -152,8 +152,8 @@ export async function claimNonce(
   const [inserted, exposure] = await Promise.all([
     sql.query({
       name: 'claim_nonce',
-      text: `WITH turn AS MATERIALIZED (SELECT ${payerLock('pg_advisory_xact_lock', CLAIMED_PAYER)})
-       INSERT INTO authorizations (${CLAIM_COLUMNS}) SELECT ${CLAIM_PARAMETERS} FROM turn
+      text: `WITH payer_lock AS MATERIALIZED (SELECT ${payerLock('pg_advisory_xact_lock', CLAIMED_PAYER)})
+       INSERT INTO authorizations (${CLAIM_COLUMNS}) SELECT ${CLAIM_PARAMETERS} FROM payer_lock
        ON CONFLICT DO NOTHING`,
       values: claimValues({ jobId, authorizationId, job }),
     }),

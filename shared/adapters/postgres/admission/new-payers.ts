@@ -12,7 +12,7 @@ const REMEMBERED_NETWORKS = 10_000
 const REMEMBERED_PAYERS = 100_000
 /** Work in progress settles within seconds. */
 export const OPEN_WORK_RETRY_SECONDS = 2
-/** How long a transaction waits for its turn, and how long PostgreSQL waits for one that has it: a process may freeze. */
+/** How long a transaction waits for the lock, and how long PostgreSQL waits for one that holds it: a process may freeze. */
 const LONGEST_WAIT = '5s'
 
 /** A payment that its payer's settled charges do not cover. */
@@ -97,7 +97,7 @@ export function createNewPayersLimit(limit: AtomicAmount, nowMs: () => number): 
   }
 }
 
-/** Waits for the turn and reads the sums behind it, with a snapshot of their own, in one round trip. */
+/** Waits for the lock and reads the sums behind it, with a snapshot of their own, in one round trip. */
 async function readAlone(sql: Sql, networks: readonly string[]): Promise<NewPayerExposures> {
   const [, exposures] = await Promise.all([
     sql.query({
