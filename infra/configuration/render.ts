@@ -53,19 +53,21 @@ export function renderReview({
   whatIf,
   destinations,
   waiting,
+  belowCost,
 }: Extract<Review, { outcome: 'valid' }>): Rendered {
   const lines = [
     ...section('Changes', difference.changes.map(lineOf)),
     ...section('What callers are offered', difference.offers.map(lineOf)),
     ...(destinations.length === 0 ? [] : section('Where keys go', destinations.map(lineOfDestination))),
     ...waiting.map(({ model, calls }) => `${calls} accepted calls of ${model} depend on removed deployments`),
+    ...belowCost,
     `The last ${whatIf.total.calls} calls${whatIf.since === null ? '' : `, since ${whatIf.since.toISOString()}`}`,
     ...[{ model: 'all', ...whatIf.total }, ...whatIf.byModel].map(
       (row) => `  ${row.model.padEnd(32)} ${comparisonOf(row)}`,
     ),
     ...whatIf.examples.map((example) => `  ${exampleOf(example)}`),
   ]
-  return { text: lines.join('\n'), json: plainReview({ difference, whatIf, destinations, waiting }) }
+  return { text: lines.join('\n'), json: plainReview({ difference, whatIf, destinations, waiting, belowCost }) }
 }
 
 function section(title: string, lines: readonly string[]): readonly string[] {

@@ -1,5 +1,6 @@
 import { parseDeployments, servedModels } from '#shared/catalog/deployments-file.ts'
 import { type Destination, describeDestination, destinationsOf } from '#shared/catalog/provider-keys.ts'
+import { compareWithCost, describeBelowCost } from '#shared/catalog/vendor-cost.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from './author.ts'
 import { catalogsOfContents } from './catalogs-of-configuration.ts'
@@ -47,6 +48,8 @@ export type Review =
       readonly destinations: readonly ReviewedDestination[]
       /** Of deployments: accepted calls of models that none of them serves, which removed ones still have to serve. */
       readonly waiting: readonly { readonly model: string; readonly calls: number }[]
+      /** Sentences: which prices would be lower than what a deployment costs, changed or not. */
+      readonly belowCost: readonly string[]
     }
 
 export async function readInForce(store: Pick<ReviewedStore, 'findNewest' | 'readWorkerKeys'>): Promise<InForce> {
@@ -78,15 +81,17 @@ export async function reviewContent(
   const after = contentsOf(inForce, { [kind]: content })
   const problem = problemOf(kind, after)
   if (problem !== null) return { outcome: 'invalid', problem }
+  const { published, offered } = catalogsOfContents(after)
   return {
     outcome: 'valid',
     difference: compareConfigurations(kind, contentsOf(inForce), after),
     whatIf: whatIf(await store.readLastCalls(CALLS), {
       inForce: catalogsOfContents(contentsOf(inForce)).offered,
-      draft: catalogsOfContents(after).offered,
+      draft: offered,
     }),
     destinations: kind === 'deployments' ? reviewDestinations(inForce, content) : [],
     waiting: kind === 'deployments' ? await readWaiting(store, content) : [],
+    belowCost: compareWithCost(published, parseDeployments(after.deployments)).belowCost.map(describeBelowCost),
   }
 }
 

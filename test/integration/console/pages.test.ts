@@ -739,6 +739,25 @@ describe('the pages on catalog and deployments', () => {
       expect((await reader.get(`/operator/catalog/publications/${number}`)).body).toContain('0.119')
     })
 
+    it('a draft that sells below cost says so before it is published', async () => {
+      const author = { operator: 'ada', source: 'command' } as const
+      const dear = { price_per_audio_hour_usd: '0.22', as_of: '2026-06-01', source: 'https://prices.test' }
+      const { content } = (await store.findNewest('deployments')) ?? {}
+      const { deployments } = content as { deployments: readonly { serves: readonly string[] }[] }
+      const priced = deployments.map((each) => (each.serves.includes(TRANSCRIPTION) ? { ...each, prices: dear } : each))
+      const asRead = {
+        kind: 'deployments',
+        content: { deployments: priced } as JsonValue,
+        reason: 'list prices',
+      } as const
+      await store.importFile(author, asRead)
+      await saveDraft(actor, catalogOf('0.2'))
+      expect((await reader.get('/operator/catalog')).body).toContain(
+        `${TRANSCRIPTION} is sold below cost: price_per_audio_hour_usd is 0.2, and `,
+      )
+      await store.importFile(author, { kind: 'deployments', content: content ?? null, reason: 'as before' })
+    })
+
     it('a rise of a price shows as a rise, although the last calls were charged by a dearer catalog', async () => {
       const author = { operator: 'ada', source: 'command' } as const
       await store.importFile(author, { kind: 'catalog', content: catalogOf('0.05'), reason: 'cheaper' })

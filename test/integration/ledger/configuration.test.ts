@@ -416,6 +416,15 @@ describe('npm run deployments', () => {
     ])
   })
 
+  it('says of a file which models it would have sold below cost', async () => {
+    const prices = { output_per_million_tokens: '99', as_of: '2026-11-26', source: 'https://prices.test' }
+    const path = join(directory, 'dear.json')
+    await writeFile(path, JSON.stringify({ deployments: [{ ...DEPLOYMENTS.deployments[0], prices }] }))
+    const sentence = /^textmodel-2\.5-pro is sold below cost: output_per_million_tokens is [\d.]+, and one costs 99$/m
+    expect((await run('diff', path)).output).toMatch(sentence)
+    expect((await run('diff', await file('A_KEY', 'https://a.test'))).output).not.toContain('below cost')
+  })
+
   it('refuses settings as keys, and keys at hosts that a running worker does not send them to, which is named', async () => {
     await createProcessReportStore(ledger.pool).writeReport(
       { instance: 'worker-7', kind: 'worker', startedAt: new Date() },
