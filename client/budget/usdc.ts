@@ -2,8 +2,16 @@ const ATOMIC_PER_USDC = 1_000_000n
 
 /** Parses a decimal amount such as `0.15` exactly. Throws `RangeError` for any other text or more than six decimals. */
 export function parseUsdc(amount: string): bigint {
-  const match = /^(\d+)(?:\.(\d{1,6}))?$/.exec(amount)
-  if (!match) throw new RangeError(`not an amount of USDC with at most six decimals: ${JSON.stringify(amount)}`)
+  const atomic = readUsdc(amount)
+  if (atomic === null)
+    throw new RangeError(`not an amount of USDC with at most six decimals: ${JSON.stringify(amount)}`)
+  return atomic
+}
+
+/** Parses what a service states as an amount; `null` for anything else. */
+export function readUsdc(amount: unknown): bigint | null {
+  const match = typeof amount === 'string' ? /^(\d+)(?:\.(\d{1,6}))?$/.exec(amount) : null
+  if (!match) return null
   const [, whole = '0', fraction = ''] = match
   return BigInt(whole) * ATOMIC_PER_USDC + BigInt(fraction.padEnd(6, '0'))
 }

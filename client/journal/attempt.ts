@@ -68,6 +68,8 @@ export interface Attempt {
   readonly refused: readonly OpenMaximum[]
   /** The payment that was signed last and is not answered yet. */
   readonly payment: string | null
+  /** The highest minimum for gas of its signed offers: a payment for a withheld result keeps the first one. */
+  readonly gasMinimum: bigint
   /** The sum of what was charged; a replay is not counted again. */
   readonly charged: bigint
   readonly receipts: readonly AnsweredEntry[]
@@ -100,6 +102,7 @@ export function applyEntry(before: Attempt | undefined, entry: JournalEntry, wri
     open: null,
     refused: [],
     payment: null,
+    gasMinimum: 0n,
     charged: 0n,
     receipts: [],
     verification: 'none',
@@ -118,6 +121,7 @@ export function applyEntry(before: Attempt | undefined, entry: JournalEntry, wri
       return {
         ...next,
         payment: entry.payment,
+        gasMinimum: larger(start.gasMinimum, BigInt(entry.gasMinimum ?? 0)),
         open: atLeast(start.open, openMaximum(entry.maximum, entry.deadline, true, start.open?.group)),
       }
     case 'refused':
@@ -143,11 +147,15 @@ function openMaximum(digits: string, time: string, isSigned: boolean, group: str
   return { maximum: BigInt(digits), until: Date.parse(time), isSigned, group }
 }
 
+function larger(one: bigint, other: bigint): bigint {
+  return one > other ? one : other
+}
+
 /** A signed payment stays open while another one is prepared under its key: the higher maximum counts. */
 function atLeast(before: OpenMaximum | null, next: OpenMaximum): OpenMaximum {
   if (!before?.isSigned) return next
   return {
-    maximum: next.maximum > before.maximum ? next.maximum : before.maximum,
+    maximum: larger(next.maximum, before.maximum),
     until: Math.max(next.until, before.until),
     isSigned: true,
     group: next.group ?? before.group,

@@ -34,6 +34,8 @@ export interface SignedEntry extends EntryOf<'signed'> {
   readonly deadline: string
   /** The value of PAYMENT-SIGNATURE: after a crash the same authorization is sent again. */
   readonly payment: string
+  /** What the offer charges at least for gas, if it does. */
+  readonly gasMinimum?: string | undefined
 }
 
 /** The service reported that the payment was not and will not be used. */
@@ -50,6 +52,8 @@ export interface AnsweredEntry extends EntryOf<'answered'> {
   readonly receiptToken: string | null
   /** What was authorized; missing if the answer needed no payment. */
   readonly maximum?: string | undefined
+  /** The highest minimum for gas that was signed for under this key, if there was one. */
+  readonly gasMinimum?: string | undefined
   /** Whose limits of the budget the charge counts for. */
   readonly group?: string | undefined
 }

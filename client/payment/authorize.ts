@@ -36,6 +36,7 @@ export async function authorize(
       maximum: payment.maximum.toString(),
       deadline: new Date(payment.deadline).toISOString(),
       payment: payment.header,
+      ...(challenge.gasMinimum > 0n && { gasMinimum: challenge.gasMinimum.toString() }),
     })
     await journal.flush()
     return payment

@@ -1,4 +1,5 @@
 import type { PaymentRequired, PaymentRequirements } from '@x402/core/types'
+import { readUsdc } from '../budget/usdc.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 
 /** What a 402 asks to be signed. Addresses are in lower case. */
@@ -9,6 +10,8 @@ export interface Challenge {
   readonly payTo: string
   readonly facilitator: string | null
   readonly maximum: bigint
+  /** What the call costs at least for the gas of its settlement; 0 where the minimum does not follow the gas. */
+  readonly gasMinimum: bigint
   readonly maxTimeoutSeconds: number
   readonly resourceUrl: string | null
   /** Milliseconds; `null` if the service names no time. */
@@ -39,6 +42,7 @@ export function readChallenge(header: string | null): Challenge {
     payTo: payTo.toLowerCase(),
     facilitator: typeof facilitator === 'string' ? facilitator.toLowerCase() : null,
     maximum: BigInt(amount),
+    gasMinimum: readUsdc(extra?.['gasMinimumCharge']) ?? 0n,
     maxTimeoutSeconds,
     resourceUrl: typeof resource?.url === 'string' ? resource.url : null,
     expiresAt: Number.isNaN(expiresAt) ? null : expiresAt,

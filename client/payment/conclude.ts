@@ -17,7 +17,7 @@ export function conclude(
   const statement = receiptId === null ? null : answer.headers.get('payment-response')
   const { charge, transaction } = readSettlement(statement, payment)
   const receiptToken = visible(answer.headers.get('x-receipt-token'))
-  const { receipts: earlier = [], open = null } = journal.attempts.get(key) ?? {}
+  const { receipts: earlier = [], open = null, gasMinimum = 0n } = journal.attempts.get(key) ?? {}
   const replayed = receiptId !== null && earlier.some((receipt) => receipt.receiptId === receiptId)
   const isWithinMaximum = charge <= (payment?.maximum ?? 0n)
   const problems = isWithinMaximum
@@ -32,6 +32,7 @@ export function conclude(
       receiptId,
       receiptToken,
       maximum: (payment?.maximum ?? 0n).toString(),
+      ...(gasMinimum > 0n && { gasMinimum: gasMinimum.toString() }),
       group: group ?? open?.group,
     })
     if (!isWithinMaximum)

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { PublicClient, TransactionReceipt } from 'viem'
 import { checkCharge, checkMaximum } from '../../packages/receipts/check-charge.ts'
 import { findPayments } from '../../packages/receipts/find-payments.ts'
-import { formatUsdc } from '../budget/usdc.ts'
+import { formatUsdc, readUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import type { Attempt } from '../journal/attempt.ts'
 import type { Terms } from '../payment/check-challenge.ts'
@@ -39,6 +39,7 @@ interface KnownPayment {
     readonly charge: bigint
     readonly transaction: string | null
     readonly maximum: bigint | null
+    readonly gasMinimum: bigint
   } | null
 }
 
@@ -94,8 +95,13 @@ export function attemptOf({ journal }: Pick<FareboxContext, 'journal'>, receiptI
 function answeredBy(context: ReceiptContext, receiptId: string): KnownPayment['answered'] {
   const answered = attemptOf(context, receiptId)?.receipts.find((each) => each.receiptId === receiptId)
   if (answered === undefined) return null
-  const { charge, transaction, maximum } = answered
-  return { charge: BigInt(charge), transaction, maximum: maximum === undefined ? null : BigInt(maximum) }
+  const { charge, transaction, maximum, gasMinimum = 0 } = answered
+  return {
+    charge: BigInt(charge),
+    transaction,
+    maximum: maximum === undefined ? null : BigInt(maximum),
+    gasMinimum: BigInt(gasMinimum),
+  }
 }
 
 /**
@@ -141,10 +147,14 @@ export function checkPayment(receipt: Receipt, { payer, terms, answered }: Known
     ...differ('recipient', terms.payTo, receipt.pay_to),
   ]
   if (answered !== null) {
-    const { charge, transaction, maximum } = answered
+    const { charge, transaction, maximum, gasMinimum } = answered
     problems.push(...differAmount('charge', charge, receipt.charge_atomic))
     if (maximum !== null)
       problems.push(...differAmount('authorized maximum', maximum, receipt.authorized_maximum_atomic))
+    const { gas_minimum_charge_usd: stated = '0' } = receipt.unit_prices
+    const statedMinimum = readUsdc(stated)
+    if (statedMinimum === null || statedMinimum > gasMinimum)
+      problems.push(`its minimum for gas is ${stated} USDC, and ${formatUsdc(gasMinimum)} USDC was offered`)
     // Replaced with the same nonce after a reorganization: the receipt names the present one as its settlement.
     const named = [receipt.transaction, receipt.settlement?.transaction ?? receipt.transaction]
     if (transaction !== null && !named.includes(transaction))

@@ -58,6 +58,8 @@ export function renderChallenge(
       facilitatorAddress: facilitatorFor(terms, requestDigest),
       challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecrets),
       expiresAt: expiresAt.toISOString(),
+      // In the header as well: the payer holds the receipt against it.
+      ...(gasMinimum !== undefined && { gasMinimumCharge: gasMinimum }),
     },
     refusal,
     requestId,

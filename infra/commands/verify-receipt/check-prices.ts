@@ -83,8 +83,10 @@ function comparePrices(receipt: GivenReceipt, pricing: z.infer<typeof pricingSch
   }).map((field) => [field, 'missing'] as const)
   const different = [...stated, ...missing]
   const gasMinimum = receipt.unit_prices[GAS_MINIMUM]
-  const besides = gasMinimum === undefined ? '' : `, besides a minimum of ${gasMinimum} for the gas at that time`
-  if (different.length === 0) return passed(NAME, `match the published prices (${pricing.catalog_version})${besides}`)
+  const matching = `match the published prices (${pricing.catalog_version})`
+  if (different.length === 0 && gasMinimum !== undefined)
+    return skipped(NAME, `${matching}, but only the payer's offer shows the minimum of ${gasMinimum} for gas`)
+  if (different.length === 0) return passed(NAME, matching)
   const differences = different.map(([field, price]) => `${field} ${price}`).join(', ')
   return isSameCatalog
     ? failed(NAME, `differ from ${pricing.catalog_version}: ${differences}`)

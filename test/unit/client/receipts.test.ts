@@ -247,7 +247,7 @@ describe('the payment of a receipt', () => {
   const known = {
     payer: `0x${'a'.repeat(40)}`,
     terms: { network: 'eip155:8453', asset: `0x${'c'.repeat(40)}`, payTo: `0x${'b'.repeat(40)}` },
-    answered: { charge: 5034n, transaction: `0x${'d'.repeat(64)}`, maximum: 5034n },
+    answered: { charge: 5034n, transaction: `0x${'d'.repeat(64)}`, maximum: 5034n, gasMinimum: 3492n },
   }
 
   it('passes when it is what was signed and answered', () => {
@@ -266,6 +266,17 @@ describe('the payment of a receipt', () => {
     const check = checkPayment(receiptOf(changes), known)
     expect(check.outcome).toBe('failed')
     expect(check.detail).toContain(`its ${name} is`)
+  })
+
+  it.each([
+    ['0.003492', 'passed'],
+    ['0.002', 'passed'],
+    ['0.003493', 'failed'],
+    ['1e3', 'failed'],
+    [3, 'failed'],
+  ])('a minimum for gas of %s passes only up to what was offered: %s', (gas_minimum_charge_usd, outcome) => {
+    const receipt = receiptOf({ unit_prices: { ...receiptOf().unit_prices, gas_minimum_charge_usd } })
+    expect(checkPayment(receipt, known)).toMatchObject({ outcome })
   })
 
   it('a transaction that took its place after a reorganization passes', () => {
