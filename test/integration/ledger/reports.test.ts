@@ -142,6 +142,21 @@ describe('reports by day', () => {
     expect(await readDays(ledger.pool, day)).toMatchObject([{ day: '2026-01-20', settlementGas: 55n }])
   })
 
+  it('counts the gas of a settlement that reverted, in the day and in what the period earned', async () => {
+    const { id } = await jobInState(ledger, 'settlement_failed')
+    const reverted = await ledger.sql(
+      `UPDATE settlements SET finished_at = '2026-02-11T10:00:00Z', gas_used = 97000, effective_gas_price = 5,
+         gas_cost = 1940 WHERE job_id = $1 AND state = 'reverted' RETURNING 1`,
+      [id],
+    )
+    expect(reverted).toHaveLength(1)
+    const [from, until] = ['2026-02-11T00:00:00Z', '2026-02-12T00:00:00Z']
+    const [day] = await readDays(ledger.pool, { from: new Date(from), until: new Date(until) })
+    expect(day).toMatchObject({ day: '2026-02-11', settlementGas: 1940n })
+    const { total } = await readMargins(ledger.pool, { from, to: until })
+    expect(total).toMatchObject({ gasAtomic: 1940n, marginAtomic: -1940n })
+  })
+
   it('adds what operators ended to the day on which they did', async () => {
     const job = await jobInState(ledger, 'review')
     await ledger.sql(

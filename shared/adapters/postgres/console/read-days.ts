@@ -116,7 +116,8 @@ async function readLive(sql: Sql, { from, until }: Period): Promise<readonly Day
   const { rows } = await sql.query<DayRow>({
     name: 'sum_console_live_hours',
     text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
-     buckets AS (SELECT start FROM charged UNION SELECT start FROM settled UNION SELECT start FROM batches
+     buckets AS (SELECT start FROM charged UNION SELECT start FROM settled UNION SELECT start FROM reverted
+       UNION SELECT start FROM batches
        UNION SELECT start FROM permits
        UNION SELECT start FROM uncharged UNION SELECT start FROM vendors)
      SELECT ${DAY}, ${JOINED_SUMS}, coalesce(settled.not_final, 0) AS not_final FROM buckets ${JOINS}`,

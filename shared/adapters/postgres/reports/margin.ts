@@ -67,7 +67,7 @@ export async function readMargins(sql: Sql, period: LedgerPeriod): Promise<Margi
     await sql.query<SumRow>({
       name: 'read_earned',
       text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
-       buckets AS (SELECT start FROM settled UNION SELECT start FROM batches UNION SELECT start FROM permits
+       buckets AS (SELECT start FROM settled UNION SELECT start FROM reverted UNION SELECT start FROM batches UNION SELECT start FROM permits
          UNION SELECT start FROM vendors),
        days AS (SELECT ${JOINED_SUMS} FROM buckets ${JOINS})
        SELECT coalesce(sum(settled_total), 0) AS charged, coalesce(sum(vendor_total), 0) AS vendor,
