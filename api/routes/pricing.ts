@@ -3,8 +3,7 @@ import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import { categoryOf } from '#shared/catalog/categories.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
-import { type AtomicAmount, atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import { gasMinimumCharge } from '#shared/pricing/bounded-charge.ts'
+import { type AtomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/pricing.ts'
 import { addCachedResponse, jsonRepresentation, sendRepresentation } from './static-response.ts'
@@ -25,15 +24,17 @@ export function addPricingRoutes(app: FastifyInstance, { catalog, readChargeGas 
     return addCachedResponse(app, '/v1/pricing', listed)
   }
   app.get('/v1/pricing', async (request, reply) => {
-    const listed = jsonRepresentation(priceList(catalog(), await readChargeGas()))
-    return sendRepresentation(request, reply, listed, `public, max-age=${GAS_AGE_SECONDS}`)
+    // While the node is away nothing can be quoted either; the list says what it can.
+    const gas = await readChargeGas().catch(() => null)
+    const age = gas === null ? 'no-store' : `public, max-age=${GAS_AGE_SECONDS}`
+    return sendRepresentation(request, reply, jsonRepresentation(priceList(catalog(), gas)), age)
   })
 }
 
 /** Lists the prices. `expectedGas`: what settling a charge costs, where the minimum charge follows it. */
 export function priceList(
   { version, models, common }: Catalog,
-  expectedGas: AtomicAmount = atomicAmount(0n),
+  expectedGas: AtomicAmount | null = null,
 ): z.infer<typeof pricingCatalogSchema> {
   return {
     object: 'pricing_catalog',
@@ -47,18 +48,20 @@ export function priceList(
 function pricingEntry(
   model: Model,
   common: CommonTerms,
-  expectedGas: AtomicAmount,
+  expectedGas: AtomicAmount | null,
 ): z.infer<typeof pricingEntrySchema> {
-  const bounds = { minimum_charge_usd: model.minimumChargeUsd, maximum_charge_usd: model.maximumChargeUsd }
-  const gasMinimum = gasMinimumCharge(bounds, expectedGas)
+  const maximum = atomicFromDollars(model.maximumChargeUsd)
   return pricingEntrySchema.parse({
     model: model.id,
     category: model.category,
     currency: 'USD',
     billing_mode: categoryOf(model.category, common.categories).billingMode,
     ...billingOf(model, common),
-    ...bounds,
-    ...(gasMinimum === null ? {} : { gas_minimum_charge_usd: dollarsFromAtomic(gasMinimum) }),
+    minimum_charge_usd: model.minimumChargeUsd,
+    maximum_charge_usd: model.maximumChargeUsd,
+    ...(expectedGas !== null && {
+      gas_minimum_charge_usd: dollarsFromAtomic(expectedGas < maximum ? expectedGas : maximum),
+    }),
   })
 }
 

@@ -12,8 +12,7 @@ export const pricingEntrySchema = z.looseObject({
   minimum_charge_usd: usdSchema,
   maximum_charge_usd: usdSchema,
   gas_minimum_charge_usd: usdSchema.optional().meta({
-    description:
-      'What settling a charge is expected to cost at the moment, where calls cost at least that and it is above the minimum.',
+    description: 'What settling a charge is expected to cost at the moment, where calls cost at least that.',
   }),
   input_per_million_tokens: usdSchema.optional(),
   cached_input_per_million_tokens: usdSchema.optional().meta({

@@ -64,8 +64,11 @@ function chargedInput({ usage, calculation }: Receipt): number {
 /** Returns the most input tokens that the JSON of a text request can have. Throws where it is none. */
 export function mostInputTokens(json: string): number {
   const request: unknown = JSON.parse(json)
-  const { messages = [], tools = [], functions = [] } = request as Readonly<Record<string, readonly unknown[]>>
-  const items = messages.length + tools.length + functions.length
+  const { messages, tools, functions } = request as Readonly<Record<string, unknown>>
+  const items = [messages, tools, functions].reduce<number>(
+    (sum, list) => sum + (Array.isArray(list) ? list.length : 0),
+    0,
+  )
   return (
     longestRendering(json) + TOKENS_PER_REQUEST + items * TOKENS_PER_ITEM + countImages(messages) * TOKENS_PER_IMAGE
   )

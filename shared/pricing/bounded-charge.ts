@@ -32,7 +32,7 @@ export function boundedCharge(quantities: readonly PricedQuantity[], bounds: Cha
  * Returns the minimum charge of a call whose settlement is expected to cost `expectedGas`, at most the maximum of one call.
  * `null` where it is not above the published minimum.
  */
-export function gasMinimumCharge(bounds: ChargeBounds, expectedGas: AtomicAmount): AtomicAmount | null {
+function gasMinimumCharge(bounds: ChargeBounds, expectedGas: AtomicAmount): AtomicAmount | null {
   const maximum = atomicFromDollars(bounds.maximum_charge_usd)
   const gasMinimum = expectedGas < maximum ? expectedGas : maximum
   return gasMinimum > atomicFromDollars(bounds.minimum_charge_usd) ? gasMinimum : null

@@ -176,8 +176,21 @@ async function tryDeployments(
     code: failover.codeAfter(failure),
     reason: failure.reason,
     attempt: `failed_${failure.certainty}`,
-    ...measuredWork(job, failure.usage, prices),
+    ...measuredFailure(job, failure, prices),
   })
+}
+
+/** A vendor with which the outcome is open may bill more than it has reported. */
+function measuredFailure(
+  job: ClaimedJob,
+  { certainty, usage }: ProviderFailure,
+  prices: VendorPrices | undefined,
+): { measured?: MeasuredWork } {
+  const { measured } = measuredWork(job, usage, prices)
+  if (measured === undefined) return {}
+  return {
+    measured: certainty === 'ambiguous' ? { ...measured, charge: job.authorization.authorizedMaximum } : measured,
+  }
 }
 
 /** Returns what a call without a result cost, where its usage is known. */

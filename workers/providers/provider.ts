@@ -39,7 +39,10 @@ export interface ProviderFailure {
   readonly isGone?: true
   /** Present with `provider_unavailable` when the operator must correct the deployment's setup. */
   readonly isSetupFault?: true
-  /** In the form of the operation: what the vendor bills although the call brought nothing; absent when it is not known. */
+  /**
+   * In the form of the operation: what the vendor bills although the call brought nothing, at least where it is ambiguous;
+   * absent when it is not known.
+   */
   readonly usage?: JsonValue | undefined
   /** Present when the call's time limit ended it. */
   readonly timedOut?: true

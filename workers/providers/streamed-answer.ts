@@ -23,6 +23,11 @@ export function streamEnding(exchange: StreamedExchange): 'complete' | 'cut' | P
   return failureWithoutResponse(exchange)
 }
 
+/** Adds what the vendor reported of a stream until it ended without a result. */
+export function withReported(failure: ProviderFailure, usage: ProviderFailure['usage']): ProviderFailure {
+  return usage === undefined || failure.certainty === 'definite' ? failure : { ...failure, usage }
+}
+
 /** Returns the failure of an answer that the time limit cut before anything could be delivered. */
 export function nothingInTime(exchange: StreamedExchange): ProviderFailure {
   return exchange.outcome === 'response'

@@ -42,8 +42,8 @@ export class UploadPricer {
       if (!this.#counted.has(work.key)) {
         this.#counted.add(work.key)
         price += work.price
-        const charged = this.#pricing.charged.get(work.key) ?? 0n
-        alreadyPaid += charged < work.price ? charged : work.price
+        // The price is an upper bound, and a call that was charged is not charged again.
+        if (this.#pricing.charged.has(work.key)) alreadyPaid += work.price
       }
       return work
     })

@@ -68,21 +68,28 @@ const GAS_ROOM = 2n
  */
 export function termsOf(entry: Omit<PricingEntry, 'model'>): TranscriptionTerms {
   const hour = scaled(entry.price_per_audio_hour_usd)
-  const { minimum_charge_usd: published, gas_minimum_charge_usd: gas } = entry
-  const minimum = roundedUp(gas === undefined ? scaled(published) : scaled(gas) * GAS_ROOM, SCALE)
+  const { minimum_charge_usd: published, gas_minimum_charge_usd: gas = '0' } = entry
+  const minimum = larger(roundedUp(scaled(published), SCALE), roundedUp(scaled(gas) * GAS_ROOM, SCALE))
   const maximum = roundedUp(scaled(entry.maximum_charge_usd), SCALE)
   return {
     limits: {
       maximumBytes: positive(entry.maximum_audio_bytes),
       maximumDurationMs: positive(Number(entry.maximum_audio_duration_ms)),
     },
-    prices: { pricePerAudioHourUsd: entry.price_per_audio_hour_usd, minimumChargeUsd: gas ?? published },
+    prices: {
+      pricePerAudioHourUsd: entry.price_per_audio_hour_usd,
+      minimumChargeUsd: scaled(gas) > scaled(published) ? gas : published,
+    },
     priceOf: (durationMs) => {
       const exact = roundedUp(hour * BigInt(durationMs), SCALE * MILLISECONDS_PER_HOUR)
-      const atLeast = exact < minimum ? minimum : exact
+      const atLeast = larger(exact, minimum)
       return atLeast > maximum ? maximum : atLeast
     },
   }
+}
+
+function larger(one: bigint, other: bigint): bigint {
+  return one > other ? one : other
 }
 
 function positive(limit: number): number {

@@ -165,18 +165,24 @@ describe('lists of models, prices and voices', async () => {
       })
     })
 
-    it('GET /v1/pricing has the expected gas where the minimum charge follows it and it is above the minimum, until the next block', async () => {
+    it('GET /v1/pricing has the expected gas where the minimum charge follows it, until the next block, and prices alone while the node is away', async () => {
+      let isAway = false
       const following = await composeApp((composed) =>
         addPricingRoutes(composed, {
           catalog: () => publishedCatalog,
-          readChargeGas: () => Promise.resolve(atomicAmount(3492n)),
+          readChargeGas: () =>
+            isAway ? Promise.reject(new Error('the node is away')) : Promise.resolve(atomicAmount(3492n)),
         }),
       )
       const answer = await following.inject('/v1/pricing')
       expect(answer.headers['cache-control']).toBe('public, max-age=2')
       const { data } = pricingCatalogSchema.parse(answer.json())
       const byMinimum = data.map((entry) => [entry.minimum_charge_usd, entry.gas_minimum_charge_usd].join(' '))
-      expect(new Set(byMinimum)).toEqual(new Set(['0.002 0.003492', '0.035 ', '0.005034 ']))
+      expect(new Set(byMinimum)).toEqual(new Set(['0.002 0.003492', '0.035 0.003492', '0.005034 0.003492']))
+      isAway = true
+      const away = await following.inject('/v1/pricing')
+      expect([away.statusCode, away.headers['cache-control']]).toEqual([200, 'no-store'])
+      expect(away.json()).toEqual(pricing)
     })
 
     it('GET /v1/pricing has one entry for each model', () => {

@@ -538,10 +538,25 @@ describe('an answer that is still being written', () => {
     expect(routed.router.states()[0]).toMatchObject({ circuit: 'closed', activeCalls: 0 })
   })
 
-  it('fails uncharged when the vendor breaks it off, and is not sent again', async () => {
+  it('fails uncharged when the vendor breaks it off, with what it has billed at least, and is not sent again', async () => {
     worker.upstream.setFaults([cutAfter(3, 'reset')])
     const jobId = await acceptChat(LONG)
-    await worker.run(jobId, routedTo([gemini(), { ...gemini(), name: 'second', priority: 1 }], PATIENCE_MS))
+    const prices = {
+      input_per_million_tokens: '1',
+      output_per_million_tokens: '2',
+      as_of: '2026-11-26',
+      source: 'test',
+    }
+    await worker.run(
+      jobId,
+      routedTo(
+        [
+          { ...gemini(), prices },
+          { ...gemini(), name: 'second', priority: 1 },
+        ],
+        PATIENCE_MS,
+      ),
+    )
     expect(await worker.view(jobId)).toMatchObject({
       state: 'failed',
       failure_code: 'provider_outcome_unknown',
@@ -549,6 +564,14 @@ describe('an answer that is still being written', () => {
       charge_amount: null,
     })
     expect(worker.upstream.calls).toHaveLength(1)
+    // 8 input and 63 output tokens as reported until then, while the caller answers for the maximum.
+    expect(
+      await worker.ledger.sql(
+        `SELECT vendor_cost, amount = quoted_maximum AS is_whole FROM upstream_attempts
+           JOIN uncharged_work USING (job_id) JOIN jobs ON jobs.id = job_id WHERE job_id = $1`,
+        [jobId],
+      ),
+    ).toEqual([{ vendor_cost: '134', is_whole: true }])
   })
 })
 

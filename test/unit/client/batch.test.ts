@@ -401,6 +401,8 @@ describe('the price of a recording', () => {
     const { priceOf, prices } = termsOf({ ...LIMITS, ...PUBLISHED, gas_minimum_charge_usd: '0.006' })
     expect([1, 400_000, 3_600_000].map(priceOf)).toEqual([12_000n, 13_556n, 122_000n])
     expect(prices.minimumChargeUsd).toBe('0.006')
+    const rising = termsOf({ ...LIMITS, ...PUBLISHED, gas_minimum_charge_usd: '0.0049' })
+    expect([rising.priceOf(1), rising.prices.minimumChargeUsd]).toEqual([9800n, '0.005034'])
   })
 
   it('is divided among the clips of a pack without a remainder', () => {

@@ -6,7 +6,7 @@ import type { SendHttp } from '../http.ts'
 import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
+import { isStreamed, nothingInTime, type StreamedExchange, streamEnding, withReported } from '../streamed-answer.ts'
 import { streamsAnswer } from '../streams-answer.ts'
 import { unserviceable } from '../unserviceable.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
@@ -107,16 +107,19 @@ function readStream(stream: MessageStream, exchange: StreamedExchange, request: 
   const id = requestId ?? stream.id
   if (stream.error !== undefined) return withId(failureOfEvent(stream.error), id)
   const ending = streamEnding(exchange)
-  if (typeof ending === 'object') return withId(ending, id)
+  const { input_tokens: input, output_tokens: output, ...others } = stream.usage
+  const reported =
+    typeof input === 'number' ? readUsage({ ...others, input_tokens: input, output_tokens: output ?? 0 }) : undefined
+  if (typeof ending === 'object') return withId(withReported(ending, reported), id)
   const stopReason = ending === 'cut' ? 'max_tokens' : stream.stopReason
   const content = stream.content(CUT.has(stopReason ?? ''))
   const message = messageWire.safeParse({ id: stream.id, content: content?.blocks, stop_reason: stopReason })
   if (!message.success) return withId(unknownOutcome('HTTP 200 with a malformed message'), id)
   const texts = message.data.content.flatMap((block) => (block.type === 'text' ? [block.text] : []))
   const calls = toolCalls(message.data)
-  if (ending === 'cut' && calls.length === 0 && texts.join('').trim() === '') return withId(nothingInTime(exchange), id)
+  if (ending === 'cut' && calls.length === 0 && texts.join('').trim() === '')
+    return withId(withReported(nothingInTime(exchange), reported), id)
   const least = leastOutputTokens({ text: texts.join(''), calls, pieces: content?.pieces ?? 0 })
-  const { input_tokens: input, output_tokens: output, ...others } = stream.usage
   const usage = {
     ...others,
     input_tokens: input ?? leastInputTokens(request),
@@ -142,8 +145,8 @@ function readOutput(message: MessageWire): TextOutcome {
   if (isWithheld && (message.usage?.output_tokens ?? 0) === 0) return rejected('HTTP 200 with refusal')
   const isComplete = ENDED_BY_REQUEST.has(reason) || (reason === 'end_turn' && text !== '')
   if (isBlank && !isComplete && !isWithheld)
-    return emptyOutput(`HTTP 200 without text or call, ${reason}`, readUsage(message))
-  const usage = readUsage(message)
+    return emptyOutput(`HTTP 200 without text or call, ${reason}`, readUsage(message.usage))
+  const usage = readUsage(message.usage)
   if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
   const signatures = message.content.flatMap((block) => (block.type === 'thinking' ? (block.signature ?? []) : []))
   const output: TextOutput = {
@@ -190,7 +193,7 @@ function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_ca
  * Reads the token counts; total input is the sum of three counts (…/build-with-claude/prompt-caching, "Tracking cache
  * performance").
  */
-function readUsage({ usage }: MessageWire): TextUsage | undefined {
+function readUsage(usage: MessageWire['usage']): TextUsage | undefined {
   if (usage === undefined) return undefined
   const thinkingTokens = usage.output_tokens_details?.thinking_tokens
   const [written, cached] = [usage.cache_creation_input_tokens ?? 0, usage.cache_read_input_tokens ?? 0]

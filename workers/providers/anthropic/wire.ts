@@ -25,6 +25,9 @@ const otherBlock = z
   .refine(({ type }) => !['text', 'tool_use', 'thinking'].includes(type))
   .transform(() => ({ type: 'other' as const }))
 
+/** What is no count is no reason to withhold a result that is billed. */
+const cacheCount = tokens.nullish().catch(undefined)
+
 /**
  * The 200 answer of `POST /v1/messages`, without unused fields. `output_tokens` includes thinking; `input_tokens`
  * excludes tokens written to or read from the cache.
@@ -39,8 +42,8 @@ export const messageWire = z.object({
   usage: z
     .object({
       input_tokens: tokens,
-      cache_creation_input_tokens: tokens.nullish(),
-      cache_read_input_tokens: tokens.nullish(),
+      cache_creation_input_tokens: cacheCount,
+      cache_read_input_tokens: cacheCount,
       output_tokens: tokens,
       output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
     })
@@ -52,8 +55,8 @@ export type MessageWire = z.infer<typeof messageWire>
 const reportedUsage = z
   .object({
     input_tokens: tokens.nullish(),
-    cache_creation_input_tokens: tokens.nullish(),
-    cache_read_input_tokens: tokens.nullish(),
+    cache_creation_input_tokens: cacheCount,
+    cache_read_input_tokens: cacheCount,
     output_tokens: tokens.nullish(),
     output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
   })

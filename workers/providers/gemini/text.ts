@@ -5,7 +5,7 @@ import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
+import { isStreamed, nothingInTime, type StreamedExchange, streamEnding, withReported } from '../streamed-answer.ts'
 import { streamsAnswer } from '../streams-answer.ts'
 import { unserviceable } from '../unserviceable.ts'
 import { type AnswerStream, createAnswerStream } from './answer-stream.ts'
@@ -64,12 +64,14 @@ export function createGeminiText(dependencies: GeminiDependencies & GeminiTextSe
 function readStream(stream: AnswerStream, exchange: StreamedExchange, request: TextRequest): TextOutcome {
   if (stream.error !== undefined) return failureOfEvent(stream.error)
   const ending = streamEnding(exchange)
-  if (typeof ending === 'object') return ending
   const arrived = stream.answer()
+  const reported = readUsage(arrived, false)
+  if (typeof ending === 'object') return withReported(ending, reported)
   const parts = (arrived.candidates?.[0]?.content?.parts ?? []).filter(({ thought }) => thought !== true)
   const text = parts.map((part) => part.text ?? '').join('')
   const calls = toolCalls(parts, arrived)
-  if (ending === 'cut' && text.trim() === '' && calls.length === 0) return nothingInTime(exchange)
+  if (ending === 'cut' && text.trim() === '' && calls.length === 0)
+    return withReported(nothingInTime(exchange), reported)
   const { promptTokenCount: input, candidatesTokenCount: output, ...others } = arrived.usageMetadata ?? {}
   const least = leastOutputTokens({ text, calls })
   const usageMetadata = {

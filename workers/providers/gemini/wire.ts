@@ -40,7 +40,8 @@ export const answerWire = z.object({
   usageMetadata: z
     .object({
       promptTokenCount: tokens,
-      cachedContentTokenCount: tokens,
+      // What is no count is no reason to withhold a result that is billed.
+      cachedContentTokenCount: tokens.catch(undefined),
       toolUsePromptTokenCount: tokens,
       candidatesTokenCount: tokens,
       thoughtsTokenCount: tokens,

@@ -5,14 +5,17 @@ import { errorToken } from '../error-token.ts'
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
 
 const tokenCount = z.int().min(0)
+/** What is no count is no reason to withhold a result that is billed: its input is charged as any other. */
+const optionalCount = tokenCount.nullish().catch(undefined)
 
 const completionUsage = z.object({
   prompt_tokens: tokenCount,
   completion_tokens: tokenCount,
   /** Parts of `prompt_tokens`; OpenAI bills writes from GPT-5.6 on (developers.openai.com/api/docs/guides/prompt-caching). */
   prompt_tokens_details: z
-    .object({ cached_tokens: tokenCount.nullish(), cache_write_tokens: tokenCount.nullish() })
-    .nullish(),
+    .object({ cached_tokens: optionalCount, cache_write_tokens: optionalCount })
+    .nullish()
+    .catch(undefined),
   completion_tokens_details: z.object({ reasoning_tokens: tokenCount.nullish() }).nullish(),
 })
 
