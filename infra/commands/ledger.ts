@@ -32,7 +32,10 @@ export async function main(commandLine: readonly string[], environment: NodeJS.P
 async function checkInvoice(options: LedgerOptions, file: string): Promise<number> {
   const lines = parseInvoice(await readFile(file, 'utf8'))
   return await withConnection(connectionOf(options), async (pool) => {
-    const work = await namingFailure(DATABASE, readVendorWork(pool, daysOf(lines)))
+    const all = await namingFailure(DATABASE, readVendorWork(pool, daysOf(lines)))
+    const work = all.filter(
+      ({ vendor }) => options.vendor === undefined || (vendor ?? options.vendor) === options.vendor,
+    )
     const comparison = compareInvoice(lines, work, await namingFailure(DATABASE, readUpstreamModels(pool)))
     console.log(options.asJson ? asJson(comparison) : renderInvoice(comparison))
     return comparison.differences.length + comparison.unknownModels.length > 0 ? DIFFERENT : AGREED

@@ -19,7 +19,7 @@ const UNITS = {
 
 export const INVOICE_UNITS = Object.keys(UNITS).join(', ')
 
-/** An exact decimal: `numerator` / 10^`decimals`. */
+/** An exact decimal: `numerator` / 10^`decimals`. Negative for a credit. */
 interface Decimal {
   readonly numerator: bigint
   readonly decimals: number
@@ -27,7 +27,7 @@ interface Decimal {
 
 const decimal = z
   .string()
-  .regex(/^\d{1,15}(\.\d{1,9})?$/, { error: 'must be a decimal number with at most nine decimals' })
+  .regex(/^-?\d{1,15}(\.\d{1,30})?$/, { error: 'must be a decimal number' })
   .transform((text): Decimal => {
     const [whole = '', fraction = ''] = text.split('.')
     return { numerator: BigInt(whole + fraction), decimals: fraction.length }
@@ -94,7 +94,9 @@ export function daysOf(lines: readonly InvoiceLine[]): { readonly first: string;
 /**
  * Compares an invoice with the ledger by day and model, in units and in money. Invoice and ledger agree where they differ by
  * no more than the last decimals of the invoice, and a millionth of a dollar for each call, which the ledger rounds up.
- * `upstreamModels` are those of each deployment: an invoice may name either. Throws a `UsageError` when it names both.
+ * An invoice may name upstream models or deployments; what is the name of both is that of the model. `upstreamModels` are
+ * those that each deployment was published with, for attempts without one. Throws a `UsageError` when it names both for one
+ * attempt.
  */
 export function compareInvoice(
   lines: readonly InvoiceLine[],
@@ -102,21 +104,20 @@ export function compareInvoice(
   upstreamModels: ReadonlyMap<string, readonly string[]>,
 ): InvoiceComparison {
   const models = [...new Set(lines.map(({ model }) => model))]
-  const deploymentsOf = new Map(
-    models.map((model) => [
-      model,
-      new Set([...upstreamModels].flatMap(([name, own]) => (name === model || own.includes(model) ? [name] : []))),
-    ]),
-  )
-  const unknownModels = models.filter((model) => deploymentsOf.get(model)?.size === 0)
-  const known = models.filter((model) => !unknownModels.includes(model))
-  const namings = known.flatMap((model) => [...(deploymentsOf.get(model) ?? [])])
-  const twice = namings.find((name, index) => namings.indexOf(name) !== index)
+  const upstreamOf = ({ deployment, upstreamModel }: VendorWork) =>
+    upstreamModel === null ? (upstreamModels.get(deployment) ?? []) : [upstreamModel]
+  const published = new Set([...upstreamModels.values()].flat())
+  const isOf = (model: string, one: VendorWork) =>
+    published.has(model) ? upstreamOf(one).includes(model) : one.deployment === model
+  const twice = work.find((one) => models.filter((model) => isOf(model, one)).length > 1)
   if (twice !== undefined)
-    throw new UsageError(`the invoice names ${twice} and its upstream model: name all lines in the same way`)
-  const named = new Set(namings)
+    throw new UsageError(
+      `the invoice names ${twice.deployment} in two ways: name all of its lines by its upstream model`,
+    )
+  const unknownModels = models.filter((model) => !published.has(model) && !upstreamModels.has(model))
+  const known = models.filter((model) => !unknownModels.includes(model))
   const compared = known.flatMap((model) => {
-    const recorded = work.filter(({ deployment }) => deploymentsOf.get(model)?.has(deployment))
+    const recorded = work.filter((one) => isOf(model, one))
     const invoiced = lines.filter((line) => line.model === model)
     const days = [...new Set([...invoiced, ...recorded].map(({ day }) => day))].toSorted()
     return days.flatMap((day) =>
@@ -127,13 +128,14 @@ export function compareInvoice(
       ),
     )
   })
+  const isNamed = (one: VendorWork) => models.some((model) => isOf(model, one))
   return {
     lines: lines.length,
     days: daysOf(lines),
     differences: compared,
     unknownModels,
-    notInvoiced: [...new Set(work.map(({ deployment }) => deployment))].filter((name) => !named.has(name)),
-    unknownAttempts: work.reduce((sum, one) => sum + (named.has(one.deployment) ? one.unknown : 0), 0),
+    notInvoiced: [...new Set(work.filter((one) => !isNamed(one)).map(({ deployment }) => deployment))],
+    unknownAttempts: work.reduce((sum, one) => sum + (isNamed(one) ? one.unknown : 0), 0),
   }
 }
 
@@ -184,8 +186,9 @@ interface Scaled {
 function scaled({ numerator, decimals }: Decimal, unitsOfOne: bigint): Scaled {
   const scale = 10n ** BigInt(decimals)
   const isExact = decimals === 0 && unitsOfOne === 1n
+  const half = numerator < 0n ? -scale / 2n : scale / 2n
   return {
-    invoiced: (numerator * unitsOfOne + scale / 2n) / scale,
+    invoiced: (numerator * unitsOfOne + half) / scale,
     tolerance: isExact ? 0n : (unitsOfOne + 2n * scale - 1n) / (2n * scale),
   }
 }

@@ -6,7 +6,7 @@ import { checkedFlags, checkedSettings, FLAG, readFlags, readSandbox, TEXT, Usag
 import { INVOICE_UNITS } from './invoice.ts'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
-       npm run ledger -- --invoice FILE.csv [--json] [--sandbox]
+       npm run ledger -- --invoice FILE.csv [--vendor NAME] [--json] [--sandbox]
 
 Prints revenue, charges by model, failures, absorbed cost, gas, uncharged work, exposure, debts, review items and their resolutions,
 checks that the audit of operators' actions is as it was recorded, and reconciles the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
@@ -18,9 +18,11 @@ checks that the audit of operators' actions is as it was recorded, and reconcile
   --log-range N    blocks for each eth_getLogs (default: 2000)
   --audit-head P:H an end of the audit that was printed before: what was recorded until then must be the same
   --invoice FILE   compare a vendor's invoice with what its models did, by UTC day and model, in units and in money. A CSV file
-                   with the columns day, model, unit, quantity and amount_usd; a model is a deployment or its upstream model,
-                   a unit one of ${INVOICE_UNITS}. Numbers count as exact to half of their last decimal.
+                   with the columns day, model, unit, quantity and amount_usd; a model is an upstream model or else a
+                   deployment, a unit one of ${INVOICE_UNITS}. Numbers count as exact to half of their last decimal.
                    Rename the columns of a vendor's export to these, with a line for each unit that it bills
+  --vendor NAME    only what was done by this vendor (a deployment's vendor, or the host of its base_url): where two have models
+                   of the same name
   --sandbox        use database and chain of the running sandbox, from SANDBOX_FILE or .farebox/sandbox.json
   --help           show this text
 
@@ -37,6 +39,8 @@ export interface LedgerOptions {
   readonly databaseUrl: string
   /** A file to compare instead of a report. */
   readonly invoice: string | undefined
+  /** Whose invoice it is; all vendors by default. */
+  readonly vendor: string | undefined
   /** `null`: do not reconcile with the chain. */
   readonly rpcUrls: readonly string[] | null
   readonly logRange: bigint
@@ -62,6 +66,7 @@ const OPTIONS = {
   'log-range': TEXT,
   'audit-head': TEXT,
   invoice: TEXT,
+  vendor: TEXT,
   sandbox: FLAG,
   help: FLAG,
 }
@@ -82,6 +87,7 @@ const optionsSchema = z.object({
     })
     .optional(),
   invoice: z.string().min(1, { error: 'must be a file' }).optional(),
+  vendor: z.string().min(1, { error: 'must be a name' }).optional(),
 })
 
 const environmentSchema = z.object({
@@ -100,11 +106,19 @@ export async function readOptions(
 ): Promise<LedgerOptions | null> {
   const flags = readFlags(programArguments, OPTIONS)
   if (flags.help) return null
-  const { from, to, 'log-range': logRange, 'audit-head': auditHead, invoice } = checkedFlags(optionsSchema, flags)
+  const {
+    from,
+    to,
+    'log-range': logRange,
+    'audit-head': auditHead,
+    invoice,
+    vendor,
+  } = checkedFlags(optionsSchema, flags)
   if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
     throw new UsageError('--from must be before --to')
   if (invoice !== undefined && (from !== undefined || to !== undefined))
     throw new UsageError('--invoice covers the days that are in the file: leave out --from and --to')
+  if (vendor !== undefined && invoice === undefined) throw new UsageError('--vendor goes with --invoice')
   const sandboxSettings = flags.sandbox ? await readSandbox(environment) : {}
   const requiredSchema =
     flags['no-chain'] || invoice !== undefined ? environmentSchema.omit({ RPC_URL: true }) : environmentSchema
@@ -119,6 +133,7 @@ export async function readOptions(
     to,
     asJson: flags.json ?? false,
     invoice,
+    vendor,
     databaseUrl: settings.DATABASE_URL,
     rpcUrls: settings.RPC_URL ?? null,
     logRange: BigInt(logRange),

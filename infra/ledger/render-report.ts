@@ -241,7 +241,7 @@ export function renderInvoice(comparison: InvoiceComparison): string {
   const { lines, days, differences, unknownModels, notInvoiced, unknownAttempts } = comparison
   return [
     `Invoice of ${lines} lines, ${days.first} to ${days.last} (UTC days)`,
-    ...unknownModels.map((model) => `No deployment was published as ${model}, or with this upstream model.`),
+    ...unknownModels.map((model) => `No deployment was published as ${oneLine(model)}, or with this upstream model.`),
     ...(notInvoiced.length > 0 ? [`Not in the invoice, with work on these days: ${notInvoiced.join(', ')}`] : []),
     ...(unknownAttempts > 0
       ? [
@@ -254,7 +254,7 @@ export function renderInvoice(comparison: InvoiceComparison): string {
           ['day', 'model', 'unit', 'invoice', 'ledger', 'difference'],
           ...differences.map(({ day, model, unit, invoiced, recorded }) => [
             day,
-            model,
+            oneLine(model),
             unit,
             ...[invoiced, recorded, invoiced - recorded].map((value) =>
               unit === 'usd' ? signedUsdc(value) : value.toString(),

@@ -155,7 +155,7 @@ async function tryDeployments(
     }
     const { written, attemptId } = await executionStore.startAttempt(
       job,
-      slot.deployment.name,
+      slot.deployment,
       failed && { attemptId: failed.attemptId, reason: failed.failure.reason },
     )
     if (written === 'stale') return { next: 'stale' }

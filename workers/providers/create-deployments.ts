@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { DeploymentEntry, DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { type DeploymentEntry, type DeploymentsFile, vendorOf } from '#shared/catalog/deployments-file.ts'
 import { type ProviderKeys, whyNotAllowed } from '#shared/catalog/provider-keys.ts'
 import { isPublishedSample } from '#shared/runtime/parse-settings.ts'
 import type { Deployment, ProviderPorts } from './deployment.ts'
@@ -63,6 +63,8 @@ function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDepend
   const { lookUpModel, ...ports } = createPorts(entry, dependencies)
   return {
     name: entry.name,
+    vendor: vendorOf(entry),
+    upstreamModel: entry.upstream_model,
     serves: entry.serves,
     priority: entry.priority,
     weight: entry.weight,

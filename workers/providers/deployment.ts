@@ -15,6 +15,9 @@ export interface ProviderPorts {
 /** A private upstream, ready to be called. Its name is for logs and the attempts' rows, never for callers. */
 export interface Deployment extends ProviderPorts {
   readonly name: string
+  /** Who bills it, and for which model: as `vendorOf` and the deployments file name them. */
+  readonly vendor?: string
+  readonly upstreamModel?: string
   /** Public model ids. */
   readonly serves: readonly string[]
   /** The lowest is tried first. */

@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from 'prom-client'
-import type { BudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
+import type { BudgetStore, Spent } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import { vendorOf } from '#shared/catalog/deployments-file.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { BUDGET_AUTHOR } from '#shared/operators/author.ts'
@@ -13,6 +13,8 @@ export interface BudgetDependencies {
 }
 
 const EVERY_MS = 10_000
+/** Longer than any transaction: attempts that ended before are all visible, and their cost no longer changes. */
+const STABLE_AFTER_MS = 10 * 60_000
 
 /**
  * Drains the deployments of vendors whose budget of the day (UTC) is spent, and enables them when there is room again:
@@ -26,6 +28,7 @@ export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies)
     labelNames: ['vendor'],
     registers: [metrics],
   })
+  const readSpentToday = createSpentReader(budgets)
   return {
     name: 'drained or enabled deployments by budgets',
     leastIntervalMs: EVERY_MS,
@@ -38,12 +41,13 @@ export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies)
         used.reset()
         return 0
       }
-      const spent = await budgets.readSpentToday()
+      const spent = await readSpentToday()
+      const hosts = new Map(deployments.map((entry) => [entry.name, vendorOf(entry)]))
       used.reset()
       const exhausted = new Map<string, string>()
       for (const [vendor, { usd_per_day: dollars }] of Object.entries(limits)) {
-        const own = deployments.filter((entry) => vendorOf(entry) === vendor)
-        const sum = own.reduce((total, { name }) => total + (spent.get(name) ?? 0n), 0n)
+        const own = spent.filter((each) => (each.vendor ?? hosts.get(each.deployment)) === vendor)
+        const sum = own.reduce((total, { amount }) => total + amount, 0n)
         const limit = atomicFromDollars(dollars)
         used.set({ vendor }, Number(sum) / Number(limit))
         if (sum >= limit) exhausted.set(vendor, dollars)
@@ -66,4 +70,31 @@ export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies)
       return changed
     },
   }
+}
+
+/** Reads what was spent since midnight (UTC); of a day with a million attempts, only what ended since the last time. */
+function createSpentReader({ readSpent }: Pick<BudgetStore, 'readSpent'>): () => Promise<readonly Spent[]> {
+  let until = new Date(0)
+  let stable: readonly Spent[] = []
+  return async () => {
+    const now = Date.now()
+    const midnight = new Date(now)
+    midnight.setUTCHours(0, 0, 0, 0)
+    const [from, kept] = until < midnight ? [midnight, []] : [until, stable]
+    const next = new Date(Math.max(from.getTime(), now - STABLE_AFTER_MS))
+    const read = await readSpent(from, next)
+    const added = read.filter(({ isStable }) => isStable)
+    if (added.length > 0 || kept.length === 0) stable = sumOf([...kept, ...added])
+    until = next
+    return [...stable, ...read.filter(({ isStable }) => !isStable)]
+  }
+}
+
+function sumOf(parts: readonly Spent[]): readonly Spent[] {
+  const sums = new Map<string, Spent>()
+  for (const part of parts) {
+    const key = JSON.stringify([part.vendor, part.deployment])
+    sums.set(key, { ...part, amount: part.amount + (sums.get(key)?.amount ?? 0n) })
+  }
+  return [...sums.values()]
 }

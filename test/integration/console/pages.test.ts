@@ -550,7 +550,7 @@ describe('the pages on providers, queues and processes', () => {
   /** Records a call of a job of its own. */
   async function call(state: string, reason: string | null, seconds = 1): Promise<string> {
     const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
-    const { attemptId } = await console.ledger.execution.startAttempt(job, NAME, null)
+    const { attemptId } = await console.ledger.execution.startAttempt(job, { name: NAME }, null)
     await console.ledger.sql(
       `UPDATE upstream_attempts SET state = $2, reason = $3, started_at = now() - make_interval(secs => $4),
        finished_at = CASE WHEN $2 <> 'open' THEN now() END WHERE id = $1`,
@@ -597,7 +597,7 @@ describe('the pages on providers, queues and processes', () => {
 
     it('show a deployment that is not published any more as long as calls to it are known', async () => {
       const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
-      await console.ledger.execution.startAttempt(job, 'removed', null)
+      await console.ledger.execution.startAttempt(job, { name: 'removed' }, null)
       expect(await read('/operator/providers/removed')).toContain('not published')
       expect((await actor.get('/operator/providers/never-called')).status).toBe(404)
     })

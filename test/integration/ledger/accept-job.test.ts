@@ -223,7 +223,9 @@ describe('accepting a job', () => {
         sealed: null,
       })
       expect(claimed.fence).toBeGreaterThan(failed.fence)
-      expect(await ledger.execution.startAttempt(claimed, 'elevenlabs', null)).toMatchObject({ written: 'written' })
+      expect(await ledger.execution.startAttempt(claimed, { name: 'elevenlabs' }, null)).toMatchObject({
+        written: 'written',
+      })
       expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(2)
     })
 

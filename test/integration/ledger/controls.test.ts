@@ -2,7 +2,7 @@ import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import { createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
+import { type BudgetStore, createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
 import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { type ControlStore, createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
@@ -13,7 +13,7 @@ import { parseDeployments } from '#shared/catalog/deployments-file.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { Author } from '#shared/operators/author.ts'
+import { type Author, BUDGET_AUTHOR } from '#shared/operators/author.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
 import { isRunning, type ProcessReport } from '#shared/operators/process-report.ts'
 import { startReporting } from '#shared/operators/report-process.ts'
@@ -235,10 +235,10 @@ describe('controls of the operators', () => {
     [...(await configuration()).controls].flatMap(([name, { isDrained }]) => (isDrained ? [name] : []))
   const publish = (content: { readonly [field: string]: JsonValue }) =>
     createConfigurationStore(ledger.pool).importFile(ADA, { kind: 'deployments', content, reason: WHY })
-  const startSweep = () => {
+  const startSweep = (wrap = (store: BudgetStore): BudgetStore => store) => {
     const metrics = new Registry()
     const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
-    return { metrics, sweep: enforceBudgets({ budgets: createBudgetStore(ledger.pool), metrics, logger }) }
+    return { metrics, sweep: enforceBudgets({ budgets: wrap(createBudgetStore(ledger.pool)), metrics, logger }) }
   }
   const spend = async (deployment: string, atomic: number, finishedAt: string) => {
     const { id } = await jobInState(ledger, 'completed')
@@ -306,6 +306,46 @@ describe('controls of the operators', () => {
       await publishBudget('4')
       expect(await sweep.run()).toBe(2)
       expect(await drained()).toEqual([])
+    })
+
+    it('counts what a deployment spent before it was renamed', async () => {
+      const { sweep } = startSweep()
+      const vendor_budgets = { 'five.example': { usd_per_day: '2' } }
+      await publish({ deployments: [entry('old', 'five.example')], vendor_budgets })
+      const jobId = await spend('old', 2_000_000, 'now()')
+      await ledger.sql("UPDATE upstream_attempts SET vendor = 'five.example' WHERE job_id = $1", [jobId])
+      await publish({ deployments: [entry('renamed', 'five.example')], vendor_budgets })
+      expect(await sweep.run()).toBe(1)
+      expect(await drained()).toContain('renamed')
+    })
+
+    it('does not undo a drain that an operator made while the sums were read', async () => {
+      await publish({ deployments: [entry('leaked', 'six.example')], vendor_budgets: {} })
+      await controls.controlDeployment(ADA, { deployment: 'leaked', isDrained: true, reason: 'key leaked' })
+      const enabling = { deployment: 'leaked', isDrained: false, reason: 'within its budget' }
+      expect(await controls.controlDeployment(BUDGET_AUTHOR, enabling)).toMatchObject({ outcome: 'unchanged' })
+      expect(await drained()).toContain('leaked')
+    })
+
+    it('reads the attempts of the day once, and then what ended since', async () => {
+      await publish({
+        deployments: [entry('busy', 'seven.example')],
+        vendor_budgets: { 'seven.example': { usd_per_day: '2' } },
+      })
+      await spend('busy', 1_500_000, "greatest(date_trunc('day', now(), 'UTC'), now() - interval '1 hour')")
+      const reads: (readonly [from: Date, stableBefore: Date])[] = []
+      const { metrics, sweep } = startSweep((store) => ({
+        ...store,
+        readSpent: async (from, stableBefore) => {
+          reads.push([from, stableBefore])
+          return await store.readSpent(from, stableBefore)
+        },
+      }))
+      for (let run = 0; run < 3; run += 1) expect(await sweep.run()).toBe(0)
+      expect(reads.slice(1).map(([from]) => from)).toEqual(reads.slice(0, 2).map(([, stableBefore]) => stableBefore))
+      expect(await metrics.metrics()).toContain('vendor="seven.example"} 0.75')
+      await spend('busy', 600_000, 'now()')
+      expect(await sweep.run()).toBe(1)
     })
 
     it('is not reported any longer once it is no longer published', async () => {

@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { main } from '../../../infra/commands/ledger.ts'
@@ -132,7 +133,58 @@ describe('an invoice of a vendor', () => {
   it('is refused when it names a deployment and its upstream model', async () => {
     const { exitCode, printed } = await check([...LINES, '2026-03-01,flash-one,input_tokens,1000,0.0003'])
     expect(exitCode).toBe(2)
-    expect(printed).toContain('names flash-one and its upstream model')
+    expect(printed).toContain('names flash-one in two ways')
+  })
+
+  it('agrees over a change of the upstream model, and for the vendor of two that have a model of the same name', async () => {
+    const moved: readonly (readonly [string, string, string, string, number])[] = [
+      ['2026-04-01', 'flash-one', 'vendor.example', 'flash-2', 1000],
+      ['2026-04-02', 'flash-one', 'vendor.example', 'flash-3', 2000],
+      ['2026-04-02', 'flash-two', 'other.example', 'flash-3', 4000],
+    ]
+    for (const [day, deployment, vendor, model, tokens] of moved) {
+      const { id } = await jobInState(ledger, 'completed')
+      const usage = { input_tokens: tokens, output_tokens: 0 }
+      await ledger.sql(
+        `UPDATE upstream_attempts SET deployment = $2, vendor = $3, upstream_model = $4, usage = $5, vendor_cost = $6,
+           finished_at = $7 WHERE job_id = $1`,
+        [id, deployment, vendor, model, usage, vendorCost(PRICED, usage)?.toString(), `${day}T12:00:00Z`],
+      )
+    }
+    const changed = {
+      deployments: DEPLOYMENTS.deployments.map((each) => ({
+        ...each,
+        upstream_model: `${each.upstream_model.slice(0, -1)}3`,
+      })),
+    }
+    const author = { operator: 'ada', source: 'command' } as const
+    await createConfigurationStore(ledger.pool).importFile(author, {
+      kind: 'deployments',
+      content: changed,
+      reason: 'new',
+    })
+    const lines = ['2026-04-01,flash-2,input_tokens,1000,0.0003', '2026-04-02,flash-3,input_tokens,2000,0.0006']
+    expect((await check(lines)).exitCode).toBe(1)
+    const { exitCode, printed } = await check(lines, '--vendor', 'vendor.example')
+    expect([exitCode, printed]).toEqual([0, expect.stringContaining('Invoice and ledger agree.')])
+    // What it does not name is no difference.
+    const { printed: named } = await check(lines.slice(1), '--vendor', 'vendor.example', '--json')
+    expect(JSON.parse(named)).toMatchObject({ differences: [] })
+  })
+
+  it('takes credits, and amounts of more decimals than it compares', async () => {
+    const credited = [
+      ...LINES,
+      '2026-03-01,scribe,audio_hours,0,-0.02',
+      '2026-03-01,scribe,audio_hours,0,0.020000000000001',
+    ]
+    expect((await check(credited)).printed).toContain('Invoice and ledger agree.')
+  })
+
+  it('prints no control characters of its names', async () => {
+    const { printed } = await check([...LINES, '2026-03-01,"evil\u001b[2J",input_tokens,1,0.1'])
+    expect(printed).toContain('No deployment was published as evil')
+    expect(printed).not.toContain('\u001b')
   })
 
   it.each([

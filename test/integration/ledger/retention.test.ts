@@ -171,7 +171,7 @@ describe('results that were withheld', () => {
   /** Runs the job with media that expire at `mediaExpireAt`, and fails its settlement. */
   async function doUnpaidWork(jobId: string, mediaExpireAt: Date): Promise<void> {
     const job = await claimTestJob(ledger, jobId)
-    const { attemptId } = await ledger.execution.startAttempt(job, 'elevenlabs', null)
+    const { attemptId } = await ledger.execution.startAttempt(job, { name: 'elevenlabs' }, null)
     const resultBody = JSON.stringify({ attemptId })
     const sealed = {
       usage: { images: 1 },

@@ -437,7 +437,7 @@ describe('statements for several items', () => {
       const [stale, ...current] = jobs
       if (!stale) throw new Error('no job')
       const asked = [{ ...stale, fence: stale.fence - 1n }, ...current]
-      const started = await Promise.all(asked.map((job) => ledger.execution.startAttempt(job, 'one', null)))
+      const started = await Promise.all(asked.map((job) => ledger.execution.startAttempt(job, { name: 'one' }, null)))
       expect(started.map(({ written }) => written)).toEqual(['stale', ...current.map(() => 'written')])
       const attempts = await ledger.sql<{ id: string; job_id: string; authorization_id: string }>(
         'SELECT id, job_id, authorization_id FROM upstream_attempts WHERE job_id = ANY($1)',
@@ -454,7 +454,7 @@ describe('statements for several items', () => {
       const [locked, ...others] = jobs
       if (!locked) throw new Error('no job')
       const unlock = await lockRow(locked)
-      const [waiting, ...starting] = jobs.map((job) => ledger.execution.startAttempt(job, 'one', null))
+      const [waiting, ...starting] = jobs.map((job) => ledger.execution.startAttempt(job, { name: 'one' }, null))
       expect((await Promise.all(starting)).map(({ written }) => written)).toEqual(others.map(() => 'written'))
       await unlock()
       expect(await waiting).toMatchObject({ written: 'written' })

@@ -172,7 +172,9 @@ describe('the record of uncharged work', () => {
     await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty', finished_at = now() WHERE job_id = $1", [
       job.id,
     ])
-    await expect(ledger.execution.startAttempt(job, 'another', null)).rejects.toThrow('one_call_per_authorization')
+    await expect(ledger.execution.startAttempt(job, { name: 'another' }, null)).rejects.toThrow(
+      'one_call_per_authorization',
+    )
   })
 })
 

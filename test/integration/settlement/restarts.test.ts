@@ -40,7 +40,7 @@ describe('a ledger that was restored from a backup', () => {
   async function loseProviderCall(jobId: string): Promise<void> {
     const job = await worker.ledger.execution.claimJob(jobId, 1)
     if (!job) throw new Error('the job is not due')
-    await worker.ledger.execution.startAttempt(job, 'elevenlabs', null)
+    await worker.ledger.execution.startAttempt(job, { name: 'elevenlabs' }, null)
     // The first claim of a lost provider call only extends its lease.
     await worker.ledger.sql(
       "UPDATE jobs SET lease_expires_at = now(), orphaned_at = now() - interval '1 minute' WHERE id = $1",

@@ -233,7 +233,7 @@ describe('running a job', () => {
       const { jobId, payer } = await worker.accept()
       const dead = await worker.ledger.execution.claimJob(jobId, 60_000)
       if (!dead) throw new Error('not claimed')
-      await worker.ledger.execution.startAttempt(dead, 'elevenlabs', null)
+      await worker.ledger.execution.startAttempt(dead, { name: 'elevenlabs' }, null)
       const expired =
         "UPDATE jobs SET lease_expires_at = now() - interval '1 second', orphaned_at = now() WHERE id = $1"
       await worker.ledger.sql(expired, [jobId])

@@ -126,7 +126,7 @@ export const fencedWrites = {
         [job.id],
       )
       const failed = open ? { attemptId: open.id, reason: 'test' } : null
-      return (await ledger.execution.startAttempt(job, 'elevenlabs', failed)).written
+      return (await ledger.execution.startAttempt(job, { name: 'elevenlabs' }, failed)).written
     },
   },
   sealResult: {

@@ -181,7 +181,7 @@ describe.skipIf(!havePrograms('chromium'))('a live page of the console', () => {
     await abroad.page.getByRole('button', { name: 'Sign in' }).click()
     await abroad.page.getByRole('heading', { name: 'Now', exact: true }).waitFor()
     const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
-    const { attemptId } = await console.ledger.execution.startAttempt(job, 'drawn', null)
+    const { attemptId } = await console.ledger.execution.startAttempt(job, { name: 'drawn' }, null)
     await console.ledger.sql("UPDATE upstream_attempts SET started_at = now() - interval '2 hours' WHERE id = $1", [
       attemptId,
     ])

@@ -105,6 +105,8 @@ describe('deployments', () => {
     )
     expect(deployment).toEqual({
       name: 'eleven',
+      vendor: 'api.elevenlabs.test',
+      upstreamModel: keyed.upstream_model,
       serves: ['model-a'],
       priority: 0,
       weight: 1,

@@ -9,17 +9,27 @@ export type BudgetStore = ReturnType<typeof createBudgetStore>
 /** Creates the store of what keeps vendors within their budgets. */
 export function createBudgetStore(pool: Pool) {
   const { readDeploymentControls } = createControlStore(pool)
-  return { ...bindTo(pool, { readConfiguration, readSpentToday, controlDeployment }), readDeploymentControls }
+  return { ...bindTo(pool, { readConfiguration, readSpent, controlDeployment }), readDeploymentControls }
 }
 
-/** Returns what vendors bill for the attempts that ended since midnight (UTC), in atomic USDC, by deployment. */
-async function readSpentToday(sql: Sql): Promise<ReadonlyMap<string, bigint>> {
-  const { rows } = await sql.query<{ deployment: string; spent: string }>({
-    name: 'read_spent_today',
-    text: `SELECT deployment, sum(vendor_cost) AS spent FROM upstream_attempts
+/** What a deployment's vendor bills for attempts, in atomic USDC. */
+export interface Spent {
+  /** `null` in rows of programs before 0038. */
+  readonly vendor: string | null
+  readonly deployment: string
+  /** Whether the attempts ended before `stableBefore`. */
+  readonly isStable: boolean
+  readonly amount: bigint
+}
+
+/** Returns what vendors bill for the attempts that ended at or after `from`. */
+async function readSpent(sql: Sql, from: Date, stableBefore: Date): Promise<readonly Spent[]> {
+  const { rows } = await sql.query<Omit<Spent, 'isStable' | 'amount'> & { is_stable: boolean; amount: string }>({
+    name: 'read_spent',
+    text: `SELECT vendor, deployment, finished_at < $2 AS is_stable, sum(vendor_cost) AS amount FROM upstream_attempts
      WHERE state IN ('succeeded', 'failed_empty', 'failed_ambiguous') AND vendor_cost IS NOT NULL
-       AND finished_at >= date_trunc('day', now(), 'UTC') GROUP BY 1`,
-    values: [],
+       AND finished_at >= $1 GROUP BY 1, 2, 3`,
+    values: [from, stableBefore],
   })
-  return new Map(rows.map(({ deployment, spent }) => [deployment, BigInt(spent)]))
+  return rows.map(({ is_stable: isStable, amount, ...row }) => ({ ...row, isStable, amount: BigInt(amount) }))
 }

@@ -47,8 +47,10 @@ export async function controlDeployment(
       weight: change.weight === undefined ? weight : change.weight,
     }
     const isOfBudget = isDrained && (await readOperator(sql, change.deployment)) === BUDGET_AUTHOR.operator
+    // An operator may have drained it, or taken the drain over, since the budget's sums were read.
+    const isNotOurs = author.operator === BUDGET_AUTHOR.operator && isDrained && !isOfBudget
     const isTakenOver = isOfBudget && change.isDrained === true && author.operator !== BUDGET_AUTHOR.operator
-    if (next.isDrained === isDrained && next.weight === weight && !isTakenOver)
+    if (isNotOurs || (next.isDrained === isDrained && next.weight === weight && !isTakenOver))
       return { outcome: 'unchanged', revision: configuration.revision, drainedModels: drainedModels(configuration) }
     const revision = await raiseRevision(sql)
     await write(sql, author, { ...change, keepsOperator: isOfBudget && next.isDrained && !isTakenOver }, next)

@@ -70,10 +70,17 @@ async function readEffectiveRequest(sql: Sql, jobId: string): Promise<JsonValue 
   return text === undefined || text === null ? null : (JSON.parse(text) as JsonValue)
 }
 
+/** A deployment as it is called: it may be renamed, or get another model. */
+interface CalledDeployment {
+  readonly name: string
+  readonly vendor?: string | undefined
+  readonly upstreamModel?: string | undefined
+}
+
 interface Attempt {
   readonly id: string
   readonly job: ClaimedJob
-  readonly deployment: string
+  readonly deployment: CalledDeployment
   /** The attempt before it, which failed definitely. */
   readonly failed: { readonly attemptId: string; readonly reason: string } | null
 }
@@ -85,7 +92,7 @@ interface Attempt {
  */
 function createAttemptStarter(sql: Sql) {
   const start = shareMove<Attempt>(sql, START_ATTEMPTS)
-  return async (job: ClaimedJob, deployment: string, failed: Attempt['failed']) => {
+  return async (job: ClaimedJob, deployment: CalledDeployment, failed: Attempt['failed']) => {
     const attempt = { id: newId(), job, deployment, failed }
     return { written: await start(attempt), attemptId: attempt.id }
   }
@@ -97,7 +104,9 @@ const START_ATTEMPTS: SharedTransition<Attempt> = {
   columns: [
     { name: 'attempt_id', type: 'uuid', of: ({ id }) => id },
     { name: 'authorization_id', type: 'uuid', of: ({ job }) => job.authorizationId },
-    { name: 'deployment', type: 'text', of: ({ deployment }) => deployment },
+    { name: 'deployment', type: 'text', of: ({ deployment }) => deployment.name },
+    { name: 'vendor', type: 'text', of: ({ deployment }) => deployment.vendor ?? null },
+    { name: 'upstream_model', type: 'text', of: ({ deployment }) => deployment.upstreamModel ?? null },
     { name: 'failed_id', type: 'uuid', of: ({ failed }) => failed?.attemptId ?? null },
     { name: 'reason', type: 'text', of: ({ failed }) => failed?.reason ?? null },
   ],
@@ -107,8 +116,8 @@ const START_ATTEMPTS: SharedTransition<Attempt> = {
        FROM moved WHERE upstream_attempts.id = moved.failed_id RETURNING upstream_attempts.id)`,
     // An authorization may have only one attempt that has not failed, so the failed one must end first.
     `started AS (
-       INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
-       SELECT attempt_id, id, authorization_id, deployment, 'open' FROM moved
+       INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state)
+       SELECT attempt_id, id, authorization_id, deployment, vendor, upstream_model, 'open' FROM moved
        WHERE failed_id IS NULL OR EXISTS (SELECT FROM ended WHERE ended.id = failed_id))`,
   ],
 }

@@ -5,6 +5,9 @@ export interface VendorWork {
   /** `YYYY-MM-DD`, of the end of each attempt. */
   readonly day: string
   readonly deployment: string
+  /** As they were when it was called; `null` for attempts of programs before 0038. */
+  readonly vendor: string | null
+  readonly upstreamModel: string | null
   readonly attempts: number
   /** Attempts whose cost, or usage, is not known. */
   readonly unknown: number
@@ -13,7 +16,7 @@ export interface VendorWork {
   readonly usage: Readonly<Record<string, bigint>>
 }
 
-/** Reads what vendors bill for the attempts that ended on the days from `first` to `last`, by day and deployment. */
+/** Reads what vendors bill for the attempts that ended on the days from `first` to `last`, by day, deployment and model. */
 export async function readVendorWork(
   sql: Sql,
   { first, last }: { readonly first: string; readonly last: string },
@@ -21,6 +24,8 @@ export async function readVendorWork(
   const { rows } = await sql.query<{
     day: string
     deployment: string
+    vendor: string | null
+    upstream_model: string | null
     attempts: number
     unknown: number
     cost: string
@@ -28,23 +33,27 @@ export async function readVendorWork(
   }>({
     name: 'read_vendor_work',
     text: `WITH ended AS (
-         SELECT to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, deployment, usage, vendor_cost
+         SELECT to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, deployment, vendor, upstream_model, usage,
+           vendor_cost
          FROM upstream_attempts WHERE state IN ('succeeded', 'failed_empty', 'failed_ambiguous')
            AND finished_at >= $1::date::timestamp AT TIME ZONE 'UTC'
            AND finished_at < ($2::date + 1)::timestamp AT TIME ZONE 'UTC'),
        units AS (
-         SELECT day, deployment, unit, sum(value::numeric)::text AS quantity
-         FROM ended, jsonb_each_text(usage) AS measured(unit, value) GROUP BY 1, 2, 3)
-       SELECT day, deployment, count(*)::int AS attempts,
+         SELECT day, deployment, vendor, upstream_model, unit, sum(value::numeric)::text AS quantity
+         FROM ended, jsonb_each_text(usage) AS measured(unit, value) GROUP BY 1, 2, 3, 4, 5)
+       SELECT day, deployment, vendor, upstream_model, count(*)::int AS attempts,
          count(*) FILTER (WHERE vendor_cost IS NULL OR usage IS NULL)::int AS unknown,
          coalesce(sum(vendor_cost), 0) AS cost,
          (SELECT jsonb_object_agg(unit, quantity) FROM units
-          WHERE units.day = ended.day AND units.deployment = ended.deployment) AS usage
-       FROM ended GROUP BY 1, 2 ORDER BY 1, 2`,
+          WHERE units.day = ended.day AND units.deployment = ended.deployment
+            AND units.vendor IS NOT DISTINCT FROM ended.vendor
+            AND units.upstream_model IS NOT DISTINCT FROM ended.upstream_model) AS usage
+       FROM ended GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,
     values: [first, last],
   })
-  return rows.map(({ cost, usage, ...row }) => ({
+  return rows.map(({ cost, usage, upstream_model: upstreamModel, ...row }) => ({
     ...row,
+    upstreamModel,
     costAtomic: BigInt(cost),
     usage: Object.fromEntries(Object.entries(usage ?? {}).map(([unit, quantity]) => [unit, BigInt(quantity)])),
   }))
