@@ -105,7 +105,7 @@ describe('deployments', () => {
     )
     expect(deployment).toEqual({
       name: 'eleven',
-      vendor: 'api.elevenlabs.test',
+      vendor: new URL(keyed.base_url).host,
       upstreamModel: keyed.upstream_model,
       serves: ['model-a'],
       priority: 0,
