@@ -53,7 +53,9 @@ const sound = {
   upstream: [{ id: '1', arrivedAt: 2000, route: '/v1/images', started: true, status: 200, marker: MARKER }],
   database: {
     jobs: [completed],
-    authorizations: [{ id: 'authorization', jobId: 'job', payer: PAYER, nonce: '1', authorizedMaximum: 1000n }],
+    authorizations: [
+      { id: 'authorization', jobId: 'job', payer: PAYER, nonce: '1', permitNonce: null, authorizedMaximum: 1000n },
+    ],
     attempts: [
       {
         id: 'attempt',
@@ -363,11 +365,24 @@ const lostAt =
   }
 
 const preventedByPayer: Change = ({ clients }) => (first(clients.calls).hindersSettlement = true)
+/** The payer signed the permit again that the reorganization took back. */
+const permitSignedAgain: Change = ({ database }) => {
+  const [authorization] = database.authorizations
+  const permitNonce = '4'
+  Object.assign(first(database.authorizations), { permitNonce })
+  Object.assign(database, {
+    authorizations: [
+      ...database.authorizations,
+      { ...authorization, id: 'other', jobId: 'other', nonce: '2', permitNonce },
+    ],
+  })
+}
 const reorganizedAfter: Change = ({ chain }) => Object.assign(chain, { reorganizedAt: [5500] })
 
 test('a settlement that a reorganization removed is no violation while its payer prevents it, if it is missing', () => {
   expect(violationsOf(both(lostAt(5500, 'confirmed'), preventedByPayer))).toEqual([])
   expect(violationsOf(both(reorganizedAfter, preventedByPayer))).toEqual([])
+  expect(violationsOf(both(lostAt(5500, 'confirmed'), permitSignedAgain))).toEqual([])
   expect(violationsOf(both(lostAt(4900 - 60_001, 'confirmed'), preventedByPayer))).toContain(
     'I4: completed, but its charge is not on chain',
   )

@@ -119,6 +119,8 @@ export interface AuthorizationEntry {
   readonly jobId: string
   readonly payer: string
   readonly nonce: string
+  /** Of the permit that it brings, which is of use once; `null` without one. */
+  readonly permitNonce: string | null
   readonly authorizedMaximum: bigint
 }
 

@@ -1,5 +1,5 @@
 import { PATIENCE_MS } from '../../support/patience.ts'
-import type { Ledgers, SettlementEntry } from './ledgers.ts'
+import type { AuthorizationEntry, Ledgers, SettlementEntry } from './ledgers.ts'
 import { indexTransfers } from './payment-transfers.ts'
 
 /** Maximum time between the read that proves a settlement and its commit, including a database outage in between. */
@@ -29,9 +29,16 @@ export function findLostToReorganization({ chain, database, clients }: Ledgers):
     clients.calls.filter(({ hindersSettlement }) => hindersSettlement).map(({ idempotencyKey }) => idempotencyKey),
   )
   const transfers = indexTransfers(chain.transfers)
+  const permits = database.authorizations.flatMap((entry) => permitOf(entry) ?? [])
+  const signedTwice = new Set(permits.filter((permit, index) => permits.indexOf(permit) !== index))
+  const authorizationOf = new Map(database.authorizations.map((entry) => [entry.id, entry]))
+  // With its block, the payer's own permit was unused again, and signed once more for another payment.
+  const isPermitReused = ({ authorizationId }: SettlementEntry) =>
+    signedTwice.has(permitOf(authorizationOf.get(authorizationId)) ?? '')
+  const isHindered = (settlement: SettlementEntry) =>
+    hindered.has(jobOf.get(settlement.jobId)?.idempotencyKey ?? '') || isPermitReused(settlement)
   const isMissing = (settlement: SettlementEntry) =>
-    hindered.has(jobOf.get(settlement.jobId)?.idempotencyKey ?? '') &&
-    transfers.inTransaction(settlement, settlement.transactionHash ?? '') === undefined
+    isHindered(settlement) && transfers.inTransaction(settlement, settlement.transactionHash ?? '') === undefined
   return new Set(
     database.settlements.filter(
       (settlement) =>
@@ -39,6 +46,11 @@ export function findLostToReorganization({ chain, database, clients }: Ledgers):
         (settlement.state === 'lost' || (settlement.state === 'confirmed' && isMissing(settlement))),
     ),
   )
+}
+
+function permitOf(authorization: AuthorizationEntry | undefined): string | undefined {
+  const { payer, permitNonce = null } = authorization ?? {}
+  return permitNonce === null ? undefined : `${payer} ${permitNonce}`
 }
 
 /** Returns whether the chain was reorganized since the settlement was decided, or while it was. */

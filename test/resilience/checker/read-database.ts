@@ -63,7 +63,8 @@ const JOBS = `SELECT json_build_object(
   ) AS entry FROM jobs ORDER BY accepted_at`
 
 const AUTHORIZATIONS = `SELECT json_build_object(
-    'id', id, 'jobId', job_id, 'payer', payer, 'nonce', nonce::text, 'authorizedMaximum', authorized_maximum::text
+    'id', id, 'jobId', job_id, 'payer', payer, 'nonce', nonce::text, 'permitNonce', permit_nonce::text,
+    'authorizedMaximum', authorized_maximum::text
   ) AS entry FROM authorizations ORDER BY claimed_at`
 
 /** Milliseconds rounded down, as in the upstream's log. */
