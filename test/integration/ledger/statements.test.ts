@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
 import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
+import { createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { createPool, type Pool, type PreparedStatement } from '#shared/adapters/postgres/pool.ts'
@@ -333,6 +334,26 @@ describe('sequential scans', () => {
     await settlement.markFinal(['0x01'])
     await reports.readSettlementTotals()
     expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no attempts of other days for the budgets of vendors, in a table of many', async () => {
+    const large = await createTestLedger(1)
+    try {
+      // Without the jobs that they refer to.
+      await large.sql('SET session_replication_role = replica')
+      await large.sql(
+        `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state, vendor_cost, finished_at)
+         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'd', 'succeeded', 1, now() - n * interval '1 minute'
+         FROM generate_series(1, 20000) AS n`,
+      )
+      await large.sql('ANALYZE upstream_attempts')
+      const now = new Date()
+      expect(await createBudgetStore(large.pool).readSpent(new Date(now.getTime() - 600_000), now)).toHaveLength(1)
+      const plan = await large.sql('EXPLAIN EXECUTE read_spent (now(), now())')
+      expect(JSON.stringify(plan)).toContain('upstream_attempts_by_end')
+    } finally {
+      await large.close()
+    }
   })
 
   it('reads no table sequentially for settlements in batches', async () => {

@@ -22,13 +22,16 @@ export interface Spent {
   readonly amount: bigint
 }
 
-/** Returns what vendors bill for the attempts that ended at or after `from`. */
+/**
+ * Returns what vendors bill for the attempts that ended at or after `from`. Without the upper bound, a plan for any `from`
+ * expects a third of all attempts, and reads the whole table.
+ */
 async function readSpent(sql: Sql, from: Date, stableBefore: Date): Promise<readonly Spent[]> {
   const { rows } = await sql.query<Omit<Spent, 'isStable' | 'amount'> & { is_stable: boolean; amount: string }>({
     name: 'read_spent',
     text: `SELECT vendor, deployment, finished_at < $2 AS is_stable, sum(vendor_cost) AS amount FROM upstream_attempts
      WHERE state IN ('succeeded', 'failed_empty', 'failed_ambiguous') AND vendor_cost IS NOT NULL
-       AND finished_at >= $1 GROUP BY 1, 2, 3`,
+       AND finished_at BETWEEN $1 AND now() GROUP BY 1, 2, 3`,
     values: [from, stableBefore],
   })
   return rows.map(({ is_stable: isStable, amount, ...row }) => ({ ...row, isStable, amount: BigInt(amount) }))
