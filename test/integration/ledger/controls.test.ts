@@ -1,5 +1,5 @@
 import { Registry } from 'prom-client'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { type BudgetStore, createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
@@ -342,10 +342,37 @@ describe('controls of the operators', () => {
         },
       }))
       for (let run = 0; run < 3; run += 1) expect(await sweep.run()).toBe(0)
+      expect(reads).toHaveLength(3)
       expect(reads.slice(1).map(([from]) => from)).toEqual(reads.slice(0, 2).map(([, stableBefore]) => stableBefore))
       expect(await metrics.metrics()).toContain('vendor="seven.example"} 0.75')
       await spend('busy', 600_000, 'now()')
       expect(await sweep.run()).toBe(1)
+    })
+
+    it('starts anew at midnight (UTC)', async () => {
+      await publish({
+        deployments: [entry('daily', 'eight.example')],
+        vendor_budgets: { 'eight.example': { usd_per_day: '2' } },
+      })
+      const spent = { vendor: 'eight.example', deployment: 'daily', isStable: true, amount: 1_500_000n }
+      const from: string[] = []
+      const { metrics, sweep } = startSweep((store) => ({
+        ...store,
+        readSpent: (start) => Promise.resolve(from.push(start.toISOString()) === 1 ? [spent] : []),
+      }))
+      try {
+        for (const [now, ratio] of [
+          ['2026-11-26T23:59:50Z', 0.75],
+          ['2026-11-27T00:00:00Z', 0],
+        ] as const) {
+          vi.useFakeTimers({ toFake: ['Date'], now: new Date(now) })
+          expect(await sweep.run()).toBe(0)
+          expect(await metrics.metrics()).toContain(`vendor="eight.example"} ${ratio}\n`)
+        }
+      } finally {
+        vi.useRealTimers()
+      }
+      expect(from).toEqual(['2026-11-26T00:00:00.000Z', '2026-11-27T00:00:00.000Z'])
     })
 
     it('is not reported any longer once it is no longer published', async () => {

@@ -551,7 +551,7 @@ describe('an answer that is still being written', () => {
       jobId,
       routedTo(
         [
-          { ...gemini(), prices },
+          { ...gemini(), vendor: 'vendor.example', upstreamModel: 'gemini-2.5-pro', prices },
           { ...gemini(), name: 'second', priority: 1 },
         ],
         PATIENCE_MS,
@@ -567,11 +567,11 @@ describe('an answer that is still being written', () => {
     // 8 input and 63 output tokens as reported until then, while the caller answers for the maximum.
     expect(
       await worker.ledger.sql(
-        `SELECT vendor_cost, amount = quoted_maximum AS is_whole FROM upstream_attempts
+        `SELECT vendor, upstream_model, vendor_cost, amount = quoted_maximum AS is_whole FROM upstream_attempts
            JOIN uncharged_work USING (job_id) JOIN jobs ON jobs.id = job_id WHERE job_id = $1`,
         [jobId],
       ),
-    ).toEqual([{ vendor_cost: '134', is_whole: true }])
+    ).toEqual([{ vendor: 'vendor.example', upstream_model: 'gemini-2.5-pro', vendor_cost: '134', is_whole: true }])
   })
 })
 
