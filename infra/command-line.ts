@@ -36,6 +36,11 @@ export async function runCommand<Options>(
   }
 }
 
+/** Returns text from elsewhere so that nothing in it moves the cursor of a terminal. */
+export function oneLine(text: string): string {
+  return text.replaceAll(/[\p{Cc}\s]+/gu, ' ')
+}
+
 /** Returns options and arguments. Throws `UsageError`. */
 export function readArguments<const Options extends ParseArgsOptionsConfig>(
   commandLine: readonly string[],

@@ -1,7 +1,7 @@
 import { parse } from 'csv-parse/sync'
 import { z } from 'zod'
 import type { VendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
-import { UsageError } from '../command-line.ts'
+import { oneLine, UsageError } from '../command-line.ts'
 
 /** Units of an invoice: the field of `usage` or the rest of one that they measure, and how many of its units one of them is. */
 const UNITS = {
@@ -49,7 +49,7 @@ export function parseInvoice(text: string): readonly InvoiceLine[] {
   try {
     rows = parse(text, { bom: true, columns: true, info: true, skip_empty_lines: true, trim: true })
   } catch (error) {
-    throw new UsageError(`the invoice is not CSV: ${error instanceof Error ? error.message : String(error)}`)
+    throw new UsageError(`the invoice is not CSV: ${oneLine(error instanceof Error ? error.message : String(error))}`)
   }
   if (rows.length === 0) throw new UsageError('the invoice has no lines')
   return rows.map(({ record, info }) => {
@@ -79,7 +79,7 @@ export interface InvoiceComparison {
   readonly differences: readonly InvoiceDifference[]
   /** Models of the invoice that no published deployment has. */
   readonly unknownModels: readonly string[]
-  /** Deployments with work on these days that the invoice does not name: another vendor's, or forgotten. */
+  /** Deployments with work on these days that the invoice does not name, with its model: another vendor's, or forgotten. */
   readonly notInvoiced: readonly string[]
   /** Attempts of its models whose cost is not in the ledger: those that failed with an unknown outcome, or had no prices. */
   readonly unknownAttempts: number
@@ -95,8 +95,8 @@ export function daysOf(lines: readonly InvoiceLine[]): { readonly first: string;
  * Compares an invoice with the ledger by day and model, in units and in money. Invoice and ledger agree where they differ by
  * no more than the last decimals of the invoice, and a millionth of a dollar for each call, which the ledger rounds up.
  * An invoice may name upstream models or deployments; what is the name of both is that of the model. `upstreamModels` are
- * those that each deployment was published with, for attempts without one. Throws a `UsageError` when it names both for one
- * attempt.
+ * those that each deployment was published with, for attempts without one. Throws a `UsageError` when it names one attempt
+ * in two ways.
  */
 export function compareInvoice(
   lines: readonly InvoiceLine[],
@@ -110,10 +110,10 @@ export function compareInvoice(
   const isOf = (model: string, one: VendorWork) =>
     published.has(model) ? upstreamOf(one).includes(model) : one.deployment === model
   const twice = work.find((one) => models.filter((model) => isOf(model, one)).length > 1)
-  if (twice !== undefined)
-    throw new UsageError(
-      `the invoice names ${twice.deployment} in two ways: name all of its lines by its upstream model`,
-    )
+  if (twice !== undefined) {
+    const way = twice.upstreamModel === null ? 'its own name, as its model was not recorded then' : 'its upstream model'
+    throw new UsageError(`the invoice names ${twice.deployment} in two ways: name all of its lines by ${way}`)
+  }
   const unknownModels = models.filter((model) => !published.has(model) && !upstreamModels.has(model))
   const known = models.filter((model) => !unknownModels.includes(model))
   const compared = known.flatMap((model) => {
@@ -134,9 +134,13 @@ export function compareInvoice(
     days: daysOf(lines),
     differences: compared,
     unknownModels,
-    notInvoiced: [...new Set(work.filter((one) => !isNamed(one)).map(({ deployment }) => deployment))],
+    notInvoiced: [...new Set(work.filter((one) => !isNamed(one)).map(withModel))],
     unknownAttempts: work.reduce((sum, one) => sum + (isNamed(one) ? one.unknown : 0), 0),
   }
+}
+
+function withModel({ deployment, upstreamModel }: VendorWork): string {
+  return upstreamModel === null ? deployment : `${deployment} (${upstreamModel})`
 }
 
 function compareDay(

@@ -5,6 +5,7 @@ import type { PayerAmounts } from '#shared/adapters/postgres/reports/open-work.t
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { oneLine } from '../command-line.ts'
 import type { InvoiceComparison } from './invoice.ts'
 import type { AuditReport, LedgerReport } from './read-report.ts'
 import type { Reconciliation } from './reconcile.ts'
@@ -200,11 +201,6 @@ function renderAudit({ head, breaks }: AuditReport): readonly string[] {
   ])
 }
 
-/** A reason may have several lines. */
-function oneLine(text: string): string {
-  return text.replaceAll(/[\p{Cc}\s]+/gu, ' ')
-}
-
 function gas({ count, gasUsed, wei, totalAtomic }: PermitGas): readonly string[] {
   return [String(count), String(gasUsed), formatEther(wei), usdc(totalAtomic)]
 }
@@ -242,7 +238,9 @@ export function renderInvoice(comparison: InvoiceComparison): string {
   return [
     `Invoice of ${lines} lines, ${days.first} to ${days.last} (UTC days)`,
     ...unknownModels.map((model) => `No deployment was published as ${oneLine(model)}, or with this upstream model.`),
-    ...(notInvoiced.length > 0 ? [`Not in the invoice, with work on these days: ${notInvoiced.join(', ')}`] : []),
+    ...(notInvoiced.length > 0
+      ? [`Not in the invoice, with work on these days: ${oneLine(notInvoiced.join(', '))}`]
+      : []),
     ...(unknownAttempts > 0
       ? [
           `${unknownAttempts} attempts have no cost in the ledger: their outcome is unknown, or their deployment had no prices`,

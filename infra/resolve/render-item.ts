@@ -1,6 +1,7 @@
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { allowedOutcomes, type ItemRecord } from '#shared/operators/item.ts'
 import { conflictSentence } from '#shared/operators/resolve-item.ts'
+import { oneLine } from '../command-line.ts'
 
 /** Renders an item as a few lines of text. */
 export function renderItem(item: ItemRecord): string {
@@ -27,9 +28,4 @@ export function renderItem(item: ItemRecord): string {
 /** Returns an item with its allowed outcomes, for JSON. */
 export function itemJson(item: ItemRecord) {
   return { ...item, allowedOutcomes: allowedOutcomes(item) }
-}
-
-/** Reasons may come from elsewhere: nothing in them moves the cursor of a terminal. */
-function oneLine(text: string): string {
-  return text.replaceAll(/[\p{Cc}\s]+/gu, ' ')
 }

@@ -6,6 +6,7 @@ import { createConfigurationStore } from '#shared/adapters/postgres/configuratio
 import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
 import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { main } from '../../../infra/commands/ledger.ts'
+import { compareInvoice, parseInvoice } from '../../../infra/ledger/invoice.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
@@ -79,6 +80,23 @@ async function check(lines: readonly string[], ...options: readonly string[]) {
   } finally {
     vi.restoreAllMocks()
   }
+}
+
+function workOf(day: string, deployment: string, upstreamModel: string | null, tokens: bigint) {
+  return {
+    day,
+    deployment,
+    vendor: null,
+    upstreamModel,
+    attempts: 1,
+    unknown: 0,
+    costAtomic: tokens,
+    usage: { input_tokens: tokens },
+  }
+}
+
+function invoiceOf(...lines: readonly string[]) {
+  return parseInvoice(['day,model,unit,quantity,amount_usd', ...lines].join('\n'))
 }
 
 describe('an invoice of a vendor', () => {
@@ -168,8 +186,32 @@ describe('an invoice of a vendor', () => {
     const { exitCode, printed } = await check(lines, '--vendor', 'vendor.example')
     expect([exitCode, printed]).toEqual([0, expect.stringContaining('Invoice and ledger agree.')])
     // What it does not name is no difference.
-    const { printed: named } = await check(lines.slice(1), '--vendor', 'vendor.example', '--json')
-    expect(JSON.parse(named)).toMatchObject({ differences: [] })
+    const unnamed = ['2026-04-01,flash-3,input_tokens,0,0', ...lines.slice(1)]
+    const { printed: named } = await check(unnamed, '--vendor', 'vendor.example', '--json')
+    expect(JSON.parse(named)).toMatchObject({ differences: [], notInvoiced: ['flash-one (flash-2)'] })
+  })
+
+  describe('with a name of two meanings', () => {
+    it('means the upstream model by what is a deployment’s name as well', () => {
+      const work = [workOf('2026-05-01', 'flash-3', 'opus', 10n), workOf('2026-05-01', 'other', 'flash-3', 20n)]
+      const published = new Map([
+        ['flash-3', ['opus']],
+        ['other', ['flash-3']],
+      ])
+      const lines = invoiceOf('2026-05-01,flash-3,input_tokens,20,0.00002')
+      expect(compareInvoice(lines, work, published)).toMatchObject({ differences: [], notInvoiced: ['flash-3 (opus)'] })
+    })
+
+    it('is to name a deployment whose model changed before models were recorded', () => {
+      const work = [workOf('2026-05-01', 'flash', null, 10n), workOf('2026-05-02', 'flash', null, 20n)]
+      const published = new Map([['flash', ['flash-2', 'flash-3']]])
+      const compare = (one: string, two: string) => {
+        const lines = [`2026-05-01,${one},input_tokens,10,0.00001`, `2026-05-02,${two},input_tokens,20,0.00002`]
+        return compareInvoice(invoiceOf(...lines), work, published)
+      }
+      expect(() => compare('flash-2', 'flash-3')).toThrow('name all of its lines by its own name')
+      expect(compare('flash', 'flash')).toMatchObject({ differences: [], notInvoiced: [] })
+    })
   })
 
   it('takes credits, and amounts of more decimals than it compares', async () => {
@@ -185,6 +227,9 @@ describe('an invoice of a vendor', () => {
     const { printed } = await check([...LINES, '2026-03-01,"evil\u001b[2J",input_tokens,1,0.1'])
     expect(printed).toContain('No deployment was published as evil')
     expect(printed).not.toContain('\u001b')
+    const { printed: refused } = await check(['2026-03-01,"evil"\u001b[2J,input_tokens,1,0.1'])
+    expect(refused).toContain('the invoice is not CSV')
+    expect(refused).not.toContain('\u001b')
   })
 
   it.each([
