@@ -3,9 +3,9 @@ import { createTransferReader } from '#shared/adapters/chain/reading/transfer-re
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { readUpstreamModels, readVendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
+import { readUpstreamModels, readVendorWork, type VendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { runCommand } from '../command-line.ts'
+import { oneLine, runCommand, UsageError } from '../command-line.ts'
 import { compareInvoice, daysOf, parseInvoice } from '../ledger/invoice.ts'
 import { HELP, type LedgerOptions, readOptions } from '../ledger/read-options.ts'
 import { readReport } from '../ledger/read-report.ts'
@@ -32,14 +32,20 @@ export async function main(commandLine: readonly string[], environment: NodeJS.P
 async function checkInvoice(options: LedgerOptions, file: string): Promise<number> {
   const lines = parseInvoice(await readFile(file, 'utf8'))
   return await withConnection(connectionOf(options), async (pool) => {
-    const all = await namingFailure(DATABASE, readVendorWork(pool, daysOf(lines)))
-    const work = all.filter(
-      ({ vendor }) => options.vendor === undefined || (vendor ?? options.vendor) === options.vendor,
-    )
+    const work = ofVendor(await namingFailure(DATABASE, readVendorWork(pool, daysOf(lines))), options.vendor)
     const comparison = compareInvoice(lines, work, await namingFailure(DATABASE, readUpstreamModels(pool)))
     console.log(options.asJson ? asJson(comparison) : renderInvoice(comparison))
     return comparison.differences.length + comparison.unknownModels.length > 0 ? DIFFERENT : AGREED
   })
+}
+
+/** Attempts without a vendor are from before it was recorded, and may be anyone's. */
+function ofVendor(work: readonly VendorWork[], name: string | undefined): readonly VendorWork[] {
+  if (name === undefined) return work
+  const vendors = [...new Set(work.flatMap(({ vendor }) => vendor ?? []))]
+  if (vendors.length > 0 && !vendors.includes(name))
+    throw new UsageError(`nothing was done at ${name} on these days; vendors: ${oneLine(vendors.join(', '))}`)
+  return work.filter(({ vendor }) => vendor === null || vendor === name)
 }
 
 async function report(options: LedgerOptions): Promise<number> {

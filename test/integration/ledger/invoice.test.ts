@@ -214,6 +214,12 @@ describe('an invoice of a vendor', () => {
     })
   })
 
+  it('is refused for a vendor at which nothing was done on its days, with those that there were', async () => {
+    const line = '2026-04-02,flash-3,input_tokens,2000,0.0006'
+    const { exitCode, printed } = await check([line], '--vendor', 'vendor.exmaple')
+    expect([exitCode, printed]).toEqual([2, expect.stringContaining('vendors: vendor.example, other.example')])
+  })
+
   it('takes credits, and amounts of more decimals than it compares', async () => {
     const credited = [
       ...LINES,
