@@ -77,8 +77,8 @@ export const LEDGER = {
   settlement: [],
   allowances: ['settlement'],
   reports: [],
-  admission: ['retention'],
-  execution: ['admission', 'retention'],
+  acceptance: ['retention'],
+  execution: ['acceptance', 'retention'],
 } as const
 
 /** How deep folders inside a room may be nested; `test/contract/lint-rules.test.ts` shows that none is deeper. */

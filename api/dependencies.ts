@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type { Registry } from 'prom-client'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
-import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import { createInspectionStore } from '#shared/adapters/postgres/admission/inspection-store.ts'
+import { createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import { createInspectionStore } from '#shared/adapters/postgres/acceptance/inspection-store.ts'
 import { createAllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
@@ -62,7 +62,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   )
   const archive = createReceiptArchive(objects)
   const limits = { budget: unchargedBudget(config), newPayers: config.NEW_PAYER_DAILY_LOSS_USDC }
-  const store = createAdmissionStore(pool, limits, archive)
+  const store = createAcceptanceStore(pool, limits, archive)
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   resources.defer(payment.nodes.watch(CHAIN_ID))
   const allowances = openAllowances(config, resources, logger)

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
@@ -14,7 +14,7 @@ interface Dependencies {
   readonly payingCallers: PayingCallers
   readonly queueAge: ReadQueueAge
   readonly mp3Inspector: Pick<Mp3Inspector, 'retryAfterSeconds'>
-  readonly store: Pick<AdmissionStore, 'hasJob' | 'findBinding'>
+  readonly store: Pick<AcceptanceStore, 'hasJob' | 'findBinding'>
 }
 
 /** The work that a request asks for; `operation` is `null` when only the body names it. */

@@ -1,4 +1,4 @@
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
 /** Ages are needed to the second only, so a reading is reused for one second. */
@@ -12,7 +12,7 @@ export type ReadQueueAge = (operationId: string) => Promise<number>
  * ledger cannot be read: the steps that need it report that.
  */
 export function createQueueAgeReader(
-  store: Pick<AdmissionStore, 'readQueueAges'>,
+  store: Pick<AcceptanceStore, 'readQueueAges'>,
   logger: Logger,
   monotonicNow: () => number,
 ): ReadQueueAge {

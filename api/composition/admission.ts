@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { openSharedAllowances } from '#shared/adapters/redis/shared-allowances.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -29,7 +29,7 @@ export interface AdmissionOptions {
   readonly allowances: Allowances
   readonly logger: Logger
   readonly mp3Inspector: Mp3Inspector
-  readonly store: AdmissionStore
+  readonly store: AcceptanceStore
   readonly verifier: Pick<AuthorizationVerifier, 'isSignedByPayer'>
 }
 

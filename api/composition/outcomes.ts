@@ -1,4 +1,4 @@
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { AllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/request-allowance.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
@@ -10,7 +10,7 @@ import { createOutcomeAwaiter, type OutcomeAwaiter } from '../paid-request/job/a
 const OUTCOME_POLL_MS = 1000
 
 interface OutcomeStores {
-  readonly store: AdmissionStore
+  readonly store: AcceptanceStore
   readonly allowanceStore: Pick<AllowanceRequestStore, 'readAllowanceOutcomes'>
   readonly logger: Logger
 }

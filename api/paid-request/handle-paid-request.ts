@@ -3,8 +3,8 @@ import type { ChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import type { PayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
 import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import type { SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import type { CurrentBinding } from '#shared/adapters/postgres/admission/bind-key.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import type { CurrentBinding } from '#shared/adapters/postgres/acceptance/bind-key.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
@@ -55,7 +55,7 @@ export interface PaidRequestDependencies {
   readonly listings: Listings
   readonly mp3Inspector: Mp3Inspector
   readonly preparer: RequestPreparer
-  readonly store: AdmissionStore
+  readonly store: AcceptanceStore
   readonly queue: JobQueue
   readonly uploads: ObjectStore
   readonly media: ObjectStore

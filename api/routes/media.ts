@@ -1,13 +1,13 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { hashMediaToken, type ServedMedia } from '#shared/media/media.ts'
 import type { ByteRange, ObjectLinks, ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 
 interface Dependencies {
-  readonly store: Pick<AdmissionStore, 'findMedia'>
+  readonly store: Pick<AcceptanceStore, 'findMedia'>
   readonly media: Pick<ObjectStore, 'open'>
   /** When set, callers are redirected to the object store. */
   readonly mediaLinks: ObjectLinks | null

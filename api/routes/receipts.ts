@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { opensReceipt, RECEIPT_TYPE, type ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
@@ -9,7 +9,7 @@ import type { RateLimiter } from '../plugins/rate-limits.ts'
 const parametersSchema = z.object({ id: z.uuid() })
 
 interface Dependencies {
-  readonly store: Pick<AdmissionStore, 'findReceipt'>
+  readonly store: Pick<AcceptanceStore, 'findReceipt'>
   readonly receiptSecrets: readonly ReceiptSecret[]
   readonly signer: StatementSigner
   readonly limitRate: RateLimiter

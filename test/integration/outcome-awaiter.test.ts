@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { listenForOutcomes, type OutcomeListener } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../api/paid-request/job/await-outcome.ts'
 import { fencedWrites, jobInState } from '../support/ledger/job-in-state.ts'
@@ -35,11 +35,11 @@ afterAll(() => ledger.close())
 /** Fewer than the ledger's connections: a statement that waits too long for one fails. */
 const reading = pLimit(16)
 /** The real store, recording every read. */
-const store: Pick<AdmissionStore, 'readOutcomes'> = {
+const store: Pick<AcceptanceStore, 'readOutcomes'> = {
   readOutcomes: async (jobIds) => {
     reads.push(jobIds)
     try {
-      return await reading(() => ledger.admission.readOutcomes(jobIds))
+      return await reading(() => ledger.acceptance.readOutcomes(jobIds))
     } finally {
       answeredReads += 1
     }
@@ -114,7 +114,7 @@ describe('waiting for an outcome', () => {
     const delivered = Promise.withResolvers<void>()
     const slowStore: typeof store = {
       readOutcomes: async (jobIds) => {
-        const outcomes = await ledger.admission.readOutcomes(jobIds)
+        const outcomes = await ledger.acceptance.readOutcomes(jobIds)
         // The first read saw the job unfinished; it finishes, wakes and is read again before that read returns.
         if (outcomes.get(job.id)?.state === 'generating') {
           await fail(job)
@@ -188,7 +188,7 @@ describe('a lost NOTIFY', () => {
           failures += 1
           return Promise.reject(new Error('the ledger is gone'))
         }
-        return ledger.admission.readOutcomes(jobIds)
+        return ledger.acceptance.readOutcomes(jobIds)
       },
     }
     awaiter = createOutcomeAwaiter({ store: brokenStore, logger: silent }, QUICK_POLL_MS)

@@ -1,5 +1,5 @@
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import type { CurrentBinding } from '#shared/adapters/postgres/admission/bind-key.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import type { CurrentBinding } from '#shared/adapters/postgres/acceptance/bind-key.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
@@ -23,7 +23,7 @@ interface Dependencies {
   readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
   readonly readChargeGas: (() => Promise<AtomicAmount>) | null
   readonly terms: Pick<PaymentTerms, 'challengeLifetimeSeconds'>
-  readonly store: Pick<AdmissionStore, 'bindKey' | 'findBinding' | 'replaceClaim'>
+  readonly store: Pick<AcceptanceStore, 'bindKey' | 'findBinding' | 'replaceClaim'>
   readonly tracer: Tracer
 }
 
@@ -126,7 +126,7 @@ export function claimedDigest({ requestDigest, claim }: CurrentBinding, paidRequ
  * except by a claim about this request's recording that does not hold.
  */
 export async function findBinding(
-  store: Pick<AdmissionStore, 'findBinding'>,
+  store: Pick<AcceptanceStore, 'findBinding'>,
   paidRequest: PaidRequest,
 ): Promise<CurrentBinding | null> {
   const binding = await store.findBinding(paidRequest.idempotencyKey)

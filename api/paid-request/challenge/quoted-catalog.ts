@@ -1,4 +1,4 @@
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
@@ -8,7 +8,7 @@ type KnownQuote = Pick<Quote<unknown>, 'catalogVersion'>
 
 interface Dependencies {
   readonly catalogs: Pick<Catalogs, 'offered' | 'find'>
-  readonly store: Pick<AdmissionStore, 'findBinding'>
+  readonly store: Pick<AcceptanceStore, 'findBinding'>
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { CurrentBinding } from '#shared/adapters/postgres/admission/bind-key.ts'
+import type { CurrentBinding } from '#shared/adapters/postgres/acceptance/bind-key.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'

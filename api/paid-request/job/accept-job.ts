@@ -1,7 +1,7 @@
 import type { PayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
 import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
-import type { Acceptance, NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { Acceptance, NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
@@ -29,7 +29,7 @@ const KIND_NAMES: Record<UnchargedKind, string> = {
 }
 
 interface Dependencies {
-  readonly store: Pick<AdmissionStore, 'acceptJob' | 'markEnqueued'>
+  readonly store: Pick<AcceptanceStore, 'acceptJob' | 'markEnqueued'>
   readonly payerFunds: PayerFundsReader
   readonly maximumOpenExposure: AtomicAmount
   readonly highestPrice: () => AtomicAmount

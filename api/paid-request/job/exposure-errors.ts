@@ -1,5 +1,5 @@
 import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
-import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
+import type { Acceptance } from '#shared/adapters/postgres/acceptance/acceptance.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 

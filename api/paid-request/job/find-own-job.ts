@@ -1,5 +1,5 @@
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import type { PresentedClaim } from '#shared/adapters/postgres/admission/find-prior-work.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import type { PresentedClaim } from '#shared/adapters/postgres/acceptance/find-prior-work.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
 
@@ -13,7 +13,7 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
  * provider call whose outcome is unknown.
  */
 export async function findOwnJob(
-  store: Pick<AdmissionStore, 'findPriorWork'>,
+  store: Pick<AcceptanceStore, 'findPriorWork'>,
   idempotencyKey: string,
   payment: PresentedClaim,
 ): Promise<string | null> {

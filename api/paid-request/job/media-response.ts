@@ -1,4 +1,4 @@
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { hashMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
@@ -8,7 +8,7 @@ import { acceptQuality } from '../../request/accept-quality.ts'
 import type { PaidResponse } from './respond.ts'
 
 interface Dependencies {
-  readonly store: Pick<AdmissionStore, 'findMedia'>
+  readonly store: Pick<AcceptanceStore, 'findMedia'>
   readonly media: Pick<ObjectStore, 'get'>
 }
 

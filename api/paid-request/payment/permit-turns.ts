@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { AdmissionStore, PermitCall } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore, PermitCall } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { OutcomeAwaiter } from '../job/await-outcome.ts'
 
@@ -32,7 +32,7 @@ export interface PermitTurns {
 }
 
 interface Dependencies {
-  readonly store: Pick<AdmissionStore, 'findOpenJob' | 'findPermitTurn' | 'takePermitTurn' | 'endPermitTurn'>
+  readonly store: Pick<AcceptanceStore, 'findOpenJob' | 'findPermitTurn' | 'takePermitTurn' | 'endPermitTurn'>
   readonly outcomes: Pick<OutcomeAwaiter, 'wait'>
   readonly logger: Logger
 }

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type { SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import type { AdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -17,7 +17,7 @@ interface Dependencies {
   readonly payers: Pick<PayerMemory, 'isKnown'>
   readonly limitVerifications: VerificationLimiter
   readonly settlementSearch: SettlementSearch
-  readonly store: Pick<AdmissionStore, 'findPriorWork' | 'recordUnknownSettlement' | 'findUnknownEnding'>
+  readonly store: Pick<AcceptanceStore, 'findPriorWork' | 'recordUnknownSettlement' | 'findUnknownEnding'>
   readonly logger: Logger
 }
 

@@ -1,5 +1,5 @@
 import type { AudioPart, Mp3Walk } from '#mp3/walk-frames.ts'
-import type { DecodeVerdict } from '#shared/adapters/postgres/admission/inspection-store.ts'
+import type { DecodeVerdict } from '#shared/adapters/postgres/acceptance/inspection-store.ts'
 import {
   type AudioLimits,
   conversionAdvice,

@@ -2,7 +2,7 @@ import type {
   DecodedAudio,
   DecodeVerdict,
   InspectionStore,
-} from '#shared/adapters/postgres/admission/inspection-store.ts'
+} from '#shared/adapters/postgres/acceptance/inspection-store.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /** The verdicts of decoders that all API processes share, so that an upload is decoded by one of them. */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
-import type { NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
-import { type AdmissionStore, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import type { KeyBinding } from '#shared/adapters/postgres/admission/bind-key.ts'
+import type { NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import { type AcceptanceStore, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import type { KeyBinding } from '#shared/adapters/postgres/acceptance/bind-key.ts'
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { readKeyUse } from '#shared/adapters/postgres/reports/key-use.ts'
@@ -32,7 +32,7 @@ function requests(changes: Partial<TestJob> = {}): { first: NewJob; pricier: New
   }
 }
 const CLAIM = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 2000 }
-const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
+const bind = (store: AcceptanceStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
   store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
 const RECIPIENT = `0x${'c3'.repeat(20)}` as const
 const OLD_SECRET = 'c'.repeat(32)
@@ -60,16 +60,16 @@ describe('binding an idempotency key', () => {
     it('keeps the key of an uncharged job with its payer and request until its challenge expires', async () => {
       const { id, first, other, stranger } = await failedJob()
       expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
-      expect(await ledger.admission.acceptJob(stranger)).toEqual({ outcome: 'other_request' })
-      expect((await ledger.admission.findPriorWork(first.idempotencyKey, stranger)).holder?.isReleasable).toBe(false)
-      expect(await ledger.admission.acceptJob(paidAgain(first as TestJob))).toEqual({ outcome: 'accepted', jobId: id })
+      expect(await ledger.acceptance.acceptJob(stranger)).toEqual({ outcome: 'other_request' })
+      expect((await ledger.acceptance.findPriorWork(first.idempotencyKey, stranger)).holder?.isReleasable).toBe(false)
+      expect(await ledger.acceptance.acceptJob(paidAgain(first as TestJob))).toEqual({ outcome: 'accepted', jobId: id })
     })
 
     it('binds the key of an uncharged job to another request or payer once its challenge has expired; the job keeps its rows', async () => {
       const { id, first, other } = await failedJob()
       await expire(first)
-      expect(await ledger.admission.findBinding(first.idempotencyKey)).toBeNull()
-      expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).holder?.isReleasable).toBe(true)
+      expect(await ledger.acceptance.findBinding(first.idempotencyKey)).toBeNull()
+      expect((await ledger.acceptance.findPriorWork(first.idempotencyKey, first)).holder?.isReleasable).toBe(true)
       const next = { ...other, authorization: testAuthorization(), stagedUpload: null }
       const acceptance = await acceptTestJob(ledger, next)
       expect(acceptance).not.toBe(id)
@@ -78,14 +78,14 @@ describe('binding an idempotency key', () => {
       ).toEqual([{ state: 'failed', idempotency_key: null, released_idempotency_key: first.idempotencyKey }])
       expect(await ledger.sql('SELECT 1 FROM authorizations WHERE job_id = $1', [id])).toHaveLength(1)
       // The payment of the failed job pays for nothing else.
-      expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).claim).toMatchObject({ jobId: id })
+      expect((await ledger.acceptance.findPriorWork(first.idempotencyKey, first)).claim).toMatchObject({ jobId: id })
     })
 
     it('binds the key of an uncharged job to the same request of another payer once its challenge has expired', async () => {
       const { id, first, stranger } = await failedJob()
       await expire(first)
       expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
-      const acceptance = await ledger.admission.acceptJob({ ...stranger, stagedUpload: null })
+      const acceptance = await ledger.acceptance.acceptJob({ ...stranger, stagedUpload: null })
       expect(acceptance.outcome).toBe('accepted')
       expect(acceptance).not.toMatchObject({ jobId: id })
     })
@@ -112,7 +112,7 @@ describe('binding an idempotency key', () => {
         ids.map(async ({ id, first, other }) => {
           const [bound, reopened] = await Promise.all([
             bindTestKey(ledger, other),
-            ledger.admission.acceptJob(paidAgain(first as TestJob)),
+            ledger.acceptance.acceptJob(paidAgain(first as TestJob)),
           ])
           const [job] = await ledger.sql('SELECT state, idempotency_key FROM jobs WHERE id = $1', [id])
           expect({ bound: bound.outcome, reopened: reopened.outcome, ...job }).toEqual(
@@ -185,11 +185,11 @@ describe('binding an idempotency key', () => {
     return { first, other }
   }
   const bindClaim = ({ idempotencyKey, requestDigest, quote }: NewJob) =>
-    ledger.admission.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, claimedAudio: CLAIM })
+    ledger.acceptance.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, claimedAudio: CLAIM })
   const replaceClaim = ({ idempotencyKey, requestDigest, quote }: NewJob, { requestDigest: claimed }: NewJob) =>
-    ledger.admission.replaceClaim({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, claimed)
+    ledger.acceptance.replaceClaim({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, claimed)
   const bindingOf = async ({ idempotencyKey }: NewJob) => {
-    const binding = await ledger.admission.findBinding(idempotencyKey)
+    const binding = await ledger.acceptance.findBinding(idempotencyKey)
     return binding && { digest: binding.requestDigest, claim: binding.claim, quote: binding.quote }
   }
   describe('a key that is bound by a claim about a recording', () => {
@@ -222,8 +222,8 @@ describe('binding an idempotency key', () => {
         [first.idempotencyKey],
       )
       expect(row).toEqual({ is_new: true })
-      expect(await ledger.admission.acceptJob(first)).toEqual({ outcome: 'other_request' })
-      expect(await ledger.admission.acceptJob(pricier)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptJob(first)).toEqual({ outcome: 'other_request' })
+      expect(await ledger.acceptance.acceptJob(pricier)).toMatchObject({ outcome: 'accepted' })
     })
 
     it('is bound to the request for good once the request itself arrives, and no claim undoes that', async () => {
@@ -264,7 +264,7 @@ describe('binding an idempotency key', () => {
         }),
       )
       expect(bindings.filter(({ outcome }) => outcome === 'bound')).toHaveLength(1)
-      const acceptances = await Promise.all(recordings.map((recording) => ledger.admission.acceptJob(recording)))
+      const acceptances = await Promise.all(recordings.map((recording) => ledger.acceptance.acceptJob(recording)))
       expect(acceptances.map(({ outcome }) => outcome).toSorted()).toEqual([
         'accepted',
         ...Array.from({ length: 19 }, () => 'other_request'),
@@ -275,7 +275,7 @@ describe('binding an idempotency key', () => {
       const keys = await Promise.all(Array.from({ length: 20 }, claimedKey))
       await Promise.all(
         keys.map(async ({ first, other }) => {
-          const [accepted] = await Promise.all([ledger.admission.acceptJob(first), replaceClaim(other, first)])
+          const [accepted] = await Promise.all([ledger.acceptance.acceptJob(first), replaceClaim(other, first)])
           const { digest } = (await bindingOf(first)) ?? {}
           expect({ accepted: accepted.outcome, digest }).toEqual(
             accepted.outcome === 'accepted'
@@ -312,7 +312,7 @@ describe('binding an idempotency key', () => {
         const job = newTestJob()
         return { ...job, quote: { ...job.quote, quotedMaximum: atomicAmount(BigInt(index)) } }
       })
-      const bindings = await Promise.all(jobs.map((job) => bind(ledger.admission, job)))
+      const bindings = await Promise.all(jobs.map((job) => bind(ledger.acceptance, job)))
       expect(bindings).toEqual(
         jobs.map(({ quote }) => ({ outcome: 'bound', quote, expiresAt: expect.any(Date) as unknown })),
       )
@@ -348,7 +348,7 @@ describe('binding an idempotency key', () => {
         onError: () => undefined,
       })
       try {
-        const stores = [ledger.admission, createAdmissionStore(pool, TEST_LIMITS)]
+        const stores = [ledger.acceptance, createAcceptanceStore(pool, TEST_LIMITS)]
         const keys = Array.from({ length: 30 }, () => randomUUID())
         // Opposite orders, in which unordered statements would deadlock.
         const asked = stores.flatMap((store, which) =>

@@ -1,7 +1,7 @@
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
-import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { Acceptance } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import { createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { type BudgetStore, createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
 import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
@@ -506,7 +506,7 @@ describe('open exposure', () => {
 
   async function accept(job: TestJob): Promise<Acceptance> {
     await bindTestKey(ledger, job)
-    return ledger.admission.acceptJob(job)
+    return ledger.acceptance.acceptJob(job)
   }
   /** Creates a payer with one job in each of these states. */
   async function payerWith(...states: readonly JobState[]) {
@@ -527,7 +527,7 @@ describe('open exposure', () => {
       const payer = randomAddress()
       const jobs = Array.from({ length: 20 }, () => jobOf(payer, holding(MAXIMUM * 7n + 5033n)))
       for (const job of jobs) await bindTestKey(ledger, job)
-      const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
+      const acceptances = await Promise.all(jobs.map((job) => ledger.acceptance.acceptJob(job)))
       expect(acceptances.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(7)
       expect(acceptances.filter(({ outcome }) => outcome === 'exceeds_funds')).toHaveLength(13)
     })
@@ -543,9 +543,9 @@ describe('open exposure', () => {
       const job = jobOf(payer, holding(MAXIMUM))
       await bindTestKey(ledger, job)
       const before = await ledger.fingerprint()
-      expect(await ledger.admission.acceptJob(job)).toMatchObject({ outcome: 'exceeds_funds' })
+      expect(await ledger.acceptance.acceptJob(job)).toMatchObject({ outcome: 'exceeds_funds' })
       expect(await ledger.fingerprint()).toBe(before)
-      expect(await ledger.admission.acceptJob({ ...job, exposure: holding(2n * MAXIMUM) })).toMatchObject({
+      expect(await ledger.acceptance.acceptJob({ ...job, exposure: holding(2n * MAXIMUM) })).toMatchObject({
         outcome: 'accepted',
       })
     })
@@ -601,7 +601,7 @@ describe('open exposure', () => {
         onError: () => undefined,
       })
       const connection = await narrow.connect()
-      const acceptance = createAdmissionStore(narrow, TEST_LIMITS).acceptJob(next)
+      const acceptance = createAcceptanceStore(narrow, TEST_LIMITS).acceptJob(next)
       expect(await fencedWrites.completeJob.run(ledger, settling.job)).toBe('written')
       await ledger.sql('SELECT pg_sleep(0.1)')
       connection.release()
@@ -694,7 +694,7 @@ describe('open exposure', () => {
     it('accepts payment for a withheld result while the payer owes for another one', async () => {
       const { jobs } = await payerWith('settlement_failed', 'settlement_failed')
       for (const { request, job } of jobs)
-        expect(await ledger.admission.acceptJob(paidAgain(request))).toEqual({
+        expect(await ledger.acceptance.acceptJob(paidAgain(request))).toEqual({
           outcome: 'settles_again',
           jobId: job.id,
         })
@@ -715,7 +715,7 @@ describe('open exposure', () => {
       const { payer, jobs } = await payerWith('settlement_failed')
       const [debt] = jobs
       if (!debt) throw new Error('no job')
-      expect(await ledger.admission.acceptJob(paidAgain(debt.request))).toMatchObject({ outcome: 'settles_again' })
+      expect(await ledger.acceptance.acceptJob(paidAgain(debt.request))).toMatchObject({ outcome: 'settles_again' })
       expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
     })
   })

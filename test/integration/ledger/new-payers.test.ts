@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { Acceptance, NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
-import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { Acceptance, NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import { type AdmissionLimits, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExposureTerms } from '#shared/payment/exposure.ts'
 import { bindTestKey, claimTestJob, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'
@@ -32,11 +32,11 @@ async function bound(payer: Payer, changes: Partial<NewJob> = {}): Promise<NewJo
   return { ...job, stagedUpload: null, exposure: TERMS, clientNetwork: HOME, ...changes }
 }
 async function accept(payer: Payer, changes: Partial<NewJob> = {}): Promise<Acceptance> {
-  return await ledger.admission.acceptJob(await bound(payer, changes))
+  return await ledger.acceptance.acceptJob(await bound(payer, changes))
 }
 /** Accepts payments that arrive at the same time at two processes. Returns how many had each outcome. */
 async function acceptAll(jobs: readonly NewJob[], limits = TEST_LIMITS): Promise<Record<string, number>> {
-  const processes = [0, 1].map(() => createAdmissionStore(ledger.pool, limits))
+  const processes = [0, 1].map(() => createAcceptanceStore(ledger.pool, limits))
   const acceptances = await Promise.all(jobs.map(async (job, index) => await processes[index % 2]?.acceptJob(job)))
   const counts: Record<string, number> = {}
   for (const one of acceptances) counts[one?.outcome ?? 'none'] = (counts[one?.outcome ?? 'none'] ?? 0) + 1
@@ -126,7 +126,7 @@ describe('what a payer may have open', () => {
       requestDigest: owed.request_digest,
       authorization: testAuthorization({ payer: owed.payer }),
     })
-    expect(await ledger.admission.acceptJob(again)).toEqual({ outcome: 'settles_again', jobId: id })
+    expect(await ledger.acceptance.acceptJob(again)).toEqual({ outcome: 'settles_again', jobId: id })
   })
 })
 
@@ -158,7 +158,7 @@ describe('the origin of money that a payment needs', () => {
       sender: debtor,
       debt: TEST_PRICE,
     })
-    const paid = await ledger.admission.acceptJob(paidAgain(debt))
+    const paid = await ledger.acceptance.acceptJob(paidAgain(debt))
     expect(paid).toMatchObject({ outcome: 'settles_again' })
     expect(await accept(payer, from(debtor, 3))).toMatchObject({ outcome: 'accepted' })
   })
@@ -192,7 +192,7 @@ describe('the limit of losses, divided by network', () => {
   })
 
   it('closes the share of the network that losses come from, and says when it opens', async () => {
-    const store = createAdmissionStore(ledger.pool, limitOf(20))
+    const store = createAcceptanceStore(ledger.pool, limitOf(20))
     for (const hours of [23, 1]) await lose(randomAddress(), {}, hours)
     const [refused, accepted] = [...(await strangers(1)), ...(await strangers(1, OTHER))]
     if (!refused || !accepted) throw new Error('no jobs')
@@ -227,7 +227,7 @@ describe('the limit of losses, divided by network', () => {
     const failed = await jobInState(ledger, 'generating', request)
     await ledger.execution.failJob(failed, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
     const again = { ...paidAgain(request), clientNetwork: OTHER }
-    expect(await ledger.admission.acceptJob(again)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptJob(again)).toMatchObject({ outcome: 'accepted' })
     expect(await ledger.sql('SELECT client_network FROM uncharged_work')).toEqual([{ client_network: HOME }])
     expect(await ledger.sql('SELECT client_network FROM jobs WHERE id = $1', [failed.id])).toEqual([
       { client_network: OTHER },
@@ -241,17 +241,17 @@ describe('the limit of losses, divided by network', () => {
     if (!stranger) throw new Error('no job')
     const holder = await ledger.pool.connect()
     await holder.query("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('farebox new payers', 0))")
-    const waiting = ledger.admission.acceptJob(stranger)
+    const waiting = ledger.acceptance.acceptJob(stranger)
     await until(async () => {
       const rows = await ledger.sql(
         "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'",
       )
       return rows.length === 1
     })
-    expect(await ledger.admission.acceptJob(covered)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptJob(covered)).toMatchObject({ outcome: 'accepted' })
     expect(await waiting).toEqual({ outcome: 'new_payer_limit', limit: 'all', retryAfterSeconds: 2 })
     await holder.query('ROLLBACK')
     holder.release()
-    expect(await ledger.admission.acceptJob(stranger)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptJob(stranger)).toMatchObject({ outcome: 'accepted' })
   })
 })

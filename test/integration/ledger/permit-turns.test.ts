@@ -47,11 +47,11 @@ function processTurns(turnSeconds = NEVER_SECONDS) {
     },
   }
   const findPermitTurn = async (payer: string) => {
-    const holder = await ledger.admission.findPermitTurn(payer)
+    const holder = await ledger.acceptance.findPermitTurn(payer)
     holdersRead += 1
     return holder
   }
-  return createPermitTurns({ store: { ...ledger.admission, findPermitTurn }, outcomes, logger: silent }, turnSeconds)
+  return createPermitTurns({ store: { ...ledger.acceptance, findPermitTurn }, outcomes, logger: silent }, turnSeconds)
 }
 
 /** A payer with calls that wait for its turns, and the order in which they get them. */
@@ -109,14 +109,14 @@ describe('the turns of calls that pay with permits', () => {
   it('pass unused to one call that came with a permit meanwhile, at any process', async () => {
     const { call } = newPayer()
     const [one, other] = [processTurns(), processTurns()]
-    expect(await ledger.admission.takePermitTurn(call('a'), NEVER_SECONDS)).toBe(true)
+    expect(await ledger.acceptance.takePermitTurn(call('a'), NEVER_SECONDS)).toBe(true)
     const before = holdersRead
     const tries = [one.mayTry(call('b')).then(() => 'b'), other.mayTry(call('c')).then(() => 'c')]
     await until(() => holdersRead === before + 2)
     expect(await one.mayTry(call('a'))).toBe(true)
     await one.end(call('a'))
     const winner = await Promise.race(tries)
-    expect(await ledger.admission.findPermitTurn(call('a').payer)).toBe(call(winner).idempotencyKey)
+    expect(await ledger.acceptance.findPermitTurn(call('a').payer)).toBe(call(winner).idempotencyKey)
     await (winner === 'b' ? one : other).end(call(winner))
     await Promise.all(tries)
   })
@@ -124,7 +124,7 @@ describe('the turns of calls that pay with permits', () => {
   it('make permits useless that were signed while another call used its turn', async () => {
     const { call, openJob } = newPayer()
     const turns = processTurns()
-    await ledger.admission.takePermitTurn(call('a'), NEVER_SECONDS)
+    await ledger.acceptance.takePermitTurn(call('a'), NEVER_SECONDS)
     const before = holdersRead
     const late = turns.mayTry(call('b'))
     await until(() => holdersRead === before + 1)
@@ -137,11 +137,11 @@ describe('the turns of calls that pay with permits', () => {
   it('cost calls of payers without a turn nothing, and belong to one payer', async () => {
     const { call } = newPayer()
     const turns = processTurns()
-    await ledger.admission.takePermitTurn(call('a'), NEVER_SECONDS)
+    await ledger.acceptance.takePermitTurn(call('a'), NEVER_SECONDS)
     const other = newPayer()
     expect(await turns.mayTry(other.call('a'))).toBe(true)
     await turns.end(other.call('a'))
-    expect(await ledger.admission.findPermitTurn(call('a').payer)).toBe(call('a').idempotencyKey)
+    expect(await ledger.acceptance.findPermitTurn(call('a').payer)).toBe(call('a').idempotencyKey)
   })
 
   it('are not given to a caller who must be answered', async () => {
@@ -162,9 +162,9 @@ describe('the turns of calls that pay with permits', () => {
 
   it('are forgotten some time after their end, so that no row is left of calls that never return', async () => {
     const [gone, next] = [newPayer(), newPayer()]
-    await ledger.admission.takePermitTurn(gone.call('a'), NEVER_SECONDS)
+    await ledger.acceptance.takePermitTurn(gone.call('a'), NEVER_SECONDS)
     await ledger.sql("UPDATE permit_turns SET ends_at = now() - interval '2 minutes' WHERE payer = $1", [gone.payer])
-    await ledger.admission.takePermitTurn(next.call('a'), NEVER_SECONDS)
+    await ledger.acceptance.takePermitTurn(next.call('a'), NEVER_SECONDS)
     expect(await ledger.sql('SELECT 1 FROM permit_turns WHERE payer = $1', [gone.payer])).toEqual([])
   })
 })

@@ -543,12 +543,12 @@ describe('ages of the queues', () => {
     ledger.sql('UPDATE jobs SET run_after = now() - make_interval(secs => $2) WHERE id = $1', [jobId, seconds])
   describe('the age of a queue', () => {
     it('returns no age for an empty queue', async () => {
-      expect(await ledger.admission.readQueueAges()).toEqual(new Map())
+      expect(await ledger.acceptance.readQueueAges()).toEqual(new Map())
     })
     it('returns the age of the oldest waiting job', async () => {
       await waitingSince(await acceptTestJob(ledger), 5)
       await waitingSince(await acceptTestJob(ledger), 100)
-      const age = (await ledger.admission.readQueueAges()).get(OPERATION)
+      const age = (await ledger.acceptance.readQueueAges()).get(OPERATION)
       expect(age).toBeGreaterThanOrEqual(100_000)
       expect(age).toBeLessThan(160_000)
     })
@@ -556,7 +556,7 @@ describe('ages of the queues', () => {
       const leased = await acceptTestJob(ledger)
       await waitingSince(leased, 100)
       await claimTestJob(ledger, leased)
-      expect((await ledger.admission.readQueueAges()).get(OPERATION)).toBeGreaterThanOrEqual(100_000)
+      expect((await ledger.acceptance.readQueueAges()).get(OPERATION)).toBeGreaterThanOrEqual(100_000)
     })
     it('ignores deferred jobs even when due, and jobs past acceptance', async () => {
       await acceptTestJob(ledger).then((deferred) => waitingSince(deferred, -100))
@@ -566,19 +566,19 @@ describe('ages of the queues', () => {
       const { id: generated } = await jobInState(ledger, 'generated')
       await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE id = $1', [generated])
       await waitingSince(generated, 100)
-      expect(await ledger.admission.readQueueAges()).toEqual(new Map())
+      expect(await ledger.acceptance.readQueueAges()).toEqual(new Map())
     })
   })
 
   describe('whether a key has a job', () => {
     it('hasJob is true for a key with an accepted job and false for one with a failed job', async () => {
       const job = newTestJob()
-      expect(await ledger.admission.hasJob(job.idempotencyKey)).toBe(false)
+      expect(await ledger.acceptance.hasJob(job.idempotencyKey)).toBe(false)
       await acceptTestJob(ledger, job)
-      expect(await ledger.admission.hasJob(job.idempotencyKey)).toBe(true)
+      expect(await ledger.acceptance.hasJob(job.idempotencyKey)).toBe(true)
       const failed = newTestJob()
       await jobInState(ledger, 'failed', failed)
-      expect(await ledger.admission.hasJob(failed.idempotencyKey)).toBe(false)
+      expect(await ledger.acceptance.hasJob(failed.idempotencyKey)).toBe(false)
     })
   })
 })

@@ -345,29 +345,29 @@ describe('a debt', () => {
       const item = await inDebt(ledger)
       const { payer } = item.request.authorization
       const other = requestOf(payer)
-      await ledger.admission.bindKey({ ...other, lifetimeSeconds: 600 })
-      expect(await ledger.admission.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
+      await ledger.acceptance.bindKey({ ...other, lifetimeSeconds: 600 })
+      expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
       await resolve(item, decided(outcome))
-      expect(await ledger.admission.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
-      expect(await ledger.admission.acceptJob(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
+      expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptJob(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
     },
   )
 
   it('that is written off is still to be paid before its payer buys again, and may be forgiven later', async () => {
     const item = await inDebt(ledger)
     const other = requestOf(item.request.authorization.payer)
-    await ledger.admission.bindKey({ ...other, lifetimeSeconds: 600 })
+    await ledger.acceptance.bindKey({ ...other, lifetimeSeconds: 600 })
     await resolve(item, decided('written_off'))
-    expect(await ledger.admission.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
+    expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
     expect(allowedOutcomes(await find(item))).toEqual(['paid_outside', 'forgiven'])
     expect(await resolve(item, decided('written_off'))).toMatchObject({ outcome: 'conflict' })
     expect(await resolve(item, decided('forgiven'), BEN)).toMatchObject({ outcome: 'resolved' })
-    expect(await ledger.admission.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
   })
 
   it('that is paid meanwhile cannot be ended', async () => {
     const item = await inDebt(ledger)
-    await ledger.admission.acceptJob(paidAgain(item.request))
+    await ledger.acceptance.acceptJob(paidAgain(item.request))
     expect(await resolve(item, decided('forgiven'))).toEqual({ outcome: 'not_found' })
   })
 
@@ -375,7 +375,7 @@ describe('a debt', () => {
     const item = await inDebt(ledger)
     await resolve(item, decided('written_off'))
     await ledger.sql("UPDATE settlements SET finished_at = now() - interval '1 day' WHERE job_id = $1", [item.job?.id])
-    expect(await ledger.admission.acceptJob(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.acceptance.acceptJob(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
     const again = await claimTestJob(ledger, item.job?.id ?? '')
     await fencedWrites.failSettlement.run(ledger, again)
     expect(await openIdsOf(item.request.authorization.payer)).toEqual([item.id])
@@ -432,7 +432,7 @@ describe('a review', () => {
     expect(await hasResult()).toHaveLength(2)
     await ledger.retention.expireResults(0, 1000)
     expect(await hasResult()).toEqual([open.job?.id])
-    const outcomes = await ledger.admission.readOutcomes([ended.job?.id ?? ''])
+    const outcomes = await ledger.acceptance.readOutcomes([ended.job?.id ?? ''])
     expect([...outcomes.values()]).toEqual([{ state: 're_serving_ended' }])
   })
 })
@@ -537,7 +537,7 @@ describe('the answer to the next request of a resolved call', () => {
     ['re_served', { state: 're_served', resultBody: expect.any(String), catalogVersion: 'catalog-test' }],
   ] as const)('%s', async (outcome, expected) => {
     const { id, job } = await inReview(ledger)
-    const read = async () => [...(await ledger.admission.readOutcomes([job?.id ?? ''])).values()]
+    const read = async () => [...(await ledger.acceptance.readOutcomes([job?.id ?? ''])).values()]
     expect(await read()).toEqual([{ state: 'review' }])
     await resolve({ id }, decided(outcome))
     expect(await read()).toEqual([expected])
@@ -547,7 +547,7 @@ describe('the answer to the next request of a resolved call', () => {
     const item = await inReview(ledger)
     const transfer = refundIn()
     await resolve(item, decided('refunded', [transfer]))
-    const outcomes = await ledger.admission.readOutcomes([item.job?.id ?? '', (await inReview(ledger)).job?.id ?? ''])
+    const outcomes = await ledger.acceptance.readOutcomes([item.job?.id ?? '', (await inReview(ledger)).job?.id ?? ''])
     expect([...outcomes.values()]).toEqual(
       expect.arrayContaining([
         { state: 'resolved', outcome: 'refunded', transaction: transfer.transaction },
@@ -559,10 +559,10 @@ describe('the answer to the next request of a resolved call', () => {
   it('says of a settlement without a record how it ended', async () => {
     const item = await unknownSettlement(ledger)
     const { authorization } = item.request
-    expect(await ledger.admission.findUnknownEnding(authorization)).toBeNull()
+    expect(await ledger.acceptance.findUnknownEnding(authorization)).toBeNull()
     const transfer = refundIn()
     await resolve(item, decided('refunded', [transfer]))
-    expect(await ledger.admission.findUnknownEnding(authorization)).toEqual({
+    expect(await ledger.acceptance.findUnknownEnding(authorization)).toEqual({
       outcome: 'refunded',
       transaction: transfer.transaction,
     })

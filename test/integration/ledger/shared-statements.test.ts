@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Acceptance, NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
-import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import type { Acceptance, NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import { createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { type SharedStatement, shareStatement } from '#shared/adapters/postgres/batch.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ClaimedJob, NewResult } from '#shared/jobs/job.ts'
@@ -67,7 +67,7 @@ describe('payments that are accepted together', () => {
     const { payer } = (await jobInState(ledger, 'settlement_failed')).authorization
     return await newShortJob({ authorization: testAuthorization({ payer }) })
   }
-  const acceptAll = (jobs: readonly NewJob[], stores = [ledger.admission]) =>
+  const acceptAll = (jobs: readonly NewJob[], stores = [ledger.acceptance]) =>
     Promise.all(jobs.map(async (job, index) => await stores[index % stores.length]?.acceptJob(job)))
   async function claimsOf(jobs: readonly NewJob[]): Promise<number> {
     const nonces = jobs.map(({ authorization }) => authorization.nonce.toString())
@@ -77,7 +77,7 @@ describe('payments that are accepted together', () => {
     )
     return row?.count ?? -1
   }
-  const otherProcess = () => createAdmissionStore(ledger.pool, TEST_LIMITS)
+  const otherProcess = () => createAcceptanceStore(ledger.pool, TEST_LIMITS)
   describe('payments that are accepted together', () => {
     it('accepts twenty payments of different payers in one transaction', async () => {
       const jobs = await Promise.all(TWENTY.map(() => newShortJob()))
@@ -177,7 +177,7 @@ describe('payments that are accepted together', () => {
       await until(async () => (await waiting()).length > 0)
       // These come while some of the first ones wait.
       const laterAcceptances = acceptAll(later)
-      expect(await ledger.admission.acceptJob(stranger)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptJob(stranger)).toMatchObject({ outcome: 'accepted' })
       expect((await waiting()).length).toBeLessThanOrEqual(3)
       await holder.query('COMMIT')
       holder.release()
@@ -194,7 +194,7 @@ describe('payments that are accepted together', () => {
         // What the payer paid allows them that much.
         await jobInState(single, 'completed', newTestJob(ofPayer()))
         const budget = { ...TEST_LIMITS.budget, perPayer: atomicAmount(1n) }
-        const store = createAdmissionStore(single.pool, { ...TEST_LIMITS, budget })
+        const store = createAcceptanceStore(single.pool, { ...TEST_LIMITS, budget })
         const jobs = await Promise.all(TWENTY.map(() => newShortJob({ ...ofPayer(), exposure: AMPLE_FUNDS }, single)))
         const read: string[] = []
         await recordStatements(single, (statement) => typeof statement !== 'string' && read.push(statement.name))
@@ -212,7 +212,7 @@ describe('payments that are accepted together', () => {
     it('holds the limit of new payers for many payments of one of them', async () => {
       await ledger.sql('UPDATE jobs SET is_new_payer = false')
       await ledger.sql('UPDATE uncharged_work SET is_new_payer = false')
-      const store = createAdmissionStore(ledger.pool, { ...TEST_LIMITS, newPayers: atomicAmount(10n * TEST_PRICE) })
+      const store = createAcceptanceStore(ledger.pool, { ...TEST_LIMITS, newPayers: atomicAmount(10n * TEST_PRICE) })
       const payers = [randomAddress(), randomAddress()]
       for (const round of [1, 2, 3]) {
         const payments = payers.flatMap((payer) =>
@@ -242,7 +242,7 @@ describe('payments that are accepted together', () => {
       const authorization = testAuthorization()
       const jobs = await Promise.all(TWENTY.map(() => newShortJob({ authorization })))
       const others = await Promise.all(TWENTY.map(() => newShortJob()))
-      const acceptances = await acceptAll([...jobs, ...others], [ledger.admission, otherProcess()])
+      const acceptances = await acceptAll([...jobs, ...others], [ledger.acceptance, otherProcess()])
       expect(outcomes(acceptances)).toEqual({ accepted: 21, authorization_already_used: 19 })
       expect(await claimsOf([{ ...newTestJob(), authorization }])).toBe(1)
     })
@@ -251,7 +251,7 @@ describe('payments that are accepted together', () => {
       const job = await newShortJob()
       const { payer } = job.authorization
       const jobs = TWENTY.map(() => ({ ...job, authorization: testAuthorization({ payer }) }))
-      const acceptances = await acceptAll(jobs, [ledger.admission, otherProcess()])
+      const acceptances = await acceptAll(jobs, [ledger.acceptance, otherProcess()])
       expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
       expect(await claimsOf(jobs)).toBe(1)
     })
@@ -268,7 +268,7 @@ describe('payments that are accepted together', () => {
           newShortJob({ authorization: testAuthorization({ payer }), exposure }),
         ),
       )
-      const acceptances = await acceptAll(jobs, [ledger.admission, otherProcess()])
+      const acceptances = await acceptAll(jobs, [ledger.acceptance, otherProcess()])
       expect(outcomes(acceptances)).toEqual({ accepted: 15, exceeds_funds: 85 })
       const open = await ledger.sql('SELECT count(*)::int AS open FROM jobs WHERE payer = ANY($1) GROUP BY payer', [
         payers,
@@ -282,7 +282,7 @@ describe('payments that are accepted together', () => {
       const holder = await ledger.pool.connect()
       await holder.query('BEGIN')
       await holder.query('SELECT FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE', [locked.idempotencyKey])
-      const waiting = ledger.admission.acceptJob(locked)
+      const waiting = ledger.acceptance.acceptJob(locked)
       expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 19 })
       await holder.query('COMMIT')
       holder.release()
@@ -296,7 +296,7 @@ describe('payments that are accepted together', () => {
         // The claims are made and judged, and the jobs wait to be written.
         await holder.query('BEGIN')
         await holder.query('LOCK TABLE jobs IN SHARE MODE')
-        const acceptances = Promise.allSettled(jobs.map((job) => ledger.admission.acceptJob(job)))
+        const acceptances = Promise.allSettled(jobs.map((job) => ledger.acceptance.acceptJob(job)))
         await until(async () => {
           const ended = await ledger.sql(
             `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -316,7 +316,7 @@ describe('payments that are accepted together', () => {
     it('accepts the others when one cannot be stored', async () => {
       const poisoned = await newShortJob({ effectiveJson: Buffer.from([0xff, 0xfe]) })
       const jobs = await Promise.all(TWENTY.map(() => newShortJob()))
-      const settled = await Promise.allSettled([poisoned, ...jobs].map((job) => ledger.admission.acceptJob(job)))
+      const settled = await Promise.allSettled([poisoned, ...jobs].map((job) => ledger.acceptance.acceptJob(job)))
       expect(settled[0]).toMatchObject({ value: { outcome: 'unstorable', sqlState: '22021' } })
       const accepted = settled.slice(1).map((one) => (one.status === 'fulfilled' ? one.value.outcome : one.reason))
       expect(accepted).toEqual(TWENTY.map(() => 'accepted'))
@@ -327,7 +327,7 @@ describe('payments that are accepted together', () => {
   describe('a payment that is accepted alone', () => {
     it('reports the first error of statements that were sent together', async () => {
       const job = await newShortJob({ effectiveJson: Buffer.from([0xff, 0xfe]) })
-      expect(await ledger.admission.acceptJob(job)).toEqual({ outcome: 'unstorable', sqlState: '22021' })
+      expect(await ledger.acceptance.acceptJob(job)).toEqual({ outcome: 'unstorable', sqlState: '22021' })
       expect(await claimsOf([job])).toBe(0)
     })
 
@@ -335,7 +335,7 @@ describe('payments that are accepted together', () => {
       const { payer } = testAuthorization()
       for (let calls = 0; calls < 12; calls++)
         await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization({ payer }) }))
-      const store = createAdmissionStore(ledger.pool, {
+      const store = createAcceptanceStore(ledger.pool, {
         ...TEST_LIMITS,
         budget: { ...TEST_LIMITS.budget, perPayer: TEST_PRICE },
       })

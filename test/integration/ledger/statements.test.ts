@@ -54,8 +54,8 @@ describe('prepared statements', () => {
     const { payer } = testAuthorization()
     const authorization = testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) })
     const completed = await jobInState(ledger, 'completed', newTestJob({ authorization }))
-    await ledger.admission.readOutcomes([completed.id])
-    await ledger.admission.readOutcomes([completed.id, completed.id])
+    await ledger.acceptance.readOutcomes([completed.id])
+    await ledger.acceptance.readOutcomes([completed.id, completed.id])
     for (const state of JOB_STATES) await jobInState(ledger, state)
     const [batched, failed] = await settlingBatch(ledger, 2)
     if (!batched || !failed) throw new Error('two jobs')
@@ -118,7 +118,7 @@ describe('prepared statements', () => {
   })
 
   test('PostgreSQL plans a prepared statement once for each connection', async () => {
-    for (let call = 0; call < 3; call += 1) await ledger.admission.hasJob('a key')
+    for (let call = 0; call < 3; call += 1) await ledger.acceptance.hasJob('a key')
     const plans = await ledger.sql(
       `SELECT count(*)::int AS statements, sum(generic_plans)::int AS runs, sum(custom_plans)::int AS planned_for_values
      FROM pg_prepared_statements WHERE name = 'has_job'`,
@@ -263,7 +263,7 @@ describe('sequential scans', () => {
     await jobInState(ledger, 'settlement_failed', request)
     const paid = paidAgain(request)
     await scansSince()
-    expect(await ledger.admission.acceptJob(paid)).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.acceptance.acceptJob(paid)).toMatchObject({ outcome: 'settles_again' })
     expect(await scansSince()).toBe(0)
   })
 
@@ -273,18 +273,18 @@ describe('sequential scans', () => {
     const next = newTestJob({ authorization: testAuthorization({ payer: request.authorization.payer }) })
     await bindTestKey(ledger, next)
     await scansSince()
-    expect(await ledger.admission.findOpenJob(request.authorization.payer)).toBe(job.id)
+    expect(await ledger.acceptance.findOpenJob(request.authorization.payer)).toBe(job.id)
     const call = { payer: request.authorization.payer, idempotencyKey: request.idempotencyKey }
-    expect(await ledger.admission.takePermitTurn(call, 1)).toBe(false)
-    expect(await ledger.admission.findPermitTurn(call.payer)).toBeNull()
-    await ledger.admission.endPermitTurn(call)
+    expect(await ledger.acceptance.takePermitTurn(call, 1)).toBe(false)
+    expect(await ledger.acceptance.findPermitTurn(call.payer)).toBeNull()
+    await ledger.acceptance.endPermitTurn(call)
     await ledger.execution.failJob(job, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
-    expect(await ledger.admission.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
     const [row] = await ledger.sql('UPDATE uncharged_work SET amount = 1000000 WHERE payer = $1 RETURNING kind', [
       request.authorization.payer,
     ])
     expect(row).toEqual({ kind: 'empty_output' })
-    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'uncharged_work_limit' })
+    expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'uncharged_work_limit' })
     expect(await scansSince()).toBe(0)
   })
 
@@ -311,8 +311,8 @@ describe('sequential scans', () => {
     await ledger.sql('UPDATE uncharged_work SET amount = 900000')
     const priced = { ...beyond, exposure: { ...beyond.exposure, highestPrice: atomicAmount(1n) } }
     await scansSince()
-    expect(await ledger.admission.acceptJob(priced)).toMatchObject({ outcome: 'exceeds_trust' })
-    expect(await ledger.admission.acceptJob(one)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptJob(priced)).toMatchObject({ outcome: 'exceeds_trust' })
+    expect(await ledger.acceptance.acceptJob(one)).toMatchObject({ outcome: 'accepted' })
     expect(await scansSince()).toBe(0)
   })
 

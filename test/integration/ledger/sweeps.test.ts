@@ -85,7 +85,7 @@ describe('taking due jobs', () => {
 
   it('skips a job that was enqueued recently, and returns it once the queue seems to have lost it', async () => {
     const jobId = await acceptTestJob(ledger)
-    await ledger.admission.markEnqueued(jobId)
+    await ledger.acceptance.markEnqueued(jobId)
     expect(await take()).toEqual([])
     await ledger.sql("UPDATE jobs SET enqueued_at = now() - interval '31 seconds' WHERE id = $1", [jobId])
     expect(await take()).toEqual([jobId])
@@ -94,7 +94,7 @@ describe('taking due jobs', () => {
 
   it('skips a leased job, and returns it as soon as its lease has expired', async () => {
     const jobId = await acceptTestJob(ledger)
-    await ledger.admission.markEnqueued(jobId)
+    await ledger.acceptance.markEnqueued(jobId)
     await claimTestJob(ledger, jobId)
     expect(await take()).toEqual([])
     await ledger.sql(
@@ -117,7 +117,7 @@ describe('taking due jobs', () => {
   it('returns a due job that was deferred before the API marked it as enqueued', async () => {
     const jobId = await acceptTestJob(ledger)
     await ledger.execution.deferJob(await claimTestJob(ledger, jobId), 60_000)
-    await ledger.admission.markEnqueued(jobId)
+    await ledger.acceptance.markEnqueued(jobId)
     await ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
     expect(await take()).toEqual([jobId])
   })

@@ -228,9 +228,9 @@ describe('transitions between the states of a job', () => {
 
     it('writes settlement and receipt when a job completes, and releases the result only then [spec L6a]', async () => {
       const job = await jobInState(ledger, 'settling')
-      expect((await ledger.admission.readOutcomes([job.id])).get(job.id)).toEqual({ state: 'settling' })
+      expect((await ledger.acceptance.readOutcomes([job.id])).get(job.id)).toEqual({ state: 'settling' })
       expect(await fencedWrites.completeJob.run(ledger, job)).toBe('written')
-      const outcome = (await ledger.admission.readOutcomes([job.id])).get(job.id)
+      const outcome = (await ledger.acceptance.readOutcomes([job.id])).get(job.id)
       expect(outcome).toMatchObject({
         state: 'completed',
         resultBody: expect.stringContaining('one canary'),
@@ -254,7 +254,7 @@ describe('transitions between the states of a job', () => {
       'never returns the result of a %s job',
       async (state) => {
         const job = await jobInState(ledger, state)
-        expect(JSON.stringify((await ledger.admission.readOutcomes([job.id])).get(job.id))).not.toContain('canary')
+        expect(JSON.stringify((await ledger.acceptance.readOutcomes([job.id])).get(job.id))).not.toContain('canary')
       },
     )
   })

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Acceptance } from '#shared/adapters/postgres/admission/acceptance.ts'
-import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
-import { createNewPayersLimit } from '#shared/adapters/postgres/admission/new-payers.ts'
+import type { Acceptance } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import { type AdmissionLimits, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import { createNewPayersLimit } from '#shared/adapters/postgres/acceptance/new-payers.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
 import type { JobFailure } from '#shared/jobs/job.ts'
@@ -35,14 +35,14 @@ function jobOf(payer: Payer): TestJob {
 async function accept(payer: Payer, limits: AdmissionLimits = TEST_LIMITS): Promise<Acceptance> {
   const job = jobOf(payer)
   await bindTestKey(ledger, job)
-  return createAdmissionStore(ledger.pool, limits).acceptJob(job)
+  return createAcceptanceStore(ledger.pool, limits).acceptJob(job)
 }
 const EMPTY: JobFailure = { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' }
 const UNKNOWN: JobFailure = { code: 'provider_outcome_unknown', reason: 'test', attempt: 'failed_ambiguous' }
 /** The ledger without a budget, for what a payer did before. */
 function unlimited(): TestLedger {
   const budget = { ...TEST_LIMITS.budget, perPayer: TEST_LIMITS.newPayers }
-  return { ...ledger, admission: createAdmissionStore(ledger.pool, { ...TEST_LIMITS, budget }) }
+  return { ...ledger, acceptance: createAcceptanceStore(ledger.pool, { ...TEST_LIMITS, budget }) }
 }
 /** Creates a job of the payer that failed. */
 async function failed(payer: Payer, failure: JobFailure): Promise<string> {
@@ -163,7 +163,7 @@ describe('the record of uncharged work', () => {
     const request = jobOf(payer)
     const job = await jobInState(ledger, 'settlement_failed', request)
     await ledger.sql('UPDATE jobs SET result_body = NULL, result_expired_at = now() WHERE id = $1', [job.id])
-    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'accepted' })
     expect(await workOf(payer)).toEqual([{ kind: 'replaced_result', amount: TEST_PRICE.toString(), deployment: null }])
   })
 
@@ -234,7 +234,7 @@ describe('the budget of uncharged work', () => {
     const job = jobOf(payer)
     await bindTestKey(ledger, job)
     const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(job)).toMatchObject({ outcome: 'uncharged_work_limit' })
+    expect(await ledger.acceptance.acceptJob(job)).toMatchObject({ outcome: 'uncharged_work_limit' })
     expect(await ledger.fingerprint()).toBe(before)
   })
 
@@ -244,7 +244,7 @@ describe('the budget of uncharged work', () => {
     const job = await jobInState(ledger, 'generated', request)
     await uncharged(payer, '1', 10)
     expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
-    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
   })
 
   it('checks the budget of accepted work again before a provider is called', async () => {
@@ -313,7 +313,7 @@ describe('the shared limit of new payers', () => {
 
   it('accepts as many open calls of different new payers as it holds', async () => {
     await emptied()
-    const store = createAdmissionStore(ledger.pool, limitOf(3))
+    const store = createAcceptanceStore(ledger.pool, limitOf(3))
     const jobs = Array.from({ length: 5 }, () => jobOf(randomAddress()))
     for (const job of jobs) await bindTestKey(ledger, job)
     const acceptances: Acceptance[] = []
@@ -333,7 +333,7 @@ describe('the shared limit of new payers', () => {
     await emptied()
     const jobs = Array.from({ length: 60 }, () => jobOf(randomAddress()))
     for (const job of jobs) await bindTestKey(ledger, job)
-    const processes = [0, 1, 2].map(() => createAdmissionStore(ledger.pool, limitOf(10)))
+    const processes = [0, 1, 2].map(() => createAcceptanceStore(ledger.pool, limitOf(10)))
     const acceptances = await Promise.all(jobs.map(async (job, index) => await processes[index % 3]?.acceptJob(job)))
     expect(acceptances.filter((one) => one?.outcome === 'accepted')).toHaveLength(10)
     expect(acceptances.filter((one) => one?.outcome === 'new_payer_limit')).toHaveLength(50)
@@ -341,7 +341,7 @@ describe('the shared limit of new payers', () => {
 
   it('gives back what was reserved for a payment that was not accepted', async () => {
     await emptied()
-    const store = createAdmissionStore(ledger.pool, limitOf(1))
+    const store = createAcceptanceStore(ledger.pool, limitOf(1))
     const refused = jobOf(randomAddress())
     await bindTestKey(ledger, refused)
     const constraint = 'refused_for_a_test'
@@ -385,7 +385,7 @@ describe('the shared limit of new payers', () => {
 
   it('accepts another one as soon as open work has settled', async () => {
     await emptied()
-    const store = createAdmissionStore(ledger.pool, limitOf(1))
+    const store = createAcceptanceStore(ledger.pool, limitOf(1))
     const first = jobOf(randomAddress())
     await bindTestKey(ledger, first)
     const accepted = await store.acceptJob(first)
@@ -446,7 +446,7 @@ describe('the shared limit of new payers', () => {
     const request = jobOf(randomAddress())
     const job = await jobInState(ledger, 'settlement_failed', request)
     await jobInState(ledger, 'accepted')
-    const store = createAdmissionStore(ledger.pool, limitOf(1))
+    const store = createAcceptanceStore(ledger.pool, limitOf(1))
     expect(await store.acceptJob(paidAgain(request))).toEqual({ outcome: 'settles_again', jobId: job.id })
   })
 

@@ -124,7 +124,7 @@ describe('a wallet’s own account', () => {
       expect(data.map(({ idempotency_key: listed }) => listed)).toEqual([key])
       const [entry] = data
       const app = await composeApp((composed) =>
-        addReceiptRoutes(composed, { store: ledger.admission, receiptSecrets: RECEIPT_SECRETS, signer, limitRate }),
+        addReceiptRoutes(composed, { store: ledger.acceptance, receiptSecrets: RECEIPT_SECRETS, signer, limitRate }),
       )
       const read = async (token = '') => {
         const headers = { authorization: `Bearer ${token}` }

@@ -57,7 +57,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
   }
 
   async function outcomeOf(jobId: string) {
-    const outcome = (await worker.ledger.admission.readOutcomes([jobId])).get(jobId)
+    const outcome = (await worker.ledger.acceptance.readOutcomes([jobId])).get(jobId)
     if (outcome?.state !== 'completed') throw new Error(`${jobId} is ${outcome?.state}`)
     return outcome
   }
@@ -140,7 +140,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
     it('the unchanged receipt and the replays of a removed settlement show its current block and transaction', async () => {
       const { jobId } = await completedJob()
       const { receiptId } = await outcomeOf(jobId)
-      const issued = await worker.ledger.admission.findReceipt(receiptId)
+      const issued = await worker.ledger.acceptance.findReceipt(receiptId)
       const [hash] = await chain.hashes(jobId)
       if (!hash || !issued) throw new Error('nothing was settled')
       expect(issued).toMatchObject({ transaction: hash, settlement: { state: 'confirmed', transaction: hash } })
@@ -155,7 +155,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       await chain.watch()
       const { block_number: blockNumber } = await settlementOf(jobId)
       const moved = { transaction: replacement?.hash, block_number: blockNumber.toString() }
-      const current = () => worker.ledger.admission.findReceipt(receiptId)
+      const current = () => worker.ledger.acceptance.findReceipt(receiptId)
       expect(await current()).toEqual({ ...issued, settlement: { state: 'confirmed', ...moved } })
       expect((await outcomeOf(jobId)).paymentResponse).toMatchObject({ transaction: replacement?.hash })
       await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
@@ -201,7 +201,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       expect(await settlementOf(jobId)).toMatchObject({ state: 'lost', failure_reason: 'the authorization expired' })
       expect(await transfersFrom(payer)).toBe(0)
       expect(await worker.view(jobId)).toEqual({ ...job, settlements: ['lost'] })
-      expect((await worker.ledger.admission.readOutcomes([jobId])).get(jobId)).toMatchObject({ state: 'completed' })
+      expect((await worker.ledger.acceptance.readOutcomes([jobId])).get(jobId)).toMatchObject({ state: 'completed' })
       await chain.rpc('evm_revert', snapshot)
     })
 
@@ -396,7 +396,7 @@ describe('finality of charges by a facilitator', () => {
     const { jobId, payer, request } = await failedAndChargedAfterwards()
     const fresh = await signAuthorization(worker.devnet, payer, { gasSponsored: false })
     await payer.approve()
-    expect(await worker.ledger.admission.acceptJob(sentAgain(request, { authorization: fresh }))).toMatchObject({
+    expect(await worker.ledger.acceptance.acceptJob(sentAgain(request, { authorization: fresh }))).toMatchObject({
       outcome: 'settles_again',
     })
     await withFacilitator(({ verifier, settlementSteps }) => worker.runNow(jobId, { verifier, settlementSteps }))

@@ -78,7 +78,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       facilitator: chain.signedFor,
       gasSponsored: false,
     })
-    const acceptance = await worker.ledger.admission.acceptJob(sentAgain(request, { authorization }))
+    const acceptance = await worker.ledger.acceptance.acceptJob(sentAgain(request, { authorization }))
     expect(acceptance.outcome).toBe('settles_again')
     return authorization.nonce
   }
@@ -103,10 +103,10 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
 
   async function expectCompletedBy(jobId: string, hash: Hex): Promise<void> {
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', failure_code: null })
-    const outcome = (await worker.ledger.admission.readOutcomes([jobId])).get(jobId)
+    const outcome = (await worker.ledger.acceptance.readOutcomes([jobId])).get(jobId)
     if (outcome?.state !== 'completed') throw new Error(`${jobId} is ${outcome?.state}`)
     expect(outcome.paymentResponse).toMatchObject({ transaction: hash, amount: CHARGE.toString() })
-    expect(await worker.ledger.admission.findReceipt(outcome.receiptId)).toMatchObject({
+    expect(await worker.ledger.acceptance.findReceipt(outcome.receiptId)).toMatchObject({
       transaction: hash,
       charge_atomic: CHARGE.toString(),
       settlement: { state: 'confirmed', transaction: hash },

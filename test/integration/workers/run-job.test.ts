@@ -101,7 +101,7 @@ describe('running a job', () => {
       expect(worker.upstream.calls).toHaveLength(1)
       expect(await transfersFrom(payer)).toEqual([5034n])
 
-      const receipt = await worker.ledger.admission.findReceipt(view.receipt_id ?? '')
+      const receipt = await worker.ledger.acceptance.findReceipt(view.receipt_id ?? '')
       expect(currentReceiptSchema.parse(receipt)).toMatchObject({
         charge_atomic: '5034',
         payer: payer.address,
@@ -349,7 +349,7 @@ describe('running a job', () => {
         settlements: [],
         leased: false,
       })
-      expect((await worker.ledger.admission.readOutcomes([jobId])).get(jobId)).toEqual({
+      expect((await worker.ledger.acceptance.readOutcomes([jobId])).get(jobId)).toEqual({
         state: 'settlement_failed',
         failureCode: 'settlement_failed',
       })
@@ -387,7 +387,7 @@ describe('running a job', () => {
         authorization: await signAuthorization(worker.devnet, payer),
         stagedUpload: newStagedUpload(),
       }
-      expect(await worker.ledger.admission.acceptJob(fresh)).toMatchObject({ outcome: 'settles_again' })
+      expect(await worker.ledger.acceptance.acceptJob(fresh)).toMatchObject({ outcome: 'settles_again' })
       await worker.run(jobId)
       expect(await worker.view(jobId)).toMatchObject({
         state: 'completed',

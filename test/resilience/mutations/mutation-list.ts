@@ -55,10 +55,10 @@ export const mutations: readonly Mutation[] = [
     reports: 'I1',
     statements: ['ALTER TABLE jobs DROP CONSTRAINT jobs_idempotency_key_key'],
     changes: [
-      { file: `${LEDGER}/admission/claim-nonce.ts`, within: 'claim_with_free_key', change: withoutRowLock() },
+      { file: `${LEDGER}/acceptance/claim-nonce.ts`, within: 'claim_with_free_key', change: withoutRowLock() },
       // The payer's lock alone would keep them apart: the later duplicate reads again and finds the job.
       {
-        file: `${LEDGER}/admission/claim-nonce.ts`,
+        file: `${LEDGER}/acceptance/claim-nonce.ts`,
         within: 'claim_with_free_key',
         change: replaceCall('payerLock', `'pg_backend_pid()'`),
       },

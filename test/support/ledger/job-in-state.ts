@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
+import type { NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
 import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from '#shared/adapters/postgres/execution/job-row.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -36,13 +36,13 @@ export async function moveToState(ledger: TestLedger, accepted: ClaimedJob, stat
 /** Binds the key, as the unpaid request does. */
 export function bindTestKey(ledger: TestLedger, job: NewJob, lifetimeSeconds = 600) {
   const { idempotencyKey, requestDigest, quote } = job
-  return ledger.admission.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds })
+  return ledger.acceptance.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds })
 }
 
 /** Binds the key and accepts the job. Returns its id. */
 export async function acceptTestJob(ledger: TestLedger, job: NewJob = newTestJob()): Promise<string> {
   await bindTestKey(ledger, job)
-  const acceptance = await ledger.admission.acceptJob(job)
+  const acceptance = await ledger.acceptance.acceptJob(job)
   if (acceptance.outcome !== 'accepted') throw new Error(`not accepted: ${acceptance.outcome}`)
   return acceptance.jobId
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { NewJob } from '#shared/adapters/postgres/admission/acceptance.ts'
+import type { NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'

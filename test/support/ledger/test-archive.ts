@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createDiskObjectStore } from '#shared/adapters/disk/disk-store.ts'
-import { type AdmissionStore, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import { type AcceptanceStore, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { createReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { main } from '../../../infra/commands/archive.ts'
@@ -21,7 +21,7 @@ export interface TestArchive {
   /** Returns the paths of the stored objects. */
   files(): Promise<readonly string[]>
   /** Opens a reader, by default of this archive. */
-  openReader(objects?: Pick<ObjectStore, 'get'>): AdmissionStore
+  openReader(objects?: Pick<ObjectStore, 'get'>): AcceptanceStore
   close(): Promise<void>
 }
 
@@ -42,6 +42,6 @@ export async function createTestArchive(ledger: TestLedger): Promise<TestArchive
 }
 
 /** Returns the API's store as a new process opens it, which has read no object. */
-export function openReader({ pool }: Pick<TestLedger, 'pool'>, objects: Pick<ObjectStore, 'get'>): AdmissionStore {
-  return createAdmissionStore(pool, TEST_LIMITS, createReceiptArchive(objects))
+export function openReader({ pool }: Pick<TestLedger, 'pool'>, objects: Pick<ObjectStore, 'get'>): AcceptanceStore {
+  return createAcceptanceStore(pool, TEST_LIMITS, createReceiptArchive(objects))
 }

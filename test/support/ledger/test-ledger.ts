@@ -1,9 +1,9 @@
 import type pg from 'pg'
 import {
+  type AcceptanceStore,
   type AdmissionLimits,
-  type AdmissionStore,
-  createAdmissionStore,
-} from '#shared/adapters/postgres/admission/admission-store.ts'
+  createAcceptanceStore,
+} from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import {
   type AllowanceRequestStore,
   type AllowanceWorkStore,
@@ -33,7 +33,7 @@ export const TEST_LIMITS: AdmissionLimits = {
 export interface TestLedger {
   readonly url: string
   readonly pool: Pool
-  readonly admission: AdmissionStore
+  readonly acceptance: AcceptanceStore
   readonly execution: ExecutionStore
   readonly settlement: SettlementStore
   readonly allowances: AllowanceRequestStore & AllowanceWorkStore
@@ -64,7 +64,7 @@ export function openTestLedger(database: TestDatabase, maximumConnections: numbe
   return {
     url: database.url,
     pool,
-    admission: createAdmissionStore(pool, TEST_LIMITS),
+    acceptance: createAcceptanceStore(pool, TEST_LIMITS),
     execution: createExecutionStore(pool, TEST_LIMITS.budget),
     settlement: createSettlementStore(pool),
     allowances: { ...createAllowanceRequestStore(pool, 'eip155:8453'), ...createAllowanceWorkStore(pool) },

@@ -7,14 +7,14 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure, ExposureTerms } from '#shared/payment/exposure.ts'
 import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { newId } from '#shared/runtime/new-id.ts'
-import { findExhaustedBudget } from '../admission/find-exhausted-budget.ts'
+import { findExhaustedBudget } from '../acceptance/find-exhausted-budget.ts'
 import {
   type ExposureQuestion,
   type FundsAge,
   fundsAgeOf,
   type PayerExposure,
   readExposures,
-} from '../admission/read-exposure.ts'
+} from '../acceptance/read-exposure.ts'
 import { shareStatement } from '../batch.ts'
 import { bindTo } from '../bind-to.ts'
 import { insertUnchargedWork } from '../insert-uncharged-work.ts'

@@ -37,10 +37,10 @@ export interface AdmissionLimits {
 }
 
 /** The API's access to the ledger: keys, acceptance, and what callers read about their jobs. */
-export type AdmissionStore = ReturnType<typeof createAdmissionStore>
+export type AcceptanceStore = ReturnType<typeof createAcceptanceStore>
 
 /** Creates the API's store over one pool, and the archive of its receipts. */
-export function createAdmissionStore(
+export function createAcceptanceStore(
   pool: Pool,
   { budget, newPayers }: AdmissionLimits,
   archive: ReceiptArchive = NO_ARCHIVE,
