@@ -84,15 +84,6 @@ function readStream(stream: CompletionStream, exchange: StreamedExchange, reques
   return { outcome: 'generated', output: { ...output, usage }, ...id }
 }
 
-/**
- * Returns what a server that reported nothing has counted at least. Any of the input may have come from its cache, so that
- * all of it is charged at that price, where there is one.
- */
-function leastUsage(request: TextRequest) {
-  const tokens = leastInputTokens(request)
-  return { prompt_tokens: tokens, completion_tokens: 0, prompt_tokens_details: { cached_tokens: tokens } }
-}
-
 /** Returns what has arrived in the form of a whole completion. */
 function wholeCompletion(stream: CompletionStream, isCut: boolean, request: TextRequest): unknown {
   const toolCalls = stream.calls.map(({ id, name, arguments: json }, index) => ({
@@ -103,7 +94,8 @@ function wholeCompletion(stream: CompletionStream, isCut: boolean, request: Text
   return {
     id: stream.id,
     choices: [{ finish_reason: isCut ? 'length' : stream.finishReason, message }],
-    usage: stream.usage ?? leastUsage(request),
+    // Input is cached only where a server says so: otherwise whoever outlasts the time limit would have it for a tenth.
+    usage: stream.usage ?? { prompt_tokens: leastInputTokens(request), completion_tokens: 0 },
   }
 }
 
