@@ -2,9 +2,11 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
+import type { ResolvedRequest } from '../../../client/batch/plan/batch-request.ts'
 import { languageCode, resolveRequest } from '../../../client/batch/plan/batch-request.ts'
 import { chooseOutputs, type OutputContext } from '../../../client/batch/plan/choose-outputs.ts'
 import { sharesOf } from '../../../client/batch/plan/group-packs.ts'
+import { UploadPricer } from '../../../client/batch/plan/price-uploads.ts'
 import { termsOf } from '../../../client/batch/plan/pricing.ts'
 import { Gate } from '../../../client/batch/run/gate.ts'
 import { isLeftForLater, stopReasonOf } from '../../../client/batch/run/stop-reason.ts'
@@ -419,6 +421,15 @@ describe('the price of a recording', () => {
       ),
     )
   })
+})
+
+it('a call that was charged costs nothing more, however high its price may be by now', () => {
+  const terms = termsOf({ ...LIMITS, ...PUBLISHED, gas_minimum_charge_usd: '0.006' })
+  const upload = { sha256: 'a'.repeat(64), bytes: 1, durationMs: 1000, offsetMs: 0 }
+  const pricing = { secret: new Uint8Array(32), request: { fields: {} } as ResolvedRequest, terms }
+  const [first] = new UploadPricer({ ...pricing, charged: new Map() }).price([upload], 0).uploads
+  const again = new UploadPricer({ ...pricing, charged: new Map([[first?.key ?? '', 6000n]]) }).price([upload], 0)
+  expect([again.price, again.alreadyPaid]).toEqual([12_000n, 12_000n])
 })
 
 describe('what ends a batch', () => {

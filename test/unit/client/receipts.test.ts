@@ -379,6 +379,9 @@ describe('the usage of a receipt, held against what was sent', () => {
     const lines = [{ ...(first as object), usage: 'input_tokens', unit: 'token', measured: 9000, quantity: '80' }]
     const receipt = receiptOf({ usage: { input_tokens: 9000 }, calculation: { ...calculation, lines: lines as never } })
     expect(await checkUsage(receipt, jsonCall(chat))).toMatchObject({ outcome: 'passed' })
+    // The service takes members that are no lists, which have no items.
+    for (const functions of [{}, null])
+      expect(mostInputTokens(JSON.stringify({ ...chat, functions }))).toBeGreaterThan(0)
   })
 
   it('is skipped where what was sent cannot be read again', async () => {
