@@ -127,7 +127,8 @@ export async function openCatalogs(
   }
   const isBlocked = (payer: string) => {
     const until = blocked.get(payer)
-    return until === null || (until !== undefined && until > new Date())
+    // An end that cannot be read is none.
+    return until === null || (until !== undefined && !(until <= new Date()))
   }
   return { catalogs, isBlocked, watch }
 }

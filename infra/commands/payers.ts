@@ -1,6 +1,8 @@
+import { z } from 'zod'
 import { createControlStore, type PayerChange } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { Author } from '#shared/operators/author.ts'
+import { isEndOfBlock } from '#shared/operators/configuration.ts'
 import { FLAG, readArguments, readAuthor, readDatabaseUrl, runCommand, TEXT, UsageError } from '../command-line.ts'
 
 const HELP = `Usage: npm run payers -- list | block ADDRESS | unblock ADDRESS [options]
@@ -51,9 +53,10 @@ function readChange(
   if (!/^0x[0-9a-f]{40}$/.test(payer)) throw new UsageError(`${command} needs an ADDRESS, 0x and 40 hexadecimal digits`)
   if (reason === '' || reason.length > 1000)
     throw new UsageError(`${command} needs --reason of at most 1000 characters, which is kept with the change`)
-  if (day !== undefined && (command === 'unblock' || Number.isNaN(Date.parse(`${day}T00:00:00Z`))))
-    throw new UsageError('--until is the last day of a block, such as 2026-12-31')
   const until = day === undefined ? null : new Date(Date.parse(`${day}T00:00:00Z`) + 86_400_000)
+  const isDay = until === null || (z.iso.date().safeParse(day).success && isEndOfBlock(until))
+  if (!isDay || (until !== null && command === 'unblock'))
+    throw new UsageError('--until is the last day of a block, today or later, such as 2026-12-31')
   return { payer, isBlocked: command === 'block', until, reason }
 }
 

@@ -27,3 +27,8 @@ export interface Configuration {
   /** Payers in lower case, each with the end of its block; `null` without an end. */
   readonly blockedPayers: ReadonlyMap<string, Date | null>
 }
+
+/** Returns whether a block can end then: later than now, and in a year of four digits, as every reader understands. */
+export function isEndOfBlock(end: Date): boolean {
+  return end > new Date() && end.getUTCFullYear() <= 9999
+}

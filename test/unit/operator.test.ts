@@ -1,10 +1,12 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { conditionsOf } from '#shared/adapters/postgres/console/list-calls.ts'
 import type { LedgerDay } from '#shared/adapters/postgres/console/read-days.ts'
 import type { LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
 import type { SettlementTotals } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
+import { isEndOfBlock } from '#shared/operators/configuration.ts'
 import type { PaymentRecord, SettlementRecord } from '#shared/operators/payment-record.ts'
 import type { DeploymentReport, SeenProcess } from '#shared/operators/process-report.ts'
 import { DAY_COLUMNS, dayCells } from '../../operator/pages/ledger/csv-rows.ts'
@@ -391,4 +393,20 @@ describe('formats of the console', () => {
     expect(idempotencyKey('abc')).toBe('a… (3 characters)')
     expect(short('0x1234567890abcdef1234')).toBe('0x123456…1234')
   })
+})
+
+it('gives every combination of filters a statement of its own, by a name that PostgreSQL does not cut', () => {
+  const criteria = { code: 'c', model: 'm', deployment: 'd', payer: 'p', atLeast: 1n } as const
+  const names = Object.keys(criteria) as (keyof typeof criteria)[]
+  const combinations = Array.from({ length: 2 ** names.length }, (_, bits) =>
+    Object.fromEntries(names.flatMap((name, index) => (bits & (1 << index) ? [[name, criteria[name]]] : []))),
+  )
+  const suffixes = combinations.map((chosen) => conditionsOf({ ...chosen, state: 'settlement_failed' }, 6).suffix)
+  expect(new Set(suffixes).size).toBe(combinations.length)
+  expect(Math.max(...suffixes.map((suffix) => `export_console_calls_first${suffix}_back`.length))).toBeLessThan(63)
+})
+
+it('a block ends later than now, in a year that every reader understands', () => {
+  const ends = ['2020-01-01T00:00:00Z', '9999-12-31T00:00:00Z', '+010000-01-01T00:00:00Z'].map((end) => new Date(end))
+  expect(ends.map(isEndOfBlock)).toEqual([false, true, false])
 })

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { isEndOfBlock } from '#shared/operators/configuration.ts'
 import { isUuid, linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addAction, addPage, done, notFound } from '../../rendering/page.ts'
 import { beginningOf } from '../../rendering/utc-day.ts'
@@ -13,7 +14,13 @@ export interface PayerPageDependencies {
 
 const reason = z.string().trim().min(1, 'Say why: it is kept with the change.').max(1000)
 /** The end of a block, inclusive; empty for one without an end. */
-const until = z.union([z.literal('').transform(() => null), z.iso.date().transform((day) => beginningOf(day, 1))])
+const until = z.union([
+  z.literal('').transform(() => null),
+  z.iso
+    .date()
+    .transform((day) => beginningOf(day, 1))
+    .refine(isEndOfBlock, 'Today or a later day, before 9999-12-31.'),
+])
 
 const ADDRESS = /^0x[0-9a-f]{40}$/
 const PAGE_SIZE = 25

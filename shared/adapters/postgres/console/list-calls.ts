@@ -64,7 +64,8 @@ export function conditionsOf(criteria: CallCriteria, first: number) {
     if (value === undefined) continue
     conditions.push(condition(`$${first + values.length}`))
     values.push(value.toString())
-    suffix += `_${name}`
+    // PostgreSQL cuts names at 63 bytes.
+    suffix += `_${name.charAt(0)}`
   }
   return { conditions: conditions.map((condition) => `AND ${condition}`).join(' '), values, suffix }
 }
