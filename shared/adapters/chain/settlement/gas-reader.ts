@@ -52,7 +52,8 @@ export function createGasReader(client: PublicClient, estimateFees: FeeEstimator
           balanceWei,
           settlementsLeft,
           expectedSettlementWei: EXPECTED_SETTLE_WITH_PERMIT_GAS * (baseFeePerGas + maxPriorityFeePerGas) + dataFeeWei,
-          isFeeLimited: isLimited,
+          // The room for risen fees is cut at Base's lowest one by default; that limits nothing while calls are taken.
+          isFeeLimited: isLimited && (baseFeePerGas * 5n) / 4n > maxFeePerGas,
         }
         cached.set(facilitator, {
           gas,
