@@ -127,7 +127,7 @@ export async function openCatalogs(
   }
   const isBlocked = (payer: string) => {
     const until = blocked.get(payer)
-    // An end that cannot be read is none.
+    // A block whose end cannot be read has none.
     return until === null || (until !== undefined && !(until <= new Date()))
   }
   return { catalogs, isBlocked, watch }

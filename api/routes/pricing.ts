@@ -3,7 +3,9 @@ import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import { categoryOf } from '#shared/catalog/categories.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
-import { type AtomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { AppError } from '#shared/errors/app-error.ts'
+import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { gasMinimumCharge } from '#shared/pricing/bounded-charge.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/pricing.ts'
 import { addCachedResponse, jsonRepresentation, sendRepresentation } from './static-response.ts'
@@ -24,11 +26,16 @@ export function addPricingRoutes(app: FastifyInstance, { catalog, readChargeGas 
     return addCachedResponse(app, '/v1/pricing', listed)
   }
   app.get('/v1/pricing', async (request, reply) => {
-    // While the node is away nothing can be quoted either; the list says what it can.
-    const gas = await readChargeGas().catch(() => null)
+    const gas = await readChargeGas().catch(whileUnavailable)
     const age = gas === null ? 'no-store' : `public, max-age=${GAS_AGE_SECONDS}`
     return sendRepresentation(request, reply, jsonRepresentation(priceList(catalog(), gas)), age)
   })
+}
+
+/** While no node answers, nothing can be quoted either; the list says what it can. */
+function whileUnavailable(error: unknown): null {
+  if (error instanceof AppError && error.code === 'payment_network_unavailable') return null
+  throw error
 }
 
 /** Lists the prices. `expectedGas`: what settling a charge costs, where the minimum charge follows it. */
@@ -50,7 +57,6 @@ function pricingEntry(
   common: CommonTerms,
   expectedGas: AtomicAmount | null,
 ): z.infer<typeof pricingEntrySchema> {
-  const maximum = atomicFromDollars(model.maximumChargeUsd)
   return pricingEntrySchema.parse({
     model: model.id,
     category: model.category,
@@ -60,7 +66,7 @@ function pricingEntry(
     minimum_charge_usd: model.minimumChargeUsd,
     maximum_charge_usd: model.maximumChargeUsd,
     ...(expectedGas !== null && {
-      gas_minimum_charge_usd: dollarsFromAtomic(expectedGas < maximum ? expectedGas : maximum),
+      gas_minimum_charge_usd: dollarsFromAtomic(gasMinimumCharge(model.maximumChargeUsd, expectedGas)),
     }),
   })
 }

@@ -16,6 +16,11 @@ export function readUsdc(amount: unknown): bigint | null {
   return BigInt(whole) * ATOMIC_PER_USDC + BigInt(fraction.padEnd(6, '0'))
 }
 
+/** Returns the larger of two amounts. */
+export function larger(one: bigint, other: bigint): bigint {
+  return one > other ? one : other
+}
+
 /** Renders atomic units as decimal USDC without trailing zeros. */
 export function formatUsdc(atomic: bigint): string {
   if (atomic < 0n) return `-${formatUsdc(-atomic)}`

@@ -1,3 +1,4 @@
+import { larger } from '../budget/usdc.ts'
 import { type AnsweredEntry, countedCharge, type JournalEntry } from './entries.ts'
 
 type AttemptListener = (after: Attempt, isOwn: boolean) => void
@@ -145,10 +146,6 @@ export function applyEntry(before: Attempt | undefined, entry: JournalEntry, wri
 
 function openMaximum(digits: string, time: string, isSigned: boolean, group: string | undefined): OpenMaximum {
   return { maximum: BigInt(digits), until: Date.parse(time), isSigned, group }
-}
-
-function larger(one: bigint, other: bigint): bigint {
-  return one > other ? one : other
 }
 
 /** A signed payment stays open while another one is prepared under its key: the higher maximum counts. */

@@ -28,20 +28,17 @@ export function boundedCharge(quantities: readonly PricedQuantity[], bounds: Cha
   return atomicAmount(clamp(price < gasMinimum ? gasMinimum : price, minimum, maximum))
 }
 
-/**
- * Returns the minimum charge of a call whose settlement is expected to cost `expectedGas`, at most the maximum of one call.
- * `null` where it is not above the published minimum.
- */
-function gasMinimumCharge(bounds: ChargeBounds, expectedGas: AtomicAmount): AtomicAmount | null {
-  const maximum = atomicFromDollars(bounds.maximum_charge_usd)
-  const gasMinimum = expectedGas < maximum ? expectedGas : maximum
-  return gasMinimum > atomicFromDollars(bounds.minimum_charge_usd) ? gasMinimum : null
+/** Returns what a call costs at least for the gas of its settlement: at most the maximum of one call. */
+export function gasMinimumCharge(maximumUsd: string, expectedGas: AtomicAmount): AtomicAmount {
+  const maximum = atomicFromDollars(maximumUsd)
+  return expectedGas < maximum ? expectedGas : maximum
 }
 
-/** Returns a quote whose minimum charge follows the expected cost of its settlement. */
+/** Returns a quote whose minimum charge follows the expected cost of its settlement, where that is above the published one. */
 export function raisedToGas<Terms>(quote: Quote<Terms>, expectedGas: AtomicAmount): Quote<Terms> {
-  const gasMinimum = gasMinimumCharge(chargeBoundsSchema.parse(quote.terms), expectedGas)
-  if (gasMinimum === null) return quote
+  const { minimum_charge_usd: minimum, maximum_charge_usd: maximum } = chargeBoundsSchema.parse(quote.terms)
+  const gasMinimum = gasMinimumCharge(maximum, expectedGas)
+  if (gasMinimum <= atomicFromDollars(minimum)) return quote
   return {
     ...quote,
     quotedMaximum: quote.quotedMaximum > gasMinimum ? quote.quotedMaximum : gasMinimum,

@@ -42,11 +42,11 @@ export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies)
         return 0
       }
       const spent = await readSpentToday()
-      const hosts = new Map(deployments.map((entry) => [entry.name, vendorOf(entry)]))
+      const vendors = new Map(deployments.map((entry) => [entry.name, vendorOf(entry)]))
       used.reset()
       const exhausted = new Map<string, string>()
       for (const [vendor, { usd_per_day: dollars }] of Object.entries(limits)) {
-        const own = spent.filter((each) => (each.vendor ?? hosts.get(each.deployment)) === vendor)
+        const own = spent.filter((each) => (each.vendor ?? vendors.get(each.deployment)) === vendor)
         const sum = own.reduce((total, { amount }) => total + amount, 0n)
         const limit = atomicFromDollars(dollars)
         used.set({ vendor }, Number(sum) / Number(limit))
@@ -83,8 +83,7 @@ function createSpentReader({ readSpent }: Pick<BudgetStore, 'readSpent'>): () =>
     const [from, kept] = until < midnight ? [midnight, []] : [until, stable]
     const next = new Date(Math.max(from.getTime(), now - STABLE_AFTER_MS))
     const read = await readSpent(from, next)
-    const added = read.filter(({ isStable }) => isStable)
-    if (added.length > 0 || kept.length === 0) stable = sumOf([...kept, ...added])
+    stable = sumOf([...kept, ...read.filter(({ isStable }) => isStable)])
     until = next
     return [...stable, ...read.filter(({ isStable }) => !isStable)]
   }

@@ -1,4 +1,5 @@
 import type { AudioLimits, AudioPrices } from '../../audio/audio.ts'
+import { larger } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { askForJson } from '../../wire/ask-service.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
@@ -86,10 +87,6 @@ export function termsOf(entry: Omit<PricingEntry, 'model'>): TranscriptionTerms 
       return atLeast > maximum ? maximum : atLeast
     },
   }
-}
-
-function larger(one: bigint, other: bigint): bigint {
-  return one > other ? one : other
 }
 
 function positive(limit: number): number {

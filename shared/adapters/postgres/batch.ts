@@ -46,9 +46,9 @@ export interface SharedStatement<Item, Result> {
   /** Two items with one key are never in one statement: the second one goes with the next. */
   readonly keyOf: (item: Item) => string
   /**
-   * Items that need the same lock probably fail together. Of those that the statement left out, one
-   * is done alone and the others go with the next statements: one with the first of these, and twice as many with each one
-   * after that, as long as none is left out. By default each key is a lock of its own.
+   * Items that need the same lock probably fail together. Of those that the statement left out, one is done alone and the
+   * others go with the next statements: one with the first of these, and twice as many with each one after that, as long as
+   * none is left out. By default each key is a lock of its own.
    */
   readonly lockOf?: (item: Item) => string
   /**

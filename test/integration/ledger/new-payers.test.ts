@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Acceptance, NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
-import { type AdmissionLimits, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import { type AcceptanceOptions, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExposureTerms } from '#shared/payment/exposure.ts'
 import { bindTestKey, claimTestJob, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'
@@ -69,7 +69,7 @@ const from = (sender: Payer, amount: number, balance = 3): Partial<NewJob> => ({
     provenance: { balance: prices(balance), received: [{ from: sender, amount: prices(amount) }] },
   },
 })
-const limitOf = (count: number): AdmissionLimits => ({ ...TEST_LIMITS, newPayers: prices(count) })
+const limitOf = (count: number): AcceptanceOptions => ({ ...TEST_LIMITS, newPayers: prices(count) })
 
 describe('what a payer may have open', () => {
   it('is the highest price of one call before the payer has paid anything, however the payments arrive', async () => {

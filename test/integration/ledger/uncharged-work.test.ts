@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Acceptance } from '#shared/adapters/postgres/acceptance/acceptance.ts'
-import { type AdmissionLimits, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import { type AcceptanceOptions, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { createNewPayersLimit } from '#shared/adapters/postgres/acceptance/new-payers.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
@@ -32,7 +32,7 @@ function jobOf(payer: Payer): TestJob {
   const job = newTestJob({ authorization: testAuthorization({ payer }) })
   return { ...job, quote: { ...job.quote, terms: SMALL_MINIMUM } }
 }
-async function accept(payer: Payer, limits: AdmissionLimits = TEST_LIMITS): Promise<Acceptance> {
+async function accept(payer: Payer, limits: AcceptanceOptions = TEST_LIMITS): Promise<Acceptance> {
   const job = jobOf(payer)
   await bindTestKey(ledger, job)
   return createAcceptanceStore(ledger.pool, limits).acceptJob(job)
@@ -93,7 +93,7 @@ const measured = (charge: bigint) => ({
   vendorCost: atomicAmount(charge / 3n),
 })
 /** Returns limits that let new payers have this many calls. */
-const limitOf = (calls: number): AdmissionLimits => ({
+const limitOf = (calls: number): AcceptanceOptions => ({
   ...TEST_LIMITS,
   newPayers: atomicAmount(TEST_PRICE * BigInt(calls)),
 })

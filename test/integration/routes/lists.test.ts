@@ -8,6 +8,7 @@ import { createCatalog } from '#shared/catalog/catalog.ts'
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { buildApp } from '../../../api/app.ts'
 import { readConfig } from '../../../api/config.ts'
@@ -171,7 +172,7 @@ describe('lists of models, prices and voices', async () => {
         addPricingRoutes(composed, {
           catalog: () => publishedCatalog,
           readChargeGas: () =>
-            isAway ? Promise.reject(new Error('the node is away')) : Promise.resolve(atomicAmount(3492n)),
+            isAway ? Promise.reject(new AppError('payment_network_unavailable')) : Promise.resolve(atomicAmount(3492n)),
         }),
       )
       const answer = await following.inject('/v1/pricing')

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import {
+  type AcceptanceOptions,
   type AcceptanceStore,
-  type AdmissionLimits,
   createAcceptanceStore,
 } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import {
@@ -20,7 +20,7 @@ import { PATIENCE_MS } from '../patience.ts'
 import { createTestDatabase, type TestDatabase } from './test-database.ts'
 
 /** The default budget of uncharged work, and no limit on new payers, which every test's payers are. */
-export const TEST_LIMITS: AdmissionLimits = {
+export const TEST_LIMITS: AcceptanceOptions = {
   budget: {
     windowSeconds: 3600,
     perPayer: atomicFromDollars('1'),

@@ -123,12 +123,8 @@ export interface AcceptedJob {
 }
 
 export async function startTestWorker(): Promise<TestWorker> {
-  const [ledger, devnet, upstream, directory] = await Promise.all([
-    createTestLedger(),
-    startTestDevnet(),
-    startUpstream(),
-    mkdtemp(join(tmpdir(), 'farebox-worker-')),
-  ])
+  const [ledger, devnet, upstream] = await Promise.all([createTestLedger(), startTestDevnet(), startUpstream()])
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-worker-'))
   const proxy = await startRpcProxy(devnet.rpcUrl)
   const uploads = createDiskObjectStore(directory)
   const logged: string[] = []

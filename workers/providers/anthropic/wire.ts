@@ -25,7 +25,7 @@ const otherBlock = z
   .refine(({ type }) => !['text', 'tool_use', 'thinking'].includes(type))
   .transform(() => ({ type: 'other' as const }))
 
-/** What is no count is no reason to withhold a result that is billed. */
+/** A malformed count is no reason to withhold a result that the vendor bills. */
 const cacheCount = tokens.nullish().catch(undefined)
 
 /**

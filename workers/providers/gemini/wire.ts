@@ -40,7 +40,7 @@ export const answerWire = z.object({
   usageMetadata: z
     .object({
       promptTokenCount: tokens,
-      // What is no count is no reason to withhold a result that is billed.
+      // A malformed count is no reason to withhold a result that the vendor bills.
       cachedContentTokenCount: tokens.catch(undefined),
       toolUsePromptTokenCount: tokens,
       candidatesTokenCount: tokens,

@@ -5,7 +5,7 @@ import { errorToken } from '../error-token.ts'
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
 
 const tokenCount = z.int().min(0)
-/** What is no count is no reason to withhold a result that is billed: its input is charged as any other. */
+/** A malformed count is no reason to withhold a result that the vendor bills: its input is charged as any other. */
 const optionalCount = tokenCount.nullish().catch(undefined)
 
 const completionUsage = z.object({

@@ -36,9 +36,15 @@ export function createFeeEstimator(client: PublicClient, maximumFeePerGasWei: bi
 }
 
 /**
- * Throws `payment_network_fees_high` when a settlement may not be mined at the operator's maximum: while the base fee with
- * room for a rise by a quarter exceeds it, some six of Base's full blocks. Throws `payment_network_unavailable`.
+ * Returns whether a settlement may not be mined at the operator's maximum: the base fee exceeds it with room for a rise by a
+ * quarter, some six of Base's full blocks. A cap that is merely lower than estimated, as the default is at Base's lowest base
+ * fee, limits nothing.
  */
+export function exceedMaximum({ isLimited, baseFeePerGas, maxFeePerGas }: Fees): boolean {
+  return isLimited && (baseFeePerGas * 5n) / 4n > maxFeePerGas
+}
+
+/** Throws `payment_network_fees_high` when the fees exceed the operator's maximum, and `payment_network_unavailable`. */
 export async function requireFeesWithinMaximum(estimateFees: FeeEstimator): Promise<void> {
   let fees: Fees
   try {
@@ -46,8 +52,7 @@ export async function requireFeesWithinMaximum(estimateFees: FeeEstimator): Prom
   } catch (cause) {
     throw new AppError('payment_network_unavailable', { cause })
   }
-  if (fees.isLimited && (fees.baseFeePerGas * 5n) / 4n > fees.maxFeePerGas)
-    throw new AppError('payment_network_fees_high')
+  if (exceedMaximum(fees)) throw new AppError('payment_network_fees_high')
 }
 
 async function estimate(client: PublicClient, maximumFeePerGasWei: bigint | null): Promise<Fees> {

@@ -5,7 +5,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import { keptFor } from '#shared/runtime/kept-for.ts'
 import { EXPECTED_SETTLE_WITH_PERMIT_GAS, SETTLE_WITH_PERMIT_GAS } from '../verification/settlement-call.ts'
-import type { FeeEstimator } from './fee-estimator.ts'
+import { exceedMaximum, type FeeEstimator } from './fee-estimator.ts'
 
 /** The gas balance of a settlement key, and what settlements cost it. */
 export interface Gas {
@@ -44,16 +44,19 @@ export function createGasReader(client: PublicClient, estimateFees: FeeEstimator
       const last = cached.get(facilitator)
       if (last && performance.now() < last.until) return last.gas
       try {
-        const [balanceWei, { maxFeePerGas, maxPriorityFeePerGas, baseFeePerGas, isLimited }, dataFeeWei] =
-          await Promise.all([client.getBalance({ address: facilitator }), estimateFees(), readDataFee(client)])
+        const [balanceWei, fees, dataFeeWei] = await Promise.all([
+          client.getBalance({ address: facilitator }),
+          estimateFees(),
+          readDataFee(client),
+        ])
+        const { maxFeePerGas, maxPriorityFeePerGas, baseFeePerGas } = fees
         const settlementsLeft =
           maxFeePerGas < baseFeePerGas ? 0 : Number(balanceWei / (SETTLE_WITH_PERMIT_GAS * maxFeePerGas))
         const gas: Gas = {
           balanceWei,
           settlementsLeft,
           expectedSettlementWei: EXPECTED_SETTLE_WITH_PERMIT_GAS * (baseFeePerGas + maxPriorityFeePerGas) + dataFeeWei,
-          // The room for risen fees is cut at Base's lowest one by default; that limits nothing while calls are taken.
-          isFeeLimited: isLimited && (baseFeePerGas * 5n) / 4n > maxFeePerGas,
+          isFeeLimited: exceedMaximum(fees),
         }
         cached.set(facilitator, {
           gas,

@@ -30,7 +30,7 @@ interface FreeKeyRow {
   expires_at: Date
 }
 
-export interface AdmissionLimits {
+export interface AcceptanceOptions {
   readonly budget: UnchargedBudget
   /** The limit of what payments that their payers' settled charges do not cover may have open and lost in a day. */
   readonly newPayers: AtomicAmount
@@ -42,7 +42,7 @@ export type AcceptanceStore = ReturnType<typeof createAcceptanceStore>
 /** Creates the API's store over one pool, and the archive of its receipts. */
 export function createAcceptanceStore(
   pool: Pool,
-  { budget, newPayers }: AdmissionLimits,
+  { budget, newPayers }: AcceptanceOptions,
   archive: ReceiptArchive = NO_ARCHIVE,
 ) {
   const limits = {
