@@ -183,7 +183,7 @@ export function addSettlementMetrics(
   })
   const limited = new Gauge({
     name: 'farebox_settlement_fee_limited',
-    help: '1 while MAXIMUM_FEE_PER_GAS_WEI limits the fees of settlements, else 0',
+    help: '1 while calls are refused for fees near or above MAXIMUM_FEE_PER_GAS_WEI, else 0',
     labelNames: ['facilitator'],
     ...register,
     collect: (): Promise<void> => perKey(limited, ({ isFeeLimited }) => (isFeeLimited ? 1 : 0)),

@@ -17,7 +17,7 @@ export interface Gas {
   readonly settlementsLeft: number
   /** Expected cost of one settlement by permit at the current fee, the rollup's data fee included. */
   readonly expectedSettlementWei: bigint
-  /** Whether the operator's maximum fee is below what a settlement would otherwise offer. */
+  /** Whether the fees exceed the operator's maximum, so that calls are refused. */
   readonly isFeeLimited: boolean
 }
 
