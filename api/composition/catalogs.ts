@@ -7,7 +7,7 @@ import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { compareWithCost, describeBelowCost } from '#shared/catalog/vendor-cost.ts'
 import { type CatalogPair, catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
-import type { Configuration } from '#shared/operators/configuration.ts'
+import type { Switches } from '#shared/operators/configuration.ts'
 import type { ConfigurationFile } from '#shared/operators/publication.ts'
 import { readCatalogContent, readDeploymentsContent } from '#shared/operators/validate-configuration.ts'
 import { type ConfigurationWatch, watchConfiguration } from '#shared/operators/watch-configuration.ts'
@@ -62,7 +62,7 @@ export async function openCatalogs(
   readonly watch: ConfigurationWatch
 }> {
   let current: CatalogPair = atStart
-  let blocked: Configuration['blockedPayers'] = new Map()
+  let blocked: Switches['blockedPayers'] = new Map()
   const soldBelowCost = new Gauge({
     name: 'farebox_model_below_cost',
     help: '1 for each model of which a price is below what one of its deployments costs',
@@ -89,8 +89,10 @@ export async function openCatalogs(
           `the ${kind} file of this process is not the one that was imported last, and is not in force; to publish it run npm run ${kind} -- import FILE`,
         )
     },
+    applySwitches: ({ blockedPayers }) => {
+      blocked = blockedPayers
+    },
     apply: async (configuration) => {
-      blocked = configuration.blockedPayers
       const pair = catalogsOf(
         {
           overrides: configuration.catalog.overrides,

@@ -14,7 +14,14 @@ export interface DeploymentControl {
   readonly weight: number | null
 }
 
-/** What operators have published and switched, as every process applies it. */
+/** What operators switch in an emergency. It depends on no published file, so that it acts where one cannot be read. */
+export interface Switches {
+  readonly pausedQueues: ReadonlySet<QueueName>
+  /** Payers in lower case, each with the end of its block; `null` without an end. */
+  readonly blockedPayers: ReadonlyMap<string, Date | null>
+}
+
+/** What operators have published, and switched about its deployments, as every process applies it. */
 export interface Configuration {
   /** Rises with each change. */
   readonly revision: bigint
@@ -23,9 +30,6 @@ export interface Configuration {
   readonly deployments: { readonly number: bigint; readonly file: DeploymentsFile }
   /** Only of deployments with a control. */
   readonly controls: ReadonlyMap<string, DeploymentControl>
-  readonly pausedQueues: ReadonlySet<QueueName>
-  /** Payers in lower case, each with the end of its block; `null` without an end. */
-  readonly blockedPayers: ReadonlyMap<string, Date | null>
 }
 
 /** Returns whether a block can end then: later than now, and in a year of four digits, as every reader understands. */

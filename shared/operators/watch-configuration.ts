@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { Configuration } from './configuration.ts'
+import type { Configuration, Switches } from './configuration.ts'
 
 /** How often a process asks whether the configuration has changed. */
 const POLL_MS = 1000
@@ -9,11 +9,14 @@ export interface WatchOptions {
   readonly reader: {
     /** Reads the revision alone, which is cheap enough to poll. */
     readRevision(): Promise<bigint>
+    readSwitches(): Promise<Switches>
     /** Returns `null` before deployments were published. */
     readConfiguration(): Promise<Configuration | null>
   }
   /** Called before the first reading, and again until it succeeds: imports the files of the first process. */
   readonly prepare?: () => Promise<void>
+  /** Takes over what operators switched; called before `apply`, and also while the configuration cannot be applied. */
+  readonly applySwitches: (switches: Switches) => void
   /** Takes over a changed configuration. When it throws, the process keeps the last one and tries again. */
   readonly apply: (configuration: Configuration) => Promise<void> | void
   readonly logger: Logger
@@ -33,6 +36,7 @@ export interface ConfigurationWatch {
 export function watchConfiguration({
   reader,
   prepare,
+  applySwitches,
   apply,
   logger,
   pollMs = POLL_MS,
@@ -51,11 +55,14 @@ export function watchConfiguration({
     try {
       if (!isPrepared) await prepare?.()
       isPrepared = true
-      if ((await reader.readRevision()) !== applied) {
+      const revision = await reader.readRevision()
+      if (revision !== applied) {
+        applySwitches(await reader.readSwitches())
         const configuration = await reader.readConfiguration()
         if (configuration !== null) {
           await apply(configuration)
-          applied = configuration.revision
+          // The one that was read first: what changed since is read again.
+          applied = revision
           logger.info(`applied revision ${applied} of the configuration`)
         }
       }

@@ -4,6 +4,7 @@ import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
@@ -21,13 +22,20 @@ const configurationOf = (revision: bigint): Configuration => ({
   catalog: { number: 0n, overrides: { models: {} } },
   deployments: { number: 1n, file: { deployments: [] } },
   controls: new Map(),
-  pausedQueues: new Set(),
-  blockedPayers: new Map(),
 })
 /** A watch over a configuration that the test changes. */
 function startWatch(first: bigint | null) {
-  const state = { revision: first, isReachable: true, isUsable: true, readings: 0, polls: 0, prepared: 0 }
-  const [applied, errors]: [bigint[], unknown[]] = [[], []]
+  const state = {
+    revision: first,
+    paused: new Array<QueueName>(),
+    isReachable: true,
+    isReadable: true,
+    isUsable: true,
+    readings: 0,
+    polls: 0,
+    prepared: 0,
+  }
+  const [applied, switched, errors]: [bigint[], QueueName[][], unknown[]] = [[], [], []]
   const logger: Logger = { info: () => undefined, warn: () => undefined, error: (message) => void errors.push(message) }
   const requireReachable = () => {
     if (!state.isReachable) throw new Error('unreachable')
@@ -39,8 +47,10 @@ function startWatch(first: bigint | null) {
         requireReachable()
         return state.revision ?? 0n
       },
+      readSwitches: async () => ({ pausedQueues: new Set(state.paused), blockedPayers: new Map() }),
       readConfiguration: async () => {
         state.readings += 1
+        if (!state.isReadable) throw new Error('not readable')
         return state.revision === null ? null : configurationOf(state.revision)
       },
     },
@@ -48,6 +58,7 @@ function startWatch(first: bigint | null) {
       requireReachable()
       state.prepared += 1
     },
+    applySwitches: ({ pausedQueues }) => void switched.push([...pausedQueues]),
     apply: async ({ revision }) => {
       if (!state.isUsable) throw new Error('not usable')
       applied.push(revision)
@@ -55,7 +66,7 @@ function startWatch(first: bigint | null) {
     logger,
     pollMs: 1,
   })
-  return { state, applied, errors, watch }
+  return { state, applied, switched, errors, watch }
 }
 const SPEECH = 'speechvendor/flash-v2.5'
 const TEXT = 'textmodel-2.5-pro'
@@ -193,6 +204,15 @@ describe('the watch of the configuration', () => {
     expect(watch.appliedRevision()).toBe(1n)
     state.isUsable = true
     await expect.poll(() => watch.appliedRevision()).toBe(2n)
+    await watch.close()
+  })
+
+  it('what operators pause and block acts although what they published cannot be read', async () => {
+    const { state, switched, watch } = startWatch(1n)
+    await watch.firstPoll
+    Object.assign(state, { isReadable: false, revision: 2n, paused: ['text'] })
+    await expect.poll(() => switched.at(-1)).toEqual(['text'])
+    expect(watch.appliedRevision()).toBe(1n)
     await watch.close()
   })
 })

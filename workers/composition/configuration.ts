@@ -6,7 +6,7 @@ import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Job } from '#shared/jobs/job.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
-import type { Configuration } from '#shared/operators/configuration.ts'
+import type { Configuration, Switches } from '#shared/operators/configuration.ts'
 import { controlledDeployments } from '#shared/operators/controlled-deployments.ts'
 import { readDeploymentsContent } from '#shared/operators/validate-configuration.ts'
 import { watchConfiguration } from '#shared/operators/watch-configuration.ts'
@@ -79,10 +79,14 @@ export async function followConfiguration(
     deployments.apply(controlledDeployments(configuration))
     for (const [deployment, reason] of Object.entries(deployments.unusable()))
       logger.error('a published deployment cannot be used by this process', { deployment, reason })
-    pausedQueues.clear()
-    for (const queue of configuration.pausedQueues) pausedQueues.add(queue)
     for (const listener of listeners) listener()
     resolve()
+  }
+  const applySwitches = ({ pausedQueues: paused }: Switches) => {
+    if (paused.size === pausedQueues.size && [...paused].every((queue) => pausedQueues.has(queue))) return
+    pausedQueues.clear()
+    for (const queue of paused) pausedQueues.add(queue)
+    for (const listener of listeners) listener()
   }
   const prepare = async () => {
     const differing = await importFirstFiles(pool, [{ kind: 'deployments', content }])
@@ -91,7 +95,7 @@ export async function followConfiguration(
         'DEPLOYMENTS_FILE is not the file that was imported last, and is not in force; to publish it run npm run deployments -- import FILE',
       )
   }
-  const watch = watchConfiguration({ reader, ...(callsProviders ? { prepare } : {}), apply, logger })
+  const watch = watchConfiguration({ reader, ...(callsProviders ? { prepare } : {}), applySwitches, apply, logger })
   resources.defer(() => watch.close())
   await (callsProviders ? firstApplied : watch.firstPoll)
   return {

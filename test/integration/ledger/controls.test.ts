@@ -10,6 +10,7 @@ import { importFirstFiles } from '#shared/adapters/postgres/configuration/import
 import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { parseDeployments } from '#shared/catalog/deployments-file.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
@@ -18,11 +19,13 @@ import type { Configuration } from '#shared/operators/configuration.ts'
 import { isRunning, type ProcessReport } from '#shared/operators/process-report.ts'
 import { startReporting } from '#shared/operators/report-process.ts'
 import type { ExposureTerms, PayerFunds } from '#shared/payment/exposure.ts'
+import { openCatalogs } from '../../../api/composition/catalogs.ts'
 import { enforceBudgets } from '../../../workers/sweepers/enforce-budgets.ts'
 import { acceptTestJob, bindTestKey, fencedWrites, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'
 import { AMPLE_FUNDS, newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 
 const ADA: Author = { operator: 'ada', source: 'console' }
 const GRACE: Author = { operator: 'grace', source: 'command' }
@@ -67,6 +70,7 @@ describe('controls of the operators', () => {
     if (!read) throw new Error('nothing is published')
     return read
   }
+  const switches = () => createConfigurationReader(ledger.pool).readSwitches()
   /** The actions since a number of them, oldest first. */
   const actionsSince = (id: string) =>
     ledger.sql(
@@ -179,7 +183,7 @@ describe('controls of the operators', () => {
       expect(await controls.controlQueue(ADA, { queue: 'text', isPaused: true, reason: WHY })).toMatchObject({
         outcome: 'changed',
       })
-      expect((await configuration()).pausedQueues).toEqual(new Set(['text']))
+      expect((await switches()).pausedQueues).toEqual(new Set(['text']))
       expect(await controls.readQueueControls()).toMatchObject(
         new Map([['text', { isPaused: true, operator: 'ada', reason: WHY }]]),
       )
@@ -189,7 +193,8 @@ describe('controls of the operators', () => {
         revision,
       })
       await controls.controlQueue(GRACE, { queue: 'text', isPaused: false, reason: 'done' })
-      expect(await configuration()).toMatchObject({ revision: revision + 1n, pausedQueues: new Set() })
+      expect(await configuration()).toMatchObject({ revision: revision + 1n })
+      expect((await switches()).pausedQueues).toEqual(new Set())
       expect(await actionsSince(actions)).toMatchObject([
         { operator: 'ada', action: 'queue.pause', subject: 'text', reason: WHY },
         { operator: 'grace', action: 'queue.resume', subject: 'text', reason: 'done' },
@@ -205,24 +210,48 @@ describe('controls of the operators', () => {
       const actions = await lastAction()
       expect(await controls.readPayerControl(payer)).toBeNull()
       expect(await controls.controlPayer(ADA, block)).toMatchObject({ outcome: 'changed' })
-      expect((await configuration()).blockedPayers).toEqual(new Map([[payer, null]]))
+      expect((await switches()).blockedPayers).toEqual(new Map([[payer, null]]))
       expect(await controls.readBlockedPayers()).toMatchObject([
         { payer, isBlocked: true, operator: 'ada', reason: WHY },
       ])
       const { revision } = await configuration()
       expect(await controls.controlPayer(GRACE, block)).toEqual({ outcome: 'unchanged', revision })
       await controls.controlPayer(GRACE, { ...block, isBlocked: false, reason: 'done' })
-      expect(await configuration()).toMatchObject({ revision: revision + 1n, blockedPayers: new Map() })
+      expect(await configuration()).toMatchObject({ revision: revision + 1n })
+      expect((await switches()).blockedPayers).toEqual(new Map())
       expect(await actionsSince(actions)).toMatchObject([
         { operator: 'ada', action: 'payer.block', subject: payer, reason: WHY },
         { operator: 'grace', action: 'payer.unblock', subject: payer, reason: 'done' },
       ])
     })
 
+    it('acts on an API of a version that cannot read the deployments that are published', async () => {
+      await using resources = new AsyncDisposableStack()
+      // Publications cannot be deleted.
+      const own = resources.adopt(await createTestLedger(), (created) => created.close())
+      await importFirstFiles(own.pool, [{ kind: 'deployments', content: { deployments: [deployment('one', 'a')] } }])
+      const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
+      const { isBlocked } = await openCatalogs(
+        { published: publishedCatalog, offered: publishedCatalog, files: [] },
+        resources,
+        { pool: own.pool, metrics: new Registry(), logger },
+      )
+      await own.sql(
+        `INSERT INTO publications (kind, content, operator, reason)
+         VALUES ('deployments', '{"of_a_later_version": []}', 'ada', 'upgrade')`,
+      )
+      await expect(createConfigurationReader(own.pool).readConfiguration()).rejects.toThrow(/of_a_later_version/)
+      const { controlPayer } = createControlStore(own.pool)
+      await controlPayer(ADA, block)
+      await expect.poll(() => isBlocked(payer), { timeout: PATIENCE_MS }).toBe(true)
+      await controlPayer(ADA, { ...block, isBlocked: false })
+      await expect.poll(() => isBlocked(payer), { timeout: PATIENCE_MS }).toBe(false)
+    })
+
     it('blocks them until a day, and changes that day', async () => {
       const until = new Date('2126-01-02T00:00:00Z')
       expect(await controls.controlPayer(ADA, { ...block, until })).toMatchObject({ outcome: 'changed' })
-      expect((await configuration()).blockedPayers).toEqual(new Map([[payer, until]]))
+      expect((await switches()).blockedPayers).toEqual(new Map([[payer, until]]))
       expect(await controls.controlPayer(ADA, { ...block, until })).toMatchObject({ outcome: 'unchanged' })
       expect(await controls.controlPayer(ADA, { ...block, until: new Date(0) })).toMatchObject({ outcome: 'changed' })
       expect(await controls.readPayerControl(payer)).toMatchObject({ isBlocked: false })

@@ -1,7 +1,7 @@
 import { type DeploymentEntry, parseDeployments } from '#shared/catalog/deployments-file.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
-import type { Configuration, DeploymentControl } from '#shared/operators/configuration.ts'
+import type { Configuration, DeploymentControl, Switches } from '#shared/operators/configuration.ts'
 import { removedDeployments } from '#shared/operators/controlled-deployments.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
@@ -11,7 +11,7 @@ export type ConfigurationReader = ReturnType<typeof createConfigurationReader>
 
 /** Creates the reader that every process polls. */
 export function createConfigurationReader(pool: Pool) {
-  return bindTo(pool, { readRevision, readConfiguration, readRemovedDeployments })
+  return bindTo(pool, { readRevision, readSwitches, readConfiguration, readRemovedDeployments })
 }
 
 interface Row {
@@ -21,11 +21,29 @@ interface Row {
   readonly deployments_number: string | null
   readonly deployments: JsonValue | null
   readonly controls: readonly { deployment: string; is_drained: boolean; weight: number | null }[]
-  readonly paused: readonly string[]
-  readonly blocked: readonly { payer: string; until: string | null }[]
 }
 
-/** Reads all of the configuration, as of one revision. */
+/** Reads what operators have paused and blocked. */
+async function readSwitches(sql: Sql): Promise<Switches> {
+  const { rows } = await sql.query<{
+    readonly paused: readonly string[]
+    readonly blocked: readonly { payer: string; until: string | null }[]
+  }>({
+    name: 'read_switches',
+    text: `SELECT
+         (SELECT coalesce(jsonb_agg(queue), '[]') FROM queue_controls WHERE is_paused) AS paused,
+         (SELECT coalesce(jsonb_agg(jsonb_build_object('payer', payer, 'until', blocked_until)), '[]')
+            FROM payer_controls WHERE is_blocked) AS blocked`,
+    values: [],
+  })
+  const { paused = [], blocked = [] } = rows[0] ?? {}
+  return {
+    pausedQueues: new Set(paused.filter((name): name is QueueName => QUEUE_NAMES.some((known) => known === name))),
+    blockedPayers: new Map(blocked.map(({ payer, until }) => [payer, until === null ? null : new Date(until)])),
+  }
+}
+
+/** Reads what operators have published and its controls, as of one revision. Throws for a file that this version cannot read. */
 export async function readConfiguration(sql: Sql): Promise<Configuration | null> {
   const { rows } = await sql.query<Row>({
     name: 'read_configuration',
@@ -34,10 +52,7 @@ export async function readConfiguration(sql: Sql): Promise<Configuration | null>
          d.number AS deployments_number, d.content AS deployments,
          (SELECT coalesce(jsonb_agg(jsonb_build_object(
               'deployment', deployment, 'is_drained', is_drained, 'weight', weight)), '[]')
-            FROM deployment_controls) AS controls,
-         (SELECT coalesce(jsonb_agg(queue), '[]') FROM queue_controls WHERE is_paused) AS paused,
-         (SELECT coalesce(jsonb_agg(jsonb_build_object('payer', payer, 'until', blocked_until)), '[]')
-            FROM payer_controls WHERE is_blocked) AS blocked
+            FROM deployment_controls) AS controls
        FROM configuration_revision r
        LEFT JOIN LATERAL (SELECT number, content FROM publications WHERE kind = 'catalog'
          ORDER BY number DESC LIMIT 1) c ON true
@@ -57,8 +72,6 @@ export async function readConfiguration(sql: Sql): Promise<Configuration | null>
         { isDrained, weight },
       ]),
     ),
-    pausedQueues: new Set(row.paused.filter((name): name is QueueName => QUEUE_NAMES.some((known) => known === name))),
-    blockedPayers: new Map(row.blocked.map(({ payer, until }) => [payer, until === null ? null : new Date(until)])),
   }
 }
 
