@@ -1,4 +1,4 @@
-import { readFile, stat } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { ApiConfig } from '../config.ts'
@@ -24,21 +24,22 @@ export async function composePayerScreen(
   return { isRefused: (payer) => isBlocked(payer) || isListed(payer), isListedOnChain: oracle }
 }
 
-/** Follows a file of addresses. One that cannot be read later leaves the last list in force. */
+/** Follows a file of addresses. One that cannot be read later, or names none any more, leaves the last list in force. */
 async function watchList(
   path: string,
   resources: AsyncDisposableStack,
   logger: Logger,
 ): Promise<(payer: string) => boolean> {
-  const read = async () => {
-    // Before the text: a change in between is read again.
-    const { mtimeMs: changedAt } = await stat(path)
-    return { ...parseList(await readFile(path, 'utf8')), changedAt }
-  }
-  let list = await namingSetting('PAYER_SCREENING_FILE', read)
+  let list = await readScreeningFile(path)
   const follow = async () => {
     try {
-      if ((await stat(path)).mtimeMs !== list.changedAt) list = await read()
+      const read = await readScreeningFile(path)
+      // What a failed download leaves behind.
+      if (read.size === 0 && list.size > 0)
+        throw new Error('it names no address any more; to refuse nobody, restart without PAYER_SCREENING_FILE')
+      if (read.size !== list.size)
+        logger.info(`PAYER_SCREENING_FILE names ${read.size} addresses now, ${list.size} before`)
+      list = read
     } catch (error) {
       logger.warn('PAYER_SCREENING_FILE cannot be read again: the addresses that were read last stay refused', {
         error,
@@ -47,13 +48,20 @@ async function watchList(
   }
   const timer = setInterval(() => void follow(), READ_AGAIN_MS)
   resources.defer(() => clearInterval(timer))
-  return (payer) => list.addresses.has(payer)
+  return (payer) => list.has(payer)
 }
 
-/** Reads an address a line; empty lines and those after `#` count for nothing. Throws with the first line that is wrong. */
-function parseList(text: string): { readonly addresses: ReadonlySet<string> } {
+/**
+ * Reads a file with an address a line; empty lines and those after `#` count for nothing. Returns the addresses in lower
+ * case. Throws a `StartFailure` with the first line that is wrong.
+ */
+export function readScreeningFile(path: string): Promise<ReadonlySet<string>> {
+  return namingSetting('PAYER_SCREENING_FILE', async () => parseList(await readFile(path, 'utf8')))
+}
+
+function parseList(text: string): ReadonlySet<string> {
   const lines = text.split(/\r?\n/).map((line) => (line.split('#')[0] ?? '').trim().toLowerCase())
   const wrong = lines.findIndex((line) => line !== '' && !ADDRESS.test(line))
   if (wrong !== -1) throw new Error(`line ${wrong + 1} is not an address`)
-  return { addresses: new Set(lines.filter((line) => line !== '')) }
+  return new Set(lines.filter((line) => line !== ''))
 }

@@ -1,9 +1,10 @@
 import { type Check, printCheck } from '../check.ts'
 import { UsageError } from '../command-line.ts'
 import { checkArchive } from '../preflight/check-archive.ts'
-import { checkChain, checkRecipients } from '../preflight/check-chain.ts'
+import { checkChain, checkFees, checkRecipients } from '../preflight/check-chain.ts'
 import { checkPrices } from '../preflight/check-prices.ts'
 import { checkProviders } from '../preflight/check-providers.ts'
+import { checkScreening } from '../preflight/check-screening.ts'
 import { checkService, sendTestAlert } from '../preflight/check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from '../preflight/check-settings.ts'
 import { checkSettlementContracts } from '../preflight/check-settlement-contracts.ts'
@@ -74,7 +75,9 @@ async function runChecks(
   )
   if (api) add([await checkObjectStore(api, 'api'), await checkArchive(api)])
   if (worker) add([await checkObjectStore(worker, 'worker')])
-  if (api) add(await checkRecipients(api))
+  if (api) add([...(await checkRecipients(api)), ...(await checkScreening(api))])
+  // A remote facilitator pays its own fees.
+  if (api && api.FACILITATOR_URL === undefined) add([await checkFees(api)])
   add(await checkSettlementContracts(settings, options.expectedCode))
   if (worker) add(await checkProviders(worker))
   if (api) add([await checkPrices(api)])

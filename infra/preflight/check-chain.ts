@@ -1,4 +1,4 @@
-import { hashDomain, keccak256, type PublicClient, parseAbi } from 'viem'
+import { formatGwei, hashDomain, keccak256, type PublicClient, parseAbi } from 'viem'
 import { chainClientOf } from '#shared/adapters/chain/network/client.ts'
 import {
   CHAIN_ID,
@@ -8,12 +8,12 @@ import {
   USDC_ADDRESS,
 } from '#shared/adapters/chain/network/contracts.ts'
 import { openRpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createFeeEstimator, exceedMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { missingContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
 import { readCode } from '#shared/adapters/chain/verification/payer-code.ts'
-import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+import { LOWEST_BASE_FEE_WEI, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import type { ApiConfig } from '../../api/config.ts'
 import type { WorkerConfig } from '../../workers/config.ts'
 import { type Check, failed, judged, passed, skipped } from '../check.ts'
@@ -72,6 +72,27 @@ export async function checkChain(
     PUBLISHED_CONTRACTS.map((contract) => checkContract(client, contract, expectedCode)),
   )
   return [...nodes, ...contracts, await checkAsset(client), ...(worker ? await checkGas(client, worker) : [])]
+}
+
+/** Checks that calls are accepted at the network's fees now, and at its lowest ones. */
+export function checkFees(config: ApiConfig): Promise<Check> {
+  const client = chainClientOf(openRpcNodes(config.RPC_URL, config.RPC_TIMEOUT_MS))
+  return attempted('network fees', 'they cannot be read', async () => {
+    const { baseFeePerGas: now } = await createFeeEstimator(client)()
+    const baseFeePerGas = now > LOWEST_BASE_FEE_WEI ? now : LOWEST_BASE_FEE_WEI
+    const maxFeePerGas = maximumFeePerGasWei(config)
+    const maximum = `${formatGwei(maxFeePerGas)} gwei`
+    if (!exceedMaximum({ baseFeePerGas, maxFeePerGas }))
+      return passed('network fees', `the base fee is ${formatGwei(now)} gwei, settlements offer at most ${maximum}`)
+    const cause =
+      config.MAXIMUM_FEE_PER_GAS_WEI === undefined
+        ? `follows from NATIVE_TOKEN_USD=${config.NATIVE_TOKEN_USD}; to accept calls whose gas costs more than twice their charge, set MAXIMUM_FEE_PER_GAS_WEI`
+        : 'is MAXIMUM_FEE_PER_GAS_WEI'
+    return failed(
+      'network fees',
+      `every call is refused at a base fee of ${formatGwei(baseFeePerGas)} gwei (Base's lowest is ${formatGwei(LOWEST_BASE_FEE_WEI)}), which with room for a rise by a quarter exceeds the maximum of ${maximum}; that ${cause}`,
+    )
+  })
 }
 
 /** Checks that whoever is paid can pay out: revenue of a contract that cannot is lost. */

@@ -19,10 +19,12 @@ export const feeSettings = {
 /** Gas of a charge that is alone in its transaction, through the settlement contract (infra/settlement-contract.md). */
 export const CHARGE_GAS = 97_000n
 
+/** Base's lowest base fee (docs.base.org, configuration changelog, 19 February 2026). */
+export const LOWEST_BASE_FEE_WEI = 5_000_000n
+
 /**
  * Returns the maximum fee per gas of any transaction, in wei. By default a charge alone in its transaction costs at most
- * twice the lowest charge, so that no such call loses more than its own price: 0.0103 gwei at 4,000 USD. Base's lowest
- * base fee is 0.005 gwei (docs.base.org, configuration changelog, 19 February 2026).
+ * twice the lowest charge, so that no such call loses more than its own price: 0.0103 gwei at 4,000 USD.
  */
 export function maximumFeePerGasWei({
   MAXIMUM_FEE_PER_GAS_WEI: set,

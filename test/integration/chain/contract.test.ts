@@ -25,7 +25,7 @@ import { until } from '../../support/until.ts'
 type Hex = `0x${string}`
 const chain = await startBatchSettler()
 afterAll(() => chain.stop())
-const FEES = { maxFeePerGas: 10n ** 9n, maxPriorityFeePerGas: 1n, baseFeePerGas: 1n, isLimited: false }
+const FEES = { maxFeePerGas: 10n ** 9n, maxPriorityFeePerGas: 1n, baseFeePerGas: 1n }
 const SETTLEMENT_WEI = 300_000n * FEES.maxFeePerGas
 async function newKey(settlements: bigint): Promise<Hex> {
   const address = privateKeyToAddress(generatePrivateKey()).toLowerCase() as Hex

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
@@ -68,8 +68,10 @@ describe('who may pay', () => {
     await writeFile(file, `# a list\n\n${ONE.toUpperCase().replace('0X', '0x')} # as published\n`)
     const screen = await compose(file)
     expect([screen.isRefused(ONE), screen.isRefused(OTHER)]).toEqual([true, false])
+    // With the old file's time, as a copy that preserves it has.
+    const { atime, mtime } = await stat(file)
     await writeFile(file, OTHER)
-    await utimes(file, new Date(), new Date(Date.now() + 5000))
+    await utimes(file, atime, mtime)
     vi.advanceTimersByTime(30_000)
     await until(async () => Promise.resolve(screen.isRefused(OTHER)))
     expect(screen.isRefused(ONE)).toBe(false)
@@ -77,6 +79,18 @@ describe('who may pay', () => {
     vi.advanceTimersByTime(30_000)
     await until(async () => Promise.resolve(warned.length > 0))
     expect(screen.isRefused(OTHER)).toBe(true)
+  })
+
+  it('is nobody on the last list when the file names no address any more, as after a failed download', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+    const file = join(folder, 'emptied.txt')
+    await writeFile(file, ONE)
+    const screen = await compose(file)
+    const before = warned.length
+    await writeFile(file, '# nothing\n')
+    vi.advanceTimersByTime(30_000)
+    await until(async () => Promise.resolve(warned.length > before))
+    expect(screen.isRefused(ONE)).toBe(true)
   })
 
   it('is not known at the start without the file, or with a line that is no address', async () => {

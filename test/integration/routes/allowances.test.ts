@@ -482,7 +482,6 @@ describe('limits of sponsored permits', () => {
       baseFeePerGas: 1n,
       maxPriorityFeePerGas: 0n,
       maxFeePerGas: 2n,
-      isLimited: false,
     })
     const ratio = Number(expectedGas) / Number(used)
     // USDC on Base uses about 10,000 gas more, for which it is 1.15.

@@ -149,6 +149,32 @@ describe('npm run preflight', () => {
       expect(prices).toContain(`${model} is sold below cost`)
   })
 
+  it('names a price of the native token at which the network refuses every call, and lists of payers that are none', async () => {
+    const list = join(sandbox.directory, 'blocked.txt')
+    await writeFile(list, '')
+    const oracle = `0x${'5e'.repeat(20)}`
+    const { failures } = await preflight(standInCode, {
+      NATIVE_TOKEN_USD: '6700',
+      PAYER_SCREENING_FILE: list,
+      PAYER_SCREENING_ORACLE: oracle,
+    })
+    expect(failures).toEqual([
+      `payer screening: PAYER_SCREENING_FILE: ${list} names no address`,
+      expect.stringMatching(/^payer screening: PAYER_SCREENING_ORACLE: there is no contract at 0x5e/i),
+      expect.stringMatching(
+        /^network fees: every call is refused at .* NATIVE_TOKEN_USD=6700; .* MAXIMUM_FEE_PER_GAS_WEI$/,
+      ),
+    ])
+    await writeFile(list, `${oracle}\n`)
+    const { checks } = await preflight(standInCode, { NATIVE_TOKEN_USD: '6500', PAYER_SCREENING_FILE: list })
+    expect(checks).toEqual(
+      expect.arrayContaining([
+        { check: 'payer screening', outcome: 'passed', detail: `${list} refuses 1 address` },
+        expect.objectContaining({ check: 'network fees', outcome: 'passed' }),
+      ]),
+    )
+  })
+
   it('names a database without room for the processes, and what is not protected', async () => {
     const { failures, checks } = await preflight(standInCode, { DATABASE_CONNECTIONS: '5000' })
     expect(failures).toContainEqual(

@@ -29,14 +29,15 @@ export function createScreeningOracle(client: PublicClient, oracle: Address): (p
  * refuse every payment. A chain that gives no usable answer prevents no start.
  */
 export async function requireScreeningOracle(client: PublicClient, oracle: Address): Promise<void> {
-  const problem = await findProblem(client, oracle).catch(() => null)
+  const problem = await findOracleProblem(client, oracle).catch(() => null)
   if (problem !== null)
     await namingSetting('PAYER_SCREENING_ORACLE', () => {
       throw new Error(problem)
     })
 }
 
-async function findProblem(client: PublicClient, oracle: Address): Promise<string | null> {
+/** Returns why an address does not answer as a list does; `null` for one that does. Rejects when no node answers. */
+export async function findOracleProblem(client: PublicClient, oracle: Address): Promise<string | null> {
   if ((await readCode(client, oracle)) === '0x')
     return `there is no contract at ${oracle} on this chain; Chainalysis' list has an address of its own on Base`
   try {

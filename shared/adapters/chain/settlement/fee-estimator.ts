@@ -8,8 +8,6 @@ export interface Fees {
   readonly maxPriorityFeePerGas: bigint
   /** Base fee of the next block. A transaction with a lower `maxFeePerGas` cannot be included in it. */
   readonly baseFeePerGas: bigint
-  /** Whether `maxFeePerGas` is the operator's maximum instead of what the estimate asked for. */
-  readonly isLimited: boolean
 }
 
 export type FeeEstimator = () => Promise<Fees>
@@ -40,8 +38,8 @@ export function createFeeEstimator(client: PublicClient, maximumFeePerGasWei: bi
  * quarter, some six of Base's full blocks. A cap that is merely lower than estimated, as the default is at Base's lowest base
  * fee, limits nothing.
  */
-export function exceedMaximum({ isLimited, baseFeePerGas, maxFeePerGas }: Fees): boolean {
-  return isLimited && (baseFeePerGas * 5n) / 4n > maxFeePerGas
+export function exceedMaximum({ baseFeePerGas, maxFeePerGas }: Pick<Fees, 'baseFeePerGas' | 'maxFeePerGas'>): boolean {
+  return (baseFeePerGas * 5n) / 4n > maxFeePerGas
 }
 
 /** Throws `payment_network_fees_high` when the fees exceed the operator's maximum, and `payment_network_unavailable`. */
@@ -63,14 +61,8 @@ async function estimate(client: PublicClient, maximumFeePerGasWei: bigint | null
     (history.gasUsedRatio[block] ?? 0) >= FULL_BLOCK ? median : 0n,
   )
   const tip = tips.reduce((highest, next) => (next > highest ? next : highest), MINIMUM_TIP_WEI)
-  const estimated = baseFeePerGas * 2n + tip
-  const maxFeePerGas = atMost(estimated, maximumFeePerGasWei)
-  return {
-    baseFeePerGas,
-    maxFeePerGas,
-    maxPriorityFeePerGas: atMost(tip, maxFeePerGas),
-    isLimited: maxFeePerGas < estimated,
-  }
+  const maxFeePerGas = atMost(baseFeePerGas * 2n + tip, maximumFeePerGasWei)
+  return { baseFeePerGas, maxFeePerGas, maxPriorityFeePerGas: atMost(tip, maxFeePerGas) }
 }
 
 function atMost(wei: bigint, limit: bigint | null): bigint {
