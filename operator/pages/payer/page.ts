@@ -23,24 +23,44 @@ const until = z.union([
 ])
 
 const ADDRESS = /^0x[0-9a-f]{40}$/
+const NO_ADDRESS = 'This is not the address of a payer.'
 const PAGE_SIZE = 25
+/** `npm run payers -- list` prints all. */
+const SHOWN_BLOCKED = 500
 
-/** Adds the page of a payer: open work, exposure, debts, spend, last calls and permits that were submitted for them. */
+/**
+ * Adds the list of blocked payers and the page of each address: open work, exposure, debts, spend, last calls and permits
+ * that were submitted for it. One that the ledger has never seen has a page too, since it may be blocked.
+ */
 export function addPayerPages(app: FastifyInstance, { money, controls }: PayerPageDependencies): void {
+  addPage(app, {
+    path: '/operator/payers',
+    query: z.object({}),
+    read: async () => {
+      const blocked = await controls.readBlockedPayers()
+      return {
+        title: 'Blocked payers',
+        view: 'payer/blocked',
+        data: { blocked: blocked.slice(0, SHOWN_BLOCKED), total: blocked.length },
+      }
+    },
+  })
   addPage(app, {
     path: '/operator/payers/:payer',
     query: z.object(listPosition(isUuid)),
     read: async ({ params, query: { after, before } }) => {
       const address = params.payer.toLowerCase()
-      const payer = ADDRESS.test(address) ? await money.readPayer(address) : null
-      if (!payer) return notFound('The ledger has no payer with this address.')
+      if (!ADDRESS.test(address)) return notFound(NO_ADDRESS)
+      const [payer, control] = await Promise.all([money.readPayer(address), controls.readPayerControl(address)])
+      const title = `Payer ${address}`
+      if (!payer) return { title, view: 'payer/unknown', data: { address, control } }
       const calls = await money.listPayerCalls(address, { limit: PAGE_SIZE, after, before })
       return {
-        title: `Payer ${address}`,
+        title,
         view: 'payer/payer',
         data: {
           payer,
-          control: await controls.readPayerControl(address),
+          control,
           calls: calls.entries,
           isFirst: calls.previous === null,
           around: linksAround(`/operator/payers/${address}`, {}, calls),
@@ -55,7 +75,7 @@ export function addPayerPages(app: FastifyInstance, { money, controls }: PayerPa
       fields: z.object({ reason, until: until.optional() }),
       run: async ({ params, fields: entered }, author) => {
         const payer = params.payer.toLowerCase()
-        if (!ADDRESS.test(payer)) return notFound('This is not the address of a payer.')
+        if (!ADDRESS.test(payer)) return notFound(NO_ADDRESS)
         const isBlocked = verb === 'block'
         const change = { payer, isBlocked, until: entered.until ?? null, reason: entered.reason }
         const { outcome } = await controls.controlPayer(author, change)

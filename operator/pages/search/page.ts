@@ -8,6 +8,8 @@ export interface SearchPageDependencies {
   readonly money: MoneyStore
 }
 
+const ADDRESS = /^0x[0-9a-f]{40}$/i
+
 /** Adds the search: any id leads to its page; a list appears only when it belongs to more than one thing. */
 export function addSearchPages(app: FastifyInstance, { money }: SearchPageDependencies): void {
   addPage(app, {
@@ -17,6 +19,8 @@ export function addSearchPages(app: FastifyInstance, { money }: SearchPageDepend
       const findings = q === '' ? [] : await money.findById(q)
       const [first] = findings
       if (first && findings.length === 1) return moved(pathOf(first))
+      // An address that never paid can be blocked on its page.
+      if (!first && ADDRESS.test(q)) return moved(pathOf({ kind: 'payer', id: q.toLowerCase() }))
       return {
         title: 'Search',
         view: 'search/search',
@@ -30,6 +34,6 @@ export function addSearchPages(app: FastifyInstance, { money }: SearchPageDepend
   })
 }
 
-function pathOf({ kind, id }: Finding): string {
+function pathOf({ kind, id }: Pick<Finding, 'kind' | 'id'>): string {
   return kind === 'job' ? `/operator/payments/${id}` : `/operator/payers/${id}`
 }

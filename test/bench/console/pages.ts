@@ -42,6 +42,7 @@ export function pagesOf(calls: readonly HistoryCall[]): readonly MeasuredPage[] 
     { name: 'payments by amount', paths: each('/operator/payments?at_least=', ['0.002', '0.01']) },
     { name: 'payments of a month ago', paths: [`/operator/payments?until=${daysAgo(30)}`] },
     { name: 'payer', paths: calls.map(({ payer }) => `/operator/payers/${payer}`) },
+    { name: 'payers, blocked', paths: ['/operator/payers'] },
     { name: 'review of a kind', paths: each('/operator/review?kind=', RESOLVABLE_ITEMS) },
     { name: 'review, an item', paths: each('/operator/review/', items) },
     { name: 'provider', paths: each('/operator/providers/', DEPLOYMENTS).map((path) => `${path}?window=24h`) },

@@ -209,12 +209,12 @@ describe('the pages on money', () => {
     expect(text).toContain('Receipt issued')
   })
 
-  it('answers 404 for a call, a payer or an item that does not exist', async () => {
+  it('answers 404 for a call or an item that does not exist, and for a payer that is no address', async () => {
     for (const address of [
       `payments/${randomUUID()}`,
       'payments/nonsense',
-      `payers/${randomAddress()}`,
       'payers/0x1',
+      `payers/${randomAddress()}0`,
       `review/review:${randomUUID()}`,
       'review/nonsense',
     ])
@@ -353,6 +353,31 @@ describe('the pages on money', () => {
       status: 403,
     })
     expect(await actionsOn(job.id)).toEqual([])
+  })
+
+  it('blocks and unblocks an address that never paid, and lists it while it is blocked', async () => {
+    const payer = randomAddress()
+    const address = `/operator/payers/${payer}`
+    const found = await reader.get(`/operator/search?q=${payer.toUpperCase().replace('0X', '0x')}`)
+    expect(found).toMatchObject({ status: 303, location: address })
+    expect(await textOf(address)).toContain('The ledger has never seen this address')
+    expect(await textOf('/operator/payers')).toContain('No payer is blocked.')
+    expect(await textOf('/operator/payments')).toContain('href="/operator/payers"')
+    const refused = await actor.submit(`${address}/block`, { reason: ' ', until: '' })
+    expect([refused.status, refused.body]).toEqual([422, expect.stringContaining('Say why')])
+    const blocked = await actor.submit(`${address}/block`, { reason: 'Stolen <b>key</b>', until: '2126-01-01' })
+    expect(blocked).toMatchObject({ status: 303, location: address })
+    const shown = shownTextOf((await actor.get(address)).body)
+    expect(shown).toContain('Blocked by actor until 2126-01-02T00:00:00Z')
+    expect(shown).toContain('The ledger has never seen this address')
+    const list = await textOf('/operator/payers')
+    expect(list).toContain(`href="${address}"`)
+    const [row = ''] = cellsOf(list).filter((cells) => cells.startsWith('0x'))
+    expect(row).toContain('Stolen &lt;b&gt;key&lt;/b&gt; 2126-01-02T00:00:00Z')
+    expect(row).toContain(' actor ')
+    expect((await actor.submit(`${address}/unblock`, { reason: 'A mistake' })).status).toBe(303)
+    expect(await textOf('/operator/payers')).toContain('No payer is blocked.')
+    expect(await textOf(address)).not.toContain('Blocked by')
   })
 
   it('shows what was charged each day, and the same in its CSV', async () => {

@@ -29,6 +29,8 @@ const FORMS = {
   deployments: { at: '/operator/deployments', subject: 'deployments' },
   // Of a settlement that the ledger does not know.
   payer: { at: `/operator/payers/0x${'7e'.repeat(20)}`, subject: `0x${'7e'.repeat(20)}` },
+  // Of an address that never paid.
+  stranger: { at: `/operator/payers/0x${'5e'.repeat(20)}`, subject: `0x${'5e'.repeat(20)}` },
 } as const
 
 describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
@@ -168,6 +170,7 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     { ...FORMS.queue, form: '/resume', enter: { reason: 'Done' }, action: 'queue.resume' },
     { ...FORMS.payer, form: '/block', enter: { reason: 'Theft', until: '2126-01-01' }, action: 'payer.block' },
     { ...FORMS.payer, form: '/unblock', enter: { reason: 'Cleared' }, action: 'payer.unblock' },
+    { ...FORMS.stranger, form: '/block', enter: { reason: 'A warning' }, action: 'payer.block' },
     {
       ...FORMS.catalog,
       form: '/catalog/models/textmodel-3.5-flash/draft',
