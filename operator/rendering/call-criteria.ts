@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { CallCriteria } from '#shared/adapters/postgres/console/list-calls.ts'
+import type { CallCriteria } from '#shared/adapters/postgres/console/select-calls.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 
@@ -12,6 +12,8 @@ const name = given(z.string().trim().max(200))
 
 /** The parameters of a query that say which calls are meant, beside the days. */
 export const callParameters = {
+  /** Which moment the days are about: that of the acceptance, unless it is that of the end. */
+  by: given(z.enum(['ended'])),
   state: given(z.enum(CALL_STATES)),
   code: name,
   model: name,
@@ -31,7 +33,7 @@ type Lenient<Shape extends Record<string, z.ZodType>> = { readonly [Name in keyo
 
 /** The same; what is not readable is left out. */
 export const lenientCallParameters = Object.fromEntries(
-  Object.entries(callParameters).map(([parameter, schema]) => [parameter, schema.catch(undefined as never)]),
+  Object.entries<z.ZodType>(callParameters).map(([parameter, schema]) => [parameter, schema.catch(undefined)]),
 ) as unknown as Lenient<typeof callParameters>
 
 const parametersSchema = z.object(callParameters)

@@ -1,8 +1,8 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { conditionsOf } from '#shared/adapters/postgres/console/list-calls.ts'
 import type { LedgerDay } from '#shared/adapters/postgres/console/read-days.ts'
+import { conditionsOf } from '#shared/adapters/postgres/console/select-calls.ts'
 import type { LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
 import type { SettlementTotals } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
@@ -396,12 +396,12 @@ describe('formats of the console', () => {
 })
 
 it('gives every combination of filters a statement of its own, by a name that PostgreSQL does not cut', () => {
-  const criteria = { code: 'c', model: 'm', deployment: 'd', payer: 'p', atLeast: 1n } as const
+  const criteria = { by: 'ended', code: 'c', model: 'm', deployment: 'd', payer: 'p', atLeast: 1n } as const
   const names = Object.keys(criteria) as (keyof typeof criteria)[]
   const combinations = Array.from({ length: 2 ** names.length }, (_, bits) =>
     Object.fromEntries(names.flatMap((name, index) => (bits & (1 << index) ? [[name, criteria[name]]] : []))),
   )
-  const suffixes = combinations.map((chosen) => conditionsOf({ ...chosen, state: 'settlement_failed' }, 6).suffix)
+  const suffixes = combinations.map((chosen) => conditionsOf({ ...chosen, state: 'settlement_failed' }).suffix)
   expect(new Set(suffixes).size).toBe(combinations.length)
   expect(Math.max(...suffixes.map((suffix) => `export_console_calls_first${suffix}_back`.length))).toBeLessThan(63)
 })

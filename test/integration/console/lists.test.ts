@@ -67,6 +67,11 @@ const LISTS: readonly ListOfConsole[] = [
     stored: callsWhere("state = 'completed' AND accepted_at::date = '2026-03-01'"),
   },
   {
+    ...payments,
+    address: '/operator/payments?by=ended&from=2026-03-01&until=2026-03-01',
+    stored: callsWhere("finished_at::date = '2026-03-01'"),
+  },
+  {
     ...calls,
     template: 'payer/payer',
     address: `/operator/payers/${FULL}`,

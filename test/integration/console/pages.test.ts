@@ -458,6 +458,73 @@ describe('the pages on money', () => {
     )
   })
 
+  it('leads from what a day charged to exactly these calls, whose CSV adds up to the day', async () => {
+    const model = 'model-of-midnight'
+    const day = '2026-04-20'
+    const make = async (state: 'completed' | 'settlement_failed', acceptedAt: string, finishedAt: string) => {
+      const { id } = await jobInState(running.ledger, state)
+      await running.ledger.sql('UPDATE jobs SET accepted_at = $2, finished_at = $3, public_model = $4 WHERE id = $1', [
+        id,
+        acceptedAt,
+        finishedAt,
+        model,
+      ])
+      await running.ledger.sql('UPDATE upstream_attempts SET finished_at = $2, vendor_cost = 321 WHERE job_id = $1', [
+        id,
+        finishedAt,
+      ])
+      if (state === 'completed')
+        await running.ledger.sql(
+          `UPDATE settlements SET finished_at = $2, finalized_at = now(), gas_used = 1, effective_gas_price = 1,
+           gas_cost = 34 WHERE job_id = $1`,
+          [id, finishedAt],
+        )
+      return { id }
+    }
+    const before = await make('completed', '2026-04-19T23:59:59Z', '2026-04-20T00:00:01Z')
+    const within = await make('completed', '2026-04-20T12:00:00Z', '2026-04-20T12:00:01Z')
+    await make('completed', '2026-04-20T23:59:59Z', '2026-04-21T00:00:01Z')
+    await make('completed', '2026-04-19T23:59:57Z', '2026-04-19T23:59:59Z')
+    const withheld = await make('settlement_failed', '2026-04-20T13:00:00Z', '2026-04-20T13:00:01Z')
+    const period = `from=${day}&until=${day}`
+    const linksOf = (page: string, path: string) =>
+      [...page.matchAll(/href="([^"]*)"/g)]
+        .map(([, href = '']) => href.replaceAll('&amp;', '&'))
+        .filter((href) => href.startsWith(path))
+    const books = await textOf(`/operator/ledger?${period}`)
+    const models = await textOf(`/operator/models/${model}?${period}`)
+    const rows = cellsOf(books).filter((row) => row.startsWith(day))
+    expect(rows).toEqual([expect.stringMatching(`^${day} 2 0.010068 USDC 0.000068 USDC 0.000963 USDC `)])
+    const lists = [...linksOf(books, '/operator/payments?'), ...linksOf(models, '/operator/payments?')]
+    // The day of the ledger, the model's calls, and its day.
+    expect(lists).toHaveLength(3)
+    const ofBooks = linksOf(books, '/operator/ledger/calls.csv')
+    const files = [ofBooks[0] ?? '', ...linksOf(models, '/operator/ledger/calls.csv')]
+    for (const list of lists) {
+      const page = await textOf(list)
+      expect([list, callsIn(page).toSorted()]).toEqual([list, idsOf(before, within)])
+      expect(page).toContain('<th scope="col">Ended</th>')
+      files.push(...linksOf(page, '/operator/ledger/calls.csv'))
+    }
+    expect(files).toHaveLength(5)
+    const exported = async (file: string) => {
+      const [head = '', ...lines] = (await reader.get(file)).body.trimEnd().split('\r\n')
+      const rows = lines.map((line) => line.split(','))
+      const places = head.split(',')
+      const sumOf = (column: string) =>
+        rows.reduce((sum, row) => sum + BigInt((row[places.indexOf(column)] ?? '').replace('.', '')), 0n)
+      return { ids: rows.map(([id]) => id).toSorted(), sumOf }
+    }
+    for (const file of files) {
+      const { ids, sumOf } = await exported(file)
+      expect([file, ids]).toEqual([file, idsOf(before, within)])
+      expect(['charge_usdc', 'gas_usdc', 'vendor_usdc', 'margin_usdc'].map(sumOf)).toEqual([10_068n, 68n, 642n, 9358n])
+    }
+    // Vendors bill for results that were not paid as well.
+    const all = await exported(ofBooks[1] ?? '')
+    expect([all.ids, all.sumOf('vendor_usdc')]).toEqual([idsOf(before, within, withheld), 963n])
+  })
+
   it('cuts the CSV of calls by period, state and payer, as the lists do', async () => {
     const day = '2026-04-09'
     const jobs = []
@@ -505,16 +572,24 @@ describe('the pages on money', () => {
     const job = await jobInState(running.ledger, 'failed')
     const withheld = await jobInState(running.ledger, 'settlement_failed')
     await running.ledger.sql('DELETE FROM upstream_attempts WHERE job_id = $1', [job.id])
+    // Accepted on another day than it failed on.
     await running.ledger.sql(
-      "UPDATE jobs SET failure_code = 'provider_rejected', public_model = 'm & m' WHERE id = $1",
+      `UPDATE jobs SET failure_code = 'provider_rejected', public_model = 'm & m', accepted_at = now() - interval '2 days'
+       WHERE id = $1`,
       [job.id],
     )
+    await running.ledger.sql("UPDATE jobs SET finished_at = now() - interval '1 day' WHERE id = $1", [
+      (await jobInState(running.ledger, 'failed')).id,
+    ])
     const now = await textOf('/operator')
     const after = failedToday(now)
     expect([after.failed - before.failed, after.without - before.without]).toEqual([2, 1])
     const failed = await textOf(after.link)
     for (const { id } of [job, withheld]) expect(failed).toContain(`/operator/payments/${id}`)
-    const link = /href="(\/operator\/payments\?code=provider_rejected[^"]*)"/.exec(now)?.[1]?.replaceAll('&amp;', '&')
+    expect(callsIn(failed)).toHaveLength(after.failed)
+    const link = /href="(\/operator\/payments\?[^"]*code=provider_rejected[^"]*)"/
+      .exec(now)?.[1]
+      ?.replaceAll('&amp;', '&')
     const listed = await textOf(link ?? '')
     expect(listed).toContain(`/operator/payments/${job.id}`)
     expect(listed).toContain('value="m &amp; m"')
@@ -537,6 +612,10 @@ describe('the pages on money', () => {
   })
 })
 
+/** Returns the ids of the calls that a page links to. */
+const callsIn = (page: string) => [
+  ...new Set([...page.matchAll(/\/operator\/payments\/([0-9a-f-]{36})"/g)].map(([, id]) => id)),
+]
 const idsOf = (...those: readonly { id: string }[]) => those.map(({ id }) => id).toSorted()
 const shownTextOf = (html: string) =>
   html

@@ -293,6 +293,49 @@ describe('what the console reads', () => {
     expect(exported).toEqual([charged.id])
   })
 
+  it('lists and exports the calls of a period by their end, each once and in its order', async () => {
+    const period = { from: new Date('2026-01-15T00:00:00Z'), until: new Date('2026-01-16T00:00:00Z') }
+    const states = ['completed', 'failed', 'settlement_failed', 'review', 'completed', 'failed'] as const
+    const ended: { id: string; state: JobState }[] = []
+    for (const [index, state] of states.entries()) {
+      const { id } = await jobInState(ledger, state)
+      // Two end in one moment; all were accepted the day before.
+      await ledger.sql('UPDATE jobs SET accepted_at = $2, finished_at = $3 WHERE id = $1', [
+        id,
+        '2026-01-14T23:59:59Z',
+        `2026-01-15T0${Math.min(index, 4)}:00:00.000001Z`,
+      ])
+      ended.push({ id, state })
+    }
+    for (const at of ['2026-01-14T23:59:59.999999Z', '2026-01-16T00:00:00Z']) {
+      const { id } = await jobInState(ledger, 'completed')
+      await ledger.sql("UPDATE jobs SET accepted_at = '2026-01-15T12:00:00Z', finished_at = $2 WHERE id = $1", [id, at])
+    }
+    const stored = await ledger.sql<{ id: string }>(
+      'SELECT id FROM jobs WHERE finished_at >= $1 AND finished_at < $2 ORDER BY finished_at DESC, id DESC',
+      [period.from, period.until],
+    )
+    expect(stored).toHaveLength(ended.length)
+    const ids = stored.map(({ id }) => id)
+    for (const limit of [1, 4]) expect(await listAll({ by: 'ended', ...period }, limit)).toEqual(ids)
+    const last = await money.listCalls({ by: 'ended', ...period }, { limit: 5, after: null })
+    const back = { limit: 5, after: null, before: last.next ?? undefined }
+    expect((await money.listCalls({ by: 'ended', ...period }, back)).entries).toEqual(last.entries)
+    const exported: string[] = []
+    for await (const page of exportCalls(ledger.pool, { by: 'ended', ...period }, 2))
+      exported.push(...page.map(({ jobId }) => jobId))
+    expect(exported).toEqual(ids.toReversed())
+    for (const state of [...JOB_STATES, 'open', 'uncharged'] as const) {
+      const meant = ended.filter((call) => call.state === state || (state === 'uncharged' && /fail/.test(call.state)))
+      const listed = await sorted({ by: 'ended', state, ...period })
+      expect([state, listed]).toEqual([state, meant.map(({ id }) => id).toSorted()])
+    }
+    const failures = await money.readFailures(period)
+    for (const { code, model, count } of failures.most)
+      expect(await sorted({ by: 'ended', code, model, ...period })).toHaveLength(count)
+    expect(failures.most).toHaveLength(2)
+  })
+
   it('counts the calls that failed by code and model, and those without a provider call', async () => {
     const [day, next] = [new Date('2026-01-09T00:00:00Z'), new Date('2026-01-10T00:00:00Z')]
     const failed = [await jobInState(ledger, 'failed'), await jobInState(ledger, 'failed')]

@@ -17,6 +17,7 @@ import { JOB_STATES } from '#shared/jobs/job.ts'
 import { RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { parseItemName } from '#shared/operators/item.ts'
+import { writeHistory } from '../../support/ledger/history/write-history.ts'
 import { bindTestKey, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
 import { inDebt, inReview, unknownSettlement } from '../../support/ledger/open-item.ts'
@@ -446,16 +447,50 @@ describe('sequential scans', () => {
       await money.listPayerCalls(payer, one)
       for (const state of [undefined, 'open', 'uncharged', ...JOB_STATES] as const)
         await money.listCalls({ state }, one)
-      await money.listCalls({ code: 'c', model: 'm', deployment: 'd', payer, atLeast: 1n }, one)
+      for (const state of [undefined, 'open', 'uncharged', ...JOB_STATES] as const)
+        await money.listCalls({ by: 'ended', state }, one)
+      for (const by of [undefined, 'ended'] as const)
+        await money.listCalls({ by, code: 'c', model: 'm', deployment: 'd', payer, atLeast: 1n }, one)
     }
     await money.readDays(period)
     await money.readFailures(period)
     await money.readHours(period)
     for (const model of [null, 'm']) await money.readModelDays(period, model)
-    for (const filter of [{}, { payer }, { state: 'completed' as const, payer }])
+    for (const filter of [{}, { payer }, { state: 'completed' as const, payer }, { by: 'ended' as const }])
       for await (const calls of money.exportCalls({ ...period, ...filter })) expect(calls.length).toBeGreaterThan(0)
     await rollUpHours(ledger.pool, 24)
     expect(await scansSince()).toBe(0)
+  })
+
+  it('reads the calls of a day by their end from the indexes of that, in a table of many', async () => {
+    const large = await createTestLedger(1)
+    try {
+      await writeHistory(large.url, { calls: 10_000, days: 20, payers: 40 })
+      const money = createMoneyStore(large.pool)
+      const [day] = await large.sql<{ from: Date; until: Date; ended: number }>(
+        `SELECT start AS from, start + interval '1 day' AS until, count(*)::int AS ended
+         FROM jobs, LATERAL date_trunc('day', finished_at, 'UTC') AS start GROUP BY 1 ORDER BY 3 DESC LIMIT 1`,
+      )
+      if (!day) throw new Error('the history has calls')
+      const { ended, ...period } = day
+      const exported: string[] = []
+      for await (const calls of money.exportCalls({ by: 'ended', ...period }))
+        exported.push(...calls.map(({ jobId }) => jobId))
+      expect(new Set(exported).size).toBe(ended)
+      await money.listCalls({ by: 'ended', ...period }, { limit: 50, after: null })
+      const [upper, lower] = [period.until, period.from].map((moment) => `'${moment.getTime() * 1000}'`)
+      const none = "'00000000-0000-0000-0000-000000000000'"
+      for (const statement of ['export_console_calls_first_e', 'list_console_calls_e']) {
+        const plan = JSON.stringify(
+          await large.sql(`EXPLAIN EXECUTE ${statement} (${upper}, ${none}, ${lower}, ${none}, 51)`),
+        )
+        for (const index of ['jobs_charged', 'jobs_failed_by_time'])
+          expect([statement, plan]).toEqual([statement, expect.stringContaining(index)])
+        expect(plan).not.toContain('Seq Scan on jobs')
+      }
+    } finally {
+      await large.close()
+    }
   })
 
   it('reads no table sequentially for a request of an operator and their actions', async () => {

@@ -1,11 +1,11 @@
 import type { CallSummary } from '#shared/operators/payment-record.ts'
 import type { Sql } from '../pool.ts'
-import { cutPage, microsecondsOf, type PositionRow, positionAt, timestampOf } from '../position.ts'
+import { cutPage, microsecondsOf, type PositionRow, positionAt } from '../position.ts'
 import type { ListPosition } from '../read-list.ts'
 import { VENDOR_OF_JOB } from '../reports/margin.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
-import { type CallCriteria, conditionsOf } from './list-calls.ts'
 import type { Period } from './read-days.ts'
+import { type CallCriteria, selectCalls } from './select-calls.ts'
 
 /** Which calls are exported. */
 export interface ExportFilter extends Period, CallCriteria {}
@@ -44,7 +44,7 @@ type Row = CallRow &
   }
 
 /**
- * Returns the calls accepted in the period, oldest first, with the settlement that charged them or may still do so. Reads
+ * Returns the calls accepted or ended in the period, oldest first, with the settlement that charged them or may still do so. Reads
  * a page while the one before is written, and holds no more than these two.
  */
 export async function* exportCalls(
@@ -66,24 +66,29 @@ export async function* exportCalls(
 }
 
 async function readPage(sql: Sql, filter: ExportFilter, after: ListPosition | null, limit: number) {
-  const [from, until] = [after ?? positionAt(filter.from), positionAt(filter.until)]
-  const { conditions, values, suffix } = conditionsOf(filter, 6)
+  const { from, until, ...criteria } = filter
+  const [lower, upper] = [after ?? positionAt(from), positionAt(until)]
+  const columns = `${CALL}, jobs.catalog_version, jobs.receipt_id, jobs.authorization_id, jobs.usage`
+  const selected = selectCalls({ ...criteria, columns, isNewestFirst: false, isAfterLower: after !== null })
   const { rows } = await sql.query<Row>({
-    name: `export_console_calls${after ? '' : '_first'}${suffix}`,
-    text: `SELECT ${CALL}, ${microsecondsOf('jobs.accepted_at')} AS microseconds, jobs.catalog_version, jobs.receipt_id,
+    name: `export_console_calls${after ? '' : '_first'}${selected.suffix}`,
+    text: `SELECT ${CALL}, ${microsecondsOf(`jobs.${selected.moment}`)} AS microseconds, jobs.catalog_version, jobs.receipt_id,
        authorizations.network, settlement.transaction_hash, settlement.block_number, settlement.gas_cost,
        settlement.state AS settlement_state, jobs.usage, attempts.deployment, attempts.vendor_cost
-     FROM (SELECT ${CALL}, jobs.catalog_version, jobs.receipt_id, jobs.authorization_id, jobs.usage
-       FROM jobs WHERE (accepted_at, id) ${after ? '>' : '>='} (${timestampOf('$1')}, $2::uuid)
-         AND (accepted_at, id) < (${timestampOf('$3')}, $4::uuid)
-         ${conditions}
-       ORDER BY accepted_at, id LIMIT $5) AS jobs
+     FROM (${selected.text}) AS jobs
      JOIN authorizations ON authorizations.id = jobs.authorization_id
      LEFT JOIN LATERAL (SELECT transaction_hash, block_number, gas_cost, state FROM settlements
        WHERE settlements.authorization_id = jobs.authorization_id OFFSET 0) AS settlement ON true
      LEFT JOIN LATERAL (${VENDOR_OF_JOB} OFFSET 0) AS attempts ON true
-     ORDER BY jobs.accepted_at, jobs.id`,
-    values: [from.microseconds.toString(), from.id, until.microseconds.toString(), until.id, limit + 1, ...values],
+     ORDER BY jobs.${selected.moment}, jobs.id`,
+    values: [
+      upper.microseconds.toString(),
+      upper.id,
+      lower.microseconds.toString(),
+      lower.id,
+      limit + 1,
+      ...selected.values,
+    ],
   })
   return cutPage(rows, limit)
 }
