@@ -14,3 +14,14 @@ export function beginningOf(day: string, days = 0): Date {
 export function dayOf(moment: Date): string {
   return moment.toISOString().slice(0, 10)
 }
+
+/** Returns the half-open period of the days from `from` to `until`, both inclusive; without a bound where none is given. */
+export function boundsOf(days: { readonly from?: string | undefined; readonly until?: string | undefined }): {
+  readonly from: Date | undefined
+  readonly until: Date | undefined
+} {
+  return {
+    from: days.from === undefined ? undefined : beginningOf(days.from),
+    until: days.until === undefined ? undefined : beginningOf(days.until, 1),
+  }
+}

@@ -1,14 +1,14 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { ExportFilter } from '#shared/adapters/postgres/console/export-calls.ts'
+import type { CallFilter } from '#shared/adapters/postgres/console/list-calls.ts'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import type { Period } from '#shared/adapters/postgres/console/read-days.ts'
 import type { Earned, ModelDay } from '#shared/adapters/postgres/reports/margin.ts'
 import { csvLines } from '#shared/csv/csv-lines.ts'
 import { callParameters, criteriaOf } from '../../rendering/call-criteria.ts'
 import { addDownload, addPage } from '../../rendering/page.ts'
-import { beginningOf, DAY_MS, dayOf, utcDay } from '../../rendering/utc-day.ts'
+import { beginningOf, boundsOf, DAY_MS, dayOf, utcDay } from '../../rendering/utc-day.ts'
 import { CALL_COLUMNS, callCells, DAY_COLUMNS, dayCells } from './csv-rows.ts'
 import { stateOf, sumOfMargins, totalOf, withResult } from './day-result.ts'
 
@@ -79,20 +79,22 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
     read: async ({ query }) => {
       const shown = periodOf(query, now())
       const days = (await money.readDays(shown)).map(withResult)
-      return file('days', shown, csvLines([DAY_COLUMNS, ...days.map(dayCells)]))
+      const { from, until } = shownDays(shown)
+      return file(`days-${from}-${until}`, csvLines([DAY_COLUMNS, ...days.map(dayCells)]))
     },
   })
   addDownload(app, {
     path: '/operator/ledger/calls.csv',
     query: exported,
     read: async ({ query: { from, until, ...parameters } }) => {
-      const shown = periodOf({ from, until }, now())
-      return file('calls', shown, Readable.from(renderCalls(money, { ...shown, ...criteriaOf(parameters) })))
+      const calls = renderCalls(money, { ...boundsOf({ from, until }), ...criteriaOf(parameters) })
+      // Without a bound, the list that this is the file of has none either.
+      return file(`calls-${from ?? 'first'}-${until ?? 'last'}`, Readable.from(calls))
     },
   })
 }
 
-async function* renderCalls(money: MoneyStore, filter: ExportFilter): AsyncGenerator<string> {
+async function* renderCalls(money: MoneyStore, filter: CallFilter): AsyncGenerator<string> {
   yield csvLines([CALL_COLUMNS])
   for await (const calls of money.exportCalls(filter)) yield csvLines(calls.map(callCells))
 }
@@ -136,7 +138,6 @@ function shifted(moment: Date, days: number): Date {
   return new Date(moment.getTime() + days * DAY_MS)
 }
 
-function file(name: string, { from, until }: Period, body: string | NodeJS.ReadableStream) {
-  const last = dayOf(shifted(until, -1))
-  return { fileName: `farebox-${name}-${dayOf(from)}-${last}.csv`, contentType: 'text/csv; charset=utf-8', body }
+function file(name: string, body: string | NodeJS.ReadableStream) {
+  return { fileName: `farebox-${name}.csv`, contentType: 'text/csv; charset=utf-8', body }
 }

@@ -5,7 +5,7 @@ import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/reso
 import { CALL_STATES, criteriaOf, lenientCallParameters } from '../../rendering/call-criteria.ts'
 import { isUuid, linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addPage, notFound } from '../../rendering/page.ts'
-import { beginningOf, utcDay } from '../../rendering/utc-day.ts'
+import { boundsOf, utcDay } from '../../rendering/utc-day.ts'
 import { timelineOf } from './timeline.ts'
 import { verdictOf } from './verdict.ts'
 
@@ -32,11 +32,7 @@ export function addPaymentPages(app: FastifyInstance, { money, resolutions, now 
     }),
     read: async ({ query: { after, before, ...filters } }) => {
       const { from, until, ...parameters } = filters
-      const filter = {
-        ...criteriaOf(parameters),
-        from: from === undefined ? undefined : beginningOf(from),
-        until: until === undefined ? undefined : beginningOf(until, 1),
-      }
+      const filter = { ...criteriaOf(parameters), ...boundsOf({ from, until }) }
       const calls = await money.listCalls(filter, { limit: PAGE_SIZE, after, before })
       return {
         title: 'Payments',

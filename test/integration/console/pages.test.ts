@@ -448,7 +448,7 @@ describe('the pages on money', () => {
     const exported = await reader.get(
       `/operator/ledger/calls.csv?${new URLSearchParams({ model, from: '2026-01-01' }).toString()}`,
     )
-    expect(exported.body.split('\r\n')).toHaveLength(2)
+    expect(exported.body.split('\r\n')).toHaveLength(4)
     expect(await textOf(`/operator/payments/${first?.id}`)).toContain(`/operator/models/${encodeURIComponent(model)}"`)
     expect(await textOf('/operator/models/never-charged')).toContain('No call of this model was charged')
     await running.ledger.sql('UPDATE jobs SET finished_at = now() WHERE id = $1', [first?.id])
@@ -557,6 +557,38 @@ describe('the pages on money', () => {
     // A file of other calls than those meant is worse than none.
     for (const filter of ['state=nonsense', 'payer=0x1', 'from=yesterday'])
       expect((await reader.get(`/operator/ledger/calls.csv?${filter}`)).status).toBe(400)
+  })
+
+  it('has in the CSV of a list all of its calls, with one date, with none, and over many years', async () => {
+    const model = 'model-of-years'
+    const ids: string[] = []
+    for (const year of [2019, 2021, 2025]) {
+      const { id } = await jobInState(running.ledger, 'completed')
+      await running.ledger.sql('UPDATE jobs SET public_model = $2, accepted_at = $3 WHERE id = $1', [
+        id,
+        model,
+        `${year}-06-01T10:00:00Z`,
+      ])
+      ids.push(id)
+    }
+    const [first = '', second = '', third = ''] = ids
+    const cases = [
+      ['', [first, second, third], 'first-last'],
+      ['&from=2019-01-01', [first, second, third], '2019-01-01-last'],
+      ['&from=2019-06-02', [second, third], '2019-06-02-last'],
+      ['&until=2021-12-31', [first, second], 'first-2021-12-31'],
+      ['&from=2019-01-01&until=2024-12-31', [first, second], '2019-01-01-2024-12-31'],
+      ['&from=2025-01-01&until=2024-12-31', [], '2025-01-01-2024-12-31'],
+    ] as const
+    for (const [days, expected, name] of cases) {
+      const page = await textOf(`/operator/payments?model=${model}${days}`)
+      expect([days, callsIn(page).toSorted()]).toEqual([days, expected.toSorted()])
+      const link = /href="([^"]*calls\.csv[^"]*)"/.exec(page)?.[1]?.replaceAll('&amp;', '&') ?? ''
+      const { body, headers } = await reader.get(link)
+      const listed = body.trimEnd().split('\r\n').slice(1)
+      expect([days, listed.map((line) => line.split(',')[0])]).toEqual([days, expected])
+      expect(headers['content-disposition']).toBe(`attachment; filename="farebox-calls-${name}.csv"`)
+    }
   })
 
   it('shows at most a year of days, and today when the period is not readable', async () => {

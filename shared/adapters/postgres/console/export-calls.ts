@@ -1,14 +1,11 @@
 import type { CallSummary } from '#shared/operators/payment-record.ts'
 import type { Sql } from '../pool.ts'
-import { cutPage, microsecondsOf, type PositionRow, positionAt } from '../position.ts'
+import { BEGINNING, cutPage, END, microsecondsOf, type PositionRow, positionAt } from '../position.ts'
 import type { ListPosition } from '../read-list.ts'
 import { VENDOR_OF_JOB } from '../reports/margin.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
-import type { Period } from './read-days.ts'
-import { type CallCriteria, selectCalls } from './select-calls.ts'
-
-/** Which calls are exported. */
-export interface ExportFilter extends Period, CallCriteria {}
+import type { CallFilter } from './list-calls.ts'
+import { selectCalls } from './select-calls.ts'
 
 /** A row of the list of all calls for bookkeeping. */
 export interface ExportedCall extends CallSummary {
@@ -44,12 +41,12 @@ type Row = CallRow &
   }
 
 /**
- * Returns the calls accepted or ended in the period, oldest first, with the settlement that charged them or may still do so. Reads
+ * Returns the calls that `listCalls` lists with the same filter, oldest first, with the settlement that charged them or may still do so. Reads
  * a page while the one before is written, and holds no more than these two.
  */
 export async function* exportCalls(
   sql: Sql,
-  filter: ExportFilter,
+  filter: CallFilter,
   pageCalls = PAGE_CALLS,
 ): AsyncGenerator<readonly ExportedCall[]> {
   let reading = readPage(sql, filter, null, pageCalls)
@@ -65,9 +62,10 @@ export async function* exportCalls(
   }
 }
 
-async function readPage(sql: Sql, filter: ExportFilter, after: ListPosition | null, limit: number) {
+async function readPage(sql: Sql, filter: CallFilter, after: ListPosition | null, limit: number) {
   const { from, until, ...criteria } = filter
-  const [lower, upper] = [after ?? positionAt(from), positionAt(until)]
+  const [oldest, upper] = [from ? positionAt(from) : BEGINNING, until ? positionAt(until) : END]
+  const lower = after ?? oldest
   const columns = `${CALL}, jobs.catalog_version, jobs.receipt_id, jobs.authorization_id, jobs.usage`
   const selected = selectCalls({ ...criteria, columns, isNewestFirst: false, isAfterLower: after !== null })
   const { rows } = await sql.query<Row>({

@@ -1,9 +1,9 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool } from '../pool.ts'
 import { readModelDays } from '../reports/margin.ts'
-import { type ExportFilter, exportCalls } from './export-calls.ts'
+import { exportCalls } from './export-calls.ts'
 import { findById } from './find-by-id.ts'
-import { listCalls, listPayerCalls } from './list-calls.ts'
+import { type CallFilter, listCalls, listPayerCalls } from './list-calls.ts'
 import { readDays } from './read-days.ts'
 import { readFailures } from './read-failures.ts'
 import { readHours } from './read-hours.ts'
@@ -27,6 +27,6 @@ export function createMoneyStore(pool: Pool) {
       readFailures,
       readHours,
     }),
-    exportCalls: (filter: ExportFilter) => exportCalls(pool, filter),
+    exportCalls: (filter: CallFilter) => exportCalls(pool, filter),
   }
 }
