@@ -1,4 +1,4 @@
-// Draws every element with `data-chart`, whose value is { times, unit, series: [{ label, tone, values }] }.
+// Draws every element with `data-chart`, whose value is { times, unit, series: [{ label, tone, values }] }, and again when it changes.
 const HEIGHT = 200
 const charts = new Map()
 
@@ -27,9 +27,12 @@ function timeAxis() {
   return { ...axis(), label: 'UTC', labelSize: 18, values: timesOf }
 }
 
+const dataOf = ({ times, series }) => [times, ...series.map(({ values }) => values)]
+
 function draw(element) {
   charts.get(element)?.destroy()
-  const { times, unit, series } = JSON.parse(element.dataset.chart)
+  const described = JSON.parse(element.dataset.chart)
+  const { unit, series } = described
   const chart = new uPlot(
     {
       width: element.clientWidth,
@@ -48,10 +51,24 @@ function draw(element) {
         })),
       ],
     },
-    [times, ...series.map(({ values }) => values)],
+    dataOf(described),
     element,
   )
   charts.set(element, chart)
+}
+
+/** Shows changed values in the chart that is there: what is pointed at, zoomed into or hidden stays so. */
+function update(element) {
+  const chart = charts.get(element)
+  const data = dataOf(JSON.parse(element.dataset.chart))
+  if (chart?.data.length !== data.length) return draw(element)
+  const [times] = chart.data
+  const { min, max } = chart.scales.x
+  const isZoomed = min > times[0] || max < times.at(-1)
+  chart.batch(() => {
+    chart.setData(data)
+    if (isZoomed) chart.setScale('x', { min, max })
+  })
 }
 
 const drawAll = () => {
@@ -59,6 +76,10 @@ const drawAll = () => {
 }
 
 drawAll()
+const changes = new MutationObserver((records) => {
+  for (const element of new Set(records.map(({ target }) => target))) update(element)
+})
+for (const element of charts.keys()) changes.observe(element, { attributeFilter: ['data-chart'] })
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll)
 new ResizeObserver(() => {
   for (const [element, chart] of charts) chart.setSize({ width: element.clientWidth, height: HEIGHT })

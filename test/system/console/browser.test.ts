@@ -134,6 +134,28 @@ describe.skipIf(!havePrograms('chromium'))('a live page of the console', () => {
     expect(problems).toEqual([])
   })
 
+  it('draws its charts again when their data change, and still says what is pointed at', async () => {
+    const { page, problems } = visitor
+    const chart = page.locator('[data-chart]').first()
+    await chart.hover()
+    const values = () => chart.locator('.u-value').allTextContents()
+    await expect.poll(values).toContain('0 calls')
+    await page.evaluate("document.querySelector('[data-chart] canvas').isSame = true")
+    const isNow = (url: URL) => url.pathname === '/operator'
+    await page.route(isNow, async (route) => {
+      const answer = await route.fetch()
+      // Other values of the first series.
+      const changed = (_all: string, name: string, numbers: string) => `${name}[${numbers.replaceAll(/\d+/g, '4321')}]`
+      const body = (await answer.text()).replace(/(&quot;values&quot;:)\[([^\]]*)\]/, changed)
+      await route.fulfill({ response: answer, body })
+    })
+    await expect.poll(values).toContain('4321 calls')
+    expect(await page.evaluate("document.querySelector('[data-chart] canvas').isSame")).toBe(true)
+    await page.unroute(isNow)
+    await expect.poll(values).toContain('0 calls')
+    expect(problems).toEqual([])
+  })
+
   it('fits a phone with amounts of hundreds and of many millions', async () => {
     const { page } = visitor
     const job = await jobInState(console.ledger, 'completed')
