@@ -23,7 +23,7 @@ export interface UpstreamCall {
 
 export interface CallLog {
   readonly calls: readonly UpstreamCall[]
-  arrived(method: string, route: string): UpstreamCall
+  arrived(route: string): UpstreamCall
   started(call: UpstreamCall): void
   answered(call: UpstreamCall, status: number): void
   aborted(call: UpstreamCall): void
@@ -37,7 +37,7 @@ export interface CallLog {
  * Records calls in memory and, with `path`, as JSON lines: one line on arrival and one for every later change of state.
  * Lines are written synchronously before the caller sees the effect, so the file is complete even after a SIGKILL.
  */
-export function createCallLog({ path, now }: { path?: string; now: () => Date }): CallLog {
+export function createCallLog({ path, now }: { path: string | undefined; now: () => Date }): CallLog {
   const calls: UpstreamCall[] = []
   const open = new Set<UpstreamCall>()
   let lastCall = 0
@@ -52,11 +52,11 @@ export function createCallLog({ path, now }: { path?: string; now: () => Date })
   }
   return {
     calls,
-    arrived(method, route) {
+    arrived(route) {
       lastCall += 1
       const call: UpstreamCall = {
         call: lastCall,
-        method,
+        method: 'POST',
         route,
         arrivedAt: now().toISOString(),
         state: 'arrived',

@@ -4,7 +4,7 @@ import { readJson } from '../writing/json-request.ts'
 import { createPromptCache, imageBlockText, type PromptCache } from '../writing/prompt-cache.ts'
 import { readImage, type SeenImage } from '../writing/read-image.ts'
 import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
-import { describeJson, invalidRequest, refuseKey } from './answers.ts'
+import { invalidRequest, refuseKey } from './answers.ts'
 import { type ChatMessage, type ChatRequest, chatRequest, contradictionIn, textOf } from './chat-request.ts'
 import { limitExceededBy, thinkingOf } from './model-limits.ts'
 import { completionChunks } from './stream-chunks.ts'
@@ -15,14 +15,13 @@ import { completionChunks } from './stream-chunks.ts'
  *
  * Source: developers.openai.com/api/reference, Chat Completions; npm package `openai` 7.
  */
-export function createChatCompletionsRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+export function createChatCompletionsRoute(): VendorRoute {
   const cache = createPromptCache()
   return {
-    method: 'POST',
     path: '/v1/chat/completions',
-    describe: async (request) => ({ fields: describeJson(request) }),
-    answer: async (request) => refuseKey(request, apiKey) ?? complete(request, cache),
-    emptied: (answer) => ({ ...answer, body: withoutOutput(answer.body as Completion) }),
+    refuseKey,
+    answer: (request) => complete(request, cache),
+    emptied: (body) => withoutOutput(body as Completion),
   }
 }
 

@@ -1,4 +1,4 @@
-import { inGroups, serverEvent } from '../send-stream.ts'
+import { inGroups, serverEvent } from '../server-event.ts'
 import { tokenPieces } from '../writing/count-tokens.ts'
 
 interface Completion {
@@ -54,6 +54,6 @@ function callChunks(
 ): object[] {
   return [
     { index, id, type: 'function', function: { name, arguments: '' } },
-    ...inGroups(Array.from(json), 16).map((pieces) => ({ index, function: { arguments: pieces.join('') } })),
+    ...inGroups(Array.from(json), 16).map((piece) => ({ index, function: { arguments: piece } })),
   ]
 }
