@@ -1,14 +1,12 @@
 import { openArchive } from '#shared/adapters/open-stores.ts'
 import { type ArchiveStore, createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { OpenedArchive } from '#shared/media/object-store.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
-import { archiveMonths } from '../archive/archive-months.ts'
-import { createProgress, renderTotals } from '../archive/progress.ts'
-import { readCall } from '../archive/read-call.ts'
+import { archiveMonths, createProgress, renderTotals } from '../archive/archive-months.ts'
+import { readCall, verifyObjects } from '../archive/read-objects.ts'
 import { type ArchiveOptions, HELP, readOptions } from '../archive/read-options.ts'
-import { verifyObjects } from '../archive/verify-objects.ts'
 import { Refusal, runCommand } from '../command-line.ts'
 
 /** Sorting a month of many millions of calls takes minutes. */
@@ -30,19 +28,18 @@ async function withStores(
   work: (store: ArchiveStore, archive: OpenedArchive) => Promise<void>,
 ): Promise<void> {
   const archive = await openArchive(settings)
-  const pool = createPool({
+  const connection = {
     connectionString: databaseUrl,
-    maximumConnections: CONNECTIONS,
     applicationName: 'farebox archive',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
+    maximumConnections: CONNECTIONS,
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
-  })
+  }
   try {
-    await createLedgerCheck({ pool, databaseUrl, now: () => new Date() }).schema()
-    await work(createArchiveStore(pool), archive)
+    await withConnection(connection, async (pool) => {
+      await createLedgerCheck({ pool, databaseUrl, now: () => new Date() }).schema()
+      await work(createArchiveStore(pool), archive)
+    })
   } finally {
-    await pool.end()
     archive.close()
   }
 }

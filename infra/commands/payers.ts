@@ -1,9 +1,8 @@
 import { z } from 'zod'
 import { createControlStore, type PayerChange } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import type { Author } from '#shared/operators/author.ts'
 import { isEndOfBlock } from '#shared/operators/configuration.ts'
-import { FLAG, readArguments, readAuthor, readDatabaseUrl, runCommand, TEXT, UsageError } from '../command-line.ts'
+import { COMMON, type CommonOptions, readArguments, readCommon, runCommand, TEXT, UsageError } from '../command-line.ts'
 
 const HELP = `Usage: npm run payers -- list | block ADDRESS | unblock ADDRESS [options]
 
@@ -21,24 +20,16 @@ Says who may not pay. All APIs apply a change within two seconds; what they have
 
 Environment: DATABASE_URL.`
 
-interface Options {
+interface Options extends CommonOptions {
   /** `null` to list. */
   readonly change: PayerChange | null
-  readonly author: Author
-  readonly asJson: boolean
-  readonly databaseUrl: string
 }
 
 function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
-  const options = { until: TEXT, reason: TEXT, as: TEXT, json: FLAG, help: FLAG }
-  const { values, positionals } = readArguments(commandLine, options)
+  const { values, positionals } = readArguments(commandLine, { ...COMMON, until: TEXT, reason: TEXT })
   if (values.help) return null
-  return {
-    change: readChange(positionals, values.reason?.trim() ?? '', values.until),
-    author: { operator: readAuthor(values.as), source: 'command' },
-    asJson: values.json ?? false,
-    databaseUrl: readDatabaseUrl(environment),
-  }
+  const change = readChange(positionals, values.reason?.trim() ?? '', values.until)
+  return { ...readCommon(values, environment), change }
 }
 
 function readChange(

@@ -1,32 +1,19 @@
-import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import { FLAG, readArguments, readAuthor, readDatabaseUrl, TEXT, UsageError } from '../command-line.ts'
+import { COMMON, type CommonOptions, FLAG, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
 
 const COMMANDS = ['show', 'draft', 'discard', 'validate', 'diff', 'publish', 'history', 'import'] as const
 
-export type ConfigurationCommand = (typeof COMMANDS)[number]
-
-export interface ConfigurationOptions {
-  readonly command: ConfigurationCommand
+export interface ConfigurationOptions extends CommonOptions {
+  readonly command: (typeof COMMANDS)[number]
   /** A file, or for `show` the number of a publication. */
   readonly given: string | undefined
   readonly reason: string | undefined
-  readonly author: Author
   readonly replaces: boolean
   /** Whether keys may go where they did not go before. */
   readonly confirmsDestinations: boolean
-  readonly asJson: boolean
-  readonly databaseUrl: string
 }
 
-const OPTIONS = {
-  reason: TEXT,
-  as: TEXT,
-  replace: FLAG,
-  'new-hosts': FLAG,
-  json: FLAG,
-  help: FLAG,
-}
+const OPTIONS = { ...COMMON, reason: TEXT, replace: FLAG, 'new-hosts': FLAG }
 
 export function helpOf(kind: PublicationKind): string {
   const subject =
@@ -74,13 +61,11 @@ export function readOptions(
   if (needsReason && !values.reason?.trim()) throw new UsageError(`${command} needs --reason, which the history shows`)
   if ((values.reason?.length ?? 0) > 1000) throw new UsageError('--reason may have 1000 characters')
   return {
-    databaseUrl: readDatabaseUrl(environment),
+    ...readCommon(values, environment),
     command,
     given,
     reason: values.reason?.trim(),
-    author: { operator: readAuthor(values.as), source: 'command' },
     replaces: values.replace ?? false,
     confirmsDestinations: values['new-hosts'] ?? false,
-    asJson: values.json ?? false,
   }
 }

@@ -3,7 +3,7 @@ import {
   type ConfigurationStore,
   createConfigurationStore,
 } from '#shared/adapters/postgres/configuration/configuration-store.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import type { Draft } from '#shared/operators/publication.ts'
@@ -19,7 +19,7 @@ import {
   whyNotPublished,
 } from '#shared/operators/review-configuration.ts'
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
-import { Refusal, runCommand, UsageError } from '../command-line.ts'
+import { Refusal, runCommand, toJson, UsageError } from '../command-line.ts'
 import { type ConfigurationOptions, helpOf, readOptions } from './read-options.ts'
 import { renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
 
@@ -34,26 +34,12 @@ export async function runConfigurationCommand(
   return await runCommand(
     helpOf(kind),
     () => readOptions(commandLine, environment),
-    (options) => withStore(options, (store) => run(store, kind, options)),
+    async (options) => {
+      const { databaseUrl: connectionString } = options
+      const connection = { connectionString, applicationName: 'farebox configuration', maximumConnections: 2 }
+      await withConnection(connection, (pool) => run(createConfigurationStore(pool), kind, options))
+    },
   )
-}
-
-async function withStore(
-  { databaseUrl }: ConfigurationOptions,
-  work: (store: ConfigurationStore) => Promise<void>,
-): Promise<void> {
-  const pool = createPool({
-    connectionString: databaseUrl,
-    maximumConnections: 2,
-    applicationName: 'farebox configuration',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
-  })
-  try {
-    await work(createConfigurationStore(pool))
-  } finally {
-    await pool.end()
-  }
 }
 
 async function run(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
@@ -215,5 +201,5 @@ function print(
   { asJson }: ConfigurationOptions,
   { text, json }: { readonly text: string; readonly json: object },
 ): void {
-  console.log(asJson ? JSON.stringify(json, null, 2) : text)
+  console.log(asJson ? toJson(json) : text)
 }

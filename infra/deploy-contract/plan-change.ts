@@ -1,6 +1,7 @@
 import { encodeFunctionData, type PublicClient } from 'viem'
 import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
-import { type Plan, Refusal } from './plan.ts'
+import { Refusal } from '../command-line.ts'
+import type { Plan } from './plan.ts'
 import { type ContractState, readContractState } from './read-contract-state.ts'
 import type { ContractRequest } from './read-options.ts'
 

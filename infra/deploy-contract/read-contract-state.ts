@@ -1,6 +1,6 @@
 import { type Hex, keccak256, type PublicClient } from 'viem'
 import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
-import { Refusal } from './plan.ts'
+import { Refusal } from '../command-line.ts'
 
 /** Who may do what with a contract. */
 export interface ContractState {

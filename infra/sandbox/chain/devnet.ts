@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { type Hex, numberToHex } from 'viem'
-import type { ProcessExit } from '../processes/guarded-process.ts'
 import { replaceFile } from '../replace-file.ts'
 import { startAnvil } from './anvil.ts'
 import { exitStateFile, keepChainState, recoverChainState } from './chain-state.ts'
@@ -53,32 +52,22 @@ export interface DevnetOptions {
   /** Keeps the chain between starts in this file and a few next to it; without it the chain is not kept. */
   stateFile?: string
   /** Mines a block at this interval; without it each transaction is mined immediately. */
-  blockTimeSeconds?: number
+  blockTimeSeconds?: number | undefined
   /** The number of the first block; default 0. */
-  firstBlock?: number
+  firstBlock?: number | undefined
   /** Receives anvil's output and notes about the state file, one line at a time. */
   log?: (line: string) => void
 }
 
 /** A running local chain. */
-export interface Devnet {
-  rpcUrl: string
-  /** Anvil's own process id. */
-  pid: number
-  /** Whether the chain of an earlier run was resumed. */
-  resumed: boolean
-  /** Saves a kept chain and stops anvil. Safe to repeat. */
-  stop: () => Promise<void>
-  /** Resolves when anvil has ended, for any reason. */
-  exited: Promise<ProcessExit>
-}
+export type Devnet = Awaited<ReturnType<typeof startDevnet>>
 
 /**
  * Starts a local chain that carries USDC, Permit2, the x402 upto proxy and Multicall3 at their production addresses.
  *
  * Anvil ends together with this process, even on SIGKILL.
  */
-export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
+export async function startDevnet(options: DevnetOptions) {
   const { directory = CONTRACTS_CACHE, port, stateFile, blockTimeSeconds, firstBlock, log } = options
   const [contracts, canonical, resumed] = await Promise.all([
     compileContracts(directory),
@@ -114,9 +103,13 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
   anvil.exited.then(stopWatching, stopWatching)
   return {
     rpcUrl: anvil.rpcUrl,
+    /** Anvil's own process id. */
     pid: anvil.pid,
+    /** Whether the chain of an earlier run was resumed. */
     resumed,
+    /** Resolves when anvil has ended, for any reason. */
     exited: anvil.exited,
+    /** Saves a kept chain and stops anvil. Safe to repeat. */
     stop: async () => {
       stopWatching()
       // Writing the state of a long chain takes time.

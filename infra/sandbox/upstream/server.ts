@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { answerCall } from './answer-call.ts'
 import { createMessagesRoute } from './anthropic/messages.ts'
 import { modelRoute as anthropicModel } from './anthropic/models.ts'
-import { type CallLog, createCallLog, type UpstreamCall } from './call-log.ts'
+import { type CallLog, createCallLog } from './call-log.ts'
 import { modelsRoute as elevenLabsModels, voicesRoute as elevenLabsVoices } from './elevenlabs/models.ts'
 import { speechToTextRoute } from './elevenlabs/speech-to-text.ts'
 import { textToSpeechRoute } from './elevenlabs/text-to-speech.ts'
@@ -31,19 +31,10 @@ export interface UpstreamOptions {
   readonly callLogPath?: string | undefined
 }
 
-export interface Upstream {
-  readonly url: string
-  readonly port: number
-  /** Every call since the start or the last `clearCalls`, in order of arrival. */
-  readonly calls: readonly UpstreamCall[]
-  setFaults(rules: readonly FaultRuleInput[]): void
-  clearCalls(): void
-  /** Aborts open calls and releases the port. */
-  stop(): Promise<void>
-}
+export type Upstream = Awaited<ReturnType<typeof startUpstream>>
 
 /** Starts the simulated vendors on one HTTP server. Rejects when the port is in use. */
-export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
+export async function startUpstream(options: UpstreamOptions = {}) {
   const { port = 0, host = '127.0.0.1', apiKey, delayMs = 0, callLogPath } = options
   const routes: readonly VendorRoute[] = [
     speechToTextRoute,
@@ -89,11 +80,13 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
   return {
     url: `http://${host}:${address.port}`,
     port: address.port,
+    /** Every call since the start or the last `clearCalls`, in order of arrival. */
     calls: log.calls,
-    setFaults: (rules) => faults.replace(rules),
+    setFaults: (rules: readonly FaultRuleInput[]) => faults.replace(rules),
     clearCalls: () => log.clear(),
+    /** Aborts open calls and releases the port. */
     stop: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         log.abortOpen()
         server.close(() => resolve())
         server.closeAllConnections()

@@ -2,17 +2,12 @@ import { isInfoFrameAt, isSilentFrameAt } from '#mp3/info-frame.ts'
 import { frameLengthAt, layerAt, rateIndexAt, SAMPLE_RATES, SAMPLES_PER_FRAME } from '#mp3/mpeg-header.ts'
 import { EXCEEDS_FILE, tagBytesAt } from '#mp3/skip-tags.ts'
 
-export interface MeasuredMpeg {
-  readonly durationSeconds: number
-  /** Whether any frame is other than silence. */
-  readonly hasSound: boolean
-}
-
 /**
  * Measures the audio in an MP3 by counting Layer III frames; undefined when there are none. An approximation that skips
- * unknown bytes: it only spreads simulated words, and no price depends on it.
+ * unknown bytes: it only spreads simulated words, and no price depends on it. `hasSound` says whether any frame is other
+ * than silence.
  */
-export function measureMpeg(file: Uint8Array): MeasuredMpeg | undefined {
+export function measureMpeg(file: Uint8Array) {
   let offset = tagBytesAt(file, 0, file.length)
   if (offset === EXCEEDS_FILE) return undefined
   let durationSeconds = 0
