@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { z } from 'zod'
+import type { Author } from '#shared/operators/author.ts'
 import { OPERATOR_NAME } from '#shared/operators/operator-account.ts'
 
 /** Thrown for wrong arguments or settings; the message is for the operator. */
@@ -14,6 +15,40 @@ const [DONE, REFUSED, FAILED] = [0, 1, 2]
 
 /** The types of options. */
 export const [FLAG, TEXT] = [{ type: 'boolean' } as const, { type: 'string' } as const]
+
+/** The options of every command that reads or changes the ledger. */
+export const COMMON = { as: TEXT, json: FLAG, help: FLAG }
+
+interface CommonOptions {
+  readonly databaseUrl: string
+  readonly author: Author
+  /** Whether to print JSON. */
+  readonly asJson: boolean
+}
+
+/** Returns what the common options and DATABASE_URL say. Throws `UsageError`. */
+export function readCommon(
+  values: { readonly as?: string; readonly json?: boolean },
+  { DATABASE_URL: databaseUrl }: NodeJS.ProcessEnv,
+): CommonOptions {
+  if (!databaseUrl) throw new UsageError('set DATABASE_URL to the database of the service')
+  return { databaseUrl, author: readAuthor(values.as), asJson: values.json ?? false }
+}
+
+/** Renders JSON for the output; big integers as strings of decimal digits. */
+export function toJson(value: unknown): string {
+  return JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? member.toString() : member), 2)
+}
+
+/** Returns the function that runs a command by its command line and settings, and returns its exit code. */
+export function createCommand<Options>(
+  help: string,
+  read: (commandLine: readonly string[], settings: NodeJS.ProcessEnv) => Options | null | Promise<Options | null>,
+  run: (options: Options) => Promise<number | void>,
+) {
+  return async (commandLine: readonly string[], settings: NodeJS.ProcessEnv): Promise<number> =>
+    await runCommand(help, () => read(commandLine, settings), run)
+}
 
 /**
  * Runs a command and returns its exit code. Without options, which `--help` asks for, it prints the help, and so it does after
@@ -89,14 +124,9 @@ function checked<Schema extends z.ZodType>(
   throw new UsageError(parsed.error.issues.map(({ path, message }) => `${nameOf(path)} ${message}`).join('\n'))
 }
 
-export function readDatabaseUrl({ DATABASE_URL: databaseUrl }: NodeJS.ProcessEnv): string {
-  if (databaseUrl) return databaseUrl
-  throw new UsageError('set DATABASE_URL to the database of the service')
-}
-
 /** Returns who is recorded as the author: by default the user of this machine. */
-export function readAuthor(given: string | undefined): string {
-  return readOperatorName(given ?? userInfo().username.toLowerCase(), '--as')
+export function readAuthor(given: string | undefined): Author {
+  return { operator: readOperatorName(given ?? userInfo().username.toLowerCase(), '--as'), source: 'command' }
 }
 
 export function readOperatorName(name: string | undefined, what: string): string {

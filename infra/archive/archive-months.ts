@@ -1,4 +1,4 @@
-import type { ArchiveRun, ArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
+import type { ArchiveRun, ArchiveStore, MonthTotals } from '#shared/adapters/postgres/archive/archive-store.ts'
 import type { Documents } from '#shared/adapters/postgres/archive/read-documents.ts'
 import { callLine, transactionLine } from '#shared/archive/archived-line.ts'
 import { DamagedObject, type PackedObject, packObject } from '#shared/archive/archived-object.ts'
@@ -25,6 +25,8 @@ interface Dependencies {
 
 /** A call that is over hardly ever changes between the reading and the erasure. */
 const ATTEMPTS = 3
+const REPORT_EVERY_MS = 5000
+const MEGABYTE = 1_000_000
 
 /** Archives what finished before a month, oldest month first. */
 export async function archiveMonths(
@@ -79,4 +81,37 @@ async function store(objects: Dependencies['objects'], { key, bytes }: PackedObj
   const stored = await objects.get(key)
   if (stored === null || !Buffer.from(stored).equals(bytes))
     throw new DamagedObject(`the object store returned other bytes than were stored as ${key}`)
+}
+
+/** Returns a function that prints each finished month that had calls, and how far a long one is. */
+export function createProgress(): (month: ArchivedMonth) => void {
+  const startedAt = performance.now()
+  let [reportedAt, calls] = [startedAt, 0]
+  return (done) => {
+    if (done.isDone) {
+      calls += done.calls
+      if (done.calls + done.remaining > 0) console.log(renderMonth(done))
+      return
+    }
+    if (performance.now() - reportedAt < REPORT_EVERY_MS) return
+    reportedAt = performance.now()
+    const perSecond = (calls + done.calls) / ((reportedAt - startedAt) / 1000)
+    console.log(`${done.month}: ${done.calls} calls so far, ${Math.round(perSecond)} a second`)
+  }
+}
+
+function renderMonth({ month, calls, objects, bytes, remaining }: ArchivedMonth): string {
+  return `${month}: ${calls} calls in ${objects} objects of ${megabytes(bytes)} together; ${renderRemaining(remaining)}`
+}
+
+export function renderTotals({ month, calls, bytes, remaining }: MonthTotals): string {
+  return `${month}: ${calls} calls with documents of ${megabytes(bytes)}, and their transactions; ${renderRemaining(remaining)}`
+}
+
+function renderRemaining(remaining: number): string {
+  return remaining === 0 ? 'all are over' : `${remaining} are not over and stay as they are`
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / MEGABYTE).toFixed(1)} MB`
 }

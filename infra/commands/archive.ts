@@ -1,15 +1,13 @@
 import { openArchive } from '#shared/adapters/open-stores.ts'
 import { type ArchiveStore, createArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { OpenedArchive } from '#shared/media/object-store.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
-import { archiveMonths } from '../archive/archive-months.ts'
-import { createProgress, renderTotals } from '../archive/progress.ts'
-import { readCall } from '../archive/read-call.ts'
+import { archiveMonths, createProgress, renderTotals } from '../archive/archive-months.ts'
+import { readCall, verifyObjects } from '../archive/read-objects.ts'
 import { type ArchiveOptions, HELP, readOptions } from '../archive/read-options.ts'
-import { verifyObjects } from '../archive/verify-objects.ts'
-import { Refusal, runCommand } from '../command-line.ts'
+import { createCommand, Refusal } from '../command-line.ts'
 
 /** Sorting a month of many millions of calls takes minutes. */
 const STATEMENT_TIMEOUT_MS = 600_000
@@ -17,32 +15,27 @@ const STATEMENT_TIMEOUT_MS = 600_000
 const CONNECTIONS = 2
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    HELP,
-    () => readOptions(commandLine, environment, new Date()),
-    (options) => withStores(options, (store, archive) => perform(options, store, archive)),
-  )
-}
+export const main = createCommand(HELP, readOptions, (options) =>
+  withStores(options, (store, archive) => perform(options, store, archive)),
+)
 
 async function withStores(
   { databaseUrl, store: settings }: ArchiveOptions,
   work: (store: ArchiveStore, archive: OpenedArchive) => Promise<void>,
 ): Promise<void> {
   const archive = await openArchive(settings)
-  const pool = createPool({
+  const connection = {
     connectionString: databaseUrl,
-    maximumConnections: CONNECTIONS,
     applicationName: 'farebox archive',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
+    maximumConnections: CONNECTIONS,
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
-  })
+  }
   try {
-    await createLedgerCheck({ pool, databaseUrl, now: () => new Date() }).schema()
-    await work(createArchiveStore(pool), archive)
+    await withConnection(connection, async (pool) => {
+      await createLedgerCheck({ pool, databaseUrl, now: () => new Date() }).schema()
+      await work(createArchiveStore(pool), archive)
+    })
   } finally {
-    await pool.end()
     archive.close()
   }
 }

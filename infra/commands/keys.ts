@@ -1,7 +1,7 @@
 import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { runCommand } from '../command-line.ts'
+import { createCommand, toJson } from '../command-line.ts'
 import { beginRotation } from '../keys/begin-rotation.ts'
 import { planRotation } from '../keys/plan-rotation.ts'
 import { readFacts } from '../keys/read-facts.ts'
@@ -11,20 +11,10 @@ import { describeStatus, renderStatus, renderSteps } from '../keys/render-status
 const [DONE, LEFT] = [0, 1]
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    HELP,
-    () => readOptions(commandLine, environment),
-    (options) => withLedger(options, (pool) => run(pool, options, options.request)),
-  )
-}
-
-async function withLedger(
-  { databaseUrl }: Pick<KeysOptions, 'databaseUrl'>,
-  work: (pool: Pool) => Promise<number>,
-): Promise<number> {
-  return await withConnection({ connectionString: databaseUrl, applicationName: 'farebox keys' }, work)
-}
+export const main = createCommand(HELP, readOptions, async (options) => {
+  const connection = { connectionString: options.databaseUrl, applicationName: 'farebox keys' }
+  return await withConnection(connection, (pool) => run(pool, options, options.request))
+})
 
 async function run(pool: Pool, options: KeysOptions, request: KeysCommand): Promise<number> {
   const facts = await readFacts(pool, options, new Date())
@@ -33,7 +23,7 @@ async function run(pool: Pool, options: KeysOptions, request: KeysCommand): Prom
     await createKeyRotationStore(pool).startRotation(rotation, options.author)
     const steps = planRotation({ ...rotation, startedAt: facts.now, operator: options.author.operator }, facts)
     const { kind, oldKey } = rotation
-    if (options.asJson) print({ kind, oldKey, newKey: newKey.identity, value: newKey.value, steps })
+    if (options.asJson) console.log(toJson({ kind, oldKey, newKey: newKey.identity, value: newKey.value, steps }))
     else
       console.log(
         [
@@ -48,16 +38,9 @@ async function run(pool: Pool, options: KeysOptions, request: KeysCommand): Prom
     return DONE
   }
   const status = describeStatus(facts)
-  if (options.asJson) print(status)
-  else console.log(renderStatus(status))
+  console.log(options.asJson ? toJson(status) : renderStatus(status))
   const isLeft = status.problems.length > 0 || status.rotations.some(({ isFinished }) => !isFinished)
   return isLeft ? LEFT : DONE
-}
-
-function print(value: object): void {
-  console.log(
-    JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? member.toString() : member), 2),
-  )
 }
 
 if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

@@ -5,7 +5,7 @@ import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgr
 import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { readUpstreamModels, readVendorWork, type VendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { oneLine, runCommand, UsageError } from '../command-line.ts'
+import { createCommand, oneLine, toJson, UsageError } from '../command-line.ts'
 import { compareInvoice, daysOf, parseInvoice } from '../ledger/invoice.ts'
 import { HELP, type LedgerOptions, readOptions } from '../ledger/read-options.ts'
 import { readReport } from '../ledger/read-report.ts'
@@ -18,23 +18,17 @@ const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL
 const STATEMENT_TIMEOUT_MS = 600_000
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    HELP,
-    () => readOptions(commandLine, environment),
-    async (options) => {
-      const { invoice } = options
-      return invoice === undefined ? await report(options) : await checkInvoice(options, invoice)
-    },
-  )
-}
+export const main = createCommand(HELP, readOptions, async (options) => {
+  const { invoice } = options
+  return invoice === undefined ? await report(options) : await checkInvoice(options, invoice)
+})
 
 async function checkInvoice(options: LedgerOptions, file: string): Promise<number> {
   const lines = parseInvoice(await readFile(file, 'utf8'))
   return await withConnection(connectionOf(options), async (pool) => {
     const work = ofVendor(await namingFailure(DATABASE, readVendorWork(pool, daysOf(lines))), options.vendor)
     const comparison = compareInvoice(lines, work, await namingFailure(DATABASE, readUpstreamModels(pool)))
-    console.log(options.asJson ? asJson(comparison) : renderInvoice(comparison))
+    console.log(options.asJson ? toJson(comparison) : renderInvoice(comparison))
     return comparison.differences.length + comparison.unknownModels.length > 0 ? DIFFERENT : AGREED
   })
 }
@@ -56,7 +50,7 @@ async function report(options: LedgerOptions): Promise<number> {
     const period = await namingFailure(DATABASE, resolvePeriod(pool, options))
     const totals = await namingFailure(DATABASE, readReport(pool, period, options.auditHead))
     const reconciliation = chain && head !== null ? await reconcilePeriod({ pool, chain, head }, options, period) : null
-    console.log(options.asJson ? asJson({ ...totals, reconciliation }) : renderReport(totals, reconciliation))
+    console.log(options.asJson ? toJson({ ...totals, reconciliation }) : renderReport(totals, reconciliation))
     return totals.audit.breaks.length + (reconciliation?.differences.length ?? 0) > 0 ? DIFFERENT : AGREED
   })
 }
@@ -109,10 +103,6 @@ function showProgress(logRange: bigint): (done: bigint, all: bigint) => void {
   return (done, all) => {
     if (all > SILENT_RANGES * logRange) console.error(`${done} of ${all} blocks read`)
   }
-}
-
-function asJson(value: unknown): string {
-  return JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? member.toString() : member), 2)
 }
 
 if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

@@ -3,10 +3,88 @@ import { text } from 'node:stream/consumers'
 import type { AccountChange, OperatorAccount } from '#shared/adapters/postgres/operators/accounts.ts'
 import { createOperatorStore, type OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { LONGEST_PASSWORD, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
+import { LONGEST_PASSWORD, ROLES, type Role, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
 import { hashPassword } from '#shared/operators/password.ts'
-import { Refusal, runCommand } from '../command-line.ts'
-import { HELP, type OperatorsOptions, readOptions } from '../operators/read-options.ts'
+import {
+  COMMON,
+  FLAG,
+  Refusal,
+  readArguments,
+  readCommon,
+  readOperatorName,
+  runCommand,
+  UsageError,
+} from '../command-line.ts'
+
+/** What is to be done with an account. */
+type Request =
+  | { readonly command: 'list' }
+  | { readonly command: 'add' | 'role'; readonly name: string; readonly role: Role }
+  | { readonly command: 'password' | 'disable' | 'enable'; readonly name: string }
+
+type Options = NonNullable<ReturnType<typeof readOptions>>
+
+const HELP = `Usage: npm run operators -- <command> [options]
+
+The accounts of the operators' console. Every change is recorded with its author; no account is ever deleted.
+
+  list                 list the accounts
+  add NAME ROLE        add an account; ROLE is read (sees everything) or act (also changes things)
+  role NAME ROLE       change what an account may do; acts at once
+  password NAME        give an account a new password, which ends its sessions
+  disable NAME         end an account's sessions and refuse its sign-ins
+  enable NAME          let a disabled account sign in again
+
+add and password print a generated password once. Its owner changes it on the page of their account.
+
+  --password-stdin     read the password from standard input instead (at least ${SHORTEST_PASSWORD} characters)
+  --as <name>          who makes the change; by default the user of this machine
+  --json               print one JSON object
+  --help               show this text
+
+Reads DATABASE_URL. Exit code: 0 when done, 1 when the change is refused, 2 for wrong arguments or a database that
+cannot be reached.`
+
+/** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
+function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
+  const { values, positionals } = readArguments(commandLine, { ...COMMON, 'password-stdin': FLAG })
+  if (values.help) return null
+  const request = readRequest(positionals)
+  // Otherwise one is generated and printed.
+  const readsPassword = values['password-stdin'] ?? false
+  if (readsPassword && request.command !== 'add' && request.command !== 'password')
+    throw new UsageError(`${request.command} takes no password`)
+  return { ...readCommon(values, environment), request, readsPassword }
+}
+
+function readRequest([command, name, role, ...others]: readonly string[]): Request {
+  if (others[0] !== undefined) throw new UsageError(`"${others[0]}" is one argument too many`)
+  switch (command) {
+    case 'list':
+      refuseSurplus(name)
+      return { command }
+    case 'add':
+    case 'role':
+      return { command, name: readOperatorName(name, 'NAME'), role: readRole(role) }
+    case 'password':
+    case 'disable':
+    case 'enable':
+      refuseSurplus(role)
+      return { command, name: readOperatorName(name, 'NAME') }
+    default:
+      throw new UsageError('the command must be one of list, add, role, password, disable, enable')
+  }
+}
+
+function refuseSurplus(argument: string | undefined): void {
+  if (argument !== undefined) throw new UsageError(`"${argument}" is one argument too many`)
+}
+
+function readRole(given: string | undefined): Role {
+  const role = ROLES.find((known) => known === given)
+  if (!role) throw new UsageError(`ROLE must be one of ${ROLES.join(', ')}`)
+  return role
+}
 
 /** 24 letters and digits: 144 bits. */
 const GENERATED_BYTES = 18
@@ -27,22 +105,14 @@ export async function main(
     HELP,
     () => readOptions(commandLine, environment),
     async (options) => {
-      const outcome = await withAccounts(options, (accounts) => run(accounts, options, input))
+      const connection = { connectionString: options.databaseUrl, applicationName: 'farebox operators' }
+      const outcome = await withConnection(connection, (pool) => run(createOperatorStore(pool), options, input))
       console.log(options.asJson ? JSON.stringify(outcome.json, null, 2) : outcome.sentence)
     },
   )
 }
 
-async function withAccounts(
-  { databaseUrl }: OperatorsOptions,
-  work: (accounts: OperatorStore) => Promise<Outcome>,
-): Promise<Outcome> {
-  return await withConnection({ connectionString: databaseUrl, applicationName: 'farebox operators' }, (pool) =>
-    work(createOperatorStore(pool)),
-  )
-}
-
-async function run(accounts: OperatorStore, options: OperatorsOptions, input: NodeJS.ReadableStream): Promise<Outcome> {
+async function run(accounts: OperatorStore, options: Options, input: NodeJS.ReadableStream): Promise<Outcome> {
   const { request, author } = options
   switch (request.command) {
     case 'list':
@@ -85,7 +155,7 @@ interface Password {
   readonly isGenerated: boolean
 }
 
-async function choosePassword({ readsPassword }: OperatorsOptions, input: NodeJS.ReadableStream): Promise<Password> {
+async function choosePassword({ readsPassword }: Options, input: NodeJS.ReadableStream): Promise<Password> {
   if (!readsPassword) return { value: randomBytes(GENERATED_BYTES).toString('base64url'), isGenerated: true }
   const value = (await text(input)).replace(/\r?\n$/, '')
   if (value.length < SHORTEST_PASSWORD || value.length > LONGEST_PASSWORD)

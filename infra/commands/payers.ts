@@ -1,9 +1,8 @@
 import { z } from 'zod'
 import { createControlStore, type PayerChange } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import type { Author } from '#shared/operators/author.ts'
 import { isEndOfBlock } from '#shared/operators/configuration.ts'
-import { FLAG, readArguments, readAuthor, readDatabaseUrl, runCommand, TEXT, UsageError } from '../command-line.ts'
+import { COMMON, createCommand, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
 
 const HELP = `Usage: npm run payers -- list | block ADDRESS | unblock ADDRESS [options]
 
@@ -21,24 +20,14 @@ Says who may not pay. All APIs apply a change within two seconds; what they have
 
 Environment: DATABASE_URL.`
 
-interface Options {
-  /** `null` to list. */
-  readonly change: PayerChange | null
-  readonly author: Author
-  readonly asJson: boolean
-  readonly databaseUrl: string
-}
+/** Its `change` is `null` to list. */
+type Options = NonNullable<ReturnType<typeof readOptions>>
 
-function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
-  const options = { until: TEXT, reason: TEXT, as: TEXT, json: FLAG, help: FLAG }
-  const { values, positionals } = readArguments(commandLine, options)
+function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
+  const { values, positionals } = readArguments(commandLine, { ...COMMON, until: TEXT, reason: TEXT })
   if (values.help) return null
-  return {
-    change: readChange(positionals, values.reason?.trim() ?? '', values.until),
-    author: { operator: readAuthor(values.as), source: 'command' },
-    asJson: values.json ?? false,
-    databaseUrl: readDatabaseUrl(environment),
-  }
+  const change = readChange(positionals, values.reason?.trim() ?? '', values.until)
+  return { ...readCommon(values, environment), change }
 }
 
 function readChange(
@@ -81,8 +70,6 @@ async function run({ change, author, asJson, databaseUrl: connectionString }: Op
 }
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(HELP, () => readOptions(commandLine, environment), run)
-}
+export const main = createCommand(HELP, readOptions, run)
 
 if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

@@ -1,32 +1,11 @@
-import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import { FLAG, readArguments, readAuthor, readDatabaseUrl, TEXT, UsageError } from '../command-line.ts'
+import { COMMON, FLAG, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
 
 const COMMANDS = ['show', 'draft', 'discard', 'validate', 'diff', 'publish', 'history', 'import'] as const
 
-export type ConfigurationCommand = (typeof COMMANDS)[number]
+export type ConfigurationOptions = NonNullable<ReturnType<typeof readOptions>>
 
-export interface ConfigurationOptions {
-  readonly command: ConfigurationCommand
-  /** A file, or for `show` the number of a publication. */
-  readonly given: string | undefined
-  readonly reason: string | undefined
-  readonly author: Author
-  readonly replaces: boolean
-  /** Whether keys may go where they did not go before. */
-  readonly confirmsDestinations: boolean
-  readonly asJson: boolean
-  readonly databaseUrl: string
-}
-
-const OPTIONS = {
-  reason: TEXT,
-  as: TEXT,
-  replace: FLAG,
-  'new-hosts': FLAG,
-  json: FLAG,
-  help: FLAG,
-}
+const OPTIONS = { ...COMMON, reason: TEXT, replace: FLAG, 'new-hosts': FLAG }
 
 export function helpOf(kind: PublicationKind): string {
   const subject =
@@ -57,10 +36,7 @@ arguments or a database that cannot be reached.`
 }
 
 /** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
-export function readOptions(
-  commandLine: readonly string[],
-  environment: NodeJS.ProcessEnv,
-): ConfigurationOptions | null {
+export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const [name, given, surplus] = positionals
@@ -74,13 +50,13 @@ export function readOptions(
   if (needsReason && !values.reason?.trim()) throw new UsageError(`${command} needs --reason, which the history shows`)
   if ((values.reason?.length ?? 0) > 1000) throw new UsageError('--reason may have 1000 characters')
   return {
-    databaseUrl: readDatabaseUrl(environment),
+    ...readCommon(values, environment),
     command,
+    /** A file, or for `show` the number of a publication. */
     given,
     reason: values.reason?.trim(),
-    author: { operator: readAuthor(values.as), source: 'command' },
     replaces: values.replace ?? false,
+    /** Whether keys may go where they did not go before. */
     confirmsDestinations: values['new-hosts'] ?? false,
-    asJson: values.json ?? false,
   }
 }

@@ -67,7 +67,7 @@ export function renderReview({
     ),
     ...whatIf.examples.map((example) => `  ${exampleOf(example)}`),
   ]
-  return { text: lines.join('\n'), json: plainReview({ difference, whatIf, destinations, waiting, belowCost }) }
+  return { text: lines.join('\n'), json: { difference, whatIf, destinations, waiting, belowCost } }
 }
 
 function section(title: string, lines: readonly string[]): readonly string[] {
@@ -98,11 +98,4 @@ function pricedOf({ charge }: ComparedCall['call'], priced: ComparedCall['draft'
   if (priced.outcome === 'refused') return `refused, ${priced.why}`
   const amount = charge === null ? priced.quotedMaximum : priced.charge
   return amount === null ? 'unknown' : `${dollarsFromAtomic(amount)} USDC`
-}
-
-/** Amounts as atomic USDC in decimal digits, since JSON has no big integers. */
-function plainReview(review: object): object {
-  return JSON.parse(
-    JSON.stringify(review, (_, value: unknown) => (typeof value === 'bigint' ? value.toString() : value)),
-  ) as object
 }

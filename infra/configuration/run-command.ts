@@ -3,7 +3,7 @@ import {
   type ConfigurationStore,
   createConfigurationStore,
 } from '#shared/adapters/postgres/configuration/configuration-store.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import type { Draft } from '#shared/operators/publication.ts'
@@ -19,9 +19,9 @@ import {
   whyNotPublished,
 } from '#shared/operators/review-configuration.ts'
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
-import { Refusal, runCommand, UsageError } from '../command-line.ts'
+import { Refusal, runCommand, toJson, UsageError } from '../command-line.ts'
 import { type ConfigurationOptions, helpOf, readOptions } from './read-options.ts'
-import { renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
+import { type Rendered, renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
 
 const FIRST_PAGE = { limit: 50, after: null }
 
@@ -34,47 +34,27 @@ export async function runConfigurationCommand(
   return await runCommand(
     helpOf(kind),
     () => readOptions(commandLine, environment),
-    (options) => withStore(options, (store) => run(store, kind, options)),
+    async (options) => {
+      const { databaseUrl: connectionString } = options
+      const connection = { connectionString, applicationName: 'farebox configuration', maximumConnections: 2 }
+      await withConnection(connection, (pool) =>
+        ACTIONS[options.command](createConfigurationStore(pool), kind, options),
+      )
+    },
   )
 }
 
-async function withStore(
-  { databaseUrl }: ConfigurationOptions,
-  work: (store: ConfigurationStore) => Promise<void>,
-): Promise<void> {
-  const pool = createPool({
-    connectionString: databaseUrl,
-    maximumConnections: 2,
-    applicationName: 'farebox configuration',
-    // A lost connection also fails the statement in progress, and that error is reported.
-    onError: () => undefined,
-  })
-  try {
-    await work(createConfigurationStore(pool))
-  } finally {
-    await pool.end()
-  }
-}
+type Action = (store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions) => Promise<void>
 
-async function run(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
-  switch (options.command) {
-    case 'show':
-      return await show(store, kind, options)
-    case 'history':
-      return print(options, renderHistory((await store.listPublications(kind, FIRST_PAGE)).entries))
-    case 'draft':
-      return await draft(store, kind, options)
-    case 'discard':
-      return await discard(store, kind, options)
-    case 'validate':
-      return await validate(store, kind, options)
-    case 'diff':
-      return await diff(store, kind, options)
-    case 'publish':
-      return await publish(store, kind, options)
-    case 'import':
-      return await importFile(store, kind, options)
-  }
+const ACTIONS: Readonly<Record<ConfigurationOptions['command'], Action>> = {
+  show,
+  history,
+  draft,
+  discard,
+  validate,
+  diff,
+  publish,
+  import: importFile,
 }
 
 async function show(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
@@ -84,6 +64,10 @@ async function show(store: ConfigurationStore, kind: PublicationKind, options: C
   if (found?.kind !== kind)
     throw new Refusal(given === undefined ? 'Nothing is published.' : `There is no ${kind} ${given}.`)
   print(options, renderPublication(found))
+}
+
+async function history(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  print(options, renderHistory((await store.listPublications(kind, FIRST_PAGE)).entries))
 }
 
 async function draft(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
@@ -211,9 +195,6 @@ async function readContent(path: string): Promise<JsonValue> {
   }
 }
 
-function print(
-  { asJson }: ConfigurationOptions,
-  { text, json }: { readonly text: string; readonly json: object },
-): void {
-  console.log(asJson ? JSON.stringify(json, null, 2) : text)
+function print({ asJson }: ConfigurationOptions, { text, json }: Rendered): void {
+  console.log(asJson ? toJson(json) : text)
 }

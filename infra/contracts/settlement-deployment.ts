@@ -17,21 +17,16 @@ export interface SettlementContractRoles {
   readonly keys: readonly Address[]
 }
 
-/** A deployment that can be sent by any account. */
-export interface SettlementDeployment {
-  /** Follows from code, roles and salt, on every chain and whoever sends it. */
-  readonly address: Address
-  readonly to: Address
-  readonly data: Hex
-}
-
-/** Computes where a contract with these roles is deployed and what has to be sent for it. */
+/**
+ * Computes where a contract with these roles is deployed and what has to be sent for it, by any account. The address follows
+ * from code, roles and salt, on every chain and whoever sends it.
+ */
 export function settlementDeployment(
   { abi, creationCode }: SettlementArtifact,
   { owner, keys }: SettlementContractRoles,
   salt: Hex = DEFAULT_SALT,
-): SettlementDeployment {
+) {
   const initialization = encodeDeployData({ abi, bytecode: creationCode, args: [owner, keys] })
   const address = getContractAddress({ opcode: 'CREATE2', from: DEPLOYMENT_FACTORY, salt, bytecode: initialization })
-  return { address, to: DEPLOYMENT_FACTORY, data: concatHex([salt, initialization]) }
+  return { address, to: DEPLOYMENT_FACTORY, data: concatHex([salt, initialization]) } as const
 }

@@ -1,8 +1,9 @@
 import { keccak256, type PublicClient } from 'viem'
 import { SETTLEMENT_CONTRACT_CODE_HASH, UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { Refusal } from '../command-line.ts'
 import { readSettlementArtifact } from '../contracts/settlement-artifact.ts'
 import { settlementDeployment } from '../contracts/settlement-deployment.ts'
-import { type Plan, Refusal, type ReportLine } from './plan.ts'
+import type { Plan, ReportLine } from './plan.ts'
 import { readContractState } from './read-contract-state.ts'
 import type { ContractRequest } from './read-options.ts'
 

@@ -1,8 +1,5 @@
 import type { Hex } from 'viem'
 
-/** Thrown when nothing may be sent; the message is for the operator. */
-export class Refusal extends Error {}
-
 /** One line of the report: a label with what it says. */
 export type ReportLine = readonly [label: string, ...texts: string[]]
 

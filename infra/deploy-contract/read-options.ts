@@ -30,13 +30,7 @@ export type ContractRequest =
   | { readonly action: 'propose-owner'; readonly contract: Hex; readonly owner: Hex }
   | { readonly action: 'accept-ownership'; readonly contract: Hex }
 
-export interface ContractOptions {
-  readonly request: ContractRequest
-  readonly rpcUrl: string
-  readonly isDryRun: boolean
-  /** `null` only for a dry run. */
-  readonly senderKey: Hex | null
-}
+export type ContractOptions = NonNullable<ReturnType<typeof readOptions>>
 
 const ADDRESS_RULE = 'must be an address: 0x and 40 hexadecimal digits, with the right checksum if it has capitals'
 
@@ -86,7 +80,7 @@ const optionsSchema = z.object({
 })
 
 /** Reads the command line. Returns `null` for `--help`. Throws `UsageError`. */
-export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): ContractOptions | null {
+export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const flags = readFlags(commandLine, OPTIONS)
   if (flags.help) return null
   const options = checkedFlags(optionsSchema, {
@@ -99,6 +93,7 @@ export function readOptions(commandLine: readonly string[], environment: NodeJS.
   return { request, rpcUrl, isDryRun, senderKey: readSenderKey(environment['SENDER_PRIVATE_KEY'], isDryRun) }
 }
 
+/** Returns `null` only for a dry run. */
 function readSenderKey(value: string | undefined, isDryRun: boolean): Hex | null {
   if (value === undefined || value === '') {
     if (isDryRun) return null

@@ -2,19 +2,13 @@ import { formatEther, formatGwei, type Hex, isAddressEqual, keccak256, type Publ
 import { privateKeyToAccount } from 'viem/accounts'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
-import { type PlannedTransaction, Refusal, type ReportLine } from './plan.ts'
+import { Refusal } from '../command-line.ts'
+import type { PlannedTransaction, ReportLine } from './plan.ts'
 
 /** Between the estimate and the block, storage may change what a transaction needs. */
 const GAS_MARGIN_PERCENT = 120n
 const RECEIPT_POLL_MS = 1000
 const RECEIPT_TIMEOUT_MS = 180_000
-
-/** A transaction that would succeed now. */
-export interface PricedTransaction {
-  readonly report: readonly ReportLine[]
-  /** Sends it and waits until it is mined. Throws `Refusal` when it reverts or is not mined in three minutes. */
-  readonly send: (senderKey: Hex) => Promise<ReportLine>
-}
 
 /**
  * Estimates a transaction and checks that the sender may and can pay for it. Without a key, as in a dry run, the sender is the one
@@ -24,7 +18,7 @@ export async function priceTransaction(
   client: PublicClient,
   { to, data, from, purpose }: PlannedTransaction,
   senderKey: Hex | null,
-): Promise<PricedTransaction> {
+) {
   const sender = senderKey === null ? from : privateKeyToAccount(senderKey).address
   if (sender !== null && from !== null && !isAddressEqual(sender, from))
     throw new Refusal(`Only ${from} may do this; SENDER_PRIVATE_KEY is the key of ${sender}`)
@@ -47,8 +41,9 @@ export async function priceTransaction(
         `about ${formatEther(estimated * price)} ETH: ${estimated} gas at ${formatGwei(price)} gwei`,
         `at most ${formatEther(gas * maxFeePerGas)} ETH, and the rollup's fee for the data`,
       ],
-    ],
-    send: async (key) => {
+    ] satisfies ReportLine[],
+    /** Sends it and waits until it is mined. Throws `Refusal` when it reverts or is not mined in three minutes. */
+    send: async (key: Hex): Promise<ReportLine> => {
       const account = privateKeyToAccount(key)
       const nonce = await client.getTransactionCount({ address: account.address, blockTag: 'pending' })
       const fees = { maxFeePerGas, maxPriorityFeePerGas }

@@ -1,19 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
 import { keyFingerprint, namedFingerprint } from '#shared/operators/key-fingerprint.ts'
-import type { KeyKind, KeyRotation } from '#shared/operators/key-rotation.ts'
+import type { KeyKind } from '#shared/operators/key-rotation.ts'
 import { Refusal } from '../command-line.ts'
 import { apisOf, type KeyFacts, type KeySetting, keysInUse, keysOf, settlersOf } from './facts.ts'
 import { isOver } from './plan-rotation.ts'
 import type { KeysCommand } from './read-options.ts'
 
 type RotateRequest = Extract<KeysCommand, { readonly command: 'rotate' }>
-
-/** A rotation that is about to be recorded, with the only copy of its new value. */
-interface BegunRotation {
-  readonly rotation: Pick<KeyRotation, 'kind' | 'newKey' | 'oldKey' | 'reason'>
-  readonly newKey: NewKey
-}
 
 const SETTINGS: Readonly<Record<KeyKind, KeySetting>> = {
   settlement: 'FACILITATOR_ADDRESSES',
@@ -23,8 +17,8 @@ const SETTINGS: Readonly<Record<KeyKind, KeySetting>> = {
   statements: 'RECEIPT_SIGNING_KEY',
 }
 
-/** Chooses the key to replace and generates the new one. Throws `Refusal`. */
-export function beginRotation(request: RotateRequest, facts: KeyFacts): BegunRotation {
+/** Chooses the key to replace and generates the new one, of whose value this is the only copy. Throws `Refusal`. */
+export function beginRotation(request: RotateRequest, facts: KeyFacts) {
   const { kind, reason } = request
   requireNoneUnfinished(request, facts)
   const oldKey = keyToReplace(request, facts)
@@ -78,7 +72,7 @@ function newRecipient({ address }: RotateRequest, facts: KeyFacts): NewKey {
 }
 
 /** A new key: its value for the settings, and what processes that have it report. */
-export interface NewKey {
+interface NewKey {
   readonly identity: string
   /** What the settings list, such as `k2:…`. */
   readonly value: string

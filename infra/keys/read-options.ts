@@ -1,10 +1,9 @@
 import { isAddress } from 'viem'
 import { z } from 'zod'
-import type { Author } from '#shared/operators/author.ts'
 import { KEY_KINDS, type KeyKind } from '#shared/operators/key-rotation.ts'
 import { accountAddress } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
-import { checkedSettings, FLAG, readArguments, readAuthor, TEXT, UsageError } from '../command-line.ts'
+import { COMMON, checkedSettings, FLAG, readArguments, readAuthor, TEXT, UsageError } from '../command-line.ts'
 
 export type KeysCommand =
   | { readonly command: 'status' }
@@ -20,16 +19,7 @@ export type KeysCommand =
       readonly isForced: boolean
     }
 
-export interface KeysOptions {
-  readonly request: KeysCommand
-  readonly author: Author
-  readonly asJson: boolean
-  readonly databaseUrl: string
-  /** `null`: do not read gas. */
-  readonly rpcUrls: readonly string[] | null
-  readonly rpcTimeoutMs: number
-  readonly challengeLifetimeSeconds: number
-}
+export type KeysOptions = NonNullable<ReturnType<typeof readOptions>>
 
 export const HELP = `Usage: npm run keys -- <command> [options]
 
@@ -58,14 +48,7 @@ CHALLENGE_LIFETIME_SECONDS as for the API (default: 600).
 Exit code: 0 when no step is left and nothing is wrong, 1 when something is left to do, or was refused, 2 for wrong
 arguments or when the database or the chain cannot be read.`
 
-const OPTIONS = {
-  reason: TEXT,
-  replaces: TEXT,
-  force: FLAG,
-  as: TEXT,
-  json: FLAG,
-  help: FLAG,
-}
+const OPTIONS = { ...COMMON, reason: TEXT, replaces: TEXT, force: FLAG }
 
 /** Money that is sent to a mistyped address is gone: mixed case carries a checksum, which viem checks. */
 const accountAddressWithChecksum = z
@@ -81,17 +64,18 @@ const environmentSchema = z.object({
 })
 
 /** Reads arguments and environment. Returns `null` when only help is asked for; throws `UsageError`. */
-export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): KeysOptions | null {
+export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const request = readRequest(positionals, values)
-  const operator = readAuthor(values.as)
+  const author = readAuthor(values.as)
   const settings = checkedSettings(environmentSchema, environment)
   return {
     request,
-    author: { operator, source: 'command' },
+    author,
     asJson: values.json ?? false,
     databaseUrl: settings.DATABASE_URL,
+    /** `null`: do not read gas. */
     rpcUrls: settings.RPC_URL ?? null,
     rpcTimeoutMs: settings.RPC_TIMEOUT_MS,
     challengeLifetimeSeconds: settings.CHALLENGE_LIFETIME_SECONDS,

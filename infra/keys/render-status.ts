@@ -1,5 +1,5 @@
 import { formatEther } from 'viem'
-import { KEY_KINDS, type KeyRotation } from '#shared/operators/key-rotation.ts'
+import { KEY_KINDS } from '#shared/operators/key-rotation.ts'
 import type { SeenProcess } from '#shared/operators/process-report.ts'
 import {
   apisOf,
@@ -16,28 +16,7 @@ import { isSuperseded, planRotation } from './plan-rotation.ts'
 import type { Step } from './step.ts'
 
 /** What `status` found. */
-export interface KeyStatus {
-  readonly problems: readonly string[]
-  readonly settings: readonly SettingStatus[]
-  readonly settlementKeys: readonly SettlementKeyStatus[]
-  readonly rotations: readonly (KeyRotation & { readonly steps: readonly Step[]; readonly isFinished: boolean })[]
-}
-
-/** The values of a setting, each with the processes that have it; secrets by their fingerprint. */
-interface SettingStatus {
-  readonly setting: KeySetting
-  readonly processes: number
-  readonly values: readonly { readonly keys: readonly string[]; readonly count: number }[]
-}
-
-interface SettlementKeyStatus {
-  readonly address: string
-  readonly gasWei: bigint | null
-  readonly unfinishedCalls: number
-  readonly openTransactions: number
-  /** Whether each settlement contract lists it; `null` where no node was asked. */
-  readonly contracts: readonly { readonly contract: string; readonly isListed: boolean | null }[]
-}
+export type KeyStatus = ReturnType<typeof describeStatus>
 
 const API_SETTINGS: readonly KeySetting[] = [
   'PAY_TO',
@@ -48,8 +27,8 @@ const API_SETTINGS: readonly KeySetting[] = [
   'RECEIPT_SIGNING_KEY',
 ]
 
-/** Judges the facts. */
-export function describeStatus(facts: KeyFacts): KeyStatus {
+/** Judges the facts: what is wrong, the values of each setting, each settlement key, and what is left of each rotation. */
+export function describeStatus(facts: KeyFacts) {
   const [apis, workers, settlers] = [apisOf(facts), workersOf(facts), settlersOf(facts)]
   const held = keysInUse(settlers, 'SETTLEMENT_PRIVATE_KEYS')
   return {
@@ -67,6 +46,7 @@ export function describeStatus(facts: KeyFacts): KeyStatus {
       openTransactions: facts.use.transactionsByFacilitator[address] ?? 0,
       contracts: contractsOf(facts).map((contract) => ({
         contract,
+        /** `null` where no node was asked. */
         isListed: facts.listedKeys?.[contract]?.includes(address) ?? null,
       })),
     })),
@@ -79,7 +59,8 @@ export function describeStatus(facts: KeyFacts): KeyStatus {
   }
 }
 
-function settingStatus(setting: KeySetting, processes: readonly SeenProcess[]): SettingStatus {
+/** Returns the values of a setting, each with the number of processes that have it; secrets by their fingerprint. */
+function settingStatus(setting: KeySetting, processes: readonly SeenProcess[]) {
   const groups = Object.groupBy(processes, (process) => keysOf(process, setting).join(','))
   return {
     setting,
@@ -107,12 +88,12 @@ export function renderStatus({ problems, settings, settlementKeys, rotations }: 
   ].join('\n')
 }
 
-function renderListing({ contract, isListed }: SettlementKeyStatus['contracts'][number]): string {
+function renderListing({ contract, isListed }: KeyStatus['settlementKeys'][number]['contracts'][number]): string {
   if (isListed === null) return `, list of ${contract} not read`
   return isListed ? `, listed in ${contract}` : `, NOT listed in ${contract}`
 }
 
-function renderSetting({ setting, processes, values }: SettingStatus): readonly string[] {
+function renderSetting({ setting, processes, values }: KeyStatus['settings'][number]): readonly string[] {
   if (processes === 0) return [`  ${setting.padEnd(30)} no process reports`]
   return values.map(
     ({ keys, count }, index) =>

@@ -61,29 +61,7 @@ export function parseInvoice(text: string): readonly InvoiceLine[] {
   })
 }
 
-/** Something that a vendor bills otherwise than the ledger recorded it. */
-export interface InvoiceDifference {
-  readonly day: string
-  /** As the invoice names it. */
-  readonly model: string
-  /** A field of `usage`, or `usd`. */
-  readonly unit: string
-  /** In units of the field, or in atomic USDC. */
-  readonly invoiced: bigint
-  readonly recorded: bigint
-}
-
-export interface InvoiceComparison {
-  readonly lines: number
-  readonly days: { readonly first: string; readonly last: string }
-  readonly differences: readonly InvoiceDifference[]
-  /** Models of the invoice that no published deployment has. */
-  readonly unknownModels: readonly string[]
-  /** Deployments with work on these days that the invoice does not name, with its model: another vendor's, or forgotten. */
-  readonly notInvoiced: readonly string[]
-  /** Attempts of its models whose cost is not in the ledger: those that failed with an unknown outcome, or had no prices. */
-  readonly unknownAttempts: number
-}
+export type InvoiceComparison = ReturnType<typeof compareInvoice>
 
 /** Returns the days that an invoice covers. */
 export function daysOf(lines: readonly InvoiceLine[]): { readonly first: string; readonly last: string } {
@@ -102,7 +80,7 @@ export function compareInvoice(
   lines: readonly InvoiceLine[],
   work: readonly VendorWork[],
   upstreamModels: ReadonlyMap<string, readonly string[]>,
-): InvoiceComparison {
+) {
   const models = [...new Set(lines.map(({ model }) => model))]
   const upstreamOf = ({ deployment, upstreamModel }: VendorWork) =>
     upstreamModel === null ? (upstreamModels.get(deployment) ?? []) : [upstreamModel]
@@ -133,8 +111,11 @@ export function compareInvoice(
     lines: lines.length,
     days: daysOf(lines),
     differences: compared,
+    /** Models of the invoice that no published deployment has. */
     unknownModels,
+    /** Deployments with work on these days that the invoice does not name, with its model: another vendor's, or forgotten. */
     notInvoiced: [...new Set(work.filter((one) => !isNamed(one)).map(withModel))],
+    /** Attempts of its models whose cost is not in the ledger: those that failed with an unknown outcome, or had no prices. */
     unknownAttempts: work.reduce((sum, one) => sum + (isNamed(one) ? one.unknown : 0), 0),
   }
 }
@@ -143,11 +124,15 @@ function withModel({ deployment, upstreamModel }: VendorWork): string {
   return upstreamModel === null ? deployment : `${deployment} (${upstreamModel})`
 }
 
+/**
+ * Returns what a vendor bills otherwise than the ledger recorded it. The unit is a field of `usage`, with counts of it, or
+ * `usd`, with atomic USDC.
+ */
 function compareDay(
   of: { readonly day: string; readonly model: string },
   lines: readonly InvoiceLine[],
   work: readonly VendorWork[],
-): readonly InvoiceDifference[] {
+) {
   const calls = work.reduce((sum, { attempts }) => sum + BigInt(attempts), 0n)
   const fields = [...new Set(lines.map(({ unit }) => UNITS[unit][0]))]
   const units = fields.map((field) => {

@@ -32,24 +32,7 @@ Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO, FACILITATOR_A
 Exit code: 0 when ledger and chain agree and the audit is complete, or ledger and invoice, 1 on any difference, 2 on wrong usage or when the database or
 the chain cannot be read.`
 
-export interface LedgerOptions {
-  readonly from: string | undefined
-  readonly to: string | undefined
-  readonly asJson: boolean
-  readonly databaseUrl: string
-  /** A file to compare instead of a report. */
-  readonly invoice: string | undefined
-  /** Whose invoice it is; all vendors by default. */
-  readonly vendor: string | undefined
-  /** `null`: do not reconcile with the chain. */
-  readonly rpcUrls: readonly string[] | null
-  readonly logRange: bigint
-  /** In addition to the addresses in the ledger; lower case. Keys and contracts are facilitators. */
-  readonly recipients: readonly string[]
-  readonly facilitators: readonly string[]
-  /** The window of uncharged work, as configured for the processes. */
-  readonly auditHead: AuditHead | null
-}
+export type LedgerOptions = NonNullable<Awaited<ReturnType<typeof readOptions>>>
 
 const addresses = z
   .string()
@@ -100,10 +83,7 @@ const environmentSchema = z.object({
 })
 
 /** Reads arguments and environment. Returns `null` for `--help`. Throws `UsageError`. */
-export async function readOptions(
-  programArguments: readonly string[],
-  environment: NodeJS.ProcessEnv,
-): Promise<LedgerOptions | null> {
+export async function readOptions(programArguments: readonly string[], environment: NodeJS.ProcessEnv) {
   const flags = readFlags(programArguments, OPTIONS)
   if (flags.help) return null
   const {
@@ -132,11 +112,15 @@ export async function readOptions(
     from,
     to,
     asJson: flags.json ?? false,
+    /** A file to compare instead of a report. */
     invoice,
+    /** Whose invoice it is; all vendors by default. */
     vendor,
     databaseUrl: settings.DATABASE_URL,
+    /** `null`: do not reconcile with the chain. */
     rpcUrls: settings.RPC_URL ?? null,
     logRange: BigInt(logRange),
+    /** In addition to the addresses in the ledger; lower case. Keys and contracts are facilitators. */
     recipients: settings.PAY_TO ?? [],
     facilitators: [...(settings.FACILITATOR_ADDRESSES ?? []), ...(settings.SETTLEMENT_CONTRACT ?? [])],
     auditHead: auditHead ?? null,

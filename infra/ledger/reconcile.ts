@@ -16,7 +16,6 @@ import {
 import type { PaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
-import { comparePermits } from './compare-permits.ts'
 import {
   compareSettlement,
   type Difference,
@@ -25,26 +24,29 @@ import {
   transferKey,
   transfersOfSettlement,
 } from './compare-settlement.ts'
-import { findForeignTransactions } from './find-foreign-transactions.ts'
+import { comparePermits, findForeignTransactions } from './compare-transactions.ts'
 import { LEAST_ID } from './least-id.ts'
 
 /** The period's settlements according to ledger and chain. Sums are atomic USDC. */
-export interface Reconciliation {
-  readonly blocks: BlockRange
+interface Findings {
   /** The period's confirmed settlements. */
-  readonly ledger: CountAndSum
+  ledger: CountAndSum
   /** The transfers found for them. */
-  readonly chain: CountAndSum
+  chain: CountAndSum
   /** Transfers in these blocks whose settlement is signed and not yet confirmed in the ledger. */
-  readonly settling: CountAndSum
+  settling: CountAndSum
   /** Transfers in these blocks whose settlement was confirmed before or after the period. */
-  readonly otherPeriods: CountAndSum
+  otherPeriods: CountAndSum
   /** USDC that arrived at our recipients by other means. */
-  readonly otherTransfers: CountAndSum
-  readonly differences: readonly Difference[]
+  otherTransfers: CountAndSum
+  readonly differences: Difference[]
 }
 
-export interface ReconciliationDependencies {
+export interface Reconciliation extends Readonly<Findings> {
+  readonly blocks: BlockRange
+}
+
+interface ReconciliationDependencies {
   readonly sql: Sql
   readonly chain: TransferReader
   /** Called after each range of blocks. */
@@ -60,15 +62,6 @@ interface Subject {
 
 /** Transactions that are looked up concurrently. */
 const LOOKUP_SIZE = 200
-
-interface Findings {
-  ledger: CountAndSum
-  chain: CountAndSum
-  settling: CountAndSum
-  otherPeriods: CountAndSum
-  otherTransfers: CountAndSum
-  readonly differences: Difference[]
-}
 
 type SumName = Exclude<keyof Findings, 'differences'>
 

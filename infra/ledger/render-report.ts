@@ -7,7 +7,7 @@ import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgre
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { oneLine } from '../command-line.ts'
 import type { InvoiceComparison } from './invoice.ts'
-import type { AuditReport, LedgerReport } from './read-report.ts'
+import type { LedgerReport } from './read-report.ts'
 import type { Reconciliation } from './reconcile.ts'
 
 const SHOWN_BREAKS = 100
@@ -193,7 +193,7 @@ function renderResolutions({ byOutcome, newest }: Resolutions): readonly string[
 }
 
 /** The last line is what `--audit-head` takes later. */
-function renderAudit({ head, breaks }: AuditReport): readonly string[] {
+function renderAudit({ head, breaks }: LedgerReport['audit']): readonly string[] {
   const shown = breaks.slice(0, SHOWN_BREAKS)
   return section(`Audit: ${breaks.length === 0 ? 'every action is as it was recorded' : `${breaks.length} breaks`}`, [
     ...shown.map((sentence) => [sentence]),

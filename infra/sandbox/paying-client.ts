@@ -3,13 +3,7 @@ import { wrapFetchWithPayment, x402Client, x402HTTPClient } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 
 /** A buyer: a key, a node and the official x402 client, without any code of farebox. */
-export interface PayingClient {
-  readonly address: `0x${string}`
-  /** A `fetch` that answers a 402 by signing its challenge and sending the request again. */
-  readonly fetch: typeof globalThis.fetch
-  /** Signs the challenge of a 402 and returns the headers for the paid request. */
-  sign(challenge: Response): Promise<Record<string, string>>
-}
+export type PayingClient = ReturnType<typeof createPayingClient>
 
 /** Creates the official client with its default limit of 1 USDC per payment. */
 export function createPayingClient(options: {
@@ -18,7 +12,7 @@ export function createPayingClient(options: {
   network: string
   /** Sends the requests; Node's own by default. */
   fetch?: typeof globalThis.fetch
-}): PayingClient {
+}) {
   const account = privateKeyToAccount(options.privateKey)
   const client = new x402Client().register(
     options.network as `${string}:${string}`,
@@ -27,8 +21,10 @@ export function createPayingClient(options: {
   const http = new x402HTTPClient(client)
   return {
     address: account.address,
+    /** A `fetch` that answers a 402 by signing its challenge and sending the request again. */
     fetch: wrapFetchWithPayment(options.fetch ?? fetch, client),
-    sign: async (challenge) => {
+    /** Signs the challenge of a 402 and returns the headers for the paid request. */
+    sign: async (challenge: Response) => {
       const required = http.getPaymentRequiredResponse((name) => challenge.headers.get(name))
       return http.encodePaymentSignatureHeader(await http.createPaymentPayload(required))
     },

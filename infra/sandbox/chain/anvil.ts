@@ -3,18 +3,15 @@ import { createRequire } from 'node:module'
 import { arch, platform } from 'node:process'
 import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from '../processes/free-port.ts'
-import { type GuardedProcess, spawnGuarded } from '../processes/guarded-process.ts'
+import { spawnGuarded } from '../processes/guarded-process.ts'
 
 /** Another process can take a free port before anvil binds it; a port that the caller requested is tried once. */
 const PORT_ATTEMPTS = 3
 
 /** A running anvil that answers on `rpcUrl`. */
-export interface Anvil extends GuardedProcess {
-  rpcUrl: string
-}
+export type Anvil = Awaited<ReturnType<typeof startAnvil>>
 
-/** How to start anvil. */
-export interface AnvilOptions {
+interface AnvilOptions {
   /** Arguments in addition to host, port and verbosity. */
   args: readonly string[]
   /** A free port by default. */
@@ -27,21 +24,16 @@ export interface AnvilOptions {
  *
  * @throws Error with anvil's last output when it ends before it answers.
  */
-export async function startAnvil({ args, port, log }: AnvilOptions): Promise<Anvil> {
+export async function startAnvil({ args, port, log }: AnvilOptions) {
   const attempts = port === undefined ? PORT_ATTEMPTS : 1
   for (let attempt = 1; ; attempt++) {
-    const lastLines: string[] = []
     const chosenPort = port ?? (await findFreePort())
     // The only allowed browser origin does not exist, so no web page can use the chain.
     const origin = `http://${randomUUID()}.invalid`
     const anvil = spawnGuarded({
       command: findAnvilBinary(),
       args: ['--host', '127.0.0.1', '--port', String(chosenPort), '--allow-origin', origin, '--quiet', ...args],
-      log: (line) => {
-        lastLines.splice(0, lastLines.length - 9)
-        lastLines.push(line)
-        log?.(line)
-      },
+      log: (line) => log?.(line),
     })
     const rpcUrl = `http://127.0.0.1:${chosenPort}`
     const waiting = new AbortController()
@@ -49,7 +41,9 @@ export async function startAnvil({ args, port, log }: AnvilOptions): Promise<Anv
     waiting.abort()
     if (outcome === 'answering') return { ...anvil, rpcUrl }
     if (attempt === attempts) {
-      throw new Error(`anvil ended (${outcome.signal ?? `code ${outcome.code}`}): ${lastLines.join('\n')}`)
+      throw new Error(
+        `anvil ended (${outcome.signal ?? `code ${outcome.code}`}): ${anvil.lastLines.slice(-10).join('\n')}`,
+      )
     }
   }
 }

@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { type Hex, numberToHex } from 'viem'
-import type { ProcessExit } from '../processes/guarded-process.ts'
 import { replaceFile } from '../replace-file.ts'
 import { startAnvil } from './anvil.ts'
 import { exitStateFile, keepChainState, recoverChainState } from './chain-state.ts'
@@ -17,10 +16,6 @@ interface TransactionPool {
   readonly queued: Readonly<Record<Hex, Readonly<Record<string, { readonly hash: Hex }>>>>
 }
 
-/** Both contracts have the same address on every chain. */
-export const PERMIT2_ADDRESS = '0x000000000022D473030F116dDEE9F6B43aC78BA3'
-const MULTICALL3_ADDRESS = '0xcA11bde05977b3631167028862bE2a173976CA11'
-
 /** The running code of contracts that exist at one address on every chain. */
 interface CanonicalContracts {
   permit2: Hex
@@ -33,9 +28,9 @@ export const DEVNET_CHAIN_ID = 8453
 /** Production addresses on eip155:8453, at which the sandbox places its contracts. */
 export const DEVNET_ADDRESSES = {
   usdc: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
-  permit2: PERMIT2_ADDRESS,
+  permit2: '0x000000000022D473030F116dDEE9F6B43aC78BA3',
   uptoProxy: '0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002',
-  multicall3: MULTICALL3_ADDRESS,
+  multicall3: '0xcA11bde05977b3631167028862bE2a173976CA11',
 } as const
 
 /** Of the first block: Base's lowest base fee (docs.base.org, configuration changelog, 19 February 2026). */
@@ -53,32 +48,22 @@ export interface DevnetOptions {
   /** Keeps the chain between starts in this file and a few next to it; without it the chain is not kept. */
   stateFile?: string
   /** Mines a block at this interval; without it each transaction is mined immediately. */
-  blockTimeSeconds?: number
+  blockTimeSeconds?: number | undefined
   /** The number of the first block; default 0. */
-  firstBlock?: number
+  firstBlock?: number | undefined
   /** Receives anvil's output and notes about the state file, one line at a time. */
   log?: (line: string) => void
 }
 
 /** A running local chain. */
-export interface Devnet {
-  rpcUrl: string
-  /** Anvil's own process id. */
-  pid: number
-  /** Whether the chain of an earlier run was resumed. */
-  resumed: boolean
-  /** Saves a kept chain and stops anvil. Safe to repeat. */
-  stop: () => Promise<void>
-  /** Resolves when anvil has ended, for any reason. */
-  exited: Promise<ProcessExit>
-}
+export type Devnet = Awaited<ReturnType<typeof startDevnet>>
 
 /**
  * Starts a local chain that carries USDC, Permit2, the x402 upto proxy and Multicall3 at their production addresses.
  *
  * Anvil ends together with this process, even on SIGKILL.
  */
-export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
+export async function startDevnet(options: DevnetOptions) {
   const { directory = CONTRACTS_CACHE, port, stateFile, blockTimeSeconds, firstBlock, log } = options
   const [contracts, canonical, resumed] = await Promise.all([
     compileContracts(directory),
@@ -114,9 +99,13 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
   anvil.exited.then(stopWatching, stopWatching)
   return {
     rpcUrl: anvil.rpcUrl,
+    /** Anvil's own process id. */
     pid: anvil.pid,
+    /** Whether the chain of an earlier run was resumed. */
     resumed,
+    /** Resolves when anvil has ended, for any reason. */
     exited: anvil.exited,
+    /** Saves a kept chain and stops anvil. Safe to repeat. */
     stop: async () => {
       stopWatching()
       // Writing the state of a long chain takes time.
@@ -167,8 +156,8 @@ async function readFromTempo(): Promise<CanonicalContracts> {
   const tempo = await startAnvil({ args: ['--network', 'tempo'] })
   try {
     const [permit2, multicall3] = await Promise.all([
-      readCode(tempo.rpcUrl, PERMIT2_ADDRESS),
-      readCode(tempo.rpcUrl, MULTICALL3_ADDRESS),
+      readCode(tempo.rpcUrl, DEVNET_ADDRESSES.permit2),
+      readCode(tempo.rpcUrl, DEVNET_ADDRESSES.multicall3),
     ])
     return { permit2, multicall3 }
   } finally {

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Client } from 'pg'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { findFreePort } from '../processes/free-port.ts'
-import { type GuardedProcess, type ProcessExit, spawnGuarded } from '../processes/guarded-process.ts'
+import { type GuardedProcess, spawnGuarded } from '../processes/guarded-process.ts'
 import { readCommandLine } from '../processes/previous-process.ts'
 import { findPostgresBinaries } from './postgres-binaries.ts'
 import { asPostgresUser, POSTGRES_ROLE, type PostgresCluster, prepareCluster } from './postgres-cluster.ts'
@@ -46,17 +46,7 @@ export interface PostgresOptions {
 }
 
 /** A running PostgreSQL server. */
-export interface EmbeddedPostgres {
-  /** The superuser's connection string for the database `farebox` on 127.0.0.1. */
-  connectionString: string
-  port: number
-  /** The postmaster's process id. */
-  pid: number
-  /** Closes sessions, writes a checkpoint and stops the server. Safe to repeat. */
-  stop: () => Promise<void>
-  /** Resolves when the server has ended, for any reason. */
-  exited: Promise<ProcessExit>
-}
+export type EmbeddedPostgres = Awaited<ReturnType<typeof startPostgres>>
 
 /**
  * Starts a PostgreSQL server on 127.0.0.1, with a random password, no Unix socket, and the database `farebox`.
@@ -67,7 +57,7 @@ export interface EmbeddedPostgres {
  *
  * @throws Error when another server runs on the data directory, or with the server's own message when it does not start.
  */
-export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
+export async function startPostgres(options: PostgresOptions) {
   const dataDirectory = resolve(options.dataDirectory)
   const parentDirectory = dirname(dataDirectory)
   await mkdir(parentDirectory, { recursive: true })
@@ -77,11 +67,14 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   const password = await prepareCluster(cluster)
   const { postgres, port } = await launch(cluster, password, options)
   return {
+    /** The superuser's connection string for the database `farebox` on 127.0.0.1. */
     connectionString: connectionString(password, port, DATABASE),
     port,
+    /** The postmaster's process id. */
     pid: postgres.pid,
+    /** Resolves when the server has ended, for any reason. */
     exited: postgres.exited,
-    // SIGINT is PostgreSQL's fast shutdown.
+    // SIGINT is PostgreSQL's fast shutdown: it closes sessions and writes a checkpoint. Safe to repeat.
     stop: () => postgres.stop({ signal: 'SIGINT', graceMs: 15_000 }),
   }
 }
@@ -99,15 +92,12 @@ async function launch(
   const attempts = wantedPort === undefined ? PORT_ATTEMPTS : 1
   const giveUpAt = Date.now() + START_TIMEOUT_MS
   for (let attempt = 1; ; ) {
-    const lastLines: string[] = []
     const accepting = Promise.withResolvers<'accepting'>()
     const port = wantedPort ?? (await findFreePort())
     const postgres = spawnGuarded({
       ...asPostgresUser(cluster.user, cluster.binaries.postgres, serverArguments(cluster.dataDirectory, port, options)),
       orphanSignal: 'SIGINT',
       log: (line) => {
-        lastLines.splice(0, lastLines.length - 9)
-        lastLines.push(line)
         if (line.includes(ACCEPTING_MESSAGE)) accepting.resolve('accepting')
         cluster.log?.(line)
       },
@@ -119,6 +109,7 @@ async function launch(
       return { postgres, port }
     }
     await postgres.stop()
+    const lastLines = postgres.lastLines.slice(-10)
     if ((await isHeldByKilledServer(lastLines)) && Date.now() < giveUpAt) {
       await delay(RELEASE_POLL_MS)
       continue

@@ -1,50 +1,49 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { buffer } from 'node:stream/consumers'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { CallLog, UpstreamCall } from './call-log.ts'
-import type { FaultRule } from './faults.ts'
-import { padded, sendPieces, split } from './send-answer.ts'
-import { sendStream } from './send-stream.ts'
+import type { FaultQueue, FaultRule } from './faults.ts'
+import { padded, sendPieces, sendStream, split } from './send-answer.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from './vendor-route.ts'
+import { loggedFields } from './writing/json-request.ts'
 
 const JSON_HEADERS = { 'content-type': 'application/json' }
 
-export interface CallDependencies {
+interface CallDependencies {
   readonly log: CallLog
+  readonly faults: FaultQueue
   readonly delayMs: number
+  readonly apiKey: string | undefined
+}
+
+interface ArrivedCall extends Pick<VendorRequest, 'query' | 'parameter' | 'headers'> {
+  readonly route: VendorRoute
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
 }
 
 /** Answers one call to a vendor route, applying the fault rule, and logs its outcome. */
 export async function answerCall(
-  { log, delayMs }: CallDependencies,
-  {
-    route,
-    takeRule,
-    request,
-    response,
-  }: {
-    route: VendorRoute
-    /** Takes the rule for any body or, given one, the rule for this body. */
-    takeRule: (body?: Buffer) => FaultRule | undefined
-    request: IncomingMessage
-    response: ServerResponse
-  },
+  { log, faults, delayMs, apiKey }: CallDependencies,
+  { route, request, response, ...received }: ArrivedCall,
 ): Promise<void> {
-  const call = log.arrived(route.method, route.path)
+  const call = log.arrived(route.path)
   // Has no effect after an answer: a call ends only once.
   response.once('close', () => log.aborted(call))
-  const ruleForAny = takeRule()
+  const ruleForAny = faults.take(route.path)
   if (ruleForAny?.fault === 'resetBeforeRead') {
     request.socket.resetAndDestroy()
     return
   }
-  const read = await readRequest(request)
-  const rule = ruleForAny ?? takeRule(asBuffer(read.body))
-  await describe(call, route, read)
+  const body = await buffer(request)
+  const read = { ...received, body, ...(await readForm(received.headers, body)) }
+  const rule = ruleForAny ?? faults.take(route.path, body)
+  describe(call, route, read)
   const answer: VendorAnswer =
     rule?.fault === 'status'
       ? { status: rule.status, accepted: rule.status >= 500, body: rule.body }
-      : await route.answer(read)
+      : (route.refuseKey(read.headers, apiKey) ?? (await route.answer(read)))
   if (answer.accepted) log.started(call)
   await wait(delayMs + (rule?.delayMs ?? 0))
   if (!response.destroyed) await send({ log, call, route, rule, response, answer })
@@ -70,11 +69,12 @@ interface Sending {
 async function send({ log, call, route, rule, response, answer }: Sending): Promise<void> {
   const body = bytesOf(answer.body)
   const answerHeaders = { ...JSON_HEADERS, ...answer.headers }
+  const emptied = () => route.emptied(answer.body as object)
   const onLast = () => log.answered(call, answer.status)
   const whole = (bytes: Buffer, headers: Record<string, string> = {}) =>
     sendPieces(response, answer.status, { ...answerHeaders, ...headers }, [bytes], { onLast })
   if (answer.stream !== undefined && !FAULTS_OF_ANY_ANSWER.has(rule?.fault)) {
-    const { body: written } = rule?.fault === 'emptyText' ? route.emptied(answer) : answer
+    const written = rule?.fault === 'emptyText' ? emptied() : answer.body
     const events = answer.stream(written, { reportsUsage: rule?.fault !== 'noUsage' })
     if (rule?.fault === 'resetMidBody') call.status = answer.status
     return sendStream(response, answer.headers ?? {}, events, { rule, onLast })
@@ -93,7 +93,7 @@ async function send({ log, call, route, rule, response, answer }: Sending): Prom
     case 'truncatedJson':
       return whole(body.subarray(0, body.length / 2))
     case 'emptyText':
-      return whole(bytesOf(route.emptied(answer).body))
+      return whole(bytesOf(emptied()))
     case 'hugeBody':
       return sendPieces(response, answer.status, answerHeaders, padded(rule.bytes), { onLast })
     case 'slowBody':
@@ -112,41 +112,32 @@ async function send({ log, call, route, rule, response, answer }: Sending): Prom
   }
 }
 
-async function readRequest(request: IncomingMessage): Promise<VendorRequest> {
-  const chunks: Buffer[] = []
-  for await (const chunk of request) chunks.push(chunk as Buffer)
-  const body = Buffer.concat(chunks)
-  const headers = new Headers()
-  for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value))
-  const url = new URL(request.url ?? '/', 'http://upstream')
-  return { url, headers, body, form: await readForm(headers, body) }
-}
-
-/** Returns a view of the same memory. */
-function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength)
-}
-
 function bytesOf(body: unknown): Buffer {
   if (body instanceof Uint8Array) return Buffer.from(body)
   return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body ?? {}))
 }
 
-/** Reads a multipart form; undefined when the body is not one, which the route refuses like its vendor. */
-async function readForm(headers: Headers, body: Buffer<ArrayBuffer>): Promise<FormData | undefined> {
+/** Reads a multipart form and its file; nothing when the body is not one, which the route refuses like its vendor. */
+async function readForm(headers: Headers, body: Buffer): Promise<Pick<VendorRequest, 'form' | 'audio'>> {
   const contentType = headers.get('content-type')
-  if (!contentType?.startsWith('multipart/form-data')) return undefined
+  if (!contentType?.startsWith('multipart/form-data')) return { form: undefined, audio: undefined }
   try {
-    return await new Response(body, { headers: { 'content-type': contentType } }).formData()
+    const form = await new Response(body, { headers: { 'content-type': contentType } }).formData()
+    const file = form.get('file')
+    return { form, audio: file instanceof Blob ? await file.bytes() : undefined }
   } catch {
-    return undefined
+    return { form: undefined, audio: undefined }
   }
 }
 
-async function describe(call: UpstreamCall, route: VendorRoute, read: VendorRequest): Promise<void> {
-  const { audio, fields } = await route.describe(read)
-  call.fields = fields
+function describe(call: UpstreamCall, route: VendorRoute, read: VendorRequest): void {
+  const { form, audio, body } = read
+  call.fields = route.describe?.(read) ?? (form === undefined ? loggedFields(body) : textFields(form))
   if (audio === undefined) return
   call.audioSha256 = createHash('sha256').update(audio).digest('hex')
   call.audioBytes = audio.byteLength
+}
+
+function textFields(form: FormData): Record<string, string> {
+  return Object.fromEntries([...form].flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])))
 }

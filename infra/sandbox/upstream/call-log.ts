@@ -21,23 +21,13 @@ export interface UpstreamCall {
   endedAt: string | null
 }
 
-export interface CallLog {
-  readonly calls: readonly UpstreamCall[]
-  arrived(method: string, route: string): UpstreamCall
-  started(call: UpstreamCall): void
-  answered(call: UpstreamCall, status: number): void
-  aborted(call: UpstreamCall): void
-  /** Logs every open call as aborted; the server does this when it stops. */
-  abortOpen(): void
-  /** Deletes the calls in memory; the file keeps them. */
-  clear(): void
-}
+export type CallLog = ReturnType<typeof createCallLog>
 
 /**
  * Records calls in memory and, with `path`, as JSON lines: one line on arrival and one for every later change of state.
  * Lines are written synchronously before the caller sees the effect, so the file is complete even after a SIGKILL.
  */
-export function createCallLog({ path, now }: { path?: string; now: () => Date }): CallLog {
+export function createCallLog({ path, now }: { path: string | undefined; now: () => Date }) {
   const calls: UpstreamCall[] = []
   const open = new Set<UpstreamCall>()
   let lastCall = 0
@@ -51,12 +41,12 @@ export function createCallLog({ path, now }: { path?: string; now: () => Date })
     write(call)
   }
   return {
-    calls,
-    arrived(method, route) {
+    calls: calls as readonly UpstreamCall[],
+    arrived(route: string) {
       lastCall += 1
       const call: UpstreamCall = {
         call: lastCall,
-        method,
+        method: 'POST',
         route,
         arrivedAt: now().toISOString(),
         state: 'arrived',
@@ -72,16 +62,18 @@ export function createCallLog({ path, now }: { path?: string; now: () => Date })
       write(call)
       return call
     },
-    started(call) {
+    started(call: UpstreamCall) {
       if (call.endedAt === null) call.state = 'started'
       call.started = true
       write(call)
     },
-    answered: (call, status) => end(call, 'answered', status),
-    aborted: (call) => end(call, 'aborted', call.status),
+    answered: (call: UpstreamCall, status: number) => end(call, 'answered', status),
+    aborted: (call: UpstreamCall) => end(call, 'aborted', call.status),
+    /** Logs every open call as aborted; the server does this when it stops. */
     abortOpen: () => {
       for (const call of open) end(call, 'aborted', call.status)
     },
+    /** Deletes the calls in memory; the file keeps them. */
     clear: () => {
       calls.length = 0
     },

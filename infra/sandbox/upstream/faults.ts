@@ -66,28 +66,24 @@ const faultRule = z.discriminatedUnion('fault', [
 export type FaultRule = z.infer<typeof faultRule>
 export type FaultRuleInput = z.input<typeof faultRule>
 
-export interface FaultQueue {
-  readonly rules: readonly FaultRule[]
-  /** Replaces all rules. Throws a ZodError when one is not valid. */
-  replace(rules: unknown): void
-  /**
-   * Takes the first rule for this route and counts down its uses; undefined when no rule is left. Without `body`, only
-   * rules that apply to any body; with it, only those whose text it contains.
-   */
-  take(route: string, body?: Buffer): FaultRule | undefined
-}
+export type FaultQueue = ReturnType<typeof createFaultQueue>
 
 /** Creates a queue whose rules apply to calls in order of arrival, so a test knows which call meets which fault. */
-export function createFaultQueue(): FaultQueue {
+export function createFaultQueue() {
   let rules: FaultRule[] = []
   return {
-    get rules() {
+    get rules(): readonly FaultRule[] {
       return rules
     },
-    replace(next) {
+    /** Replaces all rules. Throws a ZodError when one is not valid. */
+    replace(next: unknown): void {
       rules = z.array(faultRule).parse(next)
     },
-    take(route, body) {
+    /**
+     * Takes the first rule for this route and counts down its uses; undefined when no rule is left. Without `body`, only
+     * rules that apply to any body; with it, only those whose text it contains.
+     */
+    take(route: string, body?: Buffer): FaultRule | undefined {
       const index = rules.findIndex(
         ({ route: only, containing }) =>
           (only === undefined || only === route) &&

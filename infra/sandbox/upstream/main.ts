@@ -19,8 +19,8 @@ const upstream = await startUpstream({
   host: environment.UPSTREAM_HOST,
   port: environment.UPSTREAM_PORT,
   delayMs: environment.UPSTREAM_DELAY_MS,
-  ...(environment.UPSTREAM_API_KEY === undefined ? {} : { apiKey: environment.UPSTREAM_API_KEY }),
-  ...(environment.UPSTREAM_CALL_LOG === undefined ? {} : { callLogPath: environment.UPSTREAM_CALL_LOG }),
+  apiKey: environment.UPSTREAM_API_KEY,
+  callLogPath: environment.UPSTREAM_CALL_LOG,
 })
 
 for (const signal of ['SIGTERM', 'SIGINT'] as const) {

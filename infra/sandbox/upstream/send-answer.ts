@@ -2,6 +2,8 @@ import type { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as wait } from 'node:timers/promises'
+import type { FaultRule } from './faults.ts'
+import { inGroups, serverEvent } from './server-event.ts'
 
 /**
  * Sends `pieces` as one body, waiting `everyMs` between them. `onLast` runs directly before the last piece, so that a client
@@ -45,4 +47,51 @@ export function* padded(bytes: number): Generator<Buffer> {
   yield head
   for (let left = bytes - head.length - tail.length; left > 0; left -= piece.length) yield piece.subarray(0, left)
   yield tail
+}
+
+/** Sends the events of a streamed answer, each as one piece, with the faults that concern a stream. */
+export async function sendStream(
+  response: ServerResponse,
+  headers: Readonly<Record<string, string>>,
+  events: readonly string[],
+  { rule, onLast }: { rule: FaultRule | undefined; onLast: () => void },
+): Promise<void> {
+  const streamHeaders = { ...headers, 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' }
+  const send = (pieces: readonly (string | Buffer)[], everyMs = 0) =>
+    sendPieces(
+      response,
+      200,
+      streamHeaders,
+      pieces.map((piece) => Buffer.from(piece)),
+      { everyMs, onLast },
+    )
+  const reset = () => response.socket?.resetAndDestroy()
+  switch (rule?.fault) {
+    case 'slowBody':
+      return send(inGroups(events, Math.ceil(events.length / rule.pieces)), rule.everyMs)
+    case 'truncatedJson':
+      return send([...split(Buffer.from(events.join('')), 2)].slice(0, 1))
+    case 'resetMidBody':
+      return begin(response, streamHeaders, events.slice(0, events.length / 2), reset)
+    case 'midStream': {
+      const before = events.slice(0, rule.afterEvents)
+      if (rule.ending === 'end') return send(before)
+      if (rule.ending === 'error') return send([...before, serverEvent(rule.error, 'error')])
+      return begin(response, streamHeaders, before, rule.ending === 'reset' ? reset : () => undefined)
+    }
+    default:
+      return send(events)
+  }
+}
+
+/** Sends the first events and leaves the response open; `onSent` decides what becomes of it. */
+async function begin(
+  response: ServerResponse,
+  headers: Readonly<Record<string, string>>,
+  events: readonly string[],
+  onSent: () => void,
+): Promise<void> {
+  response.writeHead(200, headers)
+  response.flushHeaders()
+  response.write(events.join('') || ':\n\n', onSent)
 }

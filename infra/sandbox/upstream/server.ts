@@ -1,77 +1,71 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { json as readJson } from 'node:stream/consumers'
 import { z } from 'zod'
 import { answerCall } from './answer-call.ts'
 import { createMessagesRoute } from './anthropic/messages.ts'
-import { createModelRoute as createAnthropicModel } from './anthropic/models.ts'
-import { type CallLog, createCallLog, type UpstreamCall } from './call-log.ts'
-import { createModelsRoute as createElevenLabsModels, createVoicesRoute } from './elevenlabs/models.ts'
-import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
-import { createTextToSpeechRoute } from './elevenlabs/text-to-speech.ts'
+import { modelRoute as anthropicModel } from './anthropic/models.ts'
+import { type CallLog, createCallLog } from './call-log.ts'
+import { speechToTextRoute } from './elevenlabs/speech-to-text.ts'
+import {
+  modelsRoute as elevenLabsModels,
+  voicesRoute as elevenLabsVoices,
+  textToSpeechRoute,
+} from './elevenlabs/text-to-speech.ts'
 import { createFaultQueue, type FaultQueue, type FaultRuleInput } from './faults.ts'
 import { createGenerateContentRoutes } from './gemini/generate-content.ts'
-import { createModelRoutes as createGeminiModels } from './gemini/models.ts'
+import { modelRoutes as geminiModels } from './gemini/models.ts'
 import { createChatCompletionsRoute } from './openai/chat-completions.ts'
-import { createImagesRoute } from './openai/images.ts'
-import { createModelRoutes as createOpenAiModels } from './openai/models.ts'
-import { createSpeechRoute } from './openai/speech.ts'
-import { createTranscriptionsRoute } from './openai/transcriptions.ts'
-import { type ListingRoute, matchesPath, type VendorRoute } from './vendor-route.ts'
+import { imagesRoute } from './openai/images.ts'
+import { modelRoutes as openAiModels } from './openai/models.ts'
+import { speechRoute } from './openai/speech.ts'
+import { transcriptionsRoute } from './openai/transcriptions.ts'
+import { type ListingRoute, matchPath, type VendorRoute } from './vendor-route.ts'
 
 export interface UpstreamOptions {
   /** Default 0: any free port. */
   readonly port?: number
   readonly host?: string
   /** The only accepted key; without it, every key is accepted. */
-  readonly apiKey?: string
+  readonly apiKey?: string | undefined
   /** Delay of every answer; default 0. */
   readonly delayMs?: number
   /** File that receives the call log as JSON lines. */
-  readonly callLogPath?: string
+  readonly callLogPath?: string | undefined
 }
 
-export interface Upstream {
-  readonly url: string
-  readonly port: number
-  /** Every call since the start or the last `clearCalls`, in order of arrival. */
-  readonly calls: readonly UpstreamCall[]
-  setFaults(rules: readonly FaultRuleInput[]): void
-  clearCalls(): void
-  /** Aborts open calls and releases the port. */
-  stop(): Promise<void>
-}
+export type Upstream = Awaited<ReturnType<typeof startUpstream>>
 
 /** Starts the simulated vendors on one HTTP server. Rejects when the port is in use. */
-export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
+export async function startUpstream(options: UpstreamOptions = {}) {
   const { port = 0, host = '127.0.0.1', apiKey, delayMs = 0, callLogPath } = options
   const routes: readonly VendorRoute[] = [
-    createSpeechToTextRoute({ apiKey }),
-    createTextToSpeechRoute({ apiKey }),
-    createChatCompletionsRoute({ apiKey }),
-    createImagesRoute({ apiKey }),
-    createSpeechRoute({ apiKey }),
-    createTranscriptionsRoute({ apiKey }),
-    ...createGenerateContentRoutes({ apiKey }),
-    createMessagesRoute({ apiKey }),
+    speechToTextRoute,
+    textToSpeechRoute,
+    createChatCompletionsRoute(),
+    imagesRoute,
+    speechRoute,
+    transcriptionsRoute,
+    ...createGenerateContentRoutes(),
+    createMessagesRoute(),
   ]
-  const listings = createListings({ apiKey })
   const faults = createFaultQueue()
-  const log = createCallLog({
-    now: () => new Date(),
-    ...(callLogPath === undefined ? {} : { path: callLogPath }),
-  })
+  const log = createCallLog({ now: () => new Date(), path: callLogPath })
 
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
-    const path = new URL(request.url ?? '/', 'http://upstream').pathname
-    if (path.startsWith('/_simulator/')) return answerControl({ faults, log }, path, request, response)
-    const listing = findListing(listings, request, path)
-    if (listing !== undefined) return answerListing(listing, request, response)
-    const route = routes.find((candidate) => candidate.method === request.method && matchesPath(candidate, path))
-    if (route !== undefined) {
-      const takeRule = (body?: Buffer) => faults.take(route.path, body)
-      return answerCall({ log, delayMs }, { route, takeRule, request, response })
+    const url = new URL(request.url ?? '/', 'http://upstream')
+    if (url.pathname.startsWith('/_simulator/')) return answerControl({ faults, log }, url.pathname, request, response)
+    const headers = new Headers(Object.entries(request.headers).map(([name, value]) => [name, String(value)]))
+    const received = { headers, query: url.searchParams }
+    const listing = request.method === 'GET' ? find(LISTINGS, url, headers) : undefined
+    if (listing !== undefined) {
+      const { route, parameter } = listing
+      const { status, body } = route.refuseKey(headers, apiKey) ?? route.answer({ ...received, parameter })
+      return json(response, status, body)
     }
-    response.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')
+    const called = request.method === 'POST' ? find(routes, url, headers) : undefined
+    if (called === undefined) return json(response, 404, { detail: 'Not Found' })
+    await answerCall({ log, faults, delayMs, apiKey }, { ...called, ...received, request, response })
   }
   const server = createServer((request, response) => {
     answer(request, response).catch((error: unknown) => {
@@ -89,11 +83,13 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
   return {
     url: `http://${host}:${address.port}`,
     port: address.port,
+    /** Every call since the start or the last `clearCalls`, in order of arrival. */
     calls: log.calls,
-    setFaults: (rules) => faults.replace(rules),
+    setFaults: (rules: readonly FaultRuleInput[]) => faults.replace(rules),
     clearCalls: () => log.clear(),
+    /** Aborts open calls and releases the port. */
     stop: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         log.abortOpen()
         server.close(() => resolve())
         server.closeAllConnections()
@@ -133,10 +129,8 @@ async function answerControl(
 }
 
 async function replaceRules(faults: FaultQueue, request: IncomingMessage): Promise<string | undefined> {
-  const chunks: Buffer[] = []
-  for await (const chunk of request) chunks.push(chunk as Buffer)
   try {
-    faults.replace(JSON.parse(Buffer.concat(chunks).toString('utf8')))
+    faults.replace(await readJson(request))
     return undefined
   } catch (error) {
     if (error instanceof z.ZodError) return z.prettifyError(error)
@@ -149,33 +143,19 @@ function json(response: ServerResponse, status: number, body: unknown): void {
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 }
 
-/** Creates the lists of all vendors; OpenAI's is the last, since its requests have no header of their own. */
-function createListings(options: { apiKey: string | undefined }): readonly ListingRoute[] {
-  return [
-    createElevenLabsModels(options),
-    createVoicesRoute(options),
-    createAnthropicModel(options),
-    ...createGeminiModels(options),
-    ...createOpenAiModels(options),
-  ]
-}
+/** The lists of all vendors; OpenAI's are the last, since its requests have no header of their own. */
+const LISTINGS: readonly ListingRoute[] = [
+  elevenLabsModels,
+  elevenLabsVoices,
+  anthropicModel,
+  ...geminiModels,
+  ...openAiModels,
+]
 
-function findListing(
-  listings: readonly ListingRoute[],
-  request: IncomingMessage,
-  path: string,
-): ListingRoute | undefined {
-  if (request.method !== 'GET') return undefined
-  const headers = headersOf(request)
-  return listings.find((listing) => matchesPath(listing, path) && listing.accepts?.(headers) !== false)
-}
-
-function answerListing(listing: ListingRoute, request: IncomingMessage, response: ServerResponse): void {
-  const url = new URL(request.url ?? '/', 'http://upstream')
-  const { status, body } = listing.answer({ url, headers: headersOf(request) })
-  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
-}
-
-function headersOf(request: IncomingMessage): Headers {
-  return new Headers(Object.entries(request.headers).map(([name, value]) => [name, String(value)]))
+function find<Found extends VendorRoute | ListingRoute>(routes: readonly Found[], { pathname }: URL, headers: Headers) {
+  for (const route of routes) {
+    const parameter = matchPath(route, pathname)
+    if (parameter !== undefined && route.accepts?.(headers) !== false) return { route, parameter }
+  }
+  return undefined
 }

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
-import { loggedFields, readJson } from '../writing/json-request.ts'
-import { type CachedTokens, createPromptCache, imageBlockText, type PromptCache } from '../writing/prompt-cache.ts'
-import { readConversation, type Turn } from '../writing/read-conversation.ts'
-import { readImage, type SeenImage } from '../writing/read-image.ts'
+import { readJson } from '../writing/json-request.ts'
+import { type CachedTokens, createPromptCache, type PromptBlock, type PromptCache } from '../writing/prompt-cache.ts'
+import { conversationBlocks, readConversation, type Turn, type TurnPart } from '../writing/read-conversation.ts'
+import type { SeenImage } from '../writing/read-image.ts'
 import { type Thinking, type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
-import { refusal } from './refusals.ts'
+import { refusal, refuseKey } from './refusals.ts'
 import { type AnthropicRequest, requestWire } from './request-wire.ts'
 import { messageEvents } from './stream-events.ts'
 
@@ -16,33 +16,15 @@ import { messageEvents } from './stream-events.ts'
  *
  * Source: platform.claude.com/docs/en/api/messages
  */
-export function createMessagesRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+export function createMessagesRoute(): VendorRoute {
   const cache = createPromptCache()
   return {
-    method: 'POST',
     path: '/v1/messages',
-    describe: ({ body }) => Promise.resolve({ fields: loggedFields(body) }),
-    answer: (request) => Promise.resolve(refuseHeaders(request, apiKey) ?? createMessage(request, cache)),
-    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), content: [] } }),
+    refuseKey,
+    answer: (request) => createMessage(request, cache),
+    emptied: (body) => ({ ...body, content: [] }),
   }
 }
-
-/** Refuses a request without key or version, or with a wrong one. */
-export function refuseHeaders(
-  { headers }: Pick<VendorRequest, 'headers'>,
-  apiKey: string | undefined,
-): VendorAnswer | undefined {
-  // The current SDK sends the key as a bearer token.
-  const bearer = /^Bearer (.+)$/.exec(headers.get('authorization') ?? '')?.[1]
-  const given = headers.get('x-api-key') ?? bearer ?? ''
-  if (given === '') return refusal(401, 'authentication_error', 'x-api-key header is required')
-  if (apiKey !== undefined && given !== apiKey) return refusal(401, 'authentication_error', 'invalid x-api-key')
-  if (VERSIONS.has(headers.get('anthropic-version') ?? '')) return undefined
-  return refusal(400, 'invalid_request_error', 'anthropic-version: header is required')
-}
-
-/** Source: platform.claude.com/docs/en/api/versioning */
-const VERSIONS: ReadonlySet<string> = new Set(['2023-06-01', '2026-10-21'])
 
 function createMessage({ body }: VendorRequest, cache: PromptCache): VendorAnswer {
   const parsed = requestWire.safeParse(readJson(body))
@@ -51,16 +33,16 @@ function createMessage({ body }: VendorRequest, cache: PromptCache): VendorAnswe
   if (!request.model.startsWith('claude-')) return refusal(404, 'not_found_error', `model: ${request.model}`)
   const limit = limitExceededBy(request)
   if (limit !== undefined) return refusal(400, 'invalid_request_error', limit)
-  const turns = readTurns(request)
-  if (turns === undefined) return refusal(400, 'invalid_request_error', 'Could not process image')
-  const blocks = promptBlocks(request)
+  const turns = request.messages.map(turnOf)
+  const task = taskOf(request, turns)
+  if (task === undefined) return refusal(400, 'invalid_request_error', 'Could not process image')
+  const blocks = promptBlocks(request, turns)
   if (blocks.filter(({ isBreakpoint }) => isBreakpoint).length > MAXIMUM_BREAKPOINTS)
     return refusal(
       400,
       'invalid_request_error',
       `A maximum of ${MAXIMUM_BREAKPOINTS} blocks with cache_control may be provided.`,
     )
-  const task = taskOf(request, turns)
   const written = writeAnswer(task)
   const answer = /\bplease block\b/i.test(task.texts.at(-1) ?? '') ? blocked(written) : written
   const digest = createHash('sha256').update(body).digest('base64url').replaceAll(/[_-]/g, '0')
@@ -111,39 +93,39 @@ function minimumCacheable(model: string): number {
 }
 
 /** Returns the blocks in the order of the cache's prefixes: tools, system, messages. */
-function promptBlocks({ tools = [], system = [], messages, cache_control: automatic }: AnthropicRequest) {
+function promptBlocks(
+  { tools = [], system = [], cache_control: automatic }: AnthropicRequest,
+  turns: readonly Turn[],
+): readonly PromptBlock[] {
   const blocks = [
     ...tools.map((tool) => ({
       label: 'tool',
       text: `${tool.name} ${tool.description ?? ''} ${JSON.stringify(tool.input_schema)}`,
-      isBreakpoint: isMarked(tool),
+      isBreakpoint: tool.cache_control != null,
     })),
-    ...[{ role: 'system', content: system }, ...messages].flatMap(({ role, content }) =>
-      (typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content).map((block) => ({
-        label: role,
-        text: blockText(block),
-        isBreakpoint: isMarked(block),
-      })),
-    ),
+    ...conversationBlocks([turnOf({ role: 'system', content: system }), ...turns]),
   ]
   const last = blocks.at(-1)
   return automatic != null && last !== undefined ? [...blocks.slice(0, -1), { ...last, isBreakpoint: true }] : blocks
 }
 
-function isMarked(block: { readonly cache_control?: object | null | undefined }): boolean {
-  return block.cache_control != null
+type Block = Exclude<AnthropicRequest['messages'][number]['content'], string>[number]
+
+function turnOf({ role, content }: { role: string; content: string | readonly Block[] }): Turn {
+  return { role, parts: typeof content === 'string' ? [{ kind: 'text', content }] : content.map(partOf) }
 }
 
-function blockText(block: Exclude<AnthropicRequest['messages'][number]['content'], string>[number]): string {
+function partOf(block: Block): TurnPart {
+  const isBreakpoint = block.cache_control != null
   switch (block.type) {
     case 'text':
-      return block.text
+      return { kind: 'text', content: block.text, isBreakpoint }
     case 'image':
-      return imageBlockText(block.source.data)
+      return { kind: 'image', content: block.source.data, isBreakpoint }
     case 'tool_use':
-      return `${block.name} ${JSON.stringify(block.input)}`
+      return { kind: 'call', content: `${block.name} ${JSON.stringify(block.input)}`, isBreakpoint }
     case 'tool_result':
-      return textOf(block.content)
+      return { kind: 'result', content: textOf(block.content), isBreakpoint }
   }
 }
 
@@ -185,44 +167,35 @@ function contentOf({ text, toolCalls, thinkingTokens }: WrittenAnswer, digest: s
   ]
 }
 
-function readTurns({ messages }: AnthropicRequest): Turn[] | undefined {
-  const turns = messages.map(({ role, content }): Turn & { readonly unreadable: boolean } => {
-    const blocks = typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content
-    const images = blocks.flatMap((block) =>
-      block.type === 'image' ? [readImage(Buffer.from(block.source.data, 'base64'))] : [],
-    )
-    return {
-      role,
-      texts: blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])),
-      toolResults: blocks.flatMap((block) => (block.type === 'tool_result' ? [textOf(block.content)] : [])),
-      images: images.filter((image) => image !== undefined),
-      unreadable: images.includes(undefined),
-    }
-  })
-  return turns.some(({ unreadable }) => unreadable) ? undefined : turns
-}
-
 function textOf(content: string | readonly { readonly text: string }[] | undefined): string {
   if (typeof content === 'string') return content
   return (content ?? []).map(({ text }) => text).join('\n')
 }
 
-function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask {
+/** Returns the task; undefined when an image cannot be read. */
+function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask | undefined {
   const { system, tools = [], tool_choice: choice, output_config: outputConfig } = request
-  return {
-    ...readConversation(system === undefined ? [] : [textOf(system)], turns),
-    tools: tools.map(({ name, description, input_schema: parameters }) => ({ name, description, parameters })),
-    toolChoice:
-      choice?.type === 'tool' ? { name: choice.name } : choice?.type === 'any' ? 'required' : (choice?.type ?? 'auto'),
-    responseFormat:
-      outputConfig?.format === undefined
-        ? { type: 'text' }
-        : { type: 'json_schema', schema: outputConfig.format.schema },
-    thinking: thinkingOf(request),
-    imageTokens,
-    maxOutputTokens: request.max_tokens,
-    stopSequences: request.stop_sequences ?? [],
-  }
+  const conversation = readConversation(system === undefined ? [] : [textOf(system)], turns)
+  return (
+    conversation && {
+      ...conversation,
+      tools: tools.map(({ name, description, input_schema: parameters }) => ({ name, description, parameters })),
+      toolChoice:
+        choice?.type === 'tool'
+          ? { name: choice.name }
+          : choice?.type === 'any'
+            ? 'required'
+            : (choice?.type ?? 'auto'),
+      responseFormat:
+        outputConfig?.format === undefined
+          ? { type: 'text' }
+          : { type: 'json_schema', schema: outputConfig.format.schema },
+      thinking: thinkingOf(request),
+      imageTokens,
+      maxOutputTokens: request.max_tokens,
+      stopSequences: request.stop_sequences ?? [],
+    }
+  )
 }
 
 /**

@@ -1,8 +1,5 @@
-import { type ListingRoute, pathParameter } from '../vendor-route.ts'
-import { refuseHeaders } from './messages.ts'
-import { refusal } from './refusals.ts'
-
-const PATH = '/v1/models/{model}'
+import { type ListingRoute, listed } from '../vendor-route.ts'
+import { refusal, refuseKey } from './refusals.ts'
 
 /** Models that are about to retire, or did. */
 const ENDING: Readonly<Record<string, { lifecycle: string; deprecated_at: string; retires_at: string }>> = {
@@ -19,30 +16,25 @@ const ENDING: Readonly<Record<string, { lifecycle: string; deprecated_at: string
 }
 
 /**
- * Creates `GET /v1/models/{model}` as documented for the Anthropic API; models are named `claude-…`.
+ * `GET /v1/models/{model}` as documented for the Anthropic API; models are named `claude-…`.
  * Source: the npm package `@anthropic-ai/sdk` 1.12, resources/models.d.ts
  */
-export function createModelRoute({ apiKey }: { apiKey: string | undefined }): ListingRoute {
-  return {
-    path: PATH,
-    accepts: (headers) => headers.has('anthropic-version'),
-    answer: (request) => {
-      const refused = refuseHeaders(request, apiKey)
-      if (refused !== undefined) return refused
-      const model = pathParameter(PATH, request, 'model') ?? ''
-      if (!model.startsWith('claude-')) return refusal(404, 'not_found_error', `model: ${model}`)
-      const body = {
-        type: 'model',
-        id: model,
-        display_name: model,
-        created_at: '2026-09-28T00:00:00Z',
-        capabilities: null,
-        line: null,
-        max_input_tokens: 1_000_000,
-        max_tokens: 128_000,
-        ...(ENDING[model] ?? { lifecycle: 'active', deprecated_at: null, retires_at: null }),
-      }
-      return { status: 200, accepted: false, body }
-    },
-  }
+export const modelRoute: ListingRoute = {
+  path: '/v1/models/{model}',
+  refuseKey,
+  accepts: (headers) => headers.has('anthropic-version'),
+  answer: ({ parameter: model }) => {
+    if (!model.startsWith('claude-')) return refusal(404, 'not_found_error', `model: ${model}`)
+    return listed({
+      type: 'model',
+      id: model,
+      display_name: model,
+      created_at: '2026-09-28T00:00:00Z',
+      capabilities: null,
+      line: null,
+      max_input_tokens: 1_000_000,
+      max_tokens: 128_000,
+      ...(ENDING[model] ?? { lifecycle: 'active', deprecated_at: null, retires_at: null }),
+    })
+  },
 }

@@ -89,7 +89,7 @@ function isSupported(schema: unknown): boolean {
 }
 
 /**
- * The request of `POST /v1/messages`, without unknown fields. What only some models support is in `model-limits.ts`.
+ * The request of `POST /v1/messages`, without unknown fields. What only some models support is in `limitExceededBy`.
  * Source: platform.claude.com/docs/en/api/messages
  */
 export const requestWire = z

@@ -1,8 +1,10 @@
-import { inGroups, serverEvent } from '../send-stream.ts'
+import { inGroups, serverEvent } from '../server-event.ts'
 import { tokenPieces } from '../writing/count-tokens.ts'
 
+type Block = Readonly<Record<string, unknown>> & { readonly type: string }
+
 interface Message {
-  readonly content: readonly (Readonly<Record<string, unknown>> & { readonly type: string })[]
+  readonly content: readonly Block[]
   readonly stop_reason: string
   readonly stop_sequence: string | null
   readonly usage: Readonly<Record<string, unknown>>
@@ -26,52 +28,36 @@ export function messageEvents(body: unknown, { reportsUsage }: { reportsUsage: b
     usage: reportsUsage ? { ...message.usage, output_tokens: 1, output_tokens_details: null } : undefined,
   }
   const { stop_reason, stop_sequence } = message
-  const events: readonly { readonly type: string }[] = [
-    { type: 'message_start', message: started } as { type: string },
+  const events: readonly Block[] = [
+    { type: 'message_start', message: started },
     { type: 'ping' },
     ...message.content.flatMap(blockEvents),
-    {
-      type: 'message_delta',
-      delta: { stop_reason, stop_sequence },
-      ...(reportsUsage ? { usage: counts } : {}),
-    } as { type: string },
+    { type: 'message_delta', delta: { stop_reason, stop_sequence }, ...(reportsUsage ? { usage: counts } : {}) },
     { type: 'message_stop' },
   ]
   return events.map((event) => serverEvent(event, event.type))
 }
 
-function blockEvents(
-  block: Readonly<Record<string, unknown>> & { readonly type: string },
-  index: number,
-): { type: string }[] {
+function blockEvents(block: Block, index: number): Block[] {
   const { start, deltas } = divided(block)
   return [
     { type: 'content_block_start', index, content_block: start },
     ...deltas.map((delta) => ({ type: 'content_block_delta', index, delta })),
     { type: 'content_block_stop', index },
-  ] as { type: string }[]
+  ]
 }
 
-function divided(block: Readonly<Record<string, unknown>> & { readonly type: string }): {
-  readonly start: object
-  readonly deltas: readonly object[]
-} {
+function divided(block: Block): { readonly start: object; readonly deltas: readonly object[] } {
   switch (block.type) {
     case 'text': {
-      const groups = inGroups(tokenPieces(String(block['text'])), TOKENS_PER_DELTA)
-      return {
-        start: { type: 'text', text: '' },
-        deltas: groups.map((pieces) => ({ type: 'text_delta', text: pieces.join('') })),
-      }
+      const texts = inGroups(tokenPieces(String(block['text'])), TOKENS_PER_DELTA)
+      return { start: { type: 'text', text: '' }, deltas: texts.map((text) => ({ type: 'text_delta', text })) }
     }
     case 'tool_use': {
-      const groups = inGroups(Array.from(JSON.stringify(block['input'])), 16)
+      const parts = ['', ...inGroups(Array.from(JSON.stringify(block['input'])), 16)]
       return {
         start: { ...block, input: {} },
-        deltas: ['', ...groups.map((pieces) => pieces.join(''))].map((json) => ({
-          type: 'input_json_delta',
-          partial_json: json,
-        })),
+        deltas: parts.map((json) => ({ type: 'input_json_delta', partial_json: json })),
       }
     }
     case 'thinking':

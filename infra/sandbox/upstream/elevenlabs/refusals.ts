@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { VendorAnswer, VendorRequest } from '../vendor-route.ts'
+import type { VendorAnswer } from '../vendor-route.ts'
 
 /**
  * Returns a refusal in the vendor's error shape; `status` is the older name of `code` and still sent.
@@ -16,10 +16,7 @@ export function invalidField(field: string, type: string, message: string, input
 }
 
 /** Refuses a request without `xi-api-key`, or with any key except the accepted one. */
-export function refuseKey(
-  { headers }: Pick<VendorRequest, 'headers'>,
-  apiKey: string | undefined,
-): VendorAnswer | undefined {
+export function refuseKey(headers: Headers, apiKey: string | undefined): VendorAnswer | undefined {
   const given = headers.get('xi-api-key')
   if (given === null || given === '') {
     return refusal(401, 'authentication_error', 'needs_authorization', 'The request has no xi-api-key header.')

@@ -6,7 +6,7 @@ import { invalidField, refusal, refuseKey } from './refusals.ts'
 const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimental', 'scribe_v2'])
 
 /**
- * Creates `POST /v1/speech-to-text` as documented by ElevenLabs, for one uploaded file and one channel, with its names,
+ * `POST /v1/speech-to-text` as documented by ElevenLabs, for one uploaded file and one channel, with its names,
  * defaults (events tagged, word times, no diarization) and answer shape. The wording of refusals is our own.
  *
  * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert, and the same texts in the vendor's package
@@ -19,37 +19,18 @@ const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimenta
  * - `tag_audio_events`: "Whether to tag audio events like (laughter), (footsteps), etc. in the transcription."
  * - `speaker_id`, optional: "Unique identifier for the speaker of this word."
  */
-export function createSpeechToTextRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
-  return {
-    method: 'POST',
-    path: '/v1/speech-to-text',
-    async describe({ form }) {
-      const audio = await uploadedAudio(form)
-      const fields = Object.fromEntries([...(form ?? [])].flatMap(([name, value]) => textField(name, value)))
-      return { fields, ...(audio === undefined ? {} : { audio }) }
-    },
-    async answer(request) {
-      return refuseKey(request, apiKey) ?? (await transcribe(request))
-    },
-    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: null, words: null } }),
-  }
+export const speechToTextRoute: VendorRoute = {
+  path: '/v1/speech-to-text',
+  refuseKey,
+  answer: transcribe,
+  emptied: (body) => ({ ...body, text: null, words: null }),
 }
 
-function textField(name: string, value: File | string): [string, string][] {
-  return typeof value === 'string' ? [[name, value]] : []
-}
-
-async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | undefined> {
-  const file = form?.get('file')
-  return file instanceof Blob ? new Uint8Array(await file.arrayBuffer()) : undefined
-}
-
-async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
+async function transcribe({ form, audio }: VendorRequest): Promise<VendorAnswer> {
   if (form === undefined)
     return refusal(400, 'validation_error', 'invalid_request', 'The body is not a multipart form.')
   const options = readOptions(form)
   if ('status' in options) return options
-  const audio = await uploadedAudio(form)
   if (audio === undefined) return invalidField('file', 'missing', 'Field required', null)
   const heard = await hear(audio, options)
   if (heard === undefined) {

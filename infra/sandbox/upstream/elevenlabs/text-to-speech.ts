@@ -1,14 +1,12 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { type SpokenFormat, speakMp3 } from '../speaking/speak-mp3.ts'
-import { pathParameter, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
+import { type ListingRoute, listed, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { readJson } from '../writing/json-request.ts'
 import { refusal, refuseKey } from './refusals.ts'
 
-const PATH = '/v1/text-to-speech/{voice_id}'
-
 /** The models of speech synthesis. */
-export const SPEECH_MODELS: ReadonlySet<string> = new Set([
+const SPEECH_MODELS: ReadonlySet<string> = new Set([
   'eleven_flash_v2_5',
   'eleven_turbo_v2_5',
   'eleven_multilingual_v2',
@@ -35,47 +33,44 @@ const requestBody = z.object({
 })
 
 /**
- * Creates `POST /v1/text-to-speech/{voice_id}` as documented by ElevenLabs: the format in the query, JSON in, MP3 out, request
+ * `POST /v1/text-to-speech/{voice_id}` as documented by ElevenLabs: the format in the query, JSON in, MP3 out, request
  * id and billed characters in headers. Every voice id is known except those that start with `unknown`, and usable except those
  * that start with `library`, as Voice Library voices are for a free plan. The wording of refusals is our own.
  *
  * Source: elevenlabs.io/docs/api-reference/text-to-speech/convert
  */
-export function createTextToSpeechRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
-  return {
-    method: 'POST',
-    path: PATH,
-    describe: async (request) => ({ fields: describeFields(request) }),
-    answer: async (request) => refuseKey(request, apiKey) ?? speak(request),
-    emptied: (answer) => ({ ...answer, body: new Uint8Array() }),
-  }
+export const textToSpeechRoute: VendorRoute = {
+  path: '/v1/text-to-speech/{voice_id}',
+  refuseKey,
+  describe: describeFields,
+  answer: speak,
+  emptied: () => new Uint8Array(),
 }
 
-function describeFields(request: VendorRequest): Record<string, string> {
-  const body = requestBody.safeParse(readJson(request.body))
+function describeFields({ parameter: voice, query, body: bytes }: VendorRequest): Record<string, string> {
+  const body = requestBody.safeParse(readJson(bytes))
   return {
-    voice_id: pathParameter(PATH, request, 'voice_id') ?? '',
-    output_format: request.url.searchParams.get('output_format') ?? '',
+    voice_id: voice,
+    output_format: query.get('output_format') ?? '',
     ...(body.success ? { text: body.data.text, model_id: body.data.model_id } : {}),
     ...(body.data?.voice_settings?.speed == null ? {} : { speed: String(body.data.voice_settings.speed) }),
   }
 }
 
 /** Returns whether the account has the voice. */
-export function isKnownVoice(voice: string): boolean {
+function isKnownVoice(voice: string): boolean {
   return !voice.startsWith('unknown')
 }
 
-function speak(request: VendorRequest): VendorAnswer {
-  const body = requestBody.safeParse(readJson(request.body))
+function speak({ parameter: voice, query, body: bytes }: VendorRequest): VendorAnswer {
+  const body = requestBody.safeParse(readJson(bytes))
   if (!body.success) return invalidBody(body.error)
   const { text, model_id: model, voice_settings: settings } = body.data
   if (!SPEECH_MODELS.has(model)) {
     return refusal(400, 'validation_error', 'model_not_found', `A model with ID ${model} does not exist.`)
   }
-  const format = FORMATS.get(request.url.searchParams.get('output_format') ?? 'mp3_44100_128')
+  const format = FORMATS.get(query.get('output_format') ?? 'mp3_44100_128')
   if (format === undefined) return refusal(400, 'validation_error', 'invalid_parameters', 'Unknown output_format.')
-  const voice = pathParameter(PATH, request, 'voice_id') ?? ''
   if (!isKnownVoice(voice)) {
     return refusal(400, 'not_found', 'voice_not_found', `A voice with the voice_id ${voice} was not found.`)
   }
@@ -90,18 +85,44 @@ function speak(request: VendorRequest): VendorAnswer {
     return refusal(400, 'validation_error', 'invalid_parameters', 'The text has nothing to speak.')
   const headers = {
     'content-type': 'audio/mpeg',
-    'request-id': createHash('sha256').update(request.body).digest('base64url').slice(0, 20),
+    'request-id': createHash('sha256').update(bytes).digest('base64url').slice(0, 20),
     'x-character-count': String(Array.from(text).length),
   }
   return { status: 200, accepted: true, headers, body: speakMp3(text, { speed: settings?.speed ?? 1, format, voice }) }
 }
 
 function invalidBody({ issues }: z.ZodError): VendorAnswer {
-  const detail = issues.map((issue) => ({
-    type: issue.code,
-    loc: ['body', ...issue.path],
-    msg: 'Invalid',
-    input: null,
-  }))
+  const detail = issues.map(({ code, path }) => ({ type: code, loc: ['body', ...path], msg: 'Invalid', input: null }))
   return { status: 422, accepted: false, body: { detail } }
+}
+
+/**
+ * `GET /v1/models` as documented by ElevenLabs, which lists models of speech synthesis.
+ * Source: elevenlabs.io/docs/api-reference/models/list
+ */
+export const modelsRoute: ListingRoute = {
+  path: '/v1/models',
+  refuseKey,
+  accepts: (headers) => headers.has('xi-api-key'),
+  answer: () =>
+    listed(
+      [...SPEECH_MODELS].map((model_id) => ({
+        model_id,
+        name: model_id,
+        can_do_text_to_speech: true,
+        maximum_text_length_per_request: 40_000,
+        languages: [{ language_id: 'en', name: 'English' }],
+      })),
+    ),
+}
+
+/** `GET /v2/voices`, for a search by ids. Source: elevenlabs.io/docs/api-reference/voices/search */
+export const voicesRoute: ListingRoute = {
+  path: '/v2/voices',
+  refuseKey,
+  answer: ({ query }) => {
+    const ids = query.getAll('voice_ids').filter(isKnownVoice)
+    const voices = ids.map((voice_id) => ({ voice_id, name: voice_id, category: 'generated' }))
+    return listed({ voices, has_more: false, total_count: voices.length })
+  },
 }

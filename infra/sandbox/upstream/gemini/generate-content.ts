@@ -1,14 +1,13 @@
 import { createHash } from 'node:crypto'
 import { drawPng } from '../drawing/draw-png.ts'
-import { pathParameter, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
+import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
 import { countTokens } from '../writing/count-tokens.ts'
 import { loggedFields, readJson } from '../writing/json-request.ts'
-import { createPromptCache, imageBlockText, type PromptCache } from '../writing/prompt-cache.ts'
-import { readConversation, type Turn } from '../writing/read-conversation.ts'
-import { readImage } from '../writing/read-image.ts'
+import { createPromptCache, type PromptCache } from '../writing/prompt-cache.ts'
+import { conversationBlocks, readConversation, type Turn, type TurnPart } from '../writing/read-conversation.ts'
 import { type Thinking, type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
 import { generationOf, limitExceededBy } from './model-limits.ts'
-import { refusal } from './refusals.ts'
+import { refusal, refuseKey } from './refusals.ts'
 import { type GeminiPart, type GeminiRequest, requestWire } from './request-wire.ts'
 import { answerChunks } from './stream-chunks.ts'
 
@@ -22,56 +21,38 @@ const TOKENS_PER_GENERATED_IMAGE = 1120
  *
  * Source: ai.google.dev/api/generate-content
  */
-export function createGenerateContentRoutes({ apiKey }: { apiKey: string | undefined }): readonly VendorRoute[] {
+export function createGenerateContentRoutes(): readonly VendorRoute[] {
   const cache = createPromptCache()
   return [
-    routeOf('/v1beta/models/{model}:generateContent', { apiKey, cache }, () => ({})),
+    routeOf('/v1beta/models/{model}:generateContent', cache, (_query, answer) => answer),
     // A stream: of events with `alt=sse`, and otherwise of the items of a JSON array.
-    routeOf('/v1beta/models/{model}:streamGenerateContent', { apiKey, cache }, (url, { body }) =>
-      url.searchParams.get('alt') === 'sse' ? { stream: answerChunks } : { body: [body] },
+    routeOf('/v1beta/models/{model}:streamGenerateContent', cache, (query, answer) =>
+      query.get('alt') === 'sse' ? { ...answer, stream: answerChunks } : { ...answer, body: [answer.body] },
     ),
   ]
 }
 
 function routeOf(
   path: string,
-  { apiKey, cache }: { readonly apiKey: string | undefined; readonly cache: PromptCache },
-  form: (url: URL, answer: VendorAnswer) => Partial<VendorAnswer>,
+  cache: PromptCache,
+  formed: (query: URLSearchParams, answer: VendorAnswer) => VendorAnswer,
 ): VendorRoute {
-  const modelOf = (request: VendorRequest) => pathParameter(path, request, 'model') ?? ''
-  const answer = (request: VendorRequest): VendorAnswer => {
-    const generated = refuseKey(request, apiKey) ?? generate(request, modelOf(request), cache)
-    return generated.status === 200 ? { ...generated, ...form(request.url, generated) } : generated
-  }
   return {
-    method: 'POST',
     path,
-    describe: (request) => Promise.resolve({ fields: { model: modelOf(request), ...loggedFields(request.body) } }),
-    answer: (request) => Promise.resolve(answer(request)),
-    emptied: (answer) => ({
-      ...answer,
-      body: {
-        ...(answer.body as object),
-        candidates: [{ content: { role: 'model', parts: [] }, finishReason: 'STOP', index: 0 }],
-      },
+    refuseKey,
+    describe: ({ parameter: model, body }) => ({ model, ...loggedFields(body) }),
+    answer: (request) => {
+      const generated = generate(request, cache)
+      return generated.status === 200 ? formed(request.query, generated) : generated
+    },
+    emptied: (body) => ({
+      ...body,
+      candidates: [{ content: { role: 'model', parts: [] }, finishReason: 'STOP', index: 0 }],
     }),
   }
 }
 
-/** Refuses a request without a key, or with any except the accepted one. */
-export function refuseKey(
-  { headers }: Pick<VendorRequest, 'headers'>,
-  apiKey: string | undefined,
-): VendorAnswer | undefined {
-  const given = headers.get('x-goog-api-key')
-  if (given === null || given === '') {
-    return refusal(403, 'PERMISSION_DENIED', "Method doesn't allow unregistered callers.")
-  }
-  if (apiKey === undefined || given === apiKey) return undefined
-  return refusal(400, 'INVALID_ARGUMENT', 'API key not valid. Please pass a valid API key.', 'API_KEY_INVALID')
-}
-
-function generate({ body }: VendorRequest, model: string, cache: PromptCache): VendorAnswer {
+function generate({ parameter: model, body }: VendorRequest, cache: PromptCache): VendorAnswer {
   if (!model.startsWith('gemini-')) return refusal(404, 'NOT_FOUND', `models/${model} is not found`)
   const parsed = requestWire.safeParse(readJson(body))
   if (!parsed.success) return refusal(400, 'INVALID_ARGUMENT', `Invalid JSON payload: ${parsed.error.message}`)
@@ -80,9 +61,9 @@ function generate({ body }: VendorRequest, model: string, cache: PromptCache): V
   if (unsigned) return refusal(400, 'INVALID_ARGUMENT', 'Function call is missing a thought_signature.')
   const limit = limitExceededBy(request, model)
   if (limit !== undefined) return refusal(400, 'INVALID_ARGUMENT', limit)
-  const turns = readTurns(request)
-  if (turns === undefined) return refusal(400, 'INVALID_ARGUMENT', 'Unable to process input image.')
+  const turns = request.contents.map(({ role, parts }): Turn => ({ role: role ?? 'user', parts: parts.map(partOf) }))
   const task = taskOf(model, request, turns)
+  if (task === undefined) return refusal(400, 'INVALID_ARGUMENT', 'Unable to process input image.')
   const responseId = createHash('sha256').update(body).digest('base64url').slice(0, 22)
   const known = { modelVersion: model, responseId }
   if (/\bplease block\b/i.test(task.texts.at(-1) ?? '')) {
@@ -94,7 +75,7 @@ function generate({ body }: VendorRequest, model: string, cache: PromptCache): V
   if (asksForImage !== model.endsWith('-image')) {
     return refusal(400, 'INVALID_ARGUMENT', 'The model does not support the requested response modalities.')
   }
-  return ok({ ...(asksForImage ? draw(task) : write(task, cachedTokens(cache, model, request))), ...known })
+  return ok({ ...(asksForImage ? draw(task) : write(task, cachedTokens(cache, model, request, turns))), ...known })
 }
 
 /** The vendor documents no step in which implicit caching grows; this one is the simulator's. */
@@ -106,25 +87,23 @@ const CACHE_STEP_TOKENS = 256
  *
  * Source: ai.google.dev/gemini-api/docs/caching of 7 July 2026, read on 26 November 2026
  */
-function cachedTokens(cache: PromptCache, model: string, request: GeminiRequest): number {
+function cachedTokens(cache: PromptCache, model: string, request: GeminiRequest, turns: readonly Turn[]): number {
   const generation = generationOf(model)
   if (generation < 2.5) return 0
-  const { tools = [], systemInstruction, contents } = request
+  const { tools = [], systemInstruction } = request
   const blocks = [
     ...tools.map((tool) => ({ label: 'tool', text: JSON.stringify(tool) })),
-    ...[{ role: 'system', parts: systemInstruction?.parts ?? [] }, ...contents].flatMap(({ role = 'user', parts }) =>
-      parts.map((part) => ({ label: role, text: blockText(part) })),
-    ),
+    ...conversationBlocks([{ role: 'system', parts: (systemInstruction?.parts ?? []).map(partOf) }, ...turns]),
   ]
   return cache.readSteps(model, blocks, { minimum: generation < 3 ? 2048 : 4096, step: CACHE_STEP_TOKENS })
 }
 
-function blockText(part: GeminiPart): string {
-  if ('text' in part) return part.text
-  if ('inlineData' in part) return imageBlockText(part.inlineData.data)
-  return 'functionCall' in part
-    ? `${part.functionCall.name} ${JSON.stringify(part.functionCall.args ?? {})}`
-    : resultText(part.functionResponse.response)
+function partOf(part: GeminiPart): TurnPart {
+  if ('text' in part) return { kind: 'text', content: part.text }
+  if ('inlineData' in part) return { kind: 'image', content: part.inlineData.data }
+  if ('functionResponse' in part) return { kind: 'result', content: resultText(part.functionResponse.response) }
+  const { name, args = {} } = part.functionCall
+  return { kind: 'call', content: `${name} ${JSON.stringify(args)}` }
 }
 
 function ok(body: object): VendorAnswer {
@@ -137,32 +116,13 @@ function isUnsigned(parts: readonly GeminiPart[]): boolean {
   return first !== undefined && first.thoughtSignature === undefined
 }
 
-function readTurns({ contents }: GeminiRequest): Turn[] | undefined {
-  const turns = contents.map(({ role, parts }): Turn & { readonly unreadable: boolean } => {
-    const images = parts.flatMap((part) => ('inlineData' in part ? [readImage(bytesOf(part.inlineData.data))] : []))
-    return {
-      role: role === 'model' ? 'assistant' : 'user',
-      texts: parts.flatMap((part) => ('text' in part ? [part.text] : [])),
-      toolResults: parts.flatMap((part) =>
-        'functionResponse' in part ? [resultText(part.functionResponse.response)] : [],
-      ),
-      images: images.filter((image) => image !== undefined),
-      unreadable: images.includes(undefined),
-    }
-  })
-  return turns.some(({ unreadable }) => unreadable) ? undefined : turns
-}
-
-function bytesOf(base64: string): Uint8Array {
-  return Buffer.from(base64, 'base64')
-}
-
 function resultText(response: Readonly<Record<string, unknown>>): string {
   const value = response['output'] ?? response['error'] ?? response
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-function taskOf(model: string, request: GeminiRequest, turns: readonly Turn[]): WritingTask {
+/** Returns the task; undefined when an image cannot be read. */
+function taskOf(model: string, request: GeminiRequest, turns: readonly Turn[]): WritingTask | undefined {
   const { generationConfig: config = {}, toolConfig, tools = [] } = request
   const { mode, allowedFunctionNames: [only] = [] } = toolConfig?.functionCallingConfig ?? {}
   const system = request.systemInstruction?.parts.flatMap((part) => ('text' in part ? [part.text] : [])) ?? []
@@ -170,21 +130,25 @@ function taskOf(model: string, request: GeminiRequest, turns: readonly Turn[]): 
     config.responseJsonSchema === undefined
       ? ({ type: config.responseMimeType === 'application/json' ? 'json_object' : 'text' } as const)
       : ({ type: 'json_schema', schema: config.responseJsonSchema } as const)
-  return {
-    ...readConversation(system, turns),
-    tools: tools.flatMap(({ functionDeclarations }) =>
-      functionDeclarations.map(({ name, description, parametersJsonSchema }) => ({
-        name,
-        description,
-        parameters: parametersJsonSchema ?? {},
-      })),
-    ),
-    toolChoice: mode === 'NONE' ? 'none' : mode === 'ANY' ? (only === undefined ? 'required' : { name: only }) : 'auto',
-    responseFormat: format,
-    maxOutputTokens: config.maxOutputTokens,
-    stopSequences: config.stopSequences ?? [],
-    thinking: thinkingOf(model, config.thinkingConfig ?? {}),
-  }
+  const conversation = readConversation(system, turns)
+  return (
+    conversation && {
+      ...conversation,
+      tools: tools.flatMap(({ functionDeclarations }) =>
+        functionDeclarations.map(({ name, description, parametersJsonSchema }) => ({
+          name,
+          description,
+          parameters: parametersJsonSchema ?? {},
+        })),
+      ),
+      toolChoice:
+        mode === 'NONE' ? 'none' : mode === 'ANY' ? (only === undefined ? 'required' : { name: only }) : 'auto',
+      responseFormat: format,
+      maxOutputTokens: config.maxOutputTokens,
+      stopSequences: config.stopSequences ?? [],
+      thinking: thinkingOf(model, config.thinkingConfig ?? {}),
+    }
+  )
 }
 
 /** Returns how the model thinks: dynamically by default, and without a budget or level not at all where it is lite. */

@@ -1,4 +1,4 @@
-import { inGroups, serverEvent } from '../send-stream.ts'
+import { inGroups, serverEvent } from '../server-event.ts'
 import { tokenPieces } from '../writing/count-tokens.ts'
 
 interface Answer {
@@ -46,7 +46,7 @@ export function answerChunks(body: unknown, { reportsUsage }: { reportsUsage: bo
 function dividedPart(part: Part): Part[] {
   const { text, ...others } = part
   if (typeof text !== 'string') return [part]
-  const texts = inGroups(tokenPieces(text), TOKENS_PER_CHUNK).map((pieces) => pieces.join(''))
+  const texts = inGroups(tokenPieces(text), TOKENS_PER_CHUNK)
   return texts.map((piece, index) => (index === 0 ? { text: piece, ...others } : { text: piece }))
 }
 

@@ -10,21 +10,7 @@ interface Lyrics {
   readonly text: string
 }
 
-const DECODE = [
-  '-v',
-  'error',
-  '-f',
-  'mp3',
-  '-i',
-  'pipe:0',
-  '-ac',
-  '1',
-  '-ar',
-  `${LISTENING_RATE}`,
-  '-f',
-  's16le',
-  'pipe:1',
-]
+const DECODE = `-v error -f mp3 -i pipe:0 -ac 1 -ar ${LISTENING_RATE} -f s16le pipe:1`.split(' ')
 
 let ffmpegPath: Promise<string | undefined> | undefined
 

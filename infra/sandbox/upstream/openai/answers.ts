@@ -1,5 +1,4 @@
-import type { VendorAnswer, VendorRequest } from '../vendor-route.ts'
-import { loggedFields } from '../writing/json-request.ts'
+import type { VendorAnswer } from '../vendor-route.ts'
 
 /**
  * Returns an error body as documented by OpenAI, with our own wording.
@@ -20,18 +19,7 @@ export function invalidRequest(message: string, param: string | null = null, cod
 }
 
 /** Refuses any bearer token except `apiKey`; without one, as on a self-hosted server, every call is accepted. */
-export function refuseKey(
-  { headers }: Pick<VendorRequest, 'headers'>,
-  apiKey: string | undefined,
-): VendorAnswer | undefined {
+export function refuseKey(headers: Headers, apiKey: string | undefined): VendorAnswer | undefined {
   if (apiKey === undefined || headers.get('authorization') === `Bearer ${apiKey}`) return undefined
   return refusal(401, 'invalid_request_error', 'invalid_api_key', 'Incorrect API key provided.')
 }
-
-/** Returns the request's fields for the call log, with images in data URIs shortened. */
-export function describeJson({ body }: Pick<VendorRequest, 'body'>): Record<string, string> {
-  const fields = Object.entries(loggedFields(body))
-  return Object.fromEntries(fields.map(([name, json]) => [name, json.replaceAll(LONG_DATA_URI, ';base64,…')]))
-}
-
-const LONG_DATA_URI = /;base64,[A-Za-z0-9+/]{200,}=*/g

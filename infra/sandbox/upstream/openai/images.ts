@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { drawPng } from '../drawing/draw-png.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
 import { readJson } from '../writing/json-request.ts'
-import { describeJson, invalidRequest, refuseKey } from './answers.ts'
+import { invalidRequest, refuseKey } from './answers.ts'
 
 const imageRequest = z.strictObject({
   model: z.string().min(1),
@@ -18,19 +18,16 @@ const imageRequest = z.strictObject({
 })
 
 /**
- * Creates `POST /v1/images/generations` as documented by OpenAI, for one inline image of 1024 × 1024 pixels. A prompt
+ * `POST /v1/images/generations` as documented by OpenAI, for one inline image of 1024 × 1024 pixels. A prompt
  * with `please refuse` is refused, as its moderation would. Models named `gpt-image-…` refuse `response_format`.
  *
  * Source: developers.openai.com/api/reference, Images; npm package `openai` 7, resources/images.d.ts.
  */
-export function createImagesRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
-  return {
-    method: 'POST',
-    path: '/v1/images/generations',
-    describe: async (request) => ({ fields: describeJson(request) }),
-    answer: async (request) => refuseKey(request, apiKey) ?? draw(request),
-    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), data: [] } }),
-  }
+export const imagesRoute: VendorRoute = {
+  path: '/v1/images/generations',
+  refuseKey,
+  answer: draw,
+  emptied: (body) => ({ ...body, data: [] }),
 }
 
 function draw(request: VendorRequest): VendorAnswer {

@@ -1,7 +1,5 @@
-import { type ListingRoute, pathParameter } from '../vendor-route.ts'
+import { type ListingRoute, listed } from '../vendor-route.ts'
 import { refusal, refuseKey } from './answers.ts'
-
-const MODEL_PATH = '/v1/models/{model}'
 
 /** The models by id, with the day of their shutdown. */
 const MODELS: Readonly<Record<string, string | null>> = {
@@ -15,35 +13,24 @@ const MODELS: Readonly<Record<string, string | null>> = {
 }
 
 /**
- * Creates `GET /v1/models` and `GET /v1/models/{model}` as documented by OpenAI, shutdown dates included.
+ * `GET /v1/models` and `GET /v1/models/{model}` as documented by OpenAI, shutdown dates included.
  * Source: developers.openai.com/api/reference, List models; npm package `openai` 7, resources/models.d.ts
  */
-export function createModelRoutes({ apiKey }: { apiKey: string | undefined }): readonly ListingRoute[] {
-  return [
-    {
-      path: '/v1/models',
-      answer: (request) =>
-        refuseKey(request, apiKey) ?? {
-          status: 200,
-          accepted: false,
-          body: { object: 'list', data: Object.keys(MODELS).map(describe) },
-        },
-    },
-    {
-      path: MODEL_PATH,
-      answer: (request) => {
-        const id = pathParameter(MODEL_PATH, request, 'model') ?? ''
-        const refused = refuseKey(request, apiKey)
-        if (refused !== undefined) return refused
-        if (!Object.hasOwn(MODELS, id)) {
-          const message = `The model '${id}' does not exist`
-          return refusal(404, 'invalid_request_error', 'model_not_found', message, 'model')
-        }
-        return { status: 200, accepted: false, body: describe(id) }
-      },
-    },
-  ]
-}
+export const modelRoutes: readonly ListingRoute[] = [
+  {
+    path: '/v1/models',
+    refuseKey,
+    answer: () => listed({ object: 'list', data: Object.keys(MODELS).map(describe) }),
+  },
+  {
+    path: '/v1/models/{model}',
+    refuseKey,
+    answer: ({ parameter: id }) =>
+      Object.hasOwn(MODELS, id)
+        ? listed(describe(id))
+        : refusal(404, 'invalid_request_error', 'model_not_found', `The model '${id}' does not exist`, 'model'),
+  },
+]
 
 function describe(id: string) {
   return { id, object: 'model', created: 1_790_000_000, owned_by: 'simulated', shutdown_date: MODELS[id] ?? null }

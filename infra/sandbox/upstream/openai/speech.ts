@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { speakMp3 } from '../speaking/speak-mp3.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
 import { readJson } from '../writing/json-request.ts'
-import { describeJson, invalidRequest, refuseKey } from './answers.ts'
+import { invalidRequest, refuseKey } from './answers.ts'
 
 const speechRequest = z.strictObject({
   model: z.string().min(1),
@@ -13,18 +13,15 @@ const speechRequest = z.strictObject({
 })
 
 /**
- * Creates `POST /v1/audio/speech` as documented by OpenAI, for MP3.
+ * `POST /v1/audio/speech` as documented by OpenAI, for MP3.
  *
  * Source: developers.openai.com/api/reference, Create speech; npm package `openai` 7, resources/audio/speech.d.ts.
  */
-export function createSpeechRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
-  return {
-    method: 'POST',
-    path: '/v1/audio/speech',
-    describe: async (request) => ({ fields: describeJson(request) }),
-    answer: async (request) => refuseKey(request, apiKey) ?? speak(request),
-    emptied: (answer) => ({ ...answer, body: new Uint8Array() }),
-  }
+export const speechRoute: VendorRoute = {
+  path: '/v1/audio/speech',
+  refuseKey,
+  answer: speak,
+  emptied: () => new Uint8Array(),
 }
 
 function speak(request: VendorRequest): VendorAnswer {

@@ -3,26 +3,17 @@ import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.t
 import { invalidRequest, refusal, refuseKey } from './answers.ts'
 
 /**
- * Creates `POST /v1/audio/transcriptions` as documented by OpenAI for whisper-1, in `json` and `verbose_json`. It
+ * `POST /v1/audio/transcriptions` as documented by OpenAI for whisper-1, in `json` and `verbose_json`. It
  * transcribes like the other vendors, without speakers and audio events.
  *
  * Source: developers.openai.com/api/reference, Create transcription; npm package `openai` 7,
  * resources/audio/transcriptions.d.ts.
  */
-export function createTranscriptionsRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
-  return {
-    method: 'POST',
-    path: '/v1/audio/transcriptions',
-    async describe({ form }) {
-      const fields = [...(form ?? [])].flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : []))
-      const audio = await uploadedAudio(form)
-      return { fields: Object.fromEntries(fields), ...(audio === undefined ? {} : { audio }) }
-    },
-    async answer(request) {
-      return refuseKey(request, apiKey) ?? refuseSize(request) ?? (await transcribe(request))
-    },
-    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: null, words: null } }),
-  }
+export const transcriptionsRoute: VendorRoute = {
+  path: '/v1/audio/transcriptions',
+  refuseKey,
+  answer: (request) => refuseSize(request) ?? transcribe(request),
+  emptied: (body) => ({ ...body, text: null, words: null }),
 }
 
 /** The vendor counts the whole form, so that a file of exactly 25 MiB is refused. */
@@ -34,12 +25,7 @@ function refuseSize({ body: { byteLength } }: VendorRequest): VendorAnswer | und
   return refusal(413, 'server_error', null, message)
 }
 
-async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | undefined> {
-  const file = form?.get('file')
-  return file instanceof Blob ? new Uint8Array(await file.arrayBuffer()) : undefined
-}
-
-async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
+async function transcribe({ form, audio }: VendorRequest): Promise<VendorAnswer> {
   if (form === undefined) return invalidRequest('The body is not a multipart form.')
   if (typeof form.get('model') !== 'string') return invalidRequest('You must provide a model parameter.', 'model')
   const format = form.get('response_format') ?? 'json'
@@ -48,7 +34,6 @@ async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
   if (granularities.length > 0 && format !== 'verbose_json') {
     return invalidRequest('timestamp_granularities needs verbose_json.', 'timestamp_granularities')
   }
-  const audio = await uploadedAudio(form)
   if (audio === undefined) return invalidRequest('There is no file.', 'file')
   const heard = await hear(audio, { tagAudioEvents: false })
   if (heard === undefined) return invalidRequest('The audio file could not be decoded.', 'file')

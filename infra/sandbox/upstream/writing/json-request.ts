@@ -11,7 +11,7 @@ export function readJson(body: Uint8Array): unknown {
 
 /**
  * Returns the top-level fields of a JSON request for the call log, each as JSON text. A long Base64 string is replaced by its
- * length and SHA-256, so that a log of many images stays readable.
+ * length and SHA-256 and that of a data URI is left out, so that a log of many images stays readable.
  */
 export function loggedFields(body: Uint8Array): Record<string, string> {
   const request = readJson(body)
@@ -19,10 +19,12 @@ export function loggedFields(body: Uint8Array): Record<string, string> {
   return Object.fromEntries(
     Object.entries(request).map(([name, value]) => [
       name,
-      JSON.stringify(value, (_, part: unknown) => shortened(part)),
+      JSON.stringify(value, (_, part: unknown) => shortened(part)).replaceAll(LONG_DATA_URI, ';base64,…'),
     ]),
   )
 }
+
+const LONG_DATA_URI = /;base64,[A-Za-z0-9+/]{200,}=*/g
 
 function shortened(value: unknown): unknown {
   if (typeof value !== 'string' || value.length < 512 || !/^[A-Za-z0-9+/]+={0,2}$/.test(value)) return value

@@ -1,4 +1,4 @@
-import type { ArchivedCall } from '#shared/adapters/postgres/archive/archive-store.ts'
+import type { ArchivedCall, ArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { receiptIdOf, transactionHashOf } from '#shared/archive/archived-line.ts'
 import { DamagedObject, type RecordedObject, unpackObject } from '#shared/archive/archived-object.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
@@ -16,4 +16,23 @@ export async function readCall(
   const call = await read(object, (line) => receiptIdOf(line) === receiptId)
   const signed = transactions.map(({ hash, object: of }) => read(of, (line) => transactionHashOf(line) === hash))
   return { ...call, transactions: await Promise.all(signed) }
+}
+
+/** Reads every archived object. Returns how many there are, and what is wrong with those that are not as archived. */
+export async function verifyObjects(
+  store: Pick<ArchiveStore, 'listObjects'>,
+  objects: Pick<ObjectStore, 'get'>,
+): Promise<{ readonly objects: number; readonly damaged: readonly string[] }> {
+  let count = 0
+  const damaged: string[] = []
+  for await (const object of store.listObjects()) {
+    count += 1
+    try {
+      await unpackObject(object, await objects.get(object.key))
+    } catch (error) {
+      if (!(error instanceof DamagedObject)) throw error
+      damaged.push(error.message)
+    }
+  }
+  return { objects: count, damaged }
 }
