@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { hash, randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { walkFrames } from '../../packages/mp3/walk-frames.ts'
@@ -157,7 +157,7 @@ async function cutAndWrite(
 
 async function uploadAt(path: string, offsetMs: number, expected: Uint8Array): Promise<Upload> {
   const { content, ...facts } = await readRecording(path, { maximumContentBytes: MAXIMUM_HELD_BYTES })
-  const sha256 = createHash('sha256').update(expected).digest('hex')
+  const sha256 = hash('sha256', expected)
   if (facts.sha256 !== sha256) throw new AudioError('file_changed', 'the prepared part was changed.', { path })
   const walk = walkFrames(content)
   if (walk.outcome !== 'mp3') throw new AudioError('damaged_audio', `its part is ${walk.found}.`, { path })

@@ -1,5 +1,6 @@
 import type { TranscribedWord } from '../subtitles/words.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
+import { isObject } from '../wire/json.ts'
 import type { Transcript } from './transcript.ts'
 
 const CONTROL = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/gu
@@ -54,8 +55,4 @@ function isCharacter(value: unknown): value is { readonly text: string; readonly
 
 function isTime(value: unknown): value is number {
   return typeof value === 'number' && value >= 0 && value <= LARGEST_SECONDS
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -7,6 +7,12 @@ import { SpendingByGroup } from './spending.ts'
 /** What a budget has left, in atomic units; `null` without a limit. */
 export type BudgetLeft = Readonly<Record<LimitName, bigint | null>>
 
+/** Returns what the tighter of the budgets of session and day leaves; `null` without any. */
+export function leastLeft({ session, day }: BudgetLeft): bigint | null {
+  if (session === null || day === null) return session ?? day
+  return session < day ? session : day
+}
+
 /** A reservation must be signed within this time. */
 export const RESERVATION_MS = 10 * 60_000
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Farebox, Wallet } from '../farebox.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { Folders } from './folders/folders.ts'
 import type { LimitStore, McpSession } from './tool.ts'
 
@@ -81,13 +81,11 @@ function openOnce(open: () => Promise<Farebox>) {
 
 function requireService({ url }: SessionSettings): string {
   if (url !== undefined) return url
-  throw new FareboxError({
-    code: 'no_service',
-    problem: 'No service is set.',
-    money: 'none',
-    advice:
-      'The person who started this server sets FAREBOX_URL in its configuration, or starts it with: farebox mcp --url https://SERVICE',
-  })
+  throw uncharged(
+    'no_service',
+    'No service is set.',
+    'The person who started this server sets FAREBOX_URL in its configuration, or starts it with: farebox mcp --url https://SERVICE',
+  )
 }
 
 async function openWallet({ keyFile, environment }: SessionSettings): Promise<Wallet> {
@@ -96,12 +94,11 @@ async function openWallet({ keyFile, environment }: SessionSettings): Promise<Wa
     return keyFile === undefined ? walletFromEnvironment(environment) : walletFromKeyFile(keyFile)
   } catch (error) {
     if (!(error instanceof FareboxError)) throw error
-    throw new FareboxError({
-      code: error.code,
-      problem: error.problem,
-      money: 'none',
-      advice: `${error.advice} The person who started this server does this, in its configuration or with: farebox mcp --key-file FILE`,
-      cause: error,
-    })
+    throw uncharged(
+      error.code,
+      error.problem,
+      `${error.advice} The person who started this server does this, in its configuration or with: farebox mcp --key-file FILE`,
+      error,
+    )
   }
 }

@@ -1,7 +1,7 @@
 import type { ContentBlock, ToolAnnotations } from '@modelcontextprotocol/server'
 import * as z from 'zod'
 import type { BudgetLimits, Farebox } from '../farebox.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { Folders } from './folders/folders.ts'
 
 /** What all tool calls of one process share. */
@@ -139,10 +139,9 @@ function damaged(): FareboxError {
 function readArguments<In>(schema: z.ZodType<In>, input: unknown): In {
   const { success, data, error } = schema.safeParse(input)
   if (success) return data
-  throw new FareboxError({
-    code: 'invalid_arguments',
-    problem: `The arguments do not match the input schema: ${z.prettifyError(error)}`,
-    money: 'none',
-    advice: 'Correct the arguments.',
-  })
+  throw uncharged(
+    'invalid_arguments',
+    `The arguments do not match the input schema: ${z.prettifyError(error)}`,
+    'Correct the arguments.',
+  )
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { askService } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
@@ -63,7 +63,7 @@ const followingFetch: typeof fetch = (input, init) => fetch(input, { ...init, re
 function requireWhole({ body, headers }: HttpAnswer, { bytes }: HostedMedia): void {
   if (bytes !== undefined && body.length !== bytes) throw incomplete(`it has ${body.length} bytes instead of ${bytes}`)
   const [, digest] = /^"([0-9a-f]{64})"$/.exec(headers.get('etag') ?? '') ?? []
-  if (digest !== undefined && createHash('sha256').update(body).digest('hex') !== digest)
+  if (digest !== undefined && hash('sha256', body) !== digest)
     throw incomplete('its SHA-256 is not the one of its ETag')
 }
 

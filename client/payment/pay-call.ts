@@ -102,7 +102,11 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
     const wasSent = payment !== null && error.money !== 'none'
     if (!wasSent && !progress.isAmbiguous) dropPayment(context, call, progress, { status: 0, code: error.code })
     progress.isAmbiguous ||= wasSent
-    if (payment !== null && !wasSent && progress.isAmbiguous) throw afterEarlierRequest(error)
+    if (payment !== null && !wasSent && progress.isAmbiguous) {
+      // The body can no longer be sent, but an earlier request may have been accepted.
+      const { code, problem, advice } = error
+      throw new FareboxError({ code, problem, advice, money: 'unknown' })
+    }
     const isUnanswered = error instanceof NoAnswer
     if (isUnanswered && payment !== null) progress.unanswered += 1
     const isLost = isUnanswered || error.code === 'connection_lost'
@@ -115,11 +119,6 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
   if (isChallenge(answer, error)) await answerChallenge(context, call, progress, answer, error)
   else await handleError(context, call, progress, error)
   return null
-}
-
-/** The body can no longer be sent, but an earlier request may have been accepted. */
-function afterEarlierRequest({ code, problem, advice }: FareboxError): FareboxError {
-  return new FareboxError({ code, problem, advice, money: 'unknown' })
 }
 
 async function answerChallenge(

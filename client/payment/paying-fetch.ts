@@ -3,6 +3,7 @@ import { BudgetExceeded } from '../budget/budget-exceeded.ts'
 import type { Journal } from '../journal/journal.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { toResponse } from '../wire/http-answer.ts'
+import { parseObject } from '../wire/json.ts'
 import { ServiceError } from '../wire/service-error.ts'
 import { LONGEST_SILENCE_MS } from './allowed-silence.ts'
 import { requestIdentity } from './call-key.ts'
@@ -26,7 +27,7 @@ interface LogicalCall {
 const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))
 
 /** Codes after which an equal request must not take the key again: its result can never be had. */
-const SPENT_KEYS: ReadonlySet<string> = new Set([
+export const SPENT_KEYS: ReadonlySet<string> = new Set([
   'idempotency_key_reused',
   'result_expired',
   'payment_already_settled',
@@ -105,12 +106,8 @@ function responseOf(error: unknown, signal: AbortSignal): Response {
 /** Returns the model for the journal; that of a form is known from its receipt. */
 function modelOf(body: Uint8Array, contentType: string | null): string | undefined {
   if (contentType?.includes('json') !== true) return undefined
-  try {
-    const { model } = JSON.parse(new TextDecoder().decode(body)) as { readonly model?: unknown }
-    return typeof model === 'string' ? model : undefined
-  } catch {
-    return undefined
-  }
+  const model = parseObject(body)?.['model']
+  return typeof model === 'string' ? model : undefined
 }
 
 function withoutDropped(headers: Headers): Record<string, string> {

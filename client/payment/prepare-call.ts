@@ -1,4 +1,4 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { hash, randomBytes, randomUUID } from 'node:crypto'
 import { parseUsdc } from '../budget/usdc.ts'
 import { canonicalJson } from '../wire/canonical-json.ts'
 import { requestIdentity } from './call-key.ts'
@@ -52,7 +52,7 @@ export function prepareJsonCall<Name extends JsonOperation>(
 ): PaidCall {
   const body = JSON.stringify(request)
   return {
-    ...common(baseUrl, operation, sha256(canonicalJson(request)), options),
+    ...common(baseUrl, operation, hash('sha256', canonicalJson(request)), options),
     model: request.model,
     headers: { 'content-type': 'application/json', accept: 'application/json' },
     body: () => body,
@@ -65,7 +65,7 @@ export function jsonCallIdentity<Name extends JsonOperation>(
   operation: Name,
   request: Requests[Name],
 ): string {
-  return identityOf(baseUrl, operation, sha256(canonicalJson(request)))
+  return identityOf(baseUrl, operation, hash('sha256', canonicalJson(request)))
 }
 
 /** Prepares a transcription. */
@@ -79,7 +79,7 @@ export async function prepareTranscription(
   const { sha256: contentSha256 } = content
   const form = createMultipartForm(fields, 'recording.mp3')
   return {
-    ...common(baseUrl, 'createTranscription', sha256(canonicalJson({ fields, contentSha256 })), options),
+    ...common(baseUrl, 'createTranscription', hash('sha256', canonicalJson({ fields, contentSha256 })), options),
     model: fields.model,
     headers: { accept: 'application/json', 'content-type': form.contentType },
     body: async () => form.encode(await content.open()),
@@ -118,10 +118,6 @@ function identityOf(baseUrl: string, operation: keyof typeof OPERATION_PATHS, di
 
 function urlOf(baseUrl: string, operation: keyof typeof OPERATION_PATHS): string {
   return new URL(OPERATION_PATHS[operation], baseUrl).href
-}
-
-function sha256(data: string | Uint8Array): string {
-  return createHash('sha256').update(data).digest('hex')
 }
 
 /**

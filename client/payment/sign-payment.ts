@@ -1,7 +1,7 @@
 import type { PaymentPayload } from '@x402/core/types'
 import { shortMessageOf } from '../wallet/node-client.ts'
 import type { Wallet } from '../wallet/wallet.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { uncharged } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
 
 /** A payment as it is sent. */
@@ -39,12 +39,11 @@ export function createPaymentSigner(wallet: Wallet): PaymentSigner {
     try {
       return await sign(wallet, challenge, permit)
     } catch (error) {
-      throw new FareboxError({
-        code: 'signing_failed',
-        problem: `The payment could not be signed (${shortMessageOf(error)}).`,
-        money: 'none',
-        advice: 'Check the wallet, then repeat the call.',
-      })
+      throw uncharged(
+        'signing_failed',
+        `The payment could not be signed (${shortMessageOf(error)}).`,
+        'Check the wallet, then repeat the call.',
+      )
     }
   }
 }

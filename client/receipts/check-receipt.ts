@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PublicClient, TransactionReceipt } from 'viem'
 import { checkCharge, checkMaximum } from '../../packages/receipts/check-charge.ts'
@@ -11,6 +11,7 @@ import { type ChainNode, readNode } from '../wallet/node-client.ts'
 import { canonicalJson } from '../wire/canonical-json.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
+import { parseObject } from '../wire/json.ts'
 import type { Receipt } from '../wire/schemas.ts'
 import { checkUsage, type SentCall } from './check-usage.ts'
 import { judge, type ReceiptCheck, type ReceiptVerification, skip } from './receipt-check.ts'
@@ -167,7 +168,7 @@ export function checkPayment(receipt: Receipt, { payer, terms, answered }: Known
 /** Checks that the receipt is about this answer. */
 export function checkResultDigest(receipt: Receipt, body: Uint8Array | null): ReceiptCheck {
   if (body === null) return skip('result', 'the answer is not at hand')
-  const isSame = createHash('sha256').update(body).digest('hex') === receipt.result_digest
+  const isSame = hash('sha256', body) === receipt.result_digest
   return judge('result', isSame ? [] : ['its digest is that of another answer'], 'the answer has its digest')
 }
 
@@ -213,12 +214,7 @@ async function problemOfJws(
 }
 
 function readHeader(head: string): JwsHeader {
-  try {
-    const value: unknown = JSON.parse(Buffer.from(head, 'base64url').toString('utf8'))
-    return typeof value === 'object' && value !== null ? value : {}
-  } catch {
-    return {}
-  }
+  return parseObject(Buffer.from(head, 'base64url').toString('utf8')) ?? {}
 }
 
 /** Looks for a payment that transferred exactly the charge from payer to recipient, through a node of the caller's choice. */

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { openNode } from '../wallet/node-client.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { uncharged } from '../wire/farebox-error.ts'
 import type { Receipt } from '../wire/schemas.ts'
 import { attemptOf, checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
 import { fetchReceipt, readReceipt } from './read-receipt.ts'
@@ -46,7 +46,12 @@ async function readGiven(
   if (!isReceiptId(given)) return await readReceiptFile(given)
   const known = attemptOf(context, given)?.receipts.find(({ receiptId }) => receiptId === given)
   const token = receiptToken ?? known?.receiptToken ?? null
-  if (token === null) throw unknownReceipt(given)
+  if (token === null)
+    throw uncharged(
+      'receipt_unknown',
+      `The journal does not know the receipt ${given}.`,
+      'Pass its token, which came with the answer, or read the token from receipts() of the service.',
+    )
   const receipt = await fetchReceipt(context, given, token, { signal })
   await context.store.save(receipt)
   return receipt
@@ -57,22 +62,12 @@ async function readReceiptFile(path: string): Promise<Receipt> {
   try {
     value = JSON.parse(await readFile(path, 'utf8'))
   } catch (cause) {
-    throw new FareboxError({
-      code: 'receipt_unreadable',
-      problem: `The receipt ${path} cannot be read as JSON.`,
-      money: 'none',
-      advice: 'Pass the id of a receipt or the path of a saved one.',
+    throw uncharged(
+      'receipt_unreadable',
+      `The receipt ${path} cannot be read as JSON.`,
+      'Pass the id of a receipt or the path of a saved one.',
       cause,
-    })
+    )
   }
   return readReceipt(value, path)
-}
-
-function unknownReceipt(receiptId: string): FareboxError {
-  return new FareboxError({
-    code: 'receipt_unknown',
-    problem: `The journal does not know the receipt ${receiptId}.`,
-    money: 'none',
-    advice: 'Pass its token, which came with the answer, or read the token from receipts() of the service.',
-  })
 }

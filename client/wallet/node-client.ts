@@ -1,5 +1,5 @@
 import type { Address, PublicClient } from 'viem'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 
 const TIMEOUT_MS = 15_000
 
@@ -53,16 +53,6 @@ export interface AllowanceNode {
   permitNonce(asset: string): Promise<bigint>
 }
 
-const PERMIT_ABI = [
-  {
-    type: 'function',
-    name: 'nonces',
-    stateMutability: 'view',
-    inputs: [{ name: 'owner', type: 'address' }],
-    outputs: [{ type: 'uint256' }],
-  },
-] as const
-
 /** Opens a node at the first reading. */
 export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Address): AllowanceNode {
   let opened: Promise<ChainNode> | undefined
@@ -74,19 +64,18 @@ export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Addre
       return await client.readContract({ ...token, functionName: 'allowance', args: [owner, spender] })
     },
     permitNonce: async (asset) => {
-      const token = { address: asset as Address, abi: PERMIT_ABI }
-      return await (await open()).readContract({ ...token, functionName: 'nonces', args: [owner] })
+      const [client, { parseAbi }] = await Promise.all([open(), import('viem')])
+      const token = {
+        address: asset as Address,
+        abi: parseAbi(['function nonces(address owner) view returns (uint256)']),
+      }
+      return await client.readContract({ ...token, functionName: 'nonces', args: [owner] })
     },
   }
 }
 
 function nodeError(problem: string): FareboxError {
-  return new FareboxError({
-    code: 'rpc_unavailable',
-    problem,
-    money: 'none',
-    advice: 'Check the RPC URL (FAREBOX_RPC_URL).',
-  })
+  return uncharged('rpc_unavailable', problem, 'Check the RPC URL (FAREBOX_RPC_URL).')
 }
 
 /** Returns the first line of viem's messages; the following ones have URL and request. */

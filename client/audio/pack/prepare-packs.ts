@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import { walkFrames } from '../../../packages/mp3/walk-frames.ts'
 import { AudioError } from '../audio-error.ts'
@@ -76,7 +76,7 @@ async function writePack<P extends PackableUpload>(
   const { content, spans } = buildPack(tables, gapMs)
   const walk = walkFrames(content)
   if (walk.outcome !== 'mp3') throw new Error(`a pack is ${walk.found}`)
-  const path = join(folder, `pack-${createHash('sha256').update(content).digest('hex')}.mp3`)
+  const path = join(folder, `pack-${hash('sha256', content)}.mp3`)
   await writePrepared(path, content)
   const { content: _, ...facts } = await readRecording(path, { maximumContentBytes: content.length })
   return { upload: { ...facts, durationMs: walk.durationMs, offsetMs: 0 }, clips, spans }

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Farebox } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
 import { FinishedFiles } from '../record/finished-files.ts'
 import type { BatchOptions, BatchPlan, OnBatchEvent, PlannedFile, Source } from '../types.ts'
@@ -39,12 +39,7 @@ export async function planBatch(
 }
 
 function interrupted(measured: number, of: number): FareboxError {
-  return new FareboxError({
-    code: 'interrupted',
-    problem: 'Interrupted.',
-    money: 'none',
-    advice: `${measured} of ${of} recordings are measured already.`,
-  })
+  return uncharged('interrupted', 'Interrupted.', `${measured} of ${of} recordings are measured already.`)
 }
 
 async function plan(

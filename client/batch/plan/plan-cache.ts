@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import type { AudioLimits, ExpectedRecording, Span } from '../../audio/audio.ts'
 import { canonicalJson } from '../../wire/canonical-json.ts'
@@ -104,9 +104,7 @@ export class PlanCache {
   /** A pack is made of what is uploaded of its clips alone. */
   #packKey(clips: readonly MeasuredRecording[]): string {
     const uploads = clips.map(({ uploads: [upload] }) => upload?.sha256)
-    return createHash('sha256')
-      .update(canonicalJson([this.#limits, uploads]))
-      .digest('base64url')
+    return hash('sha256', canonicalJson([this.#limits, uploads]), 'base64url')
   }
 
   async add(recording: MeasuredRecording): Promise<void> {

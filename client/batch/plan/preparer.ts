@@ -18,7 +18,7 @@ import {
 import { frameTableOf } from '../../audio/frame-table.ts'
 import { readAgain } from '../../audio/read-recording.ts'
 import { openTemporaryFolder } from '../../files/files.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { type FileStamp, isSameStamp, stampOf } from '../record/file-state.ts'
 import {
   type MeasuredPack,
@@ -209,13 +209,12 @@ export class Preparer {
 
   #openFolder(): Promise<string> {
     this.#folder ??= openTemporaryFolder('prepared').catch((cause: unknown) => {
-      throw new FareboxError({
-        code: 'folder_unwritable',
-        problem: `No temporary folder can be made in ${tmpdir()}.`,
-        money: 'none',
-        advice: 'Free disk space, or let TMPDIR name a folder that can be written.',
+      throw uncharged(
+        'folder_unwritable',
+        `No temporary folder can be made in ${tmpdir()}.`,
+        'Free disk space, or let TMPDIR name a folder that can be written.',
         cause,
-      })
+      )
     })
     return this.#folder
   }
@@ -284,10 +283,9 @@ async function requireUnchanged(recording: FileStamp): Promise<void> {
 }
 
 function differs({ path }: FileStamp): FareboxError {
-  return new FareboxError({
-    code: 'file_changed',
-    problem: `${path}: what would be sent is not what was priced: the file or ffmpeg changed since the plan.`,
-    money: 'none',
-    advice: 'Run the command again.',
-  })
+  return uncharged(
+    'file_changed',
+    `${path}: what would be sent is not what was priced: the file or ffmpeg changed since the plan.`,
+    'Run the command again.',
+  )
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { lstat, readFile } from 'node:fs/promises'
 import type { Transcript } from '../../audio/audio.ts'
 import type { Payment } from '../../payment/paid-call.ts'
@@ -85,7 +85,7 @@ async function writeAll(
   const { file, paths } = await asPreferred(target, contents)
   const written = paths.flatMap(({ path, isPresent }, index) => {
     const content = contents[index]
-    return content === undefined ? [] : [{ path, isPresent, content, digest: digestOf(content) }]
+    return content === undefined ? [] : [{ path, isPresent, content, digest: hash('sha256', content) }]
   })
   const missing = written.filter(({ isPresent }) => !isPresent)
   await Promise.all(missing.map(({ path, content }) => folders.write(path, content)))
@@ -124,10 +124,6 @@ async function contentAt(path: string): Promise<string | null | undefined> {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : null
   }
-}
-
-function digestOf(content: string): string {
-  return createHash('sha256').update(content).digest('hex')
 }
 
 /** One receipt is written as it is, so that it can be verified as it is. */

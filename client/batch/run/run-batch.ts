@@ -1,7 +1,7 @@
 import pLimit from 'p-limit'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { OutputFolders } from '../output/output-folders.ts'
 import { keysOf } from '../plan/plan-totals.ts'
 import { asFareboxError } from '../plan/planned-file.ts'
@@ -36,12 +36,11 @@ class Affordable {
     const price = toCharge(files)
     if (this.#limit !== undefined && this.#begun + price > this.#limit.left) {
       const { name, left } = this.#limit
-      return new FareboxError({
-        code: 'budget_exceeded',
-        problem: `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${name} budget has ${formatUsdc(left - this.#begun)} USDC left.`,
-        money: 'none',
-        advice: 'Raise the budget, then run the command again: it does what is missing.',
-      })
+      return uncharged(
+        'budget_exceeded',
+        `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${name} budget has ${formatUsdc(left - this.#begun)} USDC left.`,
+        'Raise the budget, then run the command again: it does what is missing.',
+      )
     }
     this.#begun += price
     return undefined

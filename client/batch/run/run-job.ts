@@ -1,6 +1,6 @@
 import { stitch } from '../../audio/audio.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { asFareboxError, durationOf } from '../plan/planned-file.ts'
 import type { FileJob, Job, PlannedJob, RecordingWork, StatedJob } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
@@ -177,7 +177,13 @@ async function prepareStated({ preparer, pricer, onEvent }: RunContext, job: Sta
   const { occurrence, file: planned, recording: stated } = job
   const recording = await preparer.prepareStated(stated)
   const { uploads, price, alreadyPaid } = pricer.price(recording.uploads, occurrence)
-  if (price - alreadyPaid > planned.price) throw costsMore(planned, price - alreadyPaid)
+  const exact = price - alreadyPaid
+  if (exact > planned.price)
+    throw uncharged(
+      'price_above_estimate',
+      `${planned.label} is longer than its file states: it costs ${formatUsdc(exact)} USDC, and at most ${formatUsdc(planned.price)} USDC was agreed to.`,
+      'Run the command again: it shows the exact price.',
+    )
   const { warnings } = recording
   const known = { durationMs: durationOf(recording), parts: uploads.length, warnings }
   const targets = job.targets.map((target): PlannedFile => {
@@ -189,13 +195,4 @@ async function prepareStated({ preparer, pricer, onEvent }: RunContext, job: Sta
   for (const warning of warnings.filter((text) => !stated.warnings.includes(text)))
     onEvent({ event: 'warning', file, code: 'incomplete_recording', text: `${file.label}: ${warning}` })
   return { kind: 'file', file, recording, occurrence, targets, uploads }
-}
-
-function costsMore({ label, price }: PlannedFile, exact: bigint): FareboxError {
-  return new FareboxError({
-    code: 'price_above_estimate',
-    problem: `${label} is longer than its file states: it costs ${formatUsdc(exact)} USDC, and at most ${formatUsdc(price)} USDC was agreed to.`,
-    money: 'none',
-    advice: 'Run the command again: it shows the exact price.',
-  })
 }

@@ -7,11 +7,12 @@ import {
   runBatch,
   type Source,
 } from '../../batch/batch.ts'
+import { leastLeft } from '../../budget/budget.ts'
 import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext } from '../run.ts'
 import { usdc } from './amounts.ts'
-import { ask, budgetLeft, requireTerminal } from './ask.ts'
+import { ask, requireTerminal } from './ask.ts'
 import { describeFailures, describeOutcome, eventLine, exitCodeOfOutcome, summaryLine } from './describe-outcome.ts'
 import { describeFiles, describeTotals, describeWarnings, packHint } from './describe-plan.ts'
 import type { BatchReporter } from './line-reporter.ts'
@@ -68,7 +69,7 @@ async function transcribeSources(
     const exitCode = interrupts.finish.aborted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
     const failures = describeFailures(outcome.failures)
     if (failures !== undefined) output.note(failures)
-    if (plan.totals.toDo > 0) output.note(describeOutcome(outcome, budgetLeft(farebox)))
+    if (plan.totals.toDo > 0) output.note(describeOutcome(outcome, leastLeft(farebox.budgetLeft())))
     output.event(summaryLine(outcome, exitCode))
     return { exitCode, isUnfinished: outcome.notBegun > 0 || outcome.stoppedBy !== undefined }
   } finally {
@@ -122,7 +123,7 @@ function reportPlan({ output }: CommandContext, farebox: Farebox, task: Transcri
   output.note(describeTotals(plan.totals))
   const hint = packHint(plan)
   if (hint !== undefined) output.note(hint)
-  const left = budgetLeft(farebox)
+  const left = leastLeft(farebox.budgetLeft())
   if (left !== null && left < plan.totals.toCharge)
     output.warn(`The budget has ${usdc(left)} left: the batch stops when it is used up.`)
 }
@@ -148,7 +149,7 @@ async function startReporter(
   const isStdoutShown = (output.json || isPrinted) && io.stdout.isTTY === true
   if (output.terminal.isTerminal && !isStdoutShown && totals.toDo > 0) {
     const { createLiveReporter } = await import('./live-reporter.ts')
-    const left = () => budgetLeft(farebox)
+    const left = () => leastLeft(farebox.budgetLeft())
     return createLiveReporter(io, output, { totals, concurrency: batch.concurrency, budgetLeft: left })
   }
   const { createLineReporter } = await import('./line-reporter.ts')

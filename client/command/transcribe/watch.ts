@@ -3,11 +3,12 @@ import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { watch } from 'chokidar'
 import { findRecordings, type Source } from '../../batch/batch.ts'
+import { leastLeft } from '../../budget/budget.ts'
 import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode, exitCodeOf, UsageError } from '../exit-codes.ts'
 import type { CommandContext } from '../run.ts'
 import { usdc } from './amounts.ts'
-import { ask, budgetLeft, requireTerminal } from './ask.ts'
+import { ask, requireTerminal } from './ask.ts'
 import type { TranscribeTask } from './read-task.ts'
 
 /** Files that arrive together are one batch. */
@@ -127,7 +128,7 @@ async function pause(durationMs: number, signal: AbortSignal): Promise<void> {
 }
 
 function questionOf(farebox: Farebox): string {
-  const left = budgetLeft(farebox)
+  const left = leastLeft(farebox.budgetLeft())
   const limit = left === null ? 'without a budget' : `up to ${usdc(left)}`
   return `Pay for recordings as they arrive from ${farebox.address}, ${limit}? [y/N] `
 }

@@ -1,6 +1,6 @@
 import { parseUsdc } from '../../budget/usdc.ts'
 import type { Answer, CallOptions, Farebox, KnownCall } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agree, type CallName, toolCallKey } from './agree.ts'
 
@@ -167,13 +167,12 @@ function throwAsConflict(error: unknown): never {
 }
 
 function conflict(cause?: unknown): FareboxError {
-  return new FareboxError({
-    code: 'request_id_conflict',
-    problem: 'This request_id was used with other arguments before.',
-    money: 'none',
-    advice: 'Repeat the call with the same arguments, or use another request_id for another call.',
+  return uncharged(
+    'request_id_conflict',
+    'This request_id was used with other arguments before.',
+    'Repeat the call with the same arguments, or use another request_id for another call.',
     cause,
-  })
+  )
 }
 
 /** Begins to report the work of a call: at each step, and every few seconds. */

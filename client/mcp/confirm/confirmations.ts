@@ -12,7 +12,7 @@ import {
 } from '@modelcontextprotocol/server'
 import * as z from 'zod'
 import { formatUsdc } from '../../budget/usdc.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { limitsCommand } from '../limits/limits-file.ts'
 import { type Confirmation, type Exchange, InputNeeded, type LimitStore } from '../tool.ts'
 
@@ -141,34 +141,31 @@ function agreesTo(answer: unknown): boolean {
 /** The client cannot show a question. */
 function notAskable({ maximum }: Confirmation, limitsFile: string): FareboxError {
   const price = formatUsdc(maximum)
-  return new FareboxError({
-    code: 'confirmation_required',
-    problem: `The call may cost ${price} USDC, which needs the agreement of the person, and this client cannot ask them.`,
-    money: 'none',
-    advice: allowAdvice(price, limitsFile),
-  })
+  return uncharged(
+    'confirmation_required',
+    `The call may cost ${price} USDC, which needs the agreement of the person, and this client cannot ask them.`,
+    allowAdvice(price, limitsFile),
+  )
 }
 
 /** The client did not return an answer. */
 function notAnswered({ maximum }: Confirmation, limitsFile: string, cause: unknown): FareboxError {
   const price = formatUsdc(maximum)
-  return new FareboxError({
-    code: 'confirmation_required',
-    problem: `The call may cost ${price} USDC, which needs the agreement of the person, and no answer of theirs arrived.`,
-    money: 'none',
-    advice: `Repeat the call when they can answer. ${allowAdvice(price, limitsFile)}`,
+  return uncharged(
+    'confirmation_required',
+    `The call may cost ${price} USDC, which needs the agreement of the person, and no answer of theirs arrived.`,
+    `Repeat the call when they can answer. ${allowAdvice(price, limitsFile)}`,
     cause,
-  })
+  )
 }
 
 /** The person did not agree. */
 function declined({ maximum }: Confirmation): FareboxError {
-  return new FareboxError({
-    code: 'confirmation_declined',
-    problem: `The person did not agree to pay at most ${formatUsdc(maximum)} USDC for this call.`,
-    money: 'none',
-    advice: 'Do not repeat the call unless they ask for it.',
-  })
+  return uncharged(
+    'confirmation_declined',
+    `The person did not agree to pay at most ${formatUsdc(maximum)} USDC for this call.`,
+    'Do not repeat the call unless they ask for it.',
+  )
 }
 
 function allowAdvice(price: string, limitsFile: string): string {

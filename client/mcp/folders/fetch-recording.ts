@@ -6,7 +6,7 @@ import { extname, join } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { openTemporaryFolder } from '../../files/files.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import type { FetchedRecording, FetchOptions } from './folders.ts'
 import { failed, requestUrl } from './request-url.ts'
 
@@ -108,12 +108,7 @@ export class FetchedRecordings {
 
 function tooLarge(limit: number): FareboxError {
   const advice = 'Download it into an allowed folder and name its path.'
-  return new FareboxError({
-    code: 'recording_too_large',
-    problem: `What the URL leads to is larger than ${limit} bytes.`,
-    money: 'none',
-    advice,
-  })
+  return uncharged('recording_too_large', `What the URL leads to is larger than ${limit} bytes.`, advice)
 }
 
 /** ffmpeg takes the ending into account. */

@@ -2,8 +2,9 @@ import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { looksLikeRecording } from '../../batch/find/find-recordings.ts'
 import type { Source } from '../../batch/types.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
 import type { FoundRecordings } from './folders.ts'
-import { type AllowedFolder, locate, pathError } from './locate.ts'
+import { type AllowedFolder, locate } from './locate.ts'
 import { OpenFolder } from './open-folder.ts'
 
 /** A plan of more would not be read by anyone. */
@@ -73,7 +74,7 @@ async function collectLinked(search: Search, path: string, name: string): Promis
 function add(search: Search, path: string, name: string): void {
   if (search.sources.has(path)) return
   if (search.sources.size >= MOST_RECORDINGS)
-    throw pathError(
+    throw uncharged(
       'too_many_recordings',
       `The folder has more than ${MOST_RECORDINGS} recordings.`,
       'Name the folders in it one by one.',

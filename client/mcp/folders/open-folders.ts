@@ -5,11 +5,11 @@ import pLimit from 'p-limit'
 import { whyUnwritable } from '../../batch/output/output-folders.ts'
 import type { OutputFiles } from '../../batch/types.ts'
 import { replaceFile, temporaryIn } from '../../files/files.ts'
-import { FareboxError, type MoneyState } from '../../wire/farebox-error.ts'
+import { FareboxError, type MoneyState, uncharged } from '../../wire/farebox-error.ts'
 import { FetchedRecordings, type FetchLimits } from './fetch-recording.ts'
 import { findAllowed } from './find-allowed.ts'
 import type { Folders, FoldersOptions, MeasuredFile, OpenedFile } from './folders.ts'
-import { type AllowedFolder, isWithin, locate, locateNew, pathError, realPathOfNew } from './locate.ts'
+import { type AllowedFolder, isWithin, locate, locateNew, realPathOfNew } from './locate.ts'
 import { OpenFolder } from './open-folder.ts'
 
 const READ_AT_ONCE = 4
@@ -44,7 +44,12 @@ async function allowFolders(folders: readonly string[], hidden: readonly string[
   for (const folder of folders) {
     const one = await allow(folder)
     const reached = own.find((path) => isWithin(one.path, path) || isWithin(path, one.path))
-    if (reached !== undefined) throw reachesOwnFiles(folder, reached)
+    if (reached !== undefined)
+      throw uncharged(
+        'folder_not_allowed',
+        `${folder} cannot be allowed: farebox keeps ${reached}, which no tool may read or write, in it or around it.`,
+        'Allow a folder of recordings only.',
+      )
     if (!allowed.some(({ path }) => path === one.path)) allowed.push(one)
   }
   return allowed
@@ -62,15 +67,7 @@ async function allow(folder: string): Promise<AllowedFolder> {
 }
 
 function notAFolder(folder: string, cause?: unknown): FareboxError {
-  return pathError('folder_missing', `${folder} is not a folder that can be read.`, 'Name an existing folder.', cause)
-}
-
-function reachesOwnFiles(folder: string, path: string): FareboxError {
-  return pathError(
-    'folder_not_allowed',
-    `${folder} cannot be allowed: farebox keeps ${path}, which no tool may read or write, in it or around it.`,
-    'Allow a folder of recordings only.',
-  )
+  return uncharged('folder_missing', `${folder} is not a folder that can be read.`, 'Name an existing folder.', cause)
 }
 
 /** Opens a regular file of an allowed folder. */
@@ -123,7 +120,7 @@ async function digestOf(allowed: readonly AllowedFolder[], path: string, signal?
 }
 
 function notAFile(named: string): FareboxError {
-  return pathError('not_a_file', `${named} is not a regular file.`, 'Name a regular file.')
+  return uncharged('not_a_file', `${named} is not a regular file.`, 'Name a regular file.')
 }
 
 /** A link was put on the path since it was resolved, or the file was removed. */
@@ -133,7 +130,7 @@ function throwChanged(named: string, cause: unknown): never {
 
 function changed(named: string, cause?: unknown): FareboxError {
   const problem = `${named} cannot be read or was changed while it was looked at.`
-  return pathError(
+  return uncharged(
     'file_changed',
     problem,
     'Check its permissions, and repeat the call when nothing changes it.',

@@ -3,7 +3,7 @@ import { dirname, join, resolve } from 'node:path'
 import * as z from 'zod'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import { homeDirectory } from '../../journal/home-directory.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import type { AmountLimits, SpendingLimits } from '../tool.ts'
 
@@ -115,7 +115,7 @@ function requirePrivate(path: string, { mode, uid }: Stats, others: number, mend
 
 /** Nothing is paid for until a person has mended the file. */
 export function unusable(problem: string, advice: string, cause?: unknown): FareboxError {
-  return new FareboxError({ code: 'limits_unusable', problem, money: 'none', advice, cause })
+  return uncharged('limits_unusable', problem, advice, cause)
 }
 
 /** Returns the limits as the file and `--json` have them. */

@@ -1,7 +1,6 @@
 import type { LimitName } from '../../budget/budget-exceeded.ts'
 import type { BudgetAmounts, BudgetLimits, RefusedLimit } from '../../budget/limits.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
-import type { FareboxError } from '../../wire/farebox-error.ts'
 import type { LimitStore, SpendingLimits } from '../tool.ts'
 import { DEFAULT_LIMITS, limitsCommand, limitsPath, readLimitsFile, unusable } from './limits-file.ts'
 
@@ -21,7 +20,11 @@ export function openLimits(home: string, budgets: BudgetAmounts = {}): LimitStor
   const current = () => {
     const file = readLimitsFile(path)
     // The defaults may be higher than what was set.
-    if (file === null && wasThere) throw vanished(path)
+    if (file === null && wasThere)
+      throw unusable(
+        `The limits file ${path} is gone.`,
+        `The person runs in a terminal: ${limitsCommand(path, 'reset')}`,
+      )
     wasThere ||= file !== null
     return atMost(file?.limits ?? DEFAULT_LIMITS, budgets)
   }
@@ -49,10 +52,6 @@ function atMost(limits: SpendingLimits, { call, session, day }: BudgetAmounts): 
 
 function lower(limit: string, budget: string | undefined): string {
   return budget !== undefined && parseUsdc(budget) < parseUsdc(limit) ? budget : limit
-}
-
-function vanished(path: string): FareboxError {
-  return unusable(`The limits file ${path} is gone.`, `The person runs in a terminal: ${limitsCommand(path, 'reset')}`)
 }
 
 /** Returns the sentence that says what a person does to allow a call that was refused. */

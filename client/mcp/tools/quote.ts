@@ -3,7 +3,7 @@ import type { Farebox, QuoteRequest } from '../../farebox.ts'
 import { DEFAULT_TRANSCRIPTION_MODEL } from '../../payment/operations.ts'
 import type { Category, ListAccess } from '../../requests/service-lists.ts'
 import { chatRequest, imageRequest, speechRequest } from '../../requests/text-requests.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { modelName, safeName } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import { defineTool } from '../tool.ts'
@@ -102,5 +102,5 @@ function describedRecording(seconds: number) {
 
 function missing(name: string): FareboxError {
   const problem = `The argument ${name} is missing for this tool.`
-  return new FareboxError({ code: 'invalid_arguments', problem, money: 'none', advice: 'Add it.' })
+  return uncharged('invalid_arguments', problem, 'Add it.')
 }

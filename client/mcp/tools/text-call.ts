@@ -2,7 +2,7 @@ import type { Answer, CallOptions, Farebox } from '../../farebox.ts'
 import type { JsonOperation, Requests, Results } from '../../payment/operations.ts'
 import { jsonCallIdentity } from '../../payment/prepare-call.ts'
 import { type Category, findModel, findVoice, type ListAccess, UnknownName } from '../../requests/service-lists.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
 import type { PreparedCall } from '../call/pay-tool.ts'
 
 /** The calls of one operation. */
@@ -38,5 +38,5 @@ export async function requireVoice(access: ListAccess, model: string, voice: str
 function throwUnknown(error: unknown): never {
   if (!(error instanceof UnknownName)) throw error
   const advice = 'Choose from the resource farebox://models.'
-  throw new FareboxError({ code: error.code, problem: error.message, money: 'none', advice, cause: error })
+  throw uncharged(error.code, error.message, advice, error)
 }

@@ -4,7 +4,7 @@ import { exactJobsOf, workOf } from '../../batch/plan/work.ts'
 import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat, Source } from '../../batch/types.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agreeToBatch, requireSameCall } from './agree-batch.ts'
 
@@ -191,12 +191,11 @@ async function requireSafe(
   const kept = works.flatMap(({ targets }) => targets.flatMap((target) => target.kept ?? []))
   const foreign = kept.find(({ reason }) => reason === 'foreign')
   if (foreign !== undefined)
-    throw new FareboxError({
-      code: 'output_exists',
-      problem: `${foreign.path} exists and is not a transcript of farebox.`,
-      money: 'none',
-      advice: 'Name another output_folder, or other formats.',
-    })
+    throw uncharged(
+      'output_exists',
+      `${foreign.path} exists and is not a transcript of farebox.`,
+      'Name another output_folder, or other formats.',
+    )
 }
 
 /** Finds the recordings at a path, or fetches the one of a URL. */
@@ -206,7 +205,8 @@ async function findRecordings(
   { path, url }: Named,
   report: (message: string) => void,
 ): Promise<Recordings> {
-  if ((path === undefined) === (url === undefined)) throw oneOfBoth()
+  if ((path === undefined) === (url === undefined))
+    throw uncharged('invalid_arguments', 'A call names either a path or a url.', 'Name one of both.')
   if (path !== undefined) return await folders.find(path)
   const named = url ?? ''
   let reported = 0
@@ -228,13 +228,4 @@ function nameOf(url: string): string {
     .replace(/[^\w.-]+/g, '_')
     .replace(/^\.+/, '')
   return name.slice(-LONGEST_NAME) || 'recording'
-}
-
-function oneOfBoth(): FareboxError {
-  return new FareboxError({
-    code: 'invalid_arguments',
-    problem: 'A call names either a path or a url.',
-    money: 'none',
-    advice: 'Name one of both.',
-  })
 }

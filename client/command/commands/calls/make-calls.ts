@@ -1,8 +1,9 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { parseUsdc } from '../../../budget/usdc.ts'
 import type { Answer, Farebox } from '../../../farebox.ts'
 import { requestIdentity } from '../../../payment/call-key.ts'
 import { type JsonOperation, OPERATION_PATHS, type Requests, type Results } from '../../../payment/operations.ts'
+import { SPENT_KEYS } from '../../../payment/paying-fetch.ts'
 import type { CallOptions } from '../../../payment/prepare-call.ts'
 import { canonicalJson } from '../../../wire/canonical-json.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
@@ -33,16 +34,6 @@ export interface PaidOptions {
 export type MakeCall<Name extends JsonOperation> = <Delivered>(
   deliver: (answer: Answer<Results[Name]>) => Delivered | Promise<Delivered>,
 ) => Promise<Delivered>
-
-/** Codes after which the key cannot bring the result. */
-const SPENT_KEYS: ReadonlySet<string> = new Set([
-  'idempotency_key_reused',
-  'result_expired',
-  'payment_already_settled',
-  'payment_refunded',
-  'payment_resolved_outside',
-  'payment_written_off',
-])
 
 /** Prices the calls if there is a limit, and returns how to make each of them. Throws before anything is paid. */
 export async function priceCalls<Name extends JsonOperation>(
@@ -76,7 +67,7 @@ function withCommandAdvice(error: unknown): unknown {
   if (!(error instanceof FareboxError) || (error.money !== 'authorized' && error.money !== 'unknown')) return error
   const { code, problem, money, requestId, key } = error
   const advice = `Run the same command again: it takes this call up (${key ?? 'its key'}) and is charged once at most.`
-  return Object.assign(new FareboxError({ code, problem, money, advice, requestId, cause: error }), { key })
+  return new FareboxError({ code, problem, money, advice, requestId, key, cause: error })
 }
 
 /** Returns whether the call ended without a result and without a charge. */
@@ -97,6 +88,6 @@ function creatorOf<Name extends JsonOperation>(farebox: Farebox, operation: Name
 }
 
 function identityOf({ address, baseUrl }: Farebox, operation: JsonOperation, request: object): string {
-  const digest = createHash('sha256').update(canonicalJson(request)).digest('hex')
+  const digest = hash('sha256', canonicalJson(request))
   return requestIdentity('POST', `${new URL(OPERATION_PATHS[operation], baseUrl).href}#${address}`, digest)
 }
