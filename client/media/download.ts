@@ -75,3 +75,17 @@ function problemOf(error: unknown): string {
   if (error instanceof FareboxError) return error.problem
   return error instanceof Error ? error.message : String(error)
 }
+
+/** The first bytes of what models return, and the endings of its files. */
+const FORMATS = [
+  { name: 'PNG', kind: 'image', mimeType: 'image/png', start: /^\x89PNG/, endings: ['.png'] },
+  { name: 'JPEG', kind: 'image', mimeType: 'image/jpeg', start: /^\xff\xd8\xff/, endings: ['.jpg', '.jpeg'] },
+  { name: 'WebP', kind: 'image', mimeType: 'image/webp', start: /^RIFF.{4}WEBP/s, endings: ['.webp'] },
+  { name: 'MP3', kind: 'audio', mimeType: 'audio/mpeg', start: /^(ID3|\xff[\xe2-\xff])/, endings: ['.mp3'] },
+] as const
+
+/** Returns what the content of a file is; `undefined` if it is none of what models return. */
+export function formatOf(content: Uint8Array) {
+  const start = Buffer.from(content.subarray(0, 16)).toString('latin1')
+  return FORMATS.find((format) => format.start.test(start))
+}

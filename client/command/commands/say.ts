@@ -8,7 +8,7 @@ import { notePayment, paymentForm } from './calls/notes.ts'
 import { addPriceLimit, decimalBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel, listVoices, requireVoice } from './calls/service-lists.ts'
-import { download, onlyMedia, planTargets, STDOUT, writeMedia } from './media/write-media.ts'
+import { onlyMedia, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
 import { renderTable } from './text-table.ts'
 
 interface SayOptions extends PaidOptions {
@@ -69,8 +69,7 @@ async function saveSpeech(
   const { output } = context
   const isInOrder = notePayment(output, payment)
   const { url, bytes, duration_ms: durationMs, expires_at: urlExpiresAt } = onlyMedia(result, payment.key)
-  const mp3 = await download(context, { url, bytes, key: payment.key })
-  await writeMedia(output, target, mp3, payment.key)
+  await saveMedia(context, target, { url, bytes }, payment.key)
   const form = { file: target, bytes, durationMs, model: result.model, url, urlExpiresAt }
   if (target !== STDOUT) output.result({ ...form, payment: paymentForm(payment) }, target)
   return isInOrder ? EXIT.done : EXIT.failed

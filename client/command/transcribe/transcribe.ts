@@ -3,6 +3,7 @@ import {
   type BatchOptions,
   type BatchPlan,
   findRecordings,
+  type OnBatchEvent,
   planBatch,
   runBatch,
   type Source,
@@ -10,13 +11,13 @@ import {
 import { leastLeft } from '../../budget/budget.ts'
 import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
+import type { Output } from '../output/output.ts'
 import type { CommandContext } from '../run.ts'
 import { usdc } from './amounts.ts'
 import { ask, requireTerminal } from './ask.ts'
 import { describeFailures, describeOutcome, eventLine, exitCodeOfOutcome, summaryLine } from './describe-outcome.ts'
 import { describeFiles, describeTotals, describeWarnings, packHint } from './describe-plan.ts'
-import type { BatchReporter } from './line-reporter.ts'
-import { createPlanReporter } from './line-reporter.ts'
+import { type BatchReporter, createLineReporter, createPlanReporter } from './line-reporter.ts'
 import { readTask, type TranscribeOptions, type TranscribeTask } from './read-task.ts'
 import type { BatchEnd } from './watch.ts'
 
@@ -61,11 +62,8 @@ async function transcribeSources(
     if (task.isDryRun) return { exitCode: plan.totals.failed > 0 ? EXIT.failed : EXIT.done, isUnfinished: false }
     if (!(await isAgreed(context, farebox, task, plan))) return { exitCode: EXIT.interrupted, isUnfinished: true }
     const reporter = await startReporter(context, farebox, task, plan)
-    const outcome = await runBatch(farebox, plan, options, (event) => {
-      reporter.onEvent(event)
-      const line = eventLine(event)
-      if (line !== undefined) output.event(line)
-    }).finally(() => reporter.close())
+    const report = reportTo(output, reporter)
+    const outcome = await runBatch(farebox, plan, options, report).finally(() => reporter.close())
     const exitCode = interrupts.finish.aborted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
     const failures = describeFailures(outcome.failures)
     if (failures !== undefined) output.note(failures)
@@ -106,14 +104,14 @@ async function makePlan(
 ): Promise<BatchPlan> {
   const reporter = createPlanReporter(output)
   const planOptions = { ...options, signal: interrupts.finish }
-  try {
-    return await planBatch(farebox, sources, planOptions, (event) => {
-      reporter.onEvent(event)
-      const line = eventLine(event)
-      if (line !== undefined) output.event(line)
-    })
-  } finally {
-    reporter.close()
+  return await planBatch(farebox, sources, planOptions, reportTo(output, reporter)).finally(() => reporter.close())
+}
+
+function reportTo(output: Output, reporter: BatchReporter): OnBatchEvent {
+  return (event) => {
+    reporter.onEvent(event)
+    const line = eventLine(event)
+    if (line !== undefined) output.event(line)
   }
 }
 
@@ -152,6 +150,5 @@ async function startReporter(
     const left = () => leastLeft(farebox.budgetLeft())
     return createLiveReporter(io, output, { totals, concurrency: batch.concurrency, budgetLeft: left })
   }
-  const { createLineReporter } = await import('./line-reporter.ts')
   return createLineReporter(output, totals, batch.concurrency)
 }

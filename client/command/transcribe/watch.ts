@@ -1,3 +1,4 @@
+import { EventEmitter, once } from 'node:events'
 import { stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
@@ -17,11 +18,11 @@ const GATHERING_MS = 500
 /** Collects the files that arrived since the last batch. */
 export class ArrivedFiles {
   #paths = new Set<string>()
-  #wake: (() => void) | undefined
+  readonly #arrivals = new EventEmitter()
 
   add(path: string): void {
     this.#paths.add(resolve(path))
-    this.#wake?.()
+    this.#arrivals.emit('file')
   }
 
   addAll(paths: Iterable<string>): void {
@@ -30,24 +31,11 @@ export class ArrivedFiles {
 
   /** Waits for files and returns them all; none when the signal is aborted. */
   async next(signal: AbortSignal): Promise<ReadonlySet<string>> {
-    if (this.#paths.size === 0) await this.#someOrAborted(signal)
+    if (this.#paths.size === 0) await once(this.#arrivals, 'file', { signal }).catch(() => undefined)
     if (!signal.aborted) await setTimeout(GATHERING_MS)
     const paths = this.#paths
     this.#paths = new Set()
     return paths
-  }
-
-  #someOrAborted(signal: AbortSignal): Promise<void> {
-    return new Promise((done) => {
-      if (signal.aborted) return done()
-      const finish = () => {
-        signal.removeEventListener('abort', finish)
-        this.#wake = undefined
-        done()
-      }
-      this.#wake = finish
-      signal.addEventListener('abort', finish)
-    })
   }
 }
 

@@ -31,7 +31,7 @@ export interface PaidOptions {
 }
 
 /** Makes one of the calls and hands its result over; returns what `deliver` returns. */
-export type MakeCall<Name extends JsonOperation> = <Delivered>(
+type MakeCall<Name extends JsonOperation> = <Delivered>(
   deliver: (answer: Answer<Results[Name]>) => Delivered | Promise<Delivered>,
 ) => Promise<Delivered>
 
