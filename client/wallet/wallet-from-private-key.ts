@@ -1,6 +1,6 @@
 import { createHmac, hash } from 'node:crypto'
 import { inspect } from 'node:util'
-import { privateKeyToAccount } from 'viem/accounts'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { uncharged } from '../wire/farebox-error.ts'
 import type { SigningAccount, Wallet } from './wallet.ts'
 
@@ -27,6 +27,11 @@ export function walletFromPrivateKey(privateKey: string): Wallet {
     keySecret: () => Promise.resolve(new Uint8Array(secret)),
   }
   return withoutSecrets(wallet)
+}
+
+/** Creates a wallet that holds nothing and is forgotten: prices can be asked for before there is a wallet. */
+export function throwawayWallet(): Wallet {
+  return walletFromPrivateKey(generatePrivateKey())
 }
 
 /** Makes logs show the address only. */

@@ -25,8 +25,9 @@ export async function agree(
   exchange: Pick<Exchange, 'ask'>,
   question: Confirmation,
 ): Promise<() => void> {
-  const { maximum } = question
-  limits.requireBudget(farebox, question)
+  const { key: requestId, maximum, tool: group } = question
+  // Reserves nothing: the budget decides again, with what is under way, before anything is signed.
+  farebox.requireBudget({ requestId, maximum, group })
   const needsPerson = () => maximum > parseUsdc(limits.current().confirmAbove)
   if (needsPerson()) {
     await exchange.ask(question)

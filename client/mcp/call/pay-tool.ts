@@ -59,20 +59,14 @@ export class PaidAnswers {
 /** Clients end a call that reports nothing for a minute. */
 const HEARTBEAT_MS = 10_000
 
-/** Reports that a call of unknown length goes on. */
-interface Work {
-  step(message: string): void
-  end(): void
-}
-
-interface ToolCall<Result> extends CallName {
+export interface ToolCall<Result> extends CallName {
   /** What the call does, for the person who is asked to agree. Only texts of this program. */
   readonly summary: string
   /** Makes the request. `known` is the call as it was made before, if it was. */
   readonly prepare: (farebox: Farebox, known: KnownCall | null) => Promise<PreparedCall<Result>>
 }
 
-export interface PreparedCall<Result> {
+interface PreparedCall<Result> {
   /** The identity of the request in the journal, such as `jsonCallIdentity` returns. */
   readonly identity: string
   /** Asks for the maximum price, as decimal USDC. */
@@ -106,7 +100,10 @@ export async function payTool<Result>(
     const kept = answers.get(key)
     const before = kept?.identity ?? known?.identity
     if (before !== undefined && before !== prepared.identity) throw conflict()
-    if (kept !== undefined) return repeated(kept.answer as Answer<Result>)
+    if (kept !== undefined) {
+      const { result, payment } = kept.answer as Answer<Result>
+      return { result, payment: { ...payment, replayed: true } }
+    }
     const { maximum, beforePayment } =
       agreedBefore(known) ?? (await priceAndAgree(session, exchange, farebox, call, key, prepared))
     work.step('paying')
@@ -127,10 +124,6 @@ export async function payTool<Result>(
   } finally {
     work.end()
   }
-}
-
-function repeated<Result>({ result, payment }: Answer<Result>): Answer<Result> {
-  return { result, payment: { ...payment, replayed: true } }
 }
 
 /** A price that is allowed, and what is checked again before it is paid. */
@@ -176,13 +169,13 @@ function conflict(cause?: unknown): FareboxError {
 }
 
 /** Begins to report the work of a call: at each step, and every few seconds. */
-function reportWork(exchange: Pick<Exchange, 'progress'>): Work {
+function reportWork(exchange: Pick<Exchange, 'progress'>) {
   let [done, message] = [0, 'asking for the price']
   const report = () => exchange.progress(++done, undefined, message)
   const timer = setInterval(report, HEARTBEAT_MS)
   report()
   return {
-    step: (next) => {
+    step: (next: string) => {
       message = next
       report()
     },

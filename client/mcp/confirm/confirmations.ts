@@ -3,7 +3,6 @@ import {
   CLIENT_CAPABILITIES_META_KEY,
   type ClientCapabilities,
   createRequestStateCodec,
-  type ElicitResult,
   inputRequired,
   inputResponse,
   type McpServer,
@@ -14,7 +13,8 @@ import * as z from 'zod'
 import { formatUsdc } from '../../budget/usdc.ts'
 import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { limitsCommand } from '../limits/limits-file.ts'
-import { type Confirmation, type Exchange, InputNeeded, type LimitStore } from '../tool.ts'
+import type { LimitStore } from '../limits/open-limits.ts'
+import { type Confirmation, type Exchange, InputNeeded } from '../tool.ts'
 
 /** A person takes their time. */
 const ANSWER_TIMEOUT_MS = 10 * 60_000
@@ -45,7 +45,8 @@ export class Confirmations {
   readonly of =
     (server: McpServer, context: ServerContext): Exchange['ask'] =>
     async (question) => {
-      if (!canAsk(capabilitiesOf(server, context))) throw notAskable(question, this.#limitsFile)
+      if (!canAsk(capabilitiesOf(server, context)))
+        throw notAsked(question, this.#limitsFile, 'this client cannot ask them')
       // Only requests since 2026-07-28 have an envelope; their questions are part of the result.
       if (context.mcpReq.envelope === undefined) await askNow(context, question, this.#limitsFile)
       else await askAgain(this.#states, context, question)
@@ -64,21 +65,17 @@ function canAsk({ elicitation }: ClientCapabilities = {}): boolean {
 }
 
 /** Asks while the call waits, as clients before 2026-07-28 are asked. */
-async function askNow({ mcpReq }: ServerContext, question: Confirmation, limitsFile: string): Promise<void> {
-  if (!agreesTo(await answerOf(mcpReq, question, limitsFile))) throw declined(question)
-}
-
-async function answerOf(
-  { send, signal }: ServerContext['mcpReq'],
+async function askNow(
+  { mcpReq: { send, signal } }: ServerContext,
   question: Confirmation,
   limitsFile: string,
-): Promise<ElicitResult> {
+): Promise<void> {
   const request = { method: 'elicitation/create', params: { mode: 'form', ...formOf(question) } } as const
-  try {
-    return await send(request, { signal, timeout: ANSWER_TIMEOUT_MS })
-  } catch (cause) {
-    throw notAnswered(question, limitsFile, cause)
-  }
+  const answer = await send(request, { signal, timeout: ANSWER_TIMEOUT_MS }).catch((cause: unknown) => {
+    const repeat = 'Repeat the call when they can answer. '
+    throw notAsked(question, limitsFile, 'no answer of theirs arrived', repeat, cause)
+  })
+  if (!agreesTo(answer)) throw declined(question)
 }
 
 /**
@@ -138,23 +135,20 @@ function agreesTo(answer: unknown): boolean {
   return answerSchema.safeParse(answer).success
 }
 
-/** The client cannot show a question. */
-function notAskable({ maximum }: Confirmation, limitsFile: string): FareboxError {
+/** Returns the error of a question that the person did not answer, because the client could not show it for example. */
+function notAsked(
+  { maximum }: Confirmation,
+  limitsFile: string,
+  why: string,
+  advice = '',
+  cause?: unknown,
+): FareboxError {
   const price = formatUsdc(maximum)
+  const command = limitsCommand(limitsFile, `set --confirm-above ${price}`)
   return uncharged(
     'confirmation_required',
-    `The call may cost ${price} USDC, which needs the agreement of the person, and this client cannot ask them.`,
-    allowAdvice(price, limitsFile),
-  )
-}
-
-/** The client did not return an answer. */
-function notAnswered({ maximum }: Confirmation, limitsFile: string, cause: unknown): FareboxError {
-  const price = formatUsdc(maximum)
-  return uncharged(
-    'confirmation_required',
-    `The call may cost ${price} USDC, which needs the agreement of the person, and no answer of theirs arrived.`,
-    `Repeat the call when they can answer. ${allowAdvice(price, limitsFile)}`,
+    `The call may cost ${price} USDC, which needs the agreement of the person, and ${why}.`,
+    `${advice}To allow such calls without a question, the person runs in a terminal: ${command}`,
     cause,
   )
 }
@@ -166,9 +160,4 @@ function declined({ maximum }: Confirmation): FareboxError {
     `The person did not agree to pay at most ${formatUsdc(maximum)} USDC for this call.`,
     'Do not repeat the call unless they ask for it.',
   )
-}
-
-function allowAdvice(price: string, limitsFile: string): string {
-  const command = limitsCommand(limitsFile, `set --confirm-above ${price}`)
-  return `To allow such calls without a question, the person runs in a terminal: ${command}`
 }

@@ -1,26 +1,16 @@
 import { basename } from 'node:path'
 import { planBatch, runBatch } from '../../batch/batch.ts'
 import { exactJobsOf, workOf } from '../../batch/plan/work.ts'
-import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat, Source } from '../../batch/types.ts'
+import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat } from '../../batch/types.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { uncharged } from '../../wire/farebox-error.ts'
+import type { FoundRecordings } from '../folders/find-allowed.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agreeToBatch, requireSameCall } from './agree-batch.ts'
 
-/** What a call names: one of both. */
-interface Named {
-  readonly path?: string | undefined
-  readonly url?: string | undefined
-}
-
 /** The recordings of one call. */
-interface Recordings {
-  readonly kind: 'file' | 'folder' | 'url'
-  readonly sources: readonly Source[]
-  /** Entries of the folder that lead out of the allowed folders or cannot be read. */
-  readonly leftOut: number
-}
+type Recordings = Omit<FoundRecordings, 'kind'> & { readonly kind: FoundRecordings['kind'] | 'url' }
 
 const BYTES_PER_REPORT = 4 * 1024 * 1024
 const LONGEST_NAME = 100
@@ -78,7 +68,10 @@ class BatchProgressReport {
   }
 }
 
-interface TranscriptionCall extends Named {
+interface TranscriptionCall {
+  /** One of both is named. */
+  readonly path?: string | undefined
+  readonly url?: string | undefined
   readonly request: BatchOptions['request']
   readonly formats: readonly OutputFormat[]
   /** Where transcripts are written; without it those of one recording are returned, those of a folder stand next to it. */
@@ -202,7 +195,7 @@ async function requireSafe(
 async function findRecordings(
   { folders }: Pick<McpSession, 'folders'>,
   { signal }: Pick<Exchange, 'signal'>,
-  { path, url }: Named,
+  { path, url }: TranscriptionCall,
   report: (message: string) => void,
 ): Promise<Recordings> {
   if ((path === undefined) === (url === undefined))
@@ -218,7 +211,7 @@ async function findRecordings(
       report(`fetched ${Math.floor(bytes / 1024 / 1024)} MiB`)
     },
   })
-  const source = { path: fetched.path, label: 'The recording of the URL', name: nameOf(named) }
+  const source = { path: fetched, label: 'The recording of the URL', name: nameOf(named) }
   return { kind: 'url', sources: [source], leftOut: 0 }
 }
 

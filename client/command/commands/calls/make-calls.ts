@@ -4,7 +4,7 @@ import type { Answer, Farebox } from '../../../farebox.ts'
 import { requestIdentity } from '../../../payment/call-key.ts'
 import { type JsonOperation, OPERATION_PATHS, type Requests, type Results } from '../../../payment/operations.ts'
 import { SPENT_KEYS } from '../../../payment/paying-fetch.ts'
-import type { CallOptions } from '../../../payment/prepare-call.ts'
+import { callsOf } from '../../../requests/text-requests.ts'
 import { canonicalJson } from '../../../wire/canonical-json.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 import type { CommandContext } from '../../run.ts'
@@ -45,7 +45,7 @@ export async function priceCalls<Name extends JsonOperation>(
   const { signal, output } = context
   const maximum = limit === undefined ? undefined : (await farebox.quote({ operation, request, signal })).price.amount
   if (maximum !== undefined) requirePrice(parseUsdc(maximum) * BigInt(count), limit)
-  const create = creatorOf(farebox, operation)
+  const { create } = callsOf(farebox, operation)
   const undelivered = requestId === undefined && farebox.home !== null ? new Undelivered(farebox.home) : null
   const identity = identityOf(farebox, operation, request)
   const options = { maximum, signal, purpose, onWait: noteWait(output) }
@@ -73,18 +73,6 @@ function withCommandAdvice(error: unknown): unknown {
 /** Returns whether the call ended without a result and without a charge. */
 function isOver(error: unknown): boolean {
   return error instanceof FareboxError && (error.money === 'none' || SPENT_KEYS.has(error.code))
-}
-
-function creatorOf<Name extends JsonOperation>(farebox: Farebox, operation: Name) {
-  const creators: {
-    readonly [Each in JsonOperation]: (request: Requests[Each], options: CallOptions) => Promise<Answer<Results[Each]>>
-  } = {
-    createChatCompletion: (request, options) => farebox.chat.create(request, options),
-    createMessage: (request, options) => farebox.messages.create(request, options),
-    createImageGeneration: (request, options) => farebox.images.create(request, options),
-    createSpeech: (request, options) => farebox.speech.create(request, options),
-  }
-  return creators[operation]
 }
 
 function identityOf({ address, baseUrl }: Farebox, operation: JsonOperation, request: object): string {

@@ -1,5 +1,5 @@
-import type { ToolTexts } from '../../tool.ts'
 import type { FOLDERS_ARGUMENT, ServerSetting } from '../settings.ts'
+import type { ToolTexts } from '../tool-texts.ts'
 
 const reference = (setting: ServerSetting) => `\${user_config.${optionName(setting)}}`
 
