@@ -9,10 +9,9 @@ import { type AllowanceNode, openAllowanceNode } from '../wallet/node-client.ts'
 import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { AllowanceStatus } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
-import { PERMIT2_ADDRESS } from './allowance-terms.ts'
+import { createSharedPermit, PERMIT2_ADDRESS, takesLastingPermits } from './allowance-terms.ts'
 import { ApprovalRefused } from './approval-refused.ts'
 import type { Approval, ApproveOptions } from './approve.ts'
-import { createSharedPermit, takesLastingPermits } from './lasting-permit.ts'
 import { type AllowanceState, allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
 
 export interface CoverOptions {

@@ -4,23 +4,16 @@ import { extname, join } from 'node:path'
 import { walkFrames } from '../../packages/mp3/walk-frames.ts'
 import { AudioError } from './audio-error.ts'
 import { type Treatment, treatmentOf } from './choose-treatment.ts'
-import { copyRecording } from './copy-recording.ts'
-import type { Ffmpeg } from './ffmpeg.ts'
-import { conversionDelayMs, convert, describeAudio } from './ffmpeg.ts'
+import { conversionDelayMs, convert, describeAudio, type Ffmpeg } from './ffmpeg.ts'
 import { type AudioLimits, bitRateFor } from './limits.ts'
 import { cutRecording } from './parts/cut-recording.ts'
 import type { CutOptions } from './parts/plan-parts.ts'
-import { type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
+import { copyRecording, type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
 import { wavClaimedMs } from './wav-claims.ts'
 import { writePrepared } from './write-prepared.ts'
 
-/** An MP3 within the limits, with the facts that price it exactly. */
-export interface Upload {
-  /** The source itself, or a file in the folder of prepared recordings. */
-  readonly path: string
-  readonly bytes: number
-  readonly sha256: string
-  readonly modifiedMs: number
+/** An MP3 within the limits, with the facts that price it exactly: the source itself, or a prepared file. */
+export interface Upload extends FileFacts {
   /** What the service measures. */
   readonly durationMs: number
   /** What is added to times of its transcript to get times of the source. */

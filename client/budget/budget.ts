@@ -1,7 +1,6 @@
 import type { Journal } from '../journal/journal.ts'
-import { BudgetExceeded, type LimitName } from './budget-exceeded.ts'
+import { BudgetExceeded, type LimitName, TooManyRefused } from './budget-exceeded.ts'
 import { type BudgetLimits, type Limit, limitsOf, readLimits } from './limits.ts'
-import { TooManyRefused } from './refused-payments.ts'
 import { SpendingByGroup } from './spending.ts'
 
 /** What a budget has left, in atomic units; `null` without a limit. */

@@ -1,5 +1,5 @@
 import { createHmac, hash } from 'node:crypto'
-import { canonicalJson } from '../wire/canonical-json.ts'
+import { canonicalJson } from '../wire/json.ts'
 
 /** What makes two calls of a batch the same. */
 export interface CallContent {

@@ -5,11 +5,11 @@ import { FareboxError } from '../wire/farebox-error.ts'
 import { toResponse } from '../wire/http-answer.ts'
 import { parseObject } from '../wire/json.ts'
 import { ServiceError } from '../wire/service-error.ts'
-import { LONGEST_SILENCE_MS } from './allowed-silence.ts'
 import { requestIdentity } from './call-key.ts'
 import { OPERATION_PATHS } from './operations.ts'
 import type { PaymentContext } from './paid-call.ts'
 import { payCall } from './pay-call.ts'
+import { LONGEST_SILENCE_MS } from './send-call.ts'
 
 /** A result is kept for at least a day, so an unfinished call that is older is made again under another key. */
 const RESUMABLE_MS = 86_400_000

@@ -1,6 +1,6 @@
 import { hash, randomBytes, randomUUID } from 'node:crypto'
 import { parseUsdc } from '../budget/usdc.ts'
-import { canonicalJson } from '../wire/canonical-json.ts'
+import { canonicalJson } from '../wire/json.ts'
 import { requestIdentity } from './call-key.ts'
 import {
   DEFAULT_TRANSCRIPTION_MODEL,

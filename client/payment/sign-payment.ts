@@ -13,18 +13,10 @@ export interface SignedPayment {
   readonly deadline: number
 }
 
-/** A signed permit for more than one payment, as it is sent. */
-export interface LastingPermit {
-  readonly from: string
-  readonly asset: string
-  readonly spender: string
-  readonly amount: string
-  readonly nonce: string
-  /** Unix seconds. */
-  readonly deadline: string
-  readonly signature: string
-  readonly version: string
-}
+/** A signed permit for more than one payment, as it is sent; the deadline is in Unix seconds. */
+export type LastingPermit = Readonly<
+  Record<'from' | 'asset' | 'spender' | 'amount' | 'nonce' | 'deadline' | 'signature' | 'version', string>
+>
 
 /** The permit that a payment brings: of exactly its own maximum, to be signed with this nonce, or one that lasts. */
 export type Permit =

@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import { formatUsdc, parseUsdc } from '../budget/usdc.ts'
-import { isReServed } from '../payment/is-re-served.ts'
+import { isReServed } from '../payment/conclude.ts'
 import type { PaidAnswer, PaidCall, Payment } from '../payment/paid-call.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'

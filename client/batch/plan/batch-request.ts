@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 import { DEFAULT_TRANSCRIPTION_MODEL, type TranscriptionOptions } from '../../payment/operations.ts'
 import { rulesOf } from '../../subtitles/subtitles.ts'
-import { canonicalJson } from '../../wire/canonical-json.ts'
 import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
+import { canonicalJson } from '../../wire/json.ts'
 import type { BatchOptions, BatchRequest } from '../types.ts'
 
 type EffectiveFields = TranscriptionOptions & { readonly model: string }

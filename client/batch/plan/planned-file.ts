@@ -63,10 +63,6 @@ function occupiedOf({ kept, overwritten, preferred }: ChosenOutputs): Partial<Pl
   }
 }
 
-export function finishedFile(surveyed: SurveyedSource, index: number): PlannedFile {
-  return plannedFile({ index, surveyed, isToDo: false })
-}
-
 export function durationOf(recording: MeasuredRecording | StatedRecording): number {
   if ('statedMs' in recording) return recording.statedMs
   return recording.uploads.reduce((sum, { durationMs }) => sum + durationMs, 0)

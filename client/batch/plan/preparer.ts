@@ -2,20 +2,19 @@ import { rm, statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import pLimit from 'p-limit'
 import { walkFrames } from '../../../packages/mp3/walk-frames.ts'
+import { AudioError } from '../../audio/audio-error.ts'
+import { type Ffmpeg, findFfmpeg } from '../../audio/ffmpeg.ts'
+import { frameTableOf } from '../../audio/frame-table.ts'
+import { longestAtMinimumMs } from '../../audio/limits.ts'
+import { preparePacks } from '../../audio/pack/prepare-packs.ts'
 import {
-  AudioError,
   type ExpectedRecording,
   expectRecording,
-  type Ffmpeg,
-  findFfmpeg,
-  longestAtMinimumMs,
   type PreparedRecording,
   type PrepareOptions,
-  preparePacks,
   prepareRecording,
   type Upload,
-} from '../../audio/audio.ts'
-import { frameTableOf } from '../../audio/frame-table.ts'
+} from '../../audio/prepare-recording.ts'
 import { readAgain } from '../../audio/read-recording.ts'
 import { openTemporaryFolder } from '../../files/files.ts'
 import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
@@ -24,6 +23,7 @@ import {
   type MeasuredPack,
   type MeasuredRecording,
   type MeasuredUpload,
+  measuredUpload,
   PlanCache,
   type StatedRecording,
   statedRecording,
@@ -260,8 +260,7 @@ export class Preparer {
     })
     const [pack] = packs
     if (pack === undefined || pack.clips.length !== clips.length) throw new Error('the clips did not become one pack')
-    const { path, bytes, sha256, durationMs, offsetMs } = pack.upload
-    return { upload: { bytes, sha256, durationMs, offsetMs }, spans: pack.spans, path }
+    return { upload: measuredUpload(pack.upload), spans: pack.spans, path: pack.upload.path }
   }
 }
 

@@ -1,4 +1,4 @@
-import type { AudioLimits, AudioPrices } from '../../audio/audio.ts'
+import type { AudioLimits, AudioPrices } from '../../audio/limits.ts'
 import { larger } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { askForJson } from '../../wire/ask-service.ts'

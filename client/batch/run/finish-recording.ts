@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { lstat, readFile } from 'node:fs/promises'
-import type { Transcript } from '../../audio/audio.ts'
+import type { Transcript } from '../../audio/transcript.ts'
 import type { Payment } from '../../payment/paid-call.ts'
 import { fetchReceipt } from '../../receipts/read-receipt.ts'
 import { ReceiptStore } from '../../receipts/receipt-store.ts'
@@ -9,7 +9,7 @@ import { type RenderedTranscript, renderTranscript } from '../output/render-tran
 import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 import { stopIfHopeless } from './stop-reason.ts'
 
 /** A recording whose transcript is complete. */
@@ -134,11 +134,12 @@ function renderReceipts(receipts: readonly Receipt[]): string {
 
 /** A file without a record is looked at another time, which costs nothing. */
 function record(
-  { work: { finished, request }, onEvent }: RunContext,
+  context: RunContext,
   { work, payments }: TranscribedRecording,
   file: PlannedFile,
   written: readonly { readonly path: string; readonly digest: string }[],
 ): void {
+  const { finished, request } = context.work
   const { sha256 } = work.recording
   try {
     finished.add({
@@ -156,12 +157,7 @@ function record(
     })
   } catch (error) {
     const { message } = asFareboxError(error, file.label)
-    onEvent({
-      event: 'warning',
-      file,
-      code: 'record_unwritable',
-      text: `It is not recorded that ${file.label} is finished: ${message}`,
-    })
+    warn(context, 'record_unwritable', `It is not recorded that ${file.label} is finished: ${message}`, file)
   }
 }
 

@@ -1,15 +1,15 @@
 import pLimit from 'p-limit'
+import { leastLeft } from '../../budget/budget.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { OutputFolders } from '../output/output-folders.ts'
-import { keysOf } from '../plan/plan-totals.ts'
 import { asFareboxError } from '../plan/planned-file.ts'
-import { type PlannedJob, type PlannedWork, workOf } from '../plan/work.ts'
+import { keysOf, type PlannedJob, type PlannedWork, workOf } from '../plan/work.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
 import type { BatchOptions, BatchOutcome, BatchPlan, OnBatchEvent, PlannedFile, StoppedBy } from '../types.ts'
 import { Gate } from './gate.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 import { makeReady, runJob, targetsOf } from './run-job.ts'
 import { Tally } from './tally.ts'
 
@@ -22,13 +22,9 @@ class Affordable {
   #begun = 0n
 
   constructor(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
-    const { session, day } = farebox.budgetLeft(group)
-    const limits = [
-      { name: 'session', left: session },
-      { name: 'day', left: day },
-    ].flatMap(({ name, left }) => (left === null ? [] : [{ name, left }]))
-    limits.sort((a, b) => (a.left < b.left ? -1 : 1))
-    this.#limit = limits[0]
+    const budget = farebox.budgetLeft(group)
+    const left = leastLeft(budget)
+    if (left !== null) this.#limit = { name: left === budget.session ? 'session' : 'day', left }
   }
 
   /** Counts files as begun; returns the error of the budget instead if they do not fit. */
@@ -178,11 +174,8 @@ async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { to
     const { code, message } = asFareboxError(error, 'approval')
     // It is one for all payments that bring it.
     if (code === 'permit_travels_with_payment') return
-    onEvent({
-      event: 'warning',
-      code: 'not_approved',
-      text: `Permit2 could not be approved, so files are sent one after the other. ${message}`,
-    })
+    const text = `Permit2 could not be approved, so files are sent one after the other. ${message}`
+    warn({ onEvent }, 'not_approved', text)
     gate.oneAtATime('not_approved')
   }
 }

@@ -1,11 +1,11 @@
-import { stitch } from '../../audio/audio.ts'
+import { stitch } from '../../audio/parts/stitch.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { asFareboxError, durationOf } from '../plan/planned-file.ts'
 import type { FileJob, Job, PlannedJob, RecordingWork, StatedJob } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
 import { finishRecording, receiptsOf } from './finish-recording.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 import { runPackJob } from './run-pack-job.ts'
 import { isLeftForLater, stopIfHopeless, stopReasonOf } from './stop-reason.ts'
 import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts'
@@ -173,7 +173,8 @@ function reportPart({ onEvent }: RunContext, { file, uploads }: FileJob, index: 
 }
 
 /** Prepares a recording that was priced by what its file states. Throws if it would cost more than was agreed to. */
-async function prepareStated({ preparer, pricer, onEvent }: RunContext, job: StatedJob): Promise<FileJob> {
+async function prepareStated(context: RunContext, job: StatedJob): Promise<FileJob> {
+  const { preparer, pricer } = context
   const { occurrence, file: planned, recording: stated } = job
   const recording = await preparer.prepareStated(stated)
   const { uploads, price, alreadyPaid } = pricer.price(recording.uploads, occurrence)
@@ -193,6 +194,6 @@ async function prepareStated({ preparer, pricer, onEvent }: RunContext, job: Sta
   const [file] = targets
   if (file === undefined) throw new RangeError('a recording is prepared for the files that it is written for')
   for (const warning of warnings.filter((text) => !stated.warnings.includes(text)))
-    onEvent({ event: 'warning', file, code: 'incomplete_recording', text: `${file.label}: ${warning}` })
+    warn(context, 'incomplete_recording', `${file.label}: ${warning}`, file)
   return { kind: 'file', file, recording, occurrence, targets, uploads }
 }

@@ -1,13 +1,8 @@
 import { addAbortSignal, type Readable } from 'node:stream'
-import {
-  type BatchOptions,
-  type BatchPlan,
-  findRecordings,
-  type OnBatchEvent,
-  planBatch,
-  runBatch,
-  type Source,
-} from '../../batch/batch.ts'
+import { findRecordings } from '../../batch/find/find-recordings.ts'
+import { planBatch } from '../../batch/plan/plan-batch.ts'
+import { runBatch } from '../../batch/run/run-batch.ts'
+import type { BatchOptions, BatchPlan, OnBatchEvent, Source } from '../../batch/types.ts'
 import { leastLeft } from '../../budget/budget.ts'
 import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'

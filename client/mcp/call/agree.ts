@@ -2,8 +2,8 @@ import { hash } from 'node:crypto'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { deriveCallKey } from '../../payment/call-key.ts'
-import { canonicalJson } from '../../wire/canonical-json.ts'
 import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
+import { canonicalJson } from '../../wire/json.ts'
 import type { Confirmation, Exchange, McpSession } from '../tool.ts'
 
 /** What names a tool call: the request id that the agent chose, or what was asked within this session. */

@@ -8,8 +8,7 @@ import { parseObject } from '../../wire/json.ts'
 import { plainText } from '../../wire/plain-text.ts'
 import { noticeSchema, safeName, UNTRUSTED_RULE, untrustedJson } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
-import type { McpSession } from '../tool.ts'
-import { defineTool } from '../tool.ts'
+import { defineTool, type McpSession } from '../tool.ts'
 
 const LONGEST_PATH = 4096
 /** A file has the receipts of one transcript. */

@@ -1,6 +1,7 @@
 import { basename } from 'node:path'
-import { planBatch, runBatch } from '../../batch/batch.ts'
+import { planBatch } from '../../batch/plan/plan-batch.ts'
 import { exactJobsOf, workOf } from '../../batch/plan/work.ts'
+import { runBatch } from '../../batch/run/run-batch.ts'
 import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat } from '../../batch/types.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
