@@ -112,21 +112,14 @@ export function takesLastingPermits({ required }: Pick<Challenge, 'required'>): 
   return declared?.info?.lasting === true
 }
 
-/** The lasting permit that the payments of one client bring until it is on chain. */
-export interface SharedPermit {
-  /** Returns it if a payment of `maximum` may bring it beside all that are under way. */
-  present(maximum: bigint): LastingPermit | null
-  /** Returns what a payment may bring now: the present one while its nonce is not used, or else one that is signed now. */
-  obtain(status: AllowanceStatus, terms: { readonly maximum: bigint; readonly value: bigint }): Promise<LastingPermit>
-  /** It is on chain: payments bring it no longer. */
-  drop(): void
-}
-
-/** Creates it; `onSigned` is called with what Permit2 may take. */
+/**
+ * Creates the lasting permit that the payments of one client bring until it is on chain; `onSigned` is called with what
+ * Permit2 may take.
+ */
 export function createSharedPermit(
   context: PermitContext & { readonly budget: Pick<FareboxContext['budget'], 'underWay'> },
   onSigned: (value: bigint) => void,
-): SharedPermit {
+) {
   const { budget, now } = context
   let shared: LastingPermit | null = null
   const present = (maximum: bigint): LastingPermit | null => {
@@ -135,11 +128,17 @@ export function createSharedPermit(
     return value > maximum && value >= budget.underWay() ? shared : null
   }
   return {
+    /** Returns it if a payment of `maximum` may bring it beside all that are under way. */
     present,
+    /** It is on chain: payments bring it no longer. */
     drop: () => {
       shared = null
     },
-    obtain: async (status, { maximum, value }) => {
+    /** Returns what a payment may bring now: the present one while its nonce is not used, or else one that is signed now. */
+    obtain: async (
+      status: AllowanceStatus,
+      { maximum, value }: { readonly maximum: bigint; readonly value: bigint },
+    ): Promise<LastingPermit> => {
       const known = present(maximum)
       if (known?.nonce === status.permit_nonce) return known
       const { value: amount, ...signed } = await signPermit(context, status, value)

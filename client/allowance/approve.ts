@@ -1,22 +1,18 @@
 import { parseUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import { wait } from '../payment/retry-schedule.ts'
-import { askForJson } from '../wire/ask-service.ts'
-import type { FareboxError } from '../wire/farebox-error.ts'
+import { askForJson, type Followed } from '../wire/ask-service.ts'
 import type { Allowance, AllowanceRequest } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
 import { signPermit } from './allowance-terms.ts'
 import { type ApprovalRefused, asRefusal, refusalOf } from './approval-refused.ts'
 import { allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
 
-export interface ApproveOptions {
+export interface ApproveOptions extends Followed {
   /** What Permit2 may take in all, as decimal USDC; without a limit by default. Each payment still needs a signature. */
   readonly value?: string | undefined
   /** How long to wait for the confirmation; five minutes by default. */
   readonly patienceMs?: number | undefined
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
 }
 
 /** The outcome of an approval. Amounts are atomic USDC. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { McpServer } from '@modelcontextprotocol/server'
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio'
 import type { BudgetAmounts } from '../budget/limits.ts'
-import { Confirmations } from './confirm/confirmations.ts'
+import { createConfirmations } from './confirm/confirmations.ts'
 import { openFolders } from './folders/open-folders.ts'
 import { openLimits } from './limits/open-limits.ts'
 import { createServer } from './server.ts'
@@ -70,7 +70,7 @@ export async function runServer(options: ServerOptions): Promise<void> {
   const hidden = [home, dirname(limits.path), ...keyFilesOf(options)]
   const folders = await openFolders({ folders: options.folders, hidden, allowsPrivateAddresses })
   const session = openSession(options, { limits, folders })
-  const confirmations = new Confirmations(limits)
+  const confirmations = createConfirmations(limits)
   const parts = { session, tools: TOOLS, version, onError, confirmations }
   try {
     await serve(options, (onCall) => createServer({ ...parts, onCall }))

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { askService } from '../wire/ask-service.ts'
+import { askService, type Followed } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { requireSafeUrl } from '../wire/safe-url.ts'
@@ -10,10 +10,7 @@ export interface HostedMedia {
   readonly bytes?: number | undefined
 }
 
-export interface DownloadOptions {
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
+interface DownloadOptions extends Followed {
   /** What to do when it fails, as one sentence. */
   readonly advice: string
 }

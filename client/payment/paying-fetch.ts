@@ -14,15 +14,6 @@ import { LONGEST_SILENCE_MS } from './send-call.ts'
 /** A result is kept for at least a day, so an unfinished call that is older is made again under another key. */
 const RESUMABLE_MS = 86_400_000
 
-/** One sending of a logical call. */
-interface LogicalCall {
-  readonly key: string
-  /** Ends the call: another equal request is another call. */
-  succeed(): void
-  /** Keeps the key for the next equal request, which repeats the call. */
-  fail(): void
-}
-
 /** The endpoints that are paid for. Every other request passes unchanged. */
 const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))
 
@@ -145,15 +136,18 @@ export class LogicalCalls {
     this.#now = now
   }
 
-  begin(identity: string): LogicalCall {
+  /** Begins one sending of a logical call. */
+  begin(identity: string) {
     const key = this.#takeFailed(identity) ?? this.#takeUnfinished(identity) ?? randomUUID()
     this.#known.add(key)
     let isOver = false
     return {
       key,
+      /** Ends the call: another equal request is another call. */
       succeed: () => {
         isOver = true
       },
+      /** Keeps the key for the next equal request, which repeats the call. */
       fail: () => {
         if (isOver) return
         isOver = true

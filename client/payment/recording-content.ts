@@ -24,7 +24,12 @@ export async function contentOf(
 ): Promise<RecordingContent> {
   if (typeof file === 'string' && claim !== undefined)
     return { sha256: claim.sha256, open: () => openClaimed(file, claim) }
-  const held = typeof file === 'string' ? new Blob([await readWhole(file)]) : toBlob(file)
+  const held =
+    typeof file === 'string'
+      ? new Blob([await readWhole(file)])
+      : file instanceof Blob
+        ? file
+        : new Blob([new Uint8Array(file)])
   const sha256 = hash('sha256', new Uint8Array(await held.arrayBuffer()))
   if (claim !== undefined && claim.sha256 !== sha256) throw changed(claim.sha256, sha256)
   return { sha256, open: () => held }
@@ -46,10 +51,6 @@ async function openClaimed(path: string, { bytes, sha256 }: AudioClaim): Promise
   } catch (error) {
     throw error instanceof FareboxError ? error : unreadable(path, error)
   }
-}
-
-function toBlob(file: Uint8Array | Blob): Blob {
-  return file instanceof Blob ? file : new Blob([new Uint8Array(file)])
 }
 
 async function readWhole(path: string): Promise<Uint8Array<ArrayBuffer>> {

@@ -5,7 +5,6 @@ import { checkCharge, checkMaximum } from '../../packages/receipts/check-charge.
 import { findPayments } from '../../packages/receipts/find-payments.ts'
 import { formatUsdc, readUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
-import type { Attempt } from '../journal/attempt.ts'
 import type { Terms } from '../payment/check-challenge.ts'
 import { type ChainNode, readNode } from '../wallet/node-client.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
@@ -20,12 +19,6 @@ import type { SigningKeys } from './signing-keys.ts'
 /** A node may learn of a block some seconds after the service. */
 const LOOKUPS = 5
 const PAUSE_MS = 1500
-
-interface JwsHeader {
-  readonly alg?: unknown
-  readonly typ?: unknown
-  readonly kid?: unknown
-}
 
 /** Keeps a signature of another kind of statement from passing as that of a receipt. */
 const RECEIPT_TYPE = 'farebox-receipt'
@@ -87,13 +80,8 @@ export function problemsOf({ checks }: ReceiptVerification): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ name, detail }) => `${name}: ${detail}`)
 }
 
-/** Returns the journal's call of a receipt. */
-export function attemptOf({ journal }: Pick<FareboxContext, 'journal'>, receiptId: string): Attempt | undefined {
-  return journal.attempts.withReceipt(receiptId)
-}
-
-function answeredBy(context: ReceiptContext, receiptId: string): KnownPayment['answered'] {
-  const answered = attemptOf(context, receiptId)?.receipts.find((each) => each.receiptId === receiptId)
+function answeredBy({ journal }: ReceiptContext, receiptId: string): KnownPayment['answered'] {
+  const answered = journal.attempts.withReceipt(receiptId)?.receipts.find((each) => each.receiptId === receiptId)
   if (answered === undefined) return null
   const { charge, transaction, maximum, gasMinimum = 0 } = answered
   return {
@@ -212,7 +200,7 @@ async function problemOfJws(
   }
 }
 
-function readHeader(head: string): JwsHeader {
+function readHeader(head: string): Readonly<Record<string, unknown>> {
   return parseObject(Buffer.from(head, 'base64url').toString('utf8')) ?? {}
 }
 

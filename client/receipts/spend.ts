@@ -59,8 +59,8 @@ interface SpendContext extends Pick<FareboxContext, 'journal' | 'payer' | 'baseU
   readonly account: AccountClient
 }
 
-const DEFAULT_DAYS = 30
-const MOST_DAYS = 366
+export const DEFAULT_DAYS = 30
+export const MOST_DAYS = 366
 const DAY_MS = 86_400_000
 
 /** Adds up what the wallet paid to this service. Throws `RangeError` for a number of days that is not possible. */

@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises'
+import type { VerifiedEntry } from '../journal/entries.ts'
 import { openNode } from '../wallet/node-client.ts'
 import { uncharged } from '../wire/farebox-error.ts'
 import type { Receipt } from '../wire/schemas.ts'
-import { attemptOf, checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
+import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
 import { fetchReceipt, readReceipt } from './read-receipt.ts'
 import type { ReceiptVerification, VerifyOptions } from './receipt-check.ts'
 import { isReceiptId } from './receipt-store.ts'
@@ -23,14 +24,18 @@ export async function verifyReceipt(
   return verification
 }
 
-/** Journals the outcome of a receipt that the journal knows. A journal that cannot be written changes no outcome. */
+/** Journals the outcome of a receipt that the journal knows. */
 export function recordVerification(context: ReceiptContext, verification: ReceiptVerification): void {
   const { receiptId, outcome, receipt } = verification
-  const key = attemptOf(context, receiptId)?.key
-  if (key === undefined) return
-  const problems = problemsOf(verification)
+  const key = context.journal.attempts.withReceipt(receiptId)?.key
+  if (key !== undefined)
+    journalOutcome(context, { key, receiptId, outcome, problems: problemsOf(verification), model: receipt.model })
+}
+
+/** Journals an outcome. A journal that cannot be written changes none. */
+export function journalOutcome({ journal }: ReceiptContext, outcome: Omit<VerifiedEntry, 'phase' | 'at'>): void {
   try {
-    context.journal.append({ phase: 'verified', key, receiptId, outcome, problems, model: receipt.model })
+    journal.append({ phase: 'verified', ...outcome })
   } catch {
     // The receipt can be verified again.
   }
@@ -44,7 +49,7 @@ async function readGiven(
 ): Promise<Receipt> {
   if (typeof given !== 'string') return readReceipt(given, 'The given object')
   if (!isReceiptId(given)) return await readReceiptFile(given)
-  const known = attemptOf(context, given)?.receipts.find(({ receiptId }) => receiptId === given)
+  const known = context.journal.attempts.withReceipt(given)?.receipts.find(({ receiptId }) => receiptId === given)
   const token = receiptToken ?? known?.receiptToken ?? null
   if (token === null)
     throw uncharged(

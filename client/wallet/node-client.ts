@@ -47,23 +47,17 @@ export async function readHoldings(client: PublicClient, asset: Address, owner: 
   return { usdc, allowance, native }
 }
 
-/** Reads what a permit of one owner depends on. */
-export interface AllowanceNode {
-  allowance(asset: string): Promise<bigint>
-  permitNonce(asset: string): Promise<bigint>
-}
-
-/** Opens a node at the first reading. */
-export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Address): AllowanceNode {
+/** Reads what a permit of one owner depends on. The node is opened at the first reading. */
+export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Address) {
   let opened: Promise<ChainNode> | undefined
   const open = async () => (await (opened ??= openNode(rpcUrl))).client
   return {
-    allowance: async (asset) => {
+    allowance: async (asset: string): Promise<bigint> => {
       const [client, { erc20Abi }] = await Promise.all([open(), import('viem')])
       const token = { address: asset as Address, abi: erc20Abi }
       return await client.readContract({ ...token, functionName: 'allowance', args: [owner, spender] })
     },
-    permitNonce: async (asset) => {
+    permitNonce: async (asset: string): Promise<bigint> => {
       const [client, { parseAbi }] = await Promise.all([open(), import('viem')])
       const token = {
         address: asset as Address,
@@ -73,6 +67,8 @@ export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Addre
     },
   }
 }
+
+export type AllowanceNode = ReturnType<typeof openAllowanceNode>
 
 function nodeError(problem: string): FareboxError {
   return uncharged('rpc_unavailable', problem, 'Check the RPC URL (FAREBOX_RPC_URL).')

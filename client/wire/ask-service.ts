@@ -10,8 +10,15 @@ export interface ServiceAccess {
   readonly now: () => number
 }
 
+/** How a caller follows a request that may be repeated. */
+export interface Followed {
+  readonly signal?: AbortSignal | undefined
+  /** Called before each wait. */
+  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
+}
+
 /** A request that is free and may be repeated. */
-export interface FreeRequest {
+export interface FreeRequest extends Followed {
   readonly method?: 'GET' | 'POST'
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
@@ -19,9 +26,6 @@ export interface FreeRequest {
   readonly patienceMs?: number | undefined
   /** How long to wait for each answer; 30 seconds by default. */
   readonly timeoutMs?: number | undefined
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
 }
 
 const DEFAULT_PATIENCE_MS = 30_000

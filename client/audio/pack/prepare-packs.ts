@@ -7,7 +7,7 @@ import type { Upload } from '../prepare-recording.ts'
 import { readAgain, readRecording } from '../read-recording.ts'
 import { silentFrameLike } from '../silent-frames.ts'
 import { writePrepared } from '../write-prepared.ts'
-import { DEFAULT_GAP_MS, type PackOptions, planPacks } from './plan-packs.ts'
+import { type Clip, DEFAULT_GAP_MS, type PackOptions, planPacks } from './plan-packs.ts'
 
 /** A recording that is one upload, and so may be packed. */
 export interface PackableUpload {
@@ -35,25 +35,18 @@ export async function preparePacks<P extends PackableUpload>(
   recordings: readonly P[],
   options: PreparePacksOptions,
 ): Promise<{ packs: PreparedPack<P>[]; single: P[] }> {
-  const clips: { recording: P; durationMs: number; bytes: number; streamKey: number | undefined }[] = []
+  const clips: (Clip & { readonly recording: P })[] = []
   for (const recording of recordings) {
     const { durationMs, bytes } = recording.upload
-    clips.push({
-      recording,
-      durationMs,
-      bytes,
-      streamKey: (await tableOf(recording.upload, options.signal))?.streamKey,
-    })
+    const table = await tableOf(recording.upload, options.signal)
+    clips.push({ recording, durationMs, bytes, streamKey: table?.streamKey })
   }
   const plan = planPacks(clips, options)
   const packs: PreparedPack<P>[] = []
-  for (const planned of plan.packs)
-    packs.push(
-      await writePack(
-        planned.map(({ recording }) => recording),
-        options,
-      ),
-    )
+  for (const planned of plan.packs) {
+    const own = planned.map(({ recording }) => recording)
+    packs.push(await writePack(own, options))
+  }
   return { packs, single: plan.single.map(({ recording }) => recording) }
 }
 
@@ -65,7 +58,7 @@ async function tableOf(upload: Upload, signal: AbortSignal | undefined): Promise
 
 async function writePack<P extends PackableUpload>(
   clips: readonly P[],
-  { folder, gapMs, signal }: PreparePacksOptions,
+  { folder, signal }: PreparePacksOptions,
 ): Promise<PreparedPack<P>> {
   const tables: FrameTable[] = []
   for (const { upload } of clips) {
@@ -73,7 +66,7 @@ async function writePack<P extends PackableUpload>(
     if (table === undefined) throw new AudioError('file_changed', 'the file changed.', { path: upload.path })
     tables.push(table)
   }
-  const { content, spans } = buildPack(tables, gapMs)
+  const { content, spans } = buildPack(tables)
   const walk = walkFrames(content)
   if (walk.outcome !== 'mp3') throw new Error(`a pack is ${walk.found}`)
   const path = join(folder, `pack-${hash('sha256', content)}.mp3`)

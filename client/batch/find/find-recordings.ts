@@ -68,7 +68,8 @@ async function findExisting(named: string, cwd: string): Promise<Source[]> {
       `Download it first (curl -LO ${quoted(named)}), or pipe it: curl -L ${quoted(named)} | farebox transcribe - --yes`,
     )
   if (!isFolder) return [{ path, label: named, name: basename(path) }]
-  const names = await listFolder(path)
+  const names: string[] = []
+  await collect(path, '', new Set(), names)
   return names.map((name) => ({
     path: join(path, name),
     label: join(named, name),
@@ -130,15 +131,9 @@ async function copyOfInput(stdin: Readable): Promise<Source> {
 }
 
 /**
- * Returns the recordings in a folder and its folders, as paths within it, sorted. Hidden files are left out. A folder
+ * Collects the recordings in a folder and its folders, as paths within it, sorted. Hidden files are left out. A folder
  * that cannot be read is returned itself, so that it is reported and not passed over. Links are followed, once.
  */
-async function listFolder(folder: string): Promise<string[]> {
-  const found: string[] = []
-  await collect(folder, '', new Set(), found)
-  return found
-}
-
 async function collect(root: string, within: string, visited: Set<string>, found: string[]): Promise<void> {
   const folder = join(root, within)
   try {

@@ -198,8 +198,7 @@ export class Preparer {
   }
 
   #findFfmpeg() {
-    const { ffmpegPath } = this.#options
-    this.#ffmpeg ??= findFfmpeg(ffmpegPath === undefined ? {} : { ffmpegPath }).then(async (program) => {
+    this.#ffmpeg ??= findFfmpeg(this.#options.ffmpegPath).then(async (program) => {
       const version = program === undefined ? undefined : await program.ffmpeg(['-version'])
       const [line = ''] = new TextDecoder().decode(version?.stdout).split('\n')
       return { program, version: program === undefined ? null : line }

@@ -17,34 +17,27 @@ import { Tally } from './tally.ts'
  * Keeps a recording of several parts from being paid for in part: a file is begun only if all of it fits into what the
  * budget had at the start, less all that was begun. The budget itself refuses what exceeds it in any case.
  */
-class Affordable {
-  readonly #limit: { readonly name: string; readonly left: bigint } | undefined
-  #begun = 0n
-
-  constructor(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
-    const budget = farebox.budgetLeft(group)
-    const left = leastLeft(budget)
-    if (left !== null) this.#limit = { name: left === budget.session ? 'session' : 'day', left }
-  }
-
-  /** Counts files as begun; returns the error of the budget instead if they do not fit. */
-  begin(files: readonly PlannedFile[]): FareboxError | undefined {
-    const price = toCharge(files)
-    if (this.#limit !== undefined && this.#begun + price > this.#limit.left) {
-      const { name, left } = this.#limit
-      return uncharged(
-        'budget_exceeded',
-        `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${name} budget has ${formatUsdc(left - this.#begun)} USDC left.`,
-        'Raise the budget, then run the command again: it does what is missing.',
-      )
-    }
-    this.#begun += price
-    return undefined
-  }
-
-  /** Corrects the sum by what was really charged. */
-  end(files: readonly PlannedFile[], charged: bigint): void {
-    this.#begun += charged - toCharge(files)
+function createAffordable(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
+  const budget = farebox.budgetLeft(group)
+  const left = leastLeft(budget)
+  let begun = 0n
+  return {
+    /** Counts files as begun; returns the error of the budget instead if they do not fit. */
+    begin: (files: readonly PlannedFile[]): FareboxError | undefined => {
+      const price = toCharge(files)
+      if (left !== null && begun + price > left)
+        return uncharged(
+          'budget_exceeded',
+          `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${left === budget.session ? 'session' : 'day'} budget has ${formatUsdc(left - begun)} USDC left.`,
+          'Raise the budget, then run the command again: it does what is missing.',
+        )
+      begun += price
+      return undefined
+    },
+    /** Corrects the sum by what was really charged. */
+    end: (files: readonly PlannedFile[], charged: bigint) => {
+      begun += charged - toCharge(files)
+    },
   }
 }
 
@@ -186,7 +179,7 @@ const PREPARED_AHEAD = 2
 /** Begins one job after the other, as many at the same time as the gate admits. */
 async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped: Stopped): Promise<void> {
   const { farebox, options, gate, stop, charges } = context
-  const affordable = new Affordable(farebox, options.group)
+  const affordable = createAffordable(farebox, options.group)
   const nearby = pLimit(options.concurrency + PREPARED_AHEAD)
   const begin = async (planned: PlannedJob) => {
     const job = stopped.by === undefined ? await makeReady(context, planned) : undefined

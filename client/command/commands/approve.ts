@@ -14,7 +14,6 @@ interface ApproveOptions {
   readonly value?: string
 }
 
-/** Adds `farebox approve`. */
 export const registerApprove: RegisterCommand = (program, run) => {
   program
     .command('approve')

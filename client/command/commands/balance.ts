@@ -8,7 +8,6 @@ import { renderFacts } from './text-table.ts'
 
 const DECIMALS_OF_ETHER = 18
 
-/** Adds `farebox balance`. */
 export const registerBalance: RegisterCommand = (program, run) => {
   program
     .command('balance')

@@ -1,5 +1,6 @@
 import pLimit from 'p-limit'
 import type { Answer, Wire } from '../../farebox.ts'
+import { onlyMediaOf } from '../../media/download.ts'
 import { imageRequest } from '../../requests/text-requests.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { examples } from '../examples.ts'
@@ -10,7 +11,7 @@ import { notePayment, paymentForm } from './calls/notes.ts'
 import { addPriceLimit, integerBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel } from './calls/service-lists.ts'
-import { onlyMedia, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
+import { adviceFor, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
 
 interface ImageOptions extends PaidOptions {
   readonly out?: string
@@ -22,7 +23,6 @@ const MOST_IMAGES = 100
 /** Each image takes seconds and is paid for on its own. */
 const CONCURRENT_IMAGES = 4
 
-/** Adds `farebox image`. */
 export const registerImage: RegisterCommand = (program, run) => {
   const command = program
     .command('image')
@@ -88,7 +88,7 @@ async function saveImage(
   target: string,
 ): Promise<boolean> {
   const { output } = context
-  const { url, url_expires_at: urlExpiresAt } = onlyMedia(result, payment.key)
+  const { url, url_expires_at: urlExpiresAt } = onlyMediaOf(result, adviceFor(payment.key))
   const isInOrder = notePayment(output, payment)
   const bytes = await saveMedia(context, target, { url }, payment.key)
   const form = { file: target, bytes: bytes.length, model: result.model, url, urlExpiresAt }

@@ -15,7 +15,6 @@ interface LimitsOptions extends LimitsChange {
   readonly yes?: boolean
 }
 
-/** Adds `farebox limits`. */
 export const registerLimits: RegisterCommand = (program, run) => {
   program
     .command('limits')

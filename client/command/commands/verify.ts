@@ -12,7 +12,6 @@ interface VerifyOptions {
   readonly token?: string
 }
 
-/** Adds `farebox verify`. */
 export const registerVerify: RegisterCommand = (program, run) => {
   program
     .command('verify')

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { deriveCallKey } from '../../payment/call-key.ts'
-import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
 import { canonicalJson } from '../../wire/json.ts'
 import type { Confirmation, Exchange, McpSession } from '../tool.ts'
 
@@ -34,16 +34,13 @@ export async function agree(
     return () => undefined
   }
   return () => {
-    if (needsPerson()) throw lowered(maximum)
+    if (needsPerson())
+      throw uncharged(
+        'confirmation_required',
+        `The call may cost ${formatUsdc(maximum)} USDC, which needs the agreement of the person since their limits were lowered.`,
+        'Repeat the call: it asks the person.',
+      )
   }
-}
-
-function lowered(maximum: bigint): FareboxError {
-  return uncharged(
-    'confirmation_required',
-    `The call may cost ${formatUsdc(maximum)} USDC, which needs the agreement of the person since their limits were lowered.`,
-    'Repeat the call: it asks the person.',
-  )
 }
 
 /**

@@ -104,8 +104,11 @@ export async function payTool<Result>(
       const { result, payment } = kept.answer as Answer<Result>
       return { result, payment: { ...payment, replayed: true } }
     }
-    const { maximum, beforePayment } =
-      agreedBefore(known) ?? (await priceAndAgree(session, exchange, farebox, call, key, prepared))
+    // What was paid or signed before was agreed to before, at its price.
+    const { maximum, beforePayment }: Agreed =
+      known?.maximum == null
+        ? await priceAndAgree(session, exchange, farebox, call, key, prepared)
+        : { maximum: known.maximum }
     work.step('paying')
     // The price and the person took their time.
     requireOwnName(farebox, key, prepared)
@@ -128,11 +131,6 @@ export async function payTool<Result>(
 
 /** A price that is allowed, and what is checked again before it is paid. */
 type Agreed = Pick<CallOptions, 'maximum' | 'beforePayment'>
-
-/** What was paid or signed before was agreed to before, at its price. */
-function agreedBefore(known: KnownCall | null): Agreed | undefined {
-  return known?.maximum == null ? undefined : { maximum: known.maximum }
-}
 
 async function priceAndAgree<Result>(
   session: McpSession,

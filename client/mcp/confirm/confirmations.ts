@@ -31,27 +31,20 @@ interface AskedAbout {
 const answerSchema = z.object({ action: z.literal('accept'), content: z.object({ agree: z.literal(true) }) })
 
 /** Asks the person in front of the client, in the way of its protocol revision. */
-export class Confirmations {
-  /** Of this process: an answer to a question of another one asks again. */
-  readonly #states: RequestStateCodec<AskedAbout> = createRequestStateCodec<AskedAbout>({ key: randomBytes(32) })
-
-  readonly #limitsFile: string
-
-  constructor({ path }: Pick<LimitStore, 'path'>) {
-    this.#limitsFile = path
-  }
-
+export function createConfirmations({ path: limitsFile }: Pick<LimitStore, 'path'>) {
+  // Of this process: an answer to a question of another one asks again.
+  const states = createRequestStateCodec<AskedAbout>({ key: randomBytes(32) })
   /** Returns how a person is asked during one call. */
-  readonly of =
-    (server: McpServer, context: ServerContext): Exchange['ask'] =>
+  return (server: McpServer, context: ServerContext): Exchange['ask'] =>
     async (question) => {
-      if (!canAsk(capabilitiesOf(server, context)))
-        throw notAsked(question, this.#limitsFile, 'this client cannot ask them')
+      if (!canAsk(capabilitiesOf(server, context))) throw notAsked(question, limitsFile, 'this client cannot ask them')
       // Only requests since 2026-07-28 have an envelope; their questions are part of the result.
-      if (context.mcpReq.envelope === undefined) await askNow(context, question, this.#limitsFile)
-      else await askAgain(this.#states, context, question)
+      if (context.mcpReq.envelope === undefined) await askNow(context, question, limitsFile)
+      else await askAgain(states, context, question)
     }
 }
+
+export type Confirmations = ReturnType<typeof createConfirmations>
 
 function capabilitiesOf({ server }: McpServer, { mcpReq }: ServerContext): ClientCapabilities | undefined {
   const envelope: Readonly<Record<string, unknown>> | undefined = mcpReq.envelope
@@ -88,13 +81,10 @@ async function askAgain(
   question: Confirmation,
 ): Promise<void> {
   const answer = inputResponse(context.mcpReq.inputResponses, QUESTION)
-  if (answer.kind !== 'elicit' || !isAbout(await verifiedState(states, context), question))
-    throw await inputNeeded(states, question)
+  const asked = await verifiedState(states, context)
+  const isAbout = asked !== null && asked.key === question.key && question.maximum <= BigInt(asked.maximum)
+  if (answer.kind !== 'elicit' || !isAbout) throw await inputNeeded(states, question)
   if (!agreesTo(answer)) throw declined(question)
-}
-
-function isAbout(asked: AskedAbout | null, { key, maximum }: Confirmation): boolean {
-  return asked !== null && asked.key === key && maximum <= BigInt(asked.maximum)
 }
 
 /** A state of an earlier process, or one that is too old or forged, is none. */

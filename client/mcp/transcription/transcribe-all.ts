@@ -4,7 +4,6 @@ import { exactJobsOf, workOf } from '../../batch/plan/work.ts'
 import { runBatch } from '../../batch/run/run-batch.ts'
 import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat } from '../../batch/types.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
-import type { Farebox } from '../../farebox.ts'
 import { uncharged } from '../../wire/farebox-error.ts'
 import type { FoundRecordings } from '../folders/find-allowed.ts'
 import type { Exchange, McpSession } from '../tool.ts'
@@ -25,47 +24,35 @@ const STEP = 0.001
  * Reports the progress of a batch: each file counts once when it is priced and once when it is transcribed. Names of
  * files are texts of others, so no report has any.
  */
-class BatchProgressReport {
-  readonly #exchange: Pick<Exchange, 'progress'>
-  readonly #timer: NodeJS.Timeout
-  #reported = 0
-  #done = 0
-  #total: number | undefined
-  #message = 'looking for recordings'
-
-  constructor(exchange: Pick<Exchange, 'progress'>) {
-    this.#exchange = exchange
-    this.#timer = setInterval(() => this.#report(), HEARTBEAT_MS)
-    this.#report()
+function reportBatch(exchange: Pick<Exchange, 'progress'>) {
+  let [reported, done, message] = [0, 0, 'looking for recordings']
+  let total: number | undefined
+  const report = () => {
+    reported = Math.max(reported + STEP, done)
+    exchange.progress(reported, total, message)
   }
-
-  step(message: string): void {
-    this.#message = message
-    this.#report()
+  const step = (next: string) => {
+    message = next
+    report()
   }
-
-  onEvent(event: BatchEvent): void {
-    if (event.event === 'planned') {
-      this.#total = 2 * event.of
-      this.#done = event.done
-      this.step(`measured ${event.done} of ${event.of}`)
-    } else if (event.event === 'progress') {
-      const { finished, skipped, failed, charged } = event.progress
-      const files = (this.#total ?? 0) / 2
-      const done = files + finished + skipped + failed
-      if (done <= this.#done) return
-      this.#done = done
-      this.step(`${finished + skipped} of ${files} transcribed, ${failed} failed, charged ${formatUsdc(charged)} USDC`)
-    } else if (event.event === 'waiting') this.step('waiting for the service')
-  }
-
-  end(): void {
-    clearInterval(this.#timer)
-  }
-
-  #report(): void {
-    this.#reported = Math.max(this.#reported + STEP, this.#done)
-    this.#exchange.progress(this.#reported, this.#total, this.#message)
+  const timer = setInterval(report, HEARTBEAT_MS)
+  report()
+  return {
+    step,
+    onEvent: (event: BatchEvent) => {
+      if (event.event === 'planned') {
+        total = 2 * event.of
+        done = event.done
+        step(`measured ${event.done} of ${event.of}`)
+      } else if (event.event === 'progress') {
+        const { finished, skipped, failed, charged } = event.progress
+        const files = (total ?? 0) / 2
+        if (files + finished + skipped + failed <= done) return
+        done = files + finished + skipped + failed
+        step(`${finished + skipped} of ${files} transcribed, ${failed} failed, charged ${formatUsdc(charged)} USDC`)
+      } else if (event.event === 'waiting') step('waiting for the service')
+    },
+    end: () => clearInterval(timer),
   }
 }
 
@@ -105,32 +92,28 @@ export async function transcribeAll(
   const farebox = await session.farebox()
   // An unusable limits file ends the call before anything is read.
   session.limits.current()
-  const report = new BatchProgressReport(exchange)
+  const report = reportBatch(exchange)
   try {
-    const recordings = await findRecordings(session, exchange, call, (message) => report.step(message))
+    const recordings = await findRecordings(session, exchange, call, report.step)
     const texts = call.outputFolder === undefined && recordings.kind !== 'folder' ? [] : null
     const options = await batchOptions(session, exchange, call, texts)
-    const plan = await planBatch(farebox, recordings.sources, options, (event) => report.onEvent(event))
+    const plan = await planBatch(farebox, recordings.sources, options, report.onEvent)
     try {
       await requireSafe(session, exchange, recordings, plan)
       await requireSameCall(session, farebox, plan, { requestId: call.requestId, options: keptOptions(call, plan) })
       const beforePayment = await agreeToBatch(session, exchange, farebox, plan)
-      return { recordings, plan, texts, ...(await run(farebox, plan, { ...options, beforePayment }, report)) }
+      const ends = new Map<number, FileEnd>()
+      const outcome = await runBatch(farebox, plan, { ...options, beforePayment }, (event) => {
+        if (event.event === 'finished' || event.event === 'failed') ends.set(event.file.index, event)
+        report.onEvent(event)
+      })
+      return { recordings, plan, outcome, ends, texts }
     } finally {
       await plan.discard()
     }
   } finally {
     report.end()
   }
-}
-
-async function run(farebox: Farebox, plan: BatchPlan, options: BatchOptions, report: BatchProgressReport) {
-  const ends = new Map<number, FileEnd>()
-  const outcome = await runBatch(farebox, plan, options, (event) => {
-    if (event.event === 'finished' || event.event === 'failed') ends.set(event.file.index, event)
-    report.onEvent(event)
-  })
-  return { outcome, ends }
 }
 
 async function batchOptions(

@@ -94,7 +94,7 @@ describe.skipIf(!canRun)('prepareRecording', () => {
         message: expect.stringContaining('apt-get install ffmpeg'),
       })
     }
-    expect(await findFfmpeg({ ffmpegPath: at('no-such-program') })).toBeUndefined()
+    expect(await findFfmpeg(at('no-such-program'))).toBeUndefined()
   })
 
   test('refuses what is no recording, has no sound, or is incomplete, and names the reason', async () => {

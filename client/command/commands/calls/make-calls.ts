@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { parseUsdc } from '../../../budget/usdc.ts'
-import type { Answer, Farebox } from '../../../farebox.ts'
+import type { Answer } from '../../../farebox.ts'
 import { requestIdentity } from '../../../payment/call-key.ts'
 import { type JsonOperation, OPERATION_PATHS, type Requests, type Results } from '../../../payment/operations.ts'
 import { SPENT_KEYS } from '../../../payment/paying-fetch.ts'
@@ -47,7 +47,8 @@ export async function priceCalls<Name extends JsonOperation>(
   if (maximum !== undefined) requirePrice(parseUsdc(maximum) * BigInt(count), limit)
   const { create } = callsOf(farebox, operation)
   const undelivered = requestId === undefined && farebox.home !== null ? new Undelivered(farebox.home) : null
-  const identity = identityOf(farebox, operation, request)
+  const url = new URL(OPERATION_PATHS[operation], farebox.baseUrl).href
+  const identity = requestIdentity('POST', `${url}#${farebox.address}`, hash('sha256', canonicalJson(request)))
   const options = { maximum, signal, purpose, onWait: noteWait(output) }
   return async (deliver) => {
     const call = undelivered?.begin(identity)
@@ -56,7 +57,8 @@ export async function priceCalls<Name extends JsonOperation>(
       call?.end()
       return delivered
     } catch (error) {
-      if (isOver(error)) call?.end()
+      // It ended without a result and without a charge.
+      if (error instanceof FareboxError && (error.money === 'none' || SPENT_KEYS.has(error.code))) call?.end()
       throw withCommandAdvice(error)
     }
   }
@@ -68,14 +70,4 @@ function withCommandAdvice(error: unknown): unknown {
   const { code, problem, money, requestId, key } = error
   const advice = `Run the same command again: it takes this call up (${key ?? 'its key'}) and is charged once at most.`
   return new FareboxError({ code, problem, money, advice, requestId, key, cause: error })
-}
-
-/** Returns whether the call ended without a result and without a charge. */
-function isOver(error: unknown): boolean {
-  return error instanceof FareboxError && (error.money === 'none' || SPENT_KEYS.has(error.code))
-}
-
-function identityOf({ address, baseUrl }: Farebox, operation: JsonOperation, request: object): string {
-  const digest = hash('sha256', canonicalJson(request))
-  return requestIdentity('POST', `${new URL(OPERATION_PATHS[operation], baseUrl).href}#${address}`, digest)
 }

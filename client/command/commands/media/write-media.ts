@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import { basename, dirname, extname, join } from 'node:path'
 import { replaceFile } from '../../../files/files.ts'
-import { downloadMedia, formatOf, type HostedMedia, onlyMediaOf } from '../../../media/download.ts'
+import { downloadMedia, formatOf, type HostedMedia } from '../../../media/download.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 import { UsageError } from '../../exit-codes.ts'
 import type { Io } from '../../io.ts'
@@ -132,15 +132,7 @@ function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
 }
 
-/** Returns the one file of a result. Throws when it has none, or one without a URL. */
-export function onlyMedia<Media extends { readonly url: string }>(
-  result: { readonly data: readonly Media[] },
-  key: string,
-): Media {
-  return onlyMediaOf(result, adviceFor(key))
-}
-
 /** Returns what to do about a result that was paid for and got lost on this machine. */
-function adviceFor(key: string): string {
+export function adviceFor(key: string): string {
   return `Run the command again within a day, or with --request-id ${key}: it gets the same result without a charge.`
 }

@@ -14,7 +14,7 @@ import type { Farebox, KnownCall } from '../../../../client/farebox.ts'
 import { homeDirectory } from '../../../../client/journal/home-directory.ts'
 import { agree } from '../../../../client/mcp/call/agree.ts'
 import { toolError } from '../../../../client/mcp/call/tool-error.ts'
-import { Confirmations } from '../../../../client/mcp/confirm/confirmations.ts'
+import { createConfirmations } from '../../../../client/mcp/confirm/confirmations.ts'
 import { limitsPath } from '../../../../client/mcp/limits/limits-file.ts'
 import type { LimitStore } from '../../../../client/mcp/limits/open-limits.ts'
 import { type Confirmation, InputNeeded } from '../../../../client/mcp/tool.ts'
@@ -35,7 +35,7 @@ interface Settings {
 const closing: (() => Promise<void>)[] = []
 /** Serves a tool that asks and then counts as paid. */
 async function open({ era, capabilities = FORMS, answer = () => AGREED, questions = [QUESTION] }: Settings) {
-  const confirmations = new Confirmations({ path: limitsPath(homeDirectory({})) })
+  const confirmations = createConfirmations({ path: limitsPath(homeDirectory({})) })
   const paid: Confirmation[] = []
   let runs = 0
   const [own, theirs] = InMemoryTransport.createLinkedPair()
@@ -46,7 +46,7 @@ async function open({ era, capabilities = FORMS, answer = () => AGREED, question
         const question = questions[Math.min(runs, questions.length - 1)] as Confirmation
         runs += 1
         try {
-          await confirmations.of(server, context)(question)
+          await confirmations(server, context)(question)
         } catch (error) {
           return error instanceof InputNeeded ? (error.result as never) : toolError(error)
         }
