@@ -2,7 +2,7 @@ import { decodePaymentRequiredHeader } from '@x402/core/http'
 import type { SIWxExtension } from '@x402/extensions/sign-in-with-x'
 import type { FareboxContext } from '../context.ts'
 import { askService, jsonOf } from '../wire/ask-service.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { ServiceError } from '../wire/service-error.ts'
 
@@ -99,12 +99,11 @@ async function signIn(
     // Throws unless domain and origin are those of the request.
     return encodeSIWxHeader(await createSIWxPayload({ ...info, ...chain }, signer, url))
   } catch (cause) {
-    throw new FareboxError({
-      code: 'sign_in_refused',
-      problem: `The sign-in that ${url.host} asks for was not signed: ${(cause as Error).message}.`,
-      money: 'none',
-      advice: 'Use the address under which the operator publishes the service.',
+    throw uncharged(
+      'sign_in_refused',
+      `The sign-in that ${url.host} asks for was not signed: ${(cause as Error).message}.`,
+      'Use the address under which the operator publishes the service.',
       cause,
-    })
+    )
   }
 }

@@ -1,4 +1,7 @@
+import type { FareboxContext } from '../context.ts'
+import type { Challenge } from '../payment/challenge.ts'
 import { ChallengeRefused, type Difference, type Terms } from '../payment/check-challenge.ts'
+import type { LastingPermit } from '../payment/sign-payment.ts'
 import type { TypedData } from '../wallet/wallet.ts'
 import type { AllowanceStatus } from '../wire/schemas.ts'
 
@@ -83,4 +86,65 @@ function requireExpected(status: AllowanceStatus, chainId: number, { terms, owne
 
 function lower(value: unknown): string {
   return String(value).toLowerCase()
+}
+
+type PermitContext = Pick<FareboxContext, 'payer' | 'pins' | 'baseUrl' | 'now' | 'wallet'>
+
+/** Signs the permit that lets Permit2 take `value`. Throws `ChallengeRefused` as `permitMessage` does. */
+export async function signPermit(
+  { payer, pins, baseUrl, now, wallet }: PermitContext,
+  status: AllowanceStatus,
+  value: bigint,
+) {
+  const terms = pins.termsOf(new URL(baseUrl).origin)
+  const typedData = permitMessage(status, value, { terms, owner: payer, now: now() })
+  const { nonce, deadline } = typedData.message as { nonce: bigint; deadline: bigint }
+  const signature = await wallet.signTypedData(typedData)
+  return { value: value.toString(), nonce: nonce.toString(), deadline: deadline.toString(), signature }
+}
+
+/** One that ends sooner is signed again: a long call must be settled before. */
+const RENEWED_BEFORE_MS = 30 * 60_000
+
+/** Returns whether a service submits a permit with a payment that is for later payments, too. */
+export function takesLastingPermits({ required }: Pick<Challenge, 'required'>): boolean {
+  const declared = required.extensions?.['eip2612GasSponsoring'] as { info?: { lasting?: unknown } } | undefined
+  return declared?.info?.lasting === true
+}
+
+/**
+ * Creates the lasting permit that the payments of one client bring until it is on chain; `onSigned` is called with what
+ * Permit2 may take.
+ */
+export function createSharedPermit(
+  context: PermitContext & { readonly budget: Pick<FareboxContext['budget'], 'underWay'> },
+  onSigned: (value: bigint) => void,
+) {
+  const { budget, now } = context
+  let shared: LastingPermit | null = null
+  const present = (maximum: bigint): LastingPermit | null => {
+    if (!shared || Number(shared.deadline) * 1000 - now() < RENEWED_BEFORE_MS) return null
+    const value = BigInt(shared.amount)
+    return value > maximum && value >= budget.underWay() ? shared : null
+  }
+  return {
+    /** Returns it if a payment of `maximum` may bring it beside all that are under way. */
+    present,
+    /** It is on chain: payments bring it no longer. */
+    drop: () => {
+      shared = null
+    },
+    /** Returns what a payment may bring now: the present one while its nonce is not used, or else one that is signed now. */
+    obtain: async (
+      status: AllowanceStatus,
+      { maximum, value }: { readonly maximum: bigint; readonly value: bigint },
+    ): Promise<LastingPermit> => {
+      const known = present(maximum)
+      if (known?.nonce === status.permit_nonce) return known
+      const { value: amount, ...signed } = await signPermit(context, status, value)
+      shared = { from: context.payer, asset: status.asset, spender: PERMIT2_ADDRESS, amount, ...signed, version: '1' }
+      onSigned(value)
+      return shared
+    },
+  }
 }

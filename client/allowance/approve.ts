@@ -1,22 +1,18 @@
 import { parseUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import { wait } from '../payment/retry-schedule.ts'
-import { askForJson } from '../wire/ask-service.ts'
-import type { FareboxError } from '../wire/farebox-error.ts'
-import type { Allowance, AllowanceRequest, AllowanceStatus } from '../wire/schemas.ts'
+import { askForJson, type Followed } from '../wire/ask-service.ts'
+import type { Allowance, AllowanceRequest } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
-import { permitMessage } from './allowance-terms.ts'
+import { signPermit } from './allowance-terms.ts'
 import { type ApprovalRefused, asRefusal, refusalOf } from './approval-refused.ts'
 import { allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
 
-export interface ApproveOptions {
+export interface ApproveOptions extends Followed {
   /** What Permit2 may take in all, as decimal USDC; without a limit by default. Each payment still needs a signature. */
   readonly value?: string | undefined
   /** How long to wait for the confirmation; five minutes by default. */
   readonly patienceMs?: number | undefined
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
 }
 
 /** The outcome of an approval. Amounts are atomic USDC. */
@@ -68,7 +64,8 @@ export async function approve(context: ApprovalContext, options: ApproveOptions 
     }
     signatures += 1
     try {
-      return await submit(context, await signPermit(context, status, value), options)
+      const permit = { owner, spender, ...(await signPermit(context, status, value)) }
+      return await submit(context, { permit }, options)
     } catch (error) {
       const isCurable = error instanceof ServiceError && CURED_BY_SIGNING.has(error.code)
       if (!isCurable || signatures >= MOST_SIGNATURES) throw asRefusal(error)
@@ -78,27 +75,6 @@ export async function approve(context: ApprovalContext, options: ApproveOptions 
 
 function isForSoon({ retryAfterMs }: ApprovalRefused): boolean {
   return retryAfterMs !== null && retryAfterMs <= SOON_MS
-}
-
-async function signPermit(
-  { wallet, payer, pins, baseUrl, now }: ApprovalContext,
-  status: AllowanceStatus,
-  value: bigint,
-): Promise<AllowanceRequest> {
-  const terms = pins.termsOf(new URL(baseUrl).origin)
-  const typedData = permitMessage(status, value, { terms, owner: payer, now: now() })
-  const { nonce, deadline } = typedData.message as { nonce: bigint; deadline: bigint }
-  const signature = await wallet.signTypedData(typedData)
-  return {
-    permit: {
-      owner: status.owner,
-      spender: status.spender,
-      value: value.toString(),
-      nonce: nonce.toString(),
-      deadline: deadline.toString(),
-      signature,
-    },
-  }
 }
 
 async function submit(

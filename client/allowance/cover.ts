@@ -1,17 +1,17 @@
-import type { Budget } from '../budget/budget.ts'
+import { type Budget, leastLeft } from '../budget/budget.ts'
 import { formatUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import type { Challenge } from '../payment/challenge.ts'
 import type { Cover } from '../payment/paid-call.ts'
+import { unlessAborted } from '../payment/retry-schedule.ts'
 import type { LastingPermit } from '../payment/sign-payment.ts'
 import { type AllowanceNode, openAllowanceNode } from '../wallet/node-client.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { AllowanceStatus } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
-import { PERMIT2_ADDRESS } from './allowance-terms.ts'
+import { createSharedPermit, PERMIT2_ADDRESS, takesLastingPermits } from './allowance-terms.ts'
 import { ApprovalRefused } from './approval-refused.ts'
 import type { Approval, ApproveOptions } from './approve.ts'
-import { createSharedPermit, takesLastingPermits } from './lasting-permit.ts'
 import { type AllowanceState, allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
 
 export interface CoverOptions {
@@ -84,7 +84,7 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
     underWay ??= obtainOnce().finally(() => {
       underWay = null
     })
-    return await unlessAborted(underWay, signal)
+    return await unlessAborted(underWay, signal, interrupted)
   }
 
   return {
@@ -154,7 +154,12 @@ async function readObtained(context: CoverContext): Promise<Obtained & { readonl
   const asked = context.budget.underWay()
   // A payment's own permit uses only the nonce of it, and has the asset, spender and amount of the payment.
   const status = await askAllowance(context)
-  if (!/^\d{1,78}$/.test(status.permit_nonce)) throw unusableNonce(context.baseUrl)
+  if (!/^\d{1,78}$/.test(status.permit_nonce))
+    throw uncharged(
+      'unexpected_answer',
+      `${new URL(context.baseUrl).origin} did not answer with a permit nonce.`,
+      'Check the URL of the service; nothing was signed.',
+    )
   const state = allowanceState(status)
   const underWay = context.budget.underWay()
   const isCovered = isSufficient(state, underWay > asked ? underWay : asked)
@@ -183,10 +188,8 @@ async function approveWithin(
 
 /** Returns what may still be charged by the limits, payments under way included. */
 function payable(budget: CoverContext['budget']): bigint {
-  const { session, day } = budget.left()
-  const lefts = [session, day].filter((left) => left !== null)
-  if (lefts.length === 0) return UNLIMITED
-  const least = lefts.reduce((one, other) => (one < other ? one : other))
+  const least = leastLeft(budget.left())
+  if (least === null) return UNLIMITED
   return (least > 0n ? least : 0n) + budget.underWay()
 }
 
@@ -195,46 +198,18 @@ function takesPermits({ required }: Challenge): boolean {
 }
 
 function allowanceMissing({ state, refusal }: Obtained, { maximum }: Challenge): FareboxError {
-  return new FareboxError({
-    code: 'permit2_allowance_required',
-    problem: `Permit2 may take ${formatUsdc(state.allowance)} USDC of the wallet, the call costs up to ${formatUsdc(maximum)}, and the service takes no permit with a payment.`,
-    money: 'none',
-    advice: refusal?.advice ?? 'Approve Permit2 once with approve().',
-    cause: refusal ?? undefined,
-  })
-}
-
-function unusableNonce(baseUrl: string): FareboxError {
-  return new FareboxError({
-    code: 'unexpected_answer',
-    problem: `${new URL(baseUrl).origin} did not answer with a permit nonce.`,
-    money: 'none',
-    advice: 'Check the URL of the service; nothing was signed.',
-  })
-}
-
-/** Waits for what others wait for as well; an interrupted call leaves it to them. */
-async function unlessAborted<Result>(shared: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
-  if (signal === undefined) return await shared
-  const race = new AbortController()
-  const aborted = new Promise<never>((_resolve, reject) => {
-    const abort = () => reject(interrupted())
-    if (signal.aborted) abort()
-    // The listener ends with the race.
-    else signal.addEventListener('abort', abort, { once: true, signal: race.signal })
-  })
-  try {
-    return await Promise.race([shared, aborted])
-  } finally {
-    race.abort()
-  }
+  return uncharged(
+    'permit2_allowance_required',
+    `Permit2 may take ${formatUsdc(state.allowance)} USDC of the wallet, the call costs up to ${formatUsdc(maximum)}, and the service takes no permit with a payment.`,
+    refusal?.advice ?? 'Approve Permit2 once with approve().',
+    refusal ?? undefined,
+  )
 }
 
 function interrupted(): FareboxError {
-  return new FareboxError({
-    code: 'aborted',
-    problem: 'The call was interrupted.',
-    money: 'none',
-    advice: 'Repeat the call with the same key: it is charged at most once.',
-  })
+  return uncharged(
+    'aborted',
+    'The call was interrupted.',
+    'Repeat the call with the same key: it is charged at most once.',
+  )
 }

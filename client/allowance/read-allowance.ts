@@ -1,6 +1,6 @@
 import type { FareboxContext } from '../context.ts'
 import { askForJson, type FreeRequest } from '../wire/ask-service.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { uncharged } from '../wire/farebox-error.ts'
 import type { AllowanceStatus } from '../wire/schemas.ts'
 
 /** What Permit2 may take from the wallet. Amounts are atomic USDC. */
@@ -32,12 +32,11 @@ export async function askAllowance(
   url.searchParams.set('owner', context.payer)
   const status = await askForJson<AllowanceStatus>(context, url.href, request)
   if (isStatus(status)) return status
-  throw new FareboxError({
-    code: 'unexpected_answer',
-    problem: `${url.origin} did not answer with an allowance.`,
-    money: 'none',
-    advice: 'Check the URL of the service; nothing was signed.',
-  })
+  throw uncharged(
+    'unexpected_answer',
+    `${url.origin} did not answer with an allowance.`,
+    'Check the URL of the service; nothing was signed.',
+  )
 }
 
 /** Numbers are read from it, and what is signed. */

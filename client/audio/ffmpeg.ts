@@ -7,7 +7,6 @@ import { createPrepared } from './write-prepared.ts'
 interface AudioDescription {
   /** The names that ffprobe has for the container, such as `mov,mp4,m4a,3gp,3g2,mj2`. */
   readonly format: string
-  readonly codec: string
   /** Undefined when the file does not state it. */
   readonly durationMs: number | undefined
   /** How much later the sound begins than the recording, of which it may be only one track. */
@@ -16,7 +15,6 @@ interface AudioDescription {
 
 interface ProbedStream {
   readonly codec_type?: string
-  readonly codec_name?: string
   readonly codec_tag_string?: string
   readonly duration?: string
   readonly start_time?: string
@@ -67,20 +65,12 @@ export interface Ffmpeg {
   readonly ffprobe: (args: readonly string[], options?: RunOptions) => Promise<ProgramResult>
 }
 
-export interface FfmpegPaths {
-  readonly ffmpegPath?: string
-  readonly ffprobePath?: string
-}
-
 /** An hour of decoded speech at 8 kHz has 58 MB; the longest window that is decoded is a fifth of one. */
 const MAXIMUM_OUTPUT_BYTES = 100_000_000
 
 /** Returns ffmpeg if it and ffprobe can be run, otherwise undefined. */
-export async function findFfmpeg({
-  ffmpegPath = 'ffmpeg',
-  ffprobePath = 'ffprobe',
-}: FfmpegPaths = {}): Promise<Ffmpeg | undefined> {
-  const programs = { ffmpeg: programAt(ffmpegPath), ffprobe: programAt(ffprobePath) }
+export async function findFfmpeg(ffmpegPath = 'ffmpeg'): Promise<Ffmpeg | undefined> {
+  const programs = { ffmpeg: programAt(ffmpegPath), ffprobe: programAt('ffprobe') }
   const versions = await Promise.all([programs.ffmpeg(['-version']), programs.ffprobe(['-version'])])
   return versions.every(({ succeeded }) => succeeded) ? programs : undefined
 }
@@ -140,7 +130,6 @@ export async function describeAudio(ffmpeg: Ffmpeg, path: string, signal?: Abort
   if (sound === undefined) throw new AudioError('no_audio', 'there is no sound in it.', { path })
   return {
     format: format.format_name ?? 'unknown',
-    codec: sound.codec_name ?? 'unknown',
     durationMs: milliseconds(sound.duration) ?? milliseconds(format.duration),
     startMs: Math.max(0, Number(sound.start_time) - Number(format.start_time)) * 1000 || 0,
   }

@@ -1,26 +1,19 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { hash, randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { walkFrames } from '../../packages/mp3/walk-frames.ts'
 import { AudioError } from './audio-error.ts'
 import { type Treatment, treatmentOf } from './choose-treatment.ts'
-import { copyRecording } from './copy-recording.ts'
-import type { Ffmpeg } from './ffmpeg.ts'
-import { conversionDelayMs, convert, describeAudio } from './ffmpeg.ts'
+import { conversionDelayMs, convert, describeAudio, type Ffmpeg } from './ffmpeg.ts'
 import { type AudioLimits, bitRateFor } from './limits.ts'
 import { cutRecording } from './parts/cut-recording.ts'
 import type { CutOptions } from './parts/plan-parts.ts'
-import { type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
+import { copyRecording, type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
 import { wavClaimedMs } from './wav-claims.ts'
 import { writePrepared } from './write-prepared.ts'
 
-/** An MP3 within the limits, with the facts that price it exactly. */
-export interface Upload {
-  /** The source itself, or a file in the folder of prepared recordings. */
-  readonly path: string
-  readonly bytes: number
-  readonly sha256: string
-  readonly modifiedMs: number
+/** An MP3 within the limits, with the facts that price it exactly: the source itself, or a prepared file. */
+export interface Upload extends FileFacts {
   /** What the service measures. */
   readonly durationMs: number
   /** What is added to times of its transcript to get times of the source. */
@@ -157,7 +150,7 @@ async function cutAndWrite(
 
 async function uploadAt(path: string, offsetMs: number, expected: Uint8Array): Promise<Upload> {
   const { content, ...facts } = await readRecording(path, { maximumContentBytes: MAXIMUM_HELD_BYTES })
-  const sha256 = createHash('sha256').update(expected).digest('hex')
+  const sha256 = hash('sha256', expected)
   if (facts.sha256 !== sha256) throw new AudioError('file_changed', 'the prepared part was changed.', { path })
   const walk = walkFrames(content)
   if (walk.outcome !== 'mp3') throw new AudioError('damaged_audio', `its part is ${walk.found}.`, { path })

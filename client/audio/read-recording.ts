@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto'
-import type { Stats } from 'node:fs'
-import { type FileHandle, open, stat } from 'node:fs/promises'
-import { AudioError, fileError } from './audio-error.ts'
+import { constants, createReadStream, createWriteStream, type Stats } from 'node:fs'
+import { type FileHandle, mkdir, open, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { Transform } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { AudioError, fileError, writeError } from './audio-error.ts'
 
 /** What identifies the content of a file, measured in one reading of it. */
 export interface FileFacts {
@@ -91,4 +94,40 @@ function requireUnchanged(path: string, before: Stats, after: Stats, bytesRead: 
 
 function changed(path: string, when: string): AudioError {
   return new AudioError('file_changed', `the file changed ${when}.`, { path })
+}
+
+/** Without waiting for the writer of a pipe that took the file's place. */
+const READ = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)
+
+/** Copies a recording that was measured. Throws `file_changed` unless the copy is what was measured. */
+export async function copyRecording(source: FileFacts, copy: string, signal?: AbortSignal): Promise<void> {
+  const { path } = source
+  await mkdir(dirname(copy), { recursive: true }).catch((error: unknown) => {
+    throw writeError(copy, error)
+  })
+  const hash = createHash('sha256')
+  const hashing = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk)
+      done(null, chunk)
+    },
+  })
+  const output = createWriteStream(copy, { flags: 'wx', mode: 0o600 })
+  let isWriting = false
+  output.once('error', () => {
+    isWriting = true
+  })
+  try {
+    await pipeline(
+      createReadStream(path, { flags: READ as never }),
+      hashing,
+      output,
+      ...(signal === undefined ? [] : [{ signal }]),
+    )
+  } catch (error) {
+    signal?.throwIfAborted()
+    throw isWriting ? writeError(copy, error) : fileError(path, error)
+  }
+  if (hash.digest('hex') !== source.sha256)
+    throw new AudioError('file_changed', 'the file changed since it was measured.', { path })
 }

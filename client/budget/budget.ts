@@ -1,11 +1,16 @@
 import type { Journal } from '../journal/journal.ts'
-import { BudgetExceeded, type LimitName } from './budget-exceeded.ts'
+import { BudgetExceeded, type LimitName, TooManyRefused } from './budget-exceeded.ts'
 import { type BudgetLimits, type Limit, limitsOf, readLimits } from './limits.ts'
-import { TooManyRefused } from './refused-payments.ts'
 import { SpendingByGroup } from './spending.ts'
 
 /** What a budget has left, in atomic units; `null` without a limit. */
 export type BudgetLeft = Readonly<Record<LimitName, bigint | null>>
+
+/** Returns what the tighter of the budgets of session and day leaves; `null` without any. */
+export function leastLeft({ session, day }: BudgetLeft): bigint | null {
+  if (session === null || day === null) return session ?? day
+  return session < day ? session : day
+}
 
 /** A reservation must be signed within this time. */
 export const RESERVATION_MS = 10 * 60_000

@@ -1,4 +1,4 @@
-const ATOMIC_PER_USDC = 1_000_000n
+const DECIMALS = 6
 
 /** Parses a decimal amount such as `0.15` exactly. Throws `RangeError` for any other text or more than six decimals. */
 export function parseUsdc(amount: string): bigint {
@@ -13,7 +13,7 @@ export function readUsdc(amount: unknown): bigint | null {
   const match = typeof amount === 'string' ? /^(\d+)(?:\.(\d{1,6}))?$/.exec(amount) : null
   if (!match) return null
   const [, whole = '0', fraction = ''] = match
-  return BigInt(whole) * ATOMIC_PER_USDC + BigInt(fraction.padEnd(6, '0'))
+  return BigInt(whole + fraction.padEnd(DECIMALS, '0'))
 }
 
 /** Returns the larger of two amounts. */
@@ -23,8 +23,13 @@ export function larger(one: bigint, other: bigint): bigint {
 
 /** Renders atomic units as decimal USDC without trailing zeros. */
 export function formatUsdc(atomic: bigint): string {
-  if (atomic < 0n) return `-${formatUsdc(-atomic)}`
-  const fraction = (atomic % ATOMIC_PER_USDC).toString().padStart(6, '0').replace(/0+$/, '')
-  const whole = (atomic / ATOMIC_PER_USDC).toString()
+  return atomic < 0n ? `-${formatUnits(-atomic, DECIMALS)}` : formatUnits(atomic, DECIMALS)
+}
+
+/** Renders units that are not negative as decimals of a larger one without trailing zeros. */
+export function formatUnits(units: bigint, decimals: number): string {
+  const digits = units.toString().padStart(decimals + 1, '0')
+  const fraction = digits.slice(-decimals).replace(/0+$/, '')
+  const whole = digits.slice(0, -decimals)
   return fraction === '' ? whole : `${whole}.${fraction}`
 }

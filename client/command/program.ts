@@ -1,5 +1,16 @@
 import { Command, CommanderError } from 'commander'
-import { COMMANDS } from './commands/commands.ts'
+import { registerApprove } from './commands/approve.ts'
+import { registerBalance } from './commands/balance.ts'
+import { registerChat } from './commands/chat.ts'
+import { registerDoctor } from './commands/doctor.ts'
+import { registerImage } from './commands/image.ts'
+import { registerLimits } from './commands/limits.ts'
+import { registerMcp } from './commands/mcp.ts'
+import { registerQuote } from './commands/quote.ts'
+import { registerReceipts } from './commands/receipts.ts'
+import { registerSay } from './commands/say.ts'
+import { registerSpend } from './commands/spend.ts'
+import { registerVerify } from './commands/verify.ts'
 import { registerCompletion } from './completion.ts'
 import { EXIT, type ExitCode } from './exit-codes.ts'
 import type { Io } from './io.ts'
@@ -8,6 +19,24 @@ import { createRun } from './run.ts'
 import { addGlobalOptions } from './settings.ts'
 import { registerTranscribe } from './transcribe/transcribe-command.ts'
 import { readVersion } from './version.ts'
+
+/** All commands, in the order of the help. */
+const COMMANDS = [
+  registerTranscribe,
+  registerQuote,
+  registerChat,
+  registerImage,
+  registerSay,
+  registerBalance,
+  registerApprove,
+  registerReceipts,
+  registerSpend,
+  registerVerify,
+  registerDoctor,
+  registerMcp,
+  registerLimits,
+  registerCompletion,
+] as const
 
 /** Runs the program with the arguments behind its name and returns the exit code. */
 export async function runProgram(args: readonly string[], io: Io): Promise<ExitCode> {
@@ -39,7 +68,7 @@ export function createProgram(io: Io, report: (code: ExitCode) => void): Command
     .exitOverride()
   addGlobalOptions(program)
   const run = createRun(io, report)
-  for (const register of [registerTranscribe, ...COMMANDS, registerCompletion]) register(program, run)
+  for (const register of COMMANDS) register(program, run)
   return program
 }
 

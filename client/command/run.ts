@@ -87,8 +87,9 @@ async function openFarebox(
 ): Promise<Farebox> {
   const baseUrl = requireUrl(settings)
   const { createFarebox } = await import('../farebox.ts')
+  const { throwawayWallet } = await import('../wallet/wallet-from-private-key.ts')
   const { rpcUrl, home, budget } = settings
-  const wallet = needsWallet || hasWallet(settings, environment) ? await openWallet(settings) : await throwawayWallet()
+  const wallet = needsWallet || hasWallet(settings, environment) ? await openWallet(settings) : throwawayWallet()
   const journal = home === undefined ? {} : { journal: home }
   return await createFarebox({ wallet, baseUrl, rpcUrl, budget, onApproved, ...journal })
 }
@@ -101,11 +102,4 @@ async function openWallet({ keyFile }: Settings): Promise<Wallet> {
 
 function hasWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
   return [keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
-}
-
-/** Holds nothing and is forgotten: prices can be asked for before there is a wallet. */
-async function throwawayWallet(): Promise<Wallet> {
-  const { generatePrivateKey } = await import('viem/accounts')
-  const { walletFromPrivateKey } = await import('../farebox.ts')
-  return walletFromPrivateKey(generatePrivateKey())
 }

@@ -1,5 +1,6 @@
-import { type Command, InvalidArgumentError, Option } from 'commander'
-import { parseUsdc } from '../budget/usdc.ts'
+import { type Command, Option } from 'commander'
+import type { BudgetAmounts } from '../budget/limits.ts'
+import { amountLike } from './commands/calls/option-values.ts'
 import { UsageError } from './exit-codes.ts'
 
 /** What every command may be told, by flag or environment; a flag wins. */
@@ -9,7 +10,7 @@ export interface Settings {
   readonly keyFile: string | undefined
   readonly rpcUrl: string | undefined
   readonly home: string | undefined
-  readonly budget: { readonly call?: string; readonly session?: string; readonly day?: string }
+  readonly budget: BudgetAmounts
   readonly json: boolean
 }
 
@@ -39,18 +40,11 @@ export function addGlobalOptions(program: Command): Command {
     .option('--json', 'JSON on stdout, one object a line')
 }
 
-/** Returns an option whose value is a decimal amount of USDC. */
+const amount = amountLike('5 or 0.15')
+
+/** Returns an option whose value is a decimal amount of USDC. An empty variable is the same as none. */
 function amountOption(flags: string, description: string): Option {
-  return new Option(flags, description).argParser((text: string) => {
-    // An empty variable is the same as none.
-    if (text === '') return undefined
-    try {
-      parseUsdc(text)
-      return text
-    } catch {
-      throw new InvalidArgumentError('Write an amount of USDC with at most six decimals, such as 5 or 0.15.')
-    }
-  })
+  return new Option(flags, description).argParser((text: string) => (text === '' ? undefined : amount(text)))
 }
 
 /** Reads the settings of a command that was parsed. */

@@ -3,6 +3,7 @@ import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { allowanceState, askAllowance } from '../allowance/read-allowance.ts'
 import { readBalance } from '../allowance/read-balance.ts'
+import { leastLeft } from '../budget/budget.ts'
 import { formatUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
 import { unwritable } from '../journal/appended-file.ts'
@@ -114,9 +115,8 @@ export function checkOpenCalls({ journal, payer }: JournalContext): DoctorCheck 
 /** Looks whether the budget of the day is used up. */
 export function checkBudget({ budget }: JournalContext): DoctorCheck {
   const name = 'budget'
-  const { session, day } = budget.left()
-  const left = [session, day].filter((each) => each !== null).sort((a, b) => (a < b ? -1 : 1))[0]
-  if (left === undefined) return fine(name, 'none is set')
+  const left = leastLeft(budget.left())
+  if (left === null) return fine(name, 'none is set')
   if (left > 0n) return fine(name, `${formatUsdc(left)} USDC left`)
   return wrong(name, 'The budget is used up.', 'Raise it, or continue after midnight UTC.')
 }

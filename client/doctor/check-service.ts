@@ -3,9 +3,16 @@ import { readChallenge } from '../payment/challenge.ts'
 import { checkChallenge } from '../payment/check-challenge.ts'
 import { OPERATION_PATHS } from '../payment/operations.ts'
 import { type HttpAnswer, readAnswer } from '../wire/http-answer.ts'
+import { parseObject } from '../wire/json.ts'
 import { type DoctorCheck, fine, wrong } from './doctor-check.ts'
 
 type ServiceContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'pins'>
+
+/** What `/readyz` states. */
+interface Health {
+  readonly status?: string
+  readonly checks?: Readonly<Record<string, string>>
+}
 
 const TIMEOUT_MS = 10_000
 /** Challenges are valid for minutes, so a smaller difference costs no call. */
@@ -23,7 +30,7 @@ export async function checkService(context: ServiceContext, signal?: AbortSignal
     const reason = cause instanceof Error && cause.message !== '' ? cause.message : message
     return wrong(name, `${origin} cannot be reached (${reason}).`, 'Check the URL (FAREBOX_URL) and the network.')
   }
-  const { status, checks = {} } = parse(answer.body)
+  const { status, checks = {} } = (parseObject(answer.body) ?? {}) as Health
   const down = Object.entries(checks).filter(([, state]) => state !== 'ok')
   if (answer.status === 200 && status === 'ok') return fine(name, `${origin} is ready`)
   if (status === undefined)
@@ -77,13 +84,4 @@ async function ask(
   const timeout = AbortSignal.timeout(TIMEOUT_MS)
   const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout])
   return await readAnswer(await fetch(new URL(path, baseUrl), { method, redirect: 'error', signal: either }))
-}
-
-function parse(body: Uint8Array): { status?: string; checks?: Record<string, string> } {
-  try {
-    const value: unknown = JSON.parse(new TextDecoder().decode(body))
-    return typeof value === 'object' && value !== null ? value : {}
-  } catch {
-    return {}
-  }
 }

@@ -1,7 +1,7 @@
 import { closeSync, fdatasync, fsyncSync, openSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../wire/farebox-error.ts'
 
 const syncData = promisify(fdatasync)
 
@@ -81,11 +81,10 @@ export function syncDirectory(directory: string): void {
 
 /** Thrown before anything is signed: a payment that cannot be written down must not be made. */
 export function unwritable(path: string, cause: unknown): FareboxError {
-  return new FareboxError({
-    code: 'journal_unwritable',
-    problem: `The journal ${path} cannot be written (${cause instanceof Error ? cause.message : String(cause)}).`,
-    money: 'none',
-    advice: 'Free disk space or set FAREBOX_HOME to a writable directory, then repeat the call.',
+  return uncharged(
+    'journal_unwritable',
+    `The journal ${path} cannot be written (${cause instanceof Error ? cause.message : String(cause)}).`,
+    'Free disk space or set FAREBOX_HOME to a writable directory, then repeat the call.',
     cause,
-  })
+  )
 }

@@ -1,5 +1,5 @@
 import { larger } from '../budget/usdc.ts'
-import { type AnsweredEntry, countedCharge, type JournalEntry } from './entries.ts'
+import { type AnsweredEntry, countedCharge, type IntendedEntry, type JournalEntry } from './entries.ts'
 
 type AttemptListener = (after: Attempt, isOwn: boolean) => void
 
@@ -52,14 +52,7 @@ export class Attempts {
 }
 
 /** What the journal knows about the call of one idempotency key. */
-export interface Attempt {
-  readonly key: string
-  readonly origin: string
-  readonly method: string
-  readonly path: string
-  readonly identity: string
-  readonly purpose: string
-  readonly payer: string
+export interface Attempt extends Omit<IntendedEntry, 'phase' | 'at' | 'model'> {
   readonly model: string | null
   readonly phase: JournalEntry['phase']
   readonly changedAt: number

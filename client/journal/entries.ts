@@ -1,3 +1,5 @@
+import { parseObject } from '../wire/json.ts'
+
 /** One line of the journal. Amounts are decimal strings of atomic USDC, times ISO 8601. */
 export type JournalEntry = IntendedEntry | QuotedEntry | SignedEntry | RefusedEntry | AnsweredEntry | VerifiedEntry
 
@@ -83,11 +85,7 @@ const PHASES: ReadonlySet<unknown> = new Set(['intended', 'quoted', 'signed', 'r
 
 /** Parses a line; `null` for a torn line or one of a later version. */
 export function parseEntry(line: string): JournalEntry | null {
-  try {
-    const entry = JSON.parse(line) as Partial<JournalEntry> | null
-    const isEntry = PHASES.has(entry?.phase) && typeof entry?.key === 'string' && typeof entry.at === 'string'
-    return isEntry ? (entry as JournalEntry) : null
-  } catch {
-    return null
-  }
+  const entry = parseObject(line) as Partial<JournalEntry> | undefined
+  const isEntry = PHASES.has(entry?.phase) && typeof entry?.key === 'string' && typeof entry.at === 'string'
+  return isEntry ? (entry as JournalEntry) : null
 }

@@ -1,4 +1,5 @@
 import { closeSync, openSync, readSync } from 'node:fs'
+import { parseObject } from '../wire/json.ts'
 import { type JournalEntry, parseEntry } from './entries.ts'
 
 const NEWLINE = 0x0a
@@ -35,16 +36,11 @@ export function readOwnFile(
   return { offset, lines: line }
 }
 
-/** The first line of each writer's part of a merged file. */
-interface PartHeader {
-  readonly writer: string
-}
-
 /** Reads a merged file and returns its writers. */
 export function readMergedFile(path: string, onEntry: (written: WrittenEntry) => void): readonly string[] {
   const writers: string[] = []
   readLines(path, 0, (text) => {
-    const value = parseObject(text) as Partial<PartHeader> & { readonly line?: number; readonly entry?: JournalEntry }
+    const value = (parseObject(text) ?? {}) as Partial<WrittenEntry>
     if (typeof value.writer === 'string') writers.push(value.writer)
     const writer = writers.at(-1)
     const { line, entry } = value
@@ -53,21 +49,10 @@ export function readMergedFile(path: string, onEntry: (written: WrittenEntry) =>
   return writers
 }
 
-/** Renders the part of one writer in a merged file. */
+/** Renders the part of one writer in a merged file: a line that names it, then its entries. */
 export function renderPart(writer: string, entries: readonly WrittenEntry[]): string {
-  const header: PartHeader = { writer }
-  return [header, ...entries.map(({ line, entry }) => ({ line, entry }))]
-    .map((each) => `${JSON.stringify(each)}\n`)
-    .join('')
-}
-
-function parseObject(text: string): object {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? value : {}
-  } catch {
-    return {}
-  }
+  const lines = [{ writer }, ...entries.map(({ line, entry }) => ({ line, entry }))]
+  return lines.map((each) => `${JSON.stringify(each)}\n`).join('')
 }
 
 /** Calls `onLine` for each complete line from `offset` on, and returns the offset after the last one. */

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 
 /** A process appends to its own live file and renames it at its end, so that finished files are read only once. */
@@ -43,5 +43,5 @@ export function isOfThisHost(writer: string): boolean {
 
 /** Returns a short name of this machine. */
 export function hostTag(): string {
-  return createHash('sha256').update(hostname()).digest('hex').slice(0, 8)
+  return hash('sha256', hostname()).slice(0, 8)
 }

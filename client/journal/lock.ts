@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { lock } from 'proper-lockfile'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../wire/farebox-error.ts'
 
 /** A lock whose process died is taken over after this time. */
 const STALE_MS = 10_000
@@ -42,11 +42,10 @@ function identityOf(path: string): string | null {
 }
 
 function lockError(directory: string, cause: unknown): FareboxError {
-  return new FareboxError({
-    code: 'journal_locked',
-    problem: `The lock of the journal in ${directory} could not be held.`,
-    money: 'none',
-    advice: 'Check whether another farebox process hangs, then repeat the call.',
+  return uncharged(
+    'journal_locked',
+    `The lock of the journal in ${directory} could not be held.`,
+    'Check whether another farebox process hangs, then repeat the call.',
     cause,
-  })
+  )
 }

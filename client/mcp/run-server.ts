@@ -4,22 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { McpServer } from '@modelcontextprotocol/server'
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio'
 import type { BudgetAmounts } from '../budget/limits.ts'
-import { Confirmations } from './confirm/confirmations.ts'
+import { createConfirmations } from './confirm/confirmations.ts'
 import { openFolders } from './folders/open-folders.ts'
 import { openLimits } from './limits/open-limits.ts'
 import { createServer } from './server.ts'
 import { openSession, type SessionSettings } from './session.ts'
 import { LARGEST_MESSAGE_BYTES, MessageLines } from './stdio/message-lines.ts'
 import { TOOLS } from './tools/tools.ts'
-
-interface ServeOptions {
-  readonly stdin: Readable
-  readonly stdout: Writable
-  /** Ends the connection. */
-  readonly signal: AbortSignal
-  readonly createServer: (onCall: (work: Promise<unknown>) => void) => McpServer
-  readonly onError: (error: unknown) => void
-}
 
 /** What a call may take to write down how far it came. */
 const LONGEST_END_MS = 5000
@@ -57,7 +48,7 @@ class LineTransport extends StdioServerTransport {
   }
 }
 
-export interface ServerOptions extends SessionSettings {
+interface ServerOptions extends SessionSettings {
   readonly version: string
   /** Folders that tools may read and write. */
   readonly folders: readonly string[]
@@ -74,16 +65,15 @@ export interface ServerOptions extends SessionSettings {
 
 /** Runs the server of one client until it leaves. Throws a `FareboxError` for folders that cannot be allowed. */
 export async function runServer(options: ServerOptions): Promise<void> {
-  const { version, allowsPrivateAddresses, home, budgets, stdin, stdout, signal, onError } = options
+  const { version, allowsPrivateAddresses, home, budgets, onError } = options
   const limits = openLimits(home, budgets)
   const hidden = [home, dirname(limits.path), ...keyFilesOf(options)]
   const folders = await openFolders({ folders: options.folders, hidden, allowsPrivateAddresses })
   const session = openSession(options, { limits, folders })
-  const confirmations = new Confirmations(limits)
+  const confirmations = createConfirmations(limits)
   const parts = { session, tools: TOOLS, version, onError, confirmations }
   try {
-    const open = (onCall: (work: Promise<unknown>) => void) => createServer({ ...parts, onCall })
-    await serve({ stdin, stdout, signal, onError, createServer: open })
+    await serve(options, (onCall) => createServer({ ...parts, onCall }))
   } finally {
     await session.close()
   }
@@ -97,7 +87,10 @@ function keyFilesOf({ keyFile, environment }: SessionSettings): readonly string[
  * Serves one client until it leaves or the signal is aborted, which interrupts the calls under way. Returns when they have
  * written down how far they came: repeated under the same key, they are charged once.
  */
-async function serve({ stdin, stdout, signal, createServer, onError }: ServeOptions): Promise<void> {
+async function serve(
+  { stdin, stdout, signal, onError }: Pick<ServerOptions, 'stdin' | 'stdout' | 'signal' | 'onError'>,
+  open: (onCall: (work: Promise<unknown>) => void) => McpServer,
+): Promise<void> {
   const underWay = new Set<Promise<unknown>>()
   const transport = new LineTransport(stdin, stdout)
   const onCall = (work: Promise<unknown>) => {
@@ -105,7 +98,7 @@ async function serve({ stdin, stdout, signal, createServer, onError }: ServeOpti
     const over = () => underWay.delete(work)
     work.then(over, over)
   }
-  const handle = serveStdio(() => createServer(onCall), { transport, onerror: onError })
+  const handle = serveStdio(() => open(onCall), { transport, onerror: onError })
   const close = () => void handle.close()
   if (signal.aborted) close()
   else signal.addEventListener('abort', close, { once: true })

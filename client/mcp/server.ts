@@ -54,7 +54,7 @@ export function createServer(parts: ServerParts): McpServer {
         title,
         description,
         annotations,
-        inputSchema: listedInput(inputSchema),
+        inputSchema: listed((inputSchema['~standard'] as Standard).jsonSchema),
         outputSchema: listedOutput(outputSchema),
       },
       async (input: unknown, context: ServerContext) => {
@@ -76,7 +76,7 @@ async function callTool(
   context: ServerContext,
 ): Promise<CallToolResult> {
   try {
-    const exchange = { ...exchangeOf(context), ask: confirmations.of(server, context) }
+    const exchange = { ...exchangeOf(context), ask: confirmations(server, context) }
     const { structured, content, meta } = await tool.run(session, exchange, input)
     return {
       content: [...content],
@@ -120,11 +120,6 @@ function registerModels(server: McpServer, session: Pick<McpSession, 'fareboxWit
   })
 }
 
-/** Tools check their arguments and results themselves, so that each refusal has the form of their errors. */
-function listedInput(schema: z.ZodType): StandardSchemaWithJSON {
-  return listed((schema['~standard'] as Standard).jsonSchema)
-}
-
 /**
  * Lists the result of a tool or the error in its place: clients of the first SDK compare an error with the schema as well, and
  * would drop one that does not match.
@@ -136,6 +131,7 @@ function listedOutput(schema: z.ZodType): StandardSchemaWithJSON {
   return listed({ input: asObject, output: asObject })
 }
 
+/** Tools check their arguments and results themselves, so that each refusal has the form of their errors. */
 function listed(jsonSchema: Standard['jsonSchema']): StandardSchemaWithJSON {
   return { '~standard': { version: 1, vendor: 'farebox', validate: (value) => ({ value }), jsonSchema } }
 }

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Farebox, Wallet } from '../farebox.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
-import type { Folders } from './folders/folders.ts'
-import type { LimitStore, McpSession } from './tool.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
+import type { McpSession } from './tool.ts'
 
 /** What a person sets where the server is started. */
 export interface SessionSettings {
@@ -14,21 +13,14 @@ export interface SessionSettings {
   readonly environment: Readonly<NodeJS.ProcessEnv>
 }
 
-interface SessionParts {
-  readonly limits: LimitStore
-  readonly folders: Folders
-}
-
-/** A session and its end. */
-export interface OpenedSession extends McpSession {
-  close(): Promise<void>
-}
-
 /**
  * Returns the session of one process. Service and wallet are opened at the first use, so that the tools can be listed
  * before a person has set them; a mistake can be corrected while the server runs.
  */
-export function openSession(settings: SessionSettings, { limits, folders }: SessionParts): OpenedSession {
+export function openSession(
+  settings: SessionSettings,
+  { limits, folders }: Pick<McpSession, 'limits' | 'folders'>,
+): McpSession & { close(): Promise<void> } {
   const paying = openOnce(async () => {
     const baseUrl = requireService(settings)
     const { createFarebox } = await import('../farebox.ts')
@@ -45,9 +37,9 @@ export function openSession(settings: SessionSettings, { limits, folders }: Sess
   })
   const reading = openOnce(async () => {
     const baseUrl = requireService(settings)
-    const { createFarebox, walletFromPrivateKey } = await import('../farebox.ts')
-    const { generatePrivateKey } = await import('viem/accounts')
-    return await createFarebox({ wallet: walletFromPrivateKey(generatePrivateKey()), baseUrl, journal: 'memory' })
+    const { createFarebox } = await import('../farebox.ts')
+    const { throwawayWallet } = await import('../wallet/wallet-from-private-key.ts')
+    return await createFarebox({ wallet: throwawayWallet(), baseUrl, journal: 'memory' })
   })
   return {
     farebox: paying.open,
@@ -81,13 +73,11 @@ function openOnce(open: () => Promise<Farebox>) {
 
 function requireService({ url }: SessionSettings): string {
   if (url !== undefined) return url
-  throw new FareboxError({
-    code: 'no_service',
-    problem: 'No service is set.',
-    money: 'none',
-    advice:
-      'The person who started this server sets FAREBOX_URL in its configuration, or starts it with: farebox mcp --url https://SERVICE',
-  })
+  throw uncharged(
+    'no_service',
+    'No service is set.',
+    'The person who started this server sets FAREBOX_URL in its configuration, or starts it with: farebox mcp --url https://SERVICE',
+  )
 }
 
 async function openWallet({ keyFile, environment }: SessionSettings): Promise<Wallet> {
@@ -96,12 +86,11 @@ async function openWallet({ keyFile, environment }: SessionSettings): Promise<Wa
     return keyFile === undefined ? walletFromEnvironment(environment) : walletFromKeyFile(keyFile)
   } catch (error) {
     if (!(error instanceof FareboxError)) throw error
-    throw new FareboxError({
-      code: error.code,
-      problem: error.problem,
-      money: 'none',
-      advice: `${error.advice} The person who started this server does this, in its configuration or with: farebox mcp --key-file FILE`,
-      cause: error,
-    })
+    throw uncharged(
+      error.code,
+      error.problem,
+      `${error.advice} The person who started this server does this, in its configuration or with: farebox mcp --key-file FILE`,
+      error,
+    )
   }
 }

@@ -1,8 +1,10 @@
-import type { ContentBlock, ToolAnnotations } from '@modelcontextprotocol/server'
+import type { ContentBlock } from '@modelcontextprotocol/server'
 import * as z from 'zod'
-import type { BudgetLimits, Farebox } from '../farebox.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
-import type { Folders } from './folders/folders.ts'
+import type { Farebox } from '../farebox.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
+import type { ToolTexts } from './description/tool-texts.ts'
+import type { Folders } from './folders/open-folders.ts'
+import type { LimitStore } from './limits/open-limits.ts'
 
 /** What all tool calls of one process share. */
 export interface McpSession {
@@ -14,38 +16,6 @@ export interface McpSession {
   readonly folders: Folders
   /** Random for each process: equal calls without a `request_id` are one call within a session only. */
   readonly nonce: string
-}
-
-/** The limits that a person has set. Nothing that a model can reach changes them. */
-export interface LimitStore {
-  /** The file that they are read from. */
-  readonly path: string
-  /** Returns the limits in force, read again when the file has changed. Throws a `FareboxError` for an unusable file. */
-  current(): SpendingLimits
-  /** Returns the limits as those of a budget, in which each tool is a group. */
-  budget(): BudgetLimits
-  /**
-   * Throws a `FareboxError` unless a call fits into the limits at present. Reserves nothing: the budget decides again,
-   * with what is under way, before anything is signed.
-   */
-  requireBudget(farebox: Farebox, call: Pick<Confirmation, 'tool' | 'key' | 'maximum'>): void
-}
-
-/** Limits as decimal USDC. */
-export interface SpendingLimits extends AmountLimits {
-  readonly call: string
-  readonly session: string
-  readonly day: string
-  /** A call that may cost more needs the agreement of a person. */
-  readonly confirmAbove: string
-  /** Limits of single tools, within those of all. */
-  readonly tools: Readonly<Record<string, AmountLimits>>
-}
-
-export interface AmountLimits {
-  readonly call?: string | undefined
-  readonly session?: string | undefined
-  readonly day?: string | undefined
 }
 
 /** One tool call. */
@@ -81,14 +51,6 @@ export class InputNeeded extends Error {
     super('The client has to ask the person first.')
     this.result = result
   }
-}
-
-/** What is said about a tool; `description/tool-texts.ts` has those of all tools. */
-export interface ToolTexts {
-  readonly name: string
-  readonly title: string
-  readonly description: string
-  readonly annotations: ToolAnnotations
 }
 
 interface ToolDefinition<In = unknown, Out = unknown> extends ToolTexts {
@@ -139,10 +101,9 @@ function damaged(): FareboxError {
 function readArguments<In>(schema: z.ZodType<In>, input: unknown): In {
   const { success, data, error } = schema.safeParse(input)
   if (success) return data
-  throw new FareboxError({
-    code: 'invalid_arguments',
-    problem: `The arguments do not match the input schema: ${z.prettifyError(error)}`,
-    money: 'none',
-    advice: 'Correct the arguments.',
-  })
+  throw uncharged(
+    'invalid_arguments',
+    `The arguments do not match the input schema: ${z.prettifyError(error)}`,
+    'Correct the arguments.',
+  )
 }

@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto'
-import { askService } from '../wire/ask-service.ts'
+import { hash } from 'node:crypto'
+import { askService, type Followed } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { requireSafeUrl } from '../wire/safe-url.ts'
@@ -10,10 +10,7 @@ export interface HostedMedia {
   readonly bytes?: number | undefined
 }
 
-export interface DownloadOptions {
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
+interface DownloadOptions extends Followed {
   /** What to do when it fails, as one sentence. */
   readonly advice: string
 }
@@ -63,7 +60,7 @@ const followingFetch: typeof fetch = (input, init) => fetch(input, { ...init, re
 function requireWhole({ body, headers }: HttpAnswer, { bytes }: HostedMedia): void {
   if (bytes !== undefined && body.length !== bytes) throw incomplete(`it has ${body.length} bytes instead of ${bytes}`)
   const [, digest] = /^"([0-9a-f]{64})"$/.exec(headers.get('etag') ?? '') ?? []
-  if (digest !== undefined && createHash('sha256').update(body).digest('hex') !== digest)
+  if (digest !== undefined && hash('sha256', body) !== digest)
     throw incomplete('its SHA-256 is not the one of its ETag')
 }
 
@@ -74,4 +71,18 @@ function incomplete(problem: string): FareboxError {
 function problemOf(error: unknown): string {
   if (error instanceof FareboxError) return error.problem
   return error instanceof Error ? error.message : String(error)
+}
+
+/** The first bytes of what models return, and the endings of its files. */
+const FORMATS = [
+  { name: 'PNG', kind: 'image', mimeType: 'image/png', start: /^\x89PNG/, endings: ['.png'] },
+  { name: 'JPEG', kind: 'image', mimeType: 'image/jpeg', start: /^\xff\xd8\xff/, endings: ['.jpg', '.jpeg'] },
+  { name: 'WebP', kind: 'image', mimeType: 'image/webp', start: /^RIFF.{4}WEBP/s, endings: ['.webp'] },
+  { name: 'MP3', kind: 'audio', mimeType: 'audio/mpeg', start: /^(ID3|\xff[\xe2-\xff])/, endings: ['.mp3'] },
+] as const
+
+/** Returns what the content of a file is; `undefined` if it is none of what models return. */
+export function formatOf(content: Uint8Array) {
+  const start = Buffer.from(content.subarray(0, 16)).toString('latin1')
+  return FORMATS.find((format) => format.start.test(start))
 }

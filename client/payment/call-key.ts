@@ -1,5 +1,5 @@
-import { createHash, createHmac } from 'node:crypto'
-import { canonicalJson } from '../wire/canonical-json.ts'
+import { createHmac, hash } from 'node:crypto'
+import { canonicalJson } from '../wire/json.ts'
 
 /** What makes two calls of a batch the same. */
 export interface CallContent {
@@ -22,7 +22,5 @@ export function deriveCallKey(
 
 /** Returns the identity of a request: equal for equal method, URL and body. */
 export function requestIdentity(method: string, url: string, bodySha256: string): string {
-  return createHash('sha256')
-    .update(canonicalJson([method, url, bodySha256]))
-    .digest('hex')
+  return hash('sha256', canonicalJson([method, url, bodySha256]))
 }

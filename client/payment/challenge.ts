@@ -1,6 +1,7 @@
 import type { PaymentRequired, PaymentRequirements } from '@x402/core/types'
 import { readUsdc } from '../budget/usdc.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../wire/farebox-error.ts'
+import { parseObject } from '../wire/json.ts'
 
 /** What a 402 asks to be signed. Addresses are in lower case. */
 export interface Challenge {
@@ -53,20 +54,15 @@ export function readChallenge(header: string | null): Challenge {
 
 function parseHeader(header: string | null): PaymentRequired {
   if (header === null) throw unreadable('the header PAYMENT-REQUIRED is missing')
-  try {
-    const value: unknown = JSON.parse(Buffer.from(header, 'base64').toString('utf8'))
-    if (typeof value === 'object' && value !== null) return value as PaymentRequired
-  } catch {
-    // Reported below.
-  }
+  const value = parseObject(Buffer.from(header, 'base64').toString('utf8'))
+  if (value !== undefined) return value as PaymentRequired
   throw unreadable('the header PAYMENT-REQUIRED is not JSON in Base64')
 }
 
 function unreadable(reason: string): FareboxError {
-  return new FareboxError({
-    code: 'challenge_unreadable',
-    problem: `The server’s payment request cannot be used: ${reason}.`,
-    money: 'none',
-    advice: 'Check the URL of the service; nothing was signed.',
-  })
+  return uncharged(
+    'challenge_unreadable',
+    `The server’s payment request cannot be used: ${reason}.`,
+    'Check the URL of the service; nothing was signed.',
+  )
 }

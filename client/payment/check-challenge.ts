@@ -1,6 +1,6 @@
 import { formatUsdc } from '../budget/usdc.ts'
 import { CLOCK_TOLERANCE_MS, clockDifference } from '../wire/clock-difference.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
 
 /** The terms of a service that never change. Addresses are in lower case. */
@@ -73,15 +73,13 @@ export function checkChallenge(challenge: Challenge, expected: ExpectedChallenge
 function expired(expiresAt: number, { headers = new Headers(), now }: ExpectedChallenge): FareboxError {
   const difference = clockDifference(headers, now)
   const time = new Date(expiresAt).toISOString()
-  return new FareboxError({
-    code: 'challenge_expired_locally',
-    problem: `By this machine’s clock the payment request expired at ${time}.${difference === null ? '' : ` ${difference}`}`,
-    money: 'none',
-    advice:
-      difference === null && headers.has('date')
-        ? 'Nothing was signed. Repeat the call; the server’s clock agrees, so ask its operator if it happens again.'
-        : 'Check this machine’s clock, then repeat the call.',
-  })
+  return uncharged(
+    'challenge_expired_locally',
+    `By this machine’s clock the payment request expired at ${time}.${difference === null ? '' : ` ${difference}`}`,
+    difference === null && headers.has('date')
+      ? 'Nothing was signed. Repeat the call; the server’s clock agrees, so ask its operator if it happens again.'
+      : 'Check this machine’s clock, then repeat the call.',
+  )
 }
 
 function differentTerms(challenge: Challenge, { terms, url }: ExpectedChallenge): readonly Difference[] {

@@ -1,6 +1,7 @@
 import type { Journal } from '../journal/journal.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { PaidAnswer, PaidCall } from './paid-call.ts'
+import { unlessAborted } from './retry-schedule.ts'
 
 interface Underway {
   readonly identity: string
@@ -24,7 +25,7 @@ export async function joinCalls(
   for (;;) {
     const other = calls.get(call.key)
     if (other === undefined) return await runAlone(calls, call, run)
-    if (other.identity !== call.identity) throw keyInUse(call.key)
+    if (other.identity !== call.identity) throw keyInUse(call)
     const paid = await ownEndOf(other.paid, call)
     if (paid !== null) return { ...paid, payment: { ...paid.payment, replayed: true } }
   }
@@ -49,45 +50,22 @@ async function ownEndOf(
   other: Promise<PaidAnswer>,
   { key, signal }: Pick<PaidCall, 'key' | 'signal'>,
 ): Promise<PaidAnswer | null> {
-  if (isAborted(signal)) throw aborted(key)
-  const race = new AbortController()
-  const interrupted = new Promise<never>((_resolve, reject) => {
-    // The listener ends with the race.
-    signal?.addEventListener('abort', () => reject(aborted(key)), { once: true, signal: race.signal })
-  })
+  if (signal?.aborted) throw aborted(key)
   try {
-    return await Promise.race([other, interrupted])
+    return await unlessAborted(other, signal, () => aborted(key))
   } catch (error) {
-    const isOthers = error instanceof FareboxError && error.code === 'aborted' && !isAborted(signal)
-    if (isOthers) return null
+    if (error instanceof FareboxError && error.code === 'aborted' && !signal?.aborted) return null
     throw error
-  } finally {
-    race.abort()
   }
 }
 
-function isAborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true
-}
-
-function keyInUse(key: string): FareboxError {
-  const error = new FareboxError({
-    code: 'idempotency_key_reused',
-    problem: 'Another request is under way with the same key.',
-    money: 'none',
-    advice: 'Use another key for another request.',
-  })
-  error.key = key
-  return error
+function keyInUse({ key }: Pick<PaidCall, 'key'>): FareboxError {
+  const problem = 'Another request is under way with the same key.'
+  const code = 'idempotency_key_reused'
+  return new FareboxError({ code, problem, money: 'none', advice: 'Use another key for another request.', key })
 }
 
 function aborted(key: string): FareboxError {
-  const error = new FareboxError({
-    code: 'aborted',
-    problem: 'The call was interrupted.',
-    money: 'unknown',
-    advice: 'Repeat the call with the same key: it is charged at most once.',
-  })
-  error.key = key
-  return error
+  const advice = 'Repeat the call with the same key: it is charged at most once.'
+  return new FareboxError({ code: 'aborted', problem: 'The call was interrupted.', money: 'unknown', advice, key })
 }

@@ -1,4 +1,5 @@
 import { formatUsdc } from '../budget/usdc.ts'
+import type { FareboxContext } from '../context.ts'
 import type { AnsweredEntry } from '../journal/entries.ts'
 import type { Journal } from '../journal/journal.ts'
 
@@ -29,4 +30,19 @@ export function knownCall(journal: Journal, key: string): KnownCall | null {
 function authorized({ maximum, charge }: AnsweredEntry): string | null {
   const atomic = BigInt(maximum ?? charge)
   return atomic > 0n ? formatUsdc(atomic) : null
+}
+
+export interface NamedCall {
+  readonly requestId: string
+  readonly identity: string
+  readonly purpose: string
+}
+
+/** Writes down what a key stands for whose payments have keys of their own. Nothing is sent under it. */
+export function nameCall(
+  { journal, payer, baseUrl }: Pick<FareboxContext, 'journal' | 'payer' | 'baseUrl'>,
+  { requestId: key, identity, purpose }: NamedCall,
+): void {
+  const { origin } = new URL(baseUrl)
+  journal.append({ phase: 'intended', key, origin, method: '', path: '', identity, purpose, payer })
 }

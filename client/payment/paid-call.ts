@@ -1,13 +1,13 @@
 import type { Budget } from '../budget/budget.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { FareboxError } from '../wire/farebox-error.ts'
+import type { Followed } from '../wire/ask-service.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import type { Challenge } from './challenge.ts'
 import type { Pins } from './pins.ts'
 import type { PaymentSigner, Permit } from './sign-payment.ts'
 
 /** A request that is paid for, as it can be sent any number of times. */
-export interface PaidCall {
+export interface PaidCall extends Followed {
   readonly key: string
   readonly url: string
   /** SHA-256 of method, URL and body. */
@@ -31,9 +31,6 @@ export interface PaidCall {
   readonly answerWithinMs?: number | undefined
   /** How long the call may wait for retries; zero leaves them to the caller. */
   readonly patienceMs: number
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
 }
 
 export type RequestBody = string | Uint8Array<ArrayBuffer> | Blob | FormData

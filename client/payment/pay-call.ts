@@ -1,16 +1,14 @@
-import { TooManyRefused } from '../budget/refused-payments.ts'
+import { TooManyRefused } from '../budget/budget-exceeded.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { NoAnswer } from '../wire/no-answer.ts'
 import { readServiceError, ServiceError } from '../wire/service-error.ts'
-import { allowedSilence } from './allowed-silence.ts'
 import { authorize } from './authorize.ts'
-import { conclude } from './conclude.ts'
+import { conclude, requireResult } from './conclude.ts'
 import { joinCalls } from './join-calls.ts'
 import type { PaidAnswer, PaidCall, PaymentContext } from './paid-call.ts'
-import { requireResult } from './require-result.ts'
 import { RetrySchedule, wait } from './retry-schedule.ts'
-import { sendCall } from './send-call.ts'
+import { allowedSilence, sendCall } from './send-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
 /** Refusals of a payment that a new signature of the same wallet can cure. */
@@ -102,7 +100,11 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
     const wasSent = payment !== null && error.money !== 'none'
     if (!wasSent && !progress.isAmbiguous) dropPayment(context, call, progress, { status: 0, code: error.code })
     progress.isAmbiguous ||= wasSent
-    if (payment !== null && !wasSent && progress.isAmbiguous) throw afterEarlierRequest(error)
+    if (payment !== null && !wasSent && progress.isAmbiguous) {
+      // The body can no longer be sent, but an earlier request may have been accepted.
+      const { code, problem, advice } = error
+      throw new FareboxError({ code, problem, advice, money: 'unknown' })
+    }
     const isUnanswered = error instanceof NoAnswer
     if (isUnanswered && payment !== null) progress.unanswered += 1
     const isLost = isUnanswered || error.code === 'connection_lost'
@@ -115,11 +117,6 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
   if (isChallenge(answer, error)) await answerChallenge(context, call, progress, answer, error)
   else await handleError(context, call, progress, error)
   return null
-}
-
-/** The body can no longer be sent, but an earlier request may have been accepted. */
-function afterEarlierRequest({ code, problem, advice }: FareboxError): FareboxError {
-  return new FareboxError({ code, problem, advice, money: 'unknown' })
 }
 
 async function answerChallenge(

@@ -3,30 +3,22 @@ import { BudgetExceeded } from '../budget/budget-exceeded.ts'
 import type { Journal } from '../journal/journal.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { toResponse } from '../wire/http-answer.ts'
+import { parseObject } from '../wire/json.ts'
 import { ServiceError } from '../wire/service-error.ts'
-import { LONGEST_SILENCE_MS } from './allowed-silence.ts'
 import { requestIdentity } from './call-key.ts'
 import { OPERATION_PATHS } from './operations.ts'
 import type { PaymentContext } from './paid-call.ts'
 import { payCall } from './pay-call.ts'
+import { LONGEST_SILENCE_MS } from './send-call.ts'
 
 /** A result is kept for at least a day, so an unfinished call that is older is made again under another key. */
 const RESUMABLE_MS = 86_400_000
-
-/** One sending of a logical call. */
-interface LogicalCall {
-  readonly key: string
-  /** Ends the call: another equal request is another call. */
-  succeed(): void
-  /** Keeps the key for the next equal request, which repeats the call. */
-  fail(): void
-}
 
 /** The endpoints that are paid for. Every other request passes unchanged. */
 const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))
 
 /** Codes after which an equal request must not take the key again: its result can never be had. */
-const SPENT_KEYS: ReadonlySet<string> = new Set([
+export const SPENT_KEYS: ReadonlySet<string> = new Set([
   'idempotency_key_reused',
   'result_expired',
   'payment_already_settled',
@@ -105,12 +97,8 @@ function responseOf(error: unknown, signal: AbortSignal): Response {
 /** Returns the model for the journal; that of a form is known from its receipt. */
 function modelOf(body: Uint8Array, contentType: string | null): string | undefined {
   if (contentType?.includes('json') !== true) return undefined
-  try {
-    const { model } = JSON.parse(new TextDecoder().decode(body)) as { readonly model?: unknown }
-    return typeof model === 'string' ? model : undefined
-  } catch {
-    return undefined
-  }
+  const model = parseObject(body)?.['model']
+  return typeof model === 'string' ? model : undefined
 }
 
 function withoutDropped(headers: Headers): Record<string, string> {
@@ -148,15 +136,18 @@ export class LogicalCalls {
     this.#now = now
   }
 
-  begin(identity: string): LogicalCall {
+  /** Begins one sending of a logical call. */
+  begin(identity: string) {
     const key = this.#takeFailed(identity) ?? this.#takeUnfinished(identity) ?? randomUUID()
     this.#known.add(key)
     let isOver = false
     return {
       key,
+      /** Ends the call: another equal request is another call. */
       succeed: () => {
         isOver = true
       },
+      /** Keeps the key for the next equal request, which repeats the call. */
       fail: () => {
         if (isOver) return
         isOver = true

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { replaceFile } from '../files/files.ts'
 import { unwritable } from '../journal/appended-file.ts'
 import type { Journal } from '../journal/journal.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { uncharged } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
 import type { Terms } from './check-challenge.ts'
 
@@ -43,12 +43,11 @@ function readPins(path: string): Pinned {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {}
   }
-  throw new FareboxError({
-    code: 'pins_unreadable',
-    problem: `The pinned payment terms in ${path} cannot be read.`,
-    money: 'none',
-    advice: 'Restore the file; remove it only if the present terms of every service may be trusted again.',
-  })
+  throw uncharged(
+    'pins_unreadable',
+    `The pinned payment terms in ${path} cannot be read.`,
+    'Restore the file; remove it only if the present terms of every service may be trusted again.',
+  )
 }
 
 async function writePins(path: string, pinned: Pinned): Promise<void> {

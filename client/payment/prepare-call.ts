@@ -1,6 +1,7 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { hash, randomBytes, randomUUID } from 'node:crypto'
 import { parseUsdc } from '../budget/usdc.ts'
-import { canonicalJson } from '../wire/canonical-json.ts'
+import type { Followed } from '../wire/ask-service.ts'
+import { canonicalJson } from '../wire/json.ts'
 import { requestIdentity } from './call-key.ts'
 import {
   DEFAULT_TRANSCRIPTION_MODEL,
@@ -11,22 +12,15 @@ import {
 } from './operations.ts'
 import type { PaidCall } from './paid-call.ts'
 import { contentOf } from './recording-content.ts'
+import { ANSWER_WITHIN_MS } from './send-call.ts'
 
-/** A form with a file, as a `Blob`: Node streams it from the disk, with a known length. */
-interface MultipartForm {
-  readonly contentType: string
-  encode(file: Blob): Blob
-}
-
-export interface CallOptions {
+export interface CallOptions extends Followed {
   /** The idempotency key; another one is drawn for each call. Repeat a call under its key to be charged once. */
   readonly requestId?: string | undefined
-  readonly signal?: AbortSignal | undefined
   /** Decimal USDC; a challenge above it is refused. */
   readonly maximum?: string | undefined
   /** How long to wait for retries; ten minutes by default. */
   readonly patienceMs?: number | undefined
-  readonly onWait?: PaidCall['onWait']
   /** What the journal shows; the operation's name by default. */
   readonly purpose?: string | undefined
   /** Whose limits of the budget hold next to those of all calls. */
@@ -39,7 +33,6 @@ export interface CallOptions {
 const KEY = /^[\x21-\x7e]{1,255}$/
 
 const DEFAULT_PATIENCE_MS = 10 * 60_000
-const ANSWER_WITHIN_MS = 45_000
 /** Vendors transcribe at more than this multiple of real time. */
 const LEAST_SPEED = 40
 
@@ -52,7 +45,7 @@ export function prepareJsonCall<Name extends JsonOperation>(
 ): PaidCall {
   const body = JSON.stringify(request)
   return {
-    ...common(baseUrl, operation, sha256(canonicalJson(request)), options),
+    ...common(baseUrl, operation, hash('sha256', canonicalJson(request)), options),
     model: request.model,
     headers: { 'content-type': 'application/json', accept: 'application/json' },
     body: () => body,
@@ -65,7 +58,7 @@ export function jsonCallIdentity<Name extends JsonOperation>(
   operation: Name,
   request: Requests[Name],
 ): string {
-  return identityOf(baseUrl, operation, sha256(canonicalJson(request)))
+  return identityOf(baseUrl, operation, hash('sha256', canonicalJson(request)))
 }
 
 /** Prepares a transcription. */
@@ -79,7 +72,7 @@ export async function prepareTranscription(
   const { sha256: contentSha256 } = content
   const form = createMultipartForm(fields, 'recording.mp3')
   return {
-    ...common(baseUrl, 'createTranscription', sha256(canonicalJson({ fields, contentSha256 })), options),
+    ...common(baseUrl, 'createTranscription', hash('sha256', canonicalJson({ fields, contentSha256 })), options),
     model: fields.model,
     headers: { accept: 'application/json', 'content-type': form.contentType },
     body: async () => form.encode(await content.open()),
@@ -120,10 +113,6 @@ function urlOf(baseUrl: string, operation: keyof typeof OPERATION_PATHS): string
   return new URL(OPERATION_PATHS[operation], baseUrl).href
 }
 
-function sha256(data: string | Uint8Array): string {
-  return createHash('sha256').update(data).digest('hex')
-}
-
 /**
  * Creates a form of fields and one file. Node's own `FormData` is not used as a body: when an answer arrives before all
  * is sent, as of a busy service, its fetch fails with an error that nobody can catch and that ends the process.
@@ -131,7 +120,7 @@ function sha256(data: string | Uint8Array): string {
 function createMultipartForm(
   fields: Readonly<Record<string, string | number | boolean | undefined>>,
   fileName: string,
-): MultipartForm {
+) {
   const boundary = `farebox-${randomBytes(16).toString('hex')}`
   const begin = (disposition: string) => `--${boundary}\r\ncontent-disposition: form-data; ${disposition}\r\n`
   const head = Object.entries(fields)
@@ -142,6 +131,7 @@ function createMultipartForm(
   const contentType = `multipart/form-data; boundary=${boundary}`
   return {
     contentType,
-    encode: (file) => new Blob([head + fileHead, file, `\r\n--${boundary}--\r\n`], { type: contentType }),
+    /** Returns a `Blob`: Node streams it from the disk, with a known length. */
+    encode: (file: Blob) => new Blob([head + fileHead, file, `\r\n--${boundary}--\r\n`], { type: contentType }),
   }
 }

@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import { createReadStream, openAsBlob } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { AudioClaim } from './operations.ts'
 
 /** The content of a recording, as it can be sent any number of times. */
@@ -24,8 +24,13 @@ export async function contentOf(
 ): Promise<RecordingContent> {
   if (typeof file === 'string' && claim !== undefined)
     return { sha256: claim.sha256, open: () => openClaimed(file, claim) }
-  const held = typeof file === 'string' ? new Blob([await readWhole(file)]) : toBlob(file)
-  const sha256 = digest(new Uint8Array(await held.arrayBuffer()))
+  const held =
+    typeof file === 'string'
+      ? new Blob([await readWhole(file)])
+      : file instanceof Blob
+        ? file
+        : new Blob([new Uint8Array(file)])
+  const sha256 = hash('sha256', new Uint8Array(await held.arrayBuffer()))
   if (claim !== undefined && claim.sha256 !== sha256) throw changed(claim.sha256, sha256)
   return { sha256, open: () => held }
 }
@@ -33,7 +38,7 @@ export async function contentOf(
 async function openClaimed(path: string, { bytes, sha256 }: AudioClaim): Promise<Blob> {
   if (bytes <= MAXIMUM_HELD_BYTES) {
     const content = await readWhole(path)
-    const actual = digest(content)
+    const actual = hash('sha256', content)
     if (actual !== sha256) throw changed(sha256, actual)
     return new Blob([content])
   }
@@ -48,10 +53,6 @@ async function openClaimed(path: string, { bytes, sha256 }: AudioClaim): Promise
   }
 }
 
-function toBlob(file: Uint8Array | Blob): Blob {
-  return file instanceof Blob ? file : new Blob([new Uint8Array(file)])
-}
-
 async function readWhole(path: string): Promise<Uint8Array<ArrayBuffer>> {
   try {
     return new Uint8Array(await readFile(path))
@@ -61,30 +62,19 @@ async function readWhole(path: string): Promise<Uint8Array<ArrayBuffer>> {
 }
 
 async function digestOfFile(path: string): Promise<string> {
-  const hash = createHash('sha256')
-  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
-  return hash.digest('hex')
-}
-
-function digest(content: Uint8Array): string {
-  return createHash('sha256').update(content).digest('hex')
+  const digest = createHash('sha256')
+  for await (const chunk of createReadStream(path)) digest.update(chunk as Buffer)
+  return digest.digest('hex')
 }
 
 function unreadable(path: string, cause: unknown): FareboxError {
-  return new FareboxError({
-    code: 'file_unreadable',
-    problem: `The recording ${path} cannot be read.`,
-    money: 'none',
-    advice: 'Check its path and permissions.',
-    cause,
-  })
+  return uncharged('file_unreadable', `The recording ${path} cannot be read.`, 'Check its path and permissions.', cause)
 }
 
 function changed(expected: string, actual: string): FareboxError {
-  return new FareboxError({
-    code: 'file_changed',
-    problem: `The recording is not the one that was measured: its SHA-256 is ${actual} instead of ${expected}.`,
-    money: 'none',
-    advice: 'Measure the file again when nothing writes to it.',
-  })
+  return uncharged(
+    'file_changed',
+    `The recording is not the one that was measured: its SHA-256 is ${actual} instead of ${expected}.`,
+    'Measure the file again when nothing writes to it.',
+  )
 }

@@ -33,3 +33,24 @@ export class RetrySchedule {
 export async function wait(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
   await sleep(Math.min(milliseconds, LONGEST_TIMER_MS), undefined, signal === undefined ? {} : { signal })
 }
+
+/** Waits for what others wait for as well; an interrupted call leaves it to them. */
+export async function unlessAborted<Result>(
+  shared: Promise<Result>,
+  signal: AbortSignal | undefined,
+  interrupted: () => Error,
+): Promise<Result> {
+  if (signal === undefined) return await shared
+  const race = new AbortController()
+  const aborted = new Promise<never>((_resolve, reject) => {
+    const abort = () => reject(interrupted())
+    if (signal.aborted) abort()
+    // The listener ends with the race.
+    else signal.addEventListener('abort', abort, { once: true, signal: race.signal })
+  })
+  try {
+    return await Promise.race([shared, aborted])
+  } finally {
+    race.abort()
+  }
+}

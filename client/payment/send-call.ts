@@ -1,7 +1,7 @@
 import { reasonOf } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { AnswerTooLarge, type HttpAnswer, readAnswer } from '../wire/http-answer.ts'
-import { NoAnswer, Silence, watched } from '../wire/no-answer.ts'
+import { NoAnswer, WatchedBlob, watchSilence } from '../wire/no-answer.ts'
 import type { PaidCall, PaymentContext } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
@@ -18,13 +18,13 @@ export async function sendCall(
   const { signal, priceFirst } = call
   const request =
     payment === null && priceFirst !== undefined ? priceRequest(call, priceFirst) : await callRequest(call, payment)
-  const silence = new Silence(allowedMs)
+  const silence = watchSilence(allowedMs)
   try {
     signal?.throwIfAborted()
     const signals = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal])
     const init = { ...request.init, ...redirectsOf(request.init), signal: signals }
-    if (init.body instanceof Blob) init.body = watched(init.body, () => silence.broken())
-    return await readAnswer(await fetch(request.url, init), () => silence.broken())
+    if (init.body instanceof Blob) init.body = new WatchedBlob(init.body, silence.broken)
+    return await readAnswer(await fetch(request.url, init), silence.broken)
   } catch (cause) {
     if (silence.signal.aborted && signal?.aborted !== true)
       throw new NoAnswer(request.url, allowedMs, payment === null ? 'none' : 'unknown')
@@ -79,4 +79,26 @@ async function callRequest(call: PaidCall, payment: SignedPayment | null): Promi
     ...(payment === null ? {} : { 'payment-signature': payment.header }),
   }
   return { url: call.url, init: { method: 'POST', headers, body: await call.body() } }
+}
+
+const PRICE_WITHIN_MS = 30_000
+/** How long most paid calls take. */
+export const ANSWER_WITHIN_MS = 45_000
+/** Services hold a call for 280 s unless their operator says otherwise, and Node's fetch ends one of 300 s. */
+export const LONGEST_SILENCE_MS = 290_000
+
+/**
+ * Returns how long nothing may move before the call is sent again. The service computes a price within seconds. It
+ * answers a paid call when the work is done, at the latest when it has held the connection for its maximum; the same
+ * payment, sent again earlier, takes part in the same work. So the first silence is short, and each one twice as long.
+ */
+export function allowedSilence(
+  { now }: Pick<PaymentContext, 'now'>,
+  { answerWithinMs }: Pick<PaidCall, 'answerWithinMs'>,
+  { payment, unanswered }: { readonly payment: SignedPayment | null; readonly unanswered: number },
+): number {
+  if (payment === null) return PRICE_WITHIN_MS
+  const allowed = (answerWithinMs ?? ANSWER_WITHIN_MS) * 2 ** unanswered
+  const untilDeadline = Math.max(payment.deadline - now(), ANSWER_WITHIN_MS)
+  return Math.min(allowed, untilDeadline, LONGEST_SILENCE_MS)
 }

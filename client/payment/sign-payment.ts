@@ -1,7 +1,7 @@
 import type { PaymentPayload } from '@x402/core/types'
 import { shortMessageOf } from '../wallet/node-client.ts'
 import type { Wallet } from '../wallet/wallet.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { uncharged } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
 
 /** A payment as it is sent. */
@@ -13,18 +13,10 @@ export interface SignedPayment {
   readonly deadline: number
 }
 
-/** A signed permit for more than one payment, as it is sent. */
-export interface LastingPermit {
-  readonly from: string
-  readonly asset: string
-  readonly spender: string
-  readonly amount: string
-  readonly nonce: string
-  /** Unix seconds. */
-  readonly deadline: string
-  readonly signature: string
-  readonly version: string
-}
+/** A signed permit for more than one payment, as it is sent; the deadline is in Unix seconds. */
+export type LastingPermit = Readonly<
+  Record<'from' | 'asset' | 'spender' | 'amount' | 'nonce' | 'deadline' | 'signature' | 'version', string>
+>
 
 /** The permit that a payment brings: of exactly its own maximum, to be signed with this nonce, or one that lasts. */
 export type Permit =
@@ -39,12 +31,11 @@ export function createPaymentSigner(wallet: Wallet): PaymentSigner {
     try {
       return await sign(wallet, challenge, permit)
     } catch (error) {
-      throw new FareboxError({
-        code: 'signing_failed',
-        problem: `The payment could not be signed (${shortMessageOf(error)}).`,
-        money: 'none',
-        advice: 'Check the wallet, then repeat the call.',
-      })
+      throw uncharged(
+        'signing_failed',
+        `The payment could not be signed (${shortMessageOf(error)}).`,
+        'Check the wallet, then repeat the call.',
+      )
     }
   }
 }

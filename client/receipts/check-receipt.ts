@@ -1,16 +1,15 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PublicClient, TransactionReceipt } from 'viem'
 import { checkCharge, checkMaximum } from '../../packages/receipts/check-charge.ts'
 import { findPayments } from '../../packages/receipts/find-payments.ts'
 import { formatUsdc, readUsdc } from '../budget/usdc.ts'
 import type { FareboxContext } from '../context.ts'
-import type { Attempt } from '../journal/attempt.ts'
 import type { Terms } from '../payment/check-challenge.ts'
 import { type ChainNode, readNode } from '../wallet/node-client.ts'
-import { canonicalJson } from '../wire/canonical-json.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
+import { canonicalJson, parseObject } from '../wire/json.ts'
 import type { Receipt } from '../wire/schemas.ts'
 import { checkUsage, type SentCall } from './check-usage.ts'
 import { judge, type ReceiptCheck, type ReceiptVerification, skip } from './receipt-check.ts'
@@ -20,12 +19,6 @@ import type { SigningKeys } from './signing-keys.ts'
 /** A node may learn of a block some seconds after the service. */
 const LOOKUPS = 5
 const PAUSE_MS = 1500
-
-interface JwsHeader {
-  readonly alg?: unknown
-  readonly typ?: unknown
-  readonly kid?: unknown
-}
 
 /** Keeps a signature of another kind of statement from passing as that of a receipt. */
 const RECEIPT_TYPE = 'farebox-receipt'
@@ -87,13 +80,8 @@ export function problemsOf({ checks }: ReceiptVerification): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ name, detail }) => `${name}: ${detail}`)
 }
 
-/** Returns the journal's call of a receipt. */
-export function attemptOf({ journal }: Pick<FareboxContext, 'journal'>, receiptId: string): Attempt | undefined {
-  return journal.attempts.withReceipt(receiptId)
-}
-
-function answeredBy(context: ReceiptContext, receiptId: string): KnownPayment['answered'] {
-  const answered = attemptOf(context, receiptId)?.receipts.find((each) => each.receiptId === receiptId)
+function answeredBy({ journal }: ReceiptContext, receiptId: string): KnownPayment['answered'] {
+  const answered = journal.attempts.withReceipt(receiptId)?.receipts.find((each) => each.receiptId === receiptId)
   if (answered === undefined) return null
   const { charge, transaction, maximum, gasMinimum = 0 } = answered
   return {
@@ -167,7 +155,7 @@ export function checkPayment(receipt: Receipt, { payer, terms, answered }: Known
 /** Checks that the receipt is about this answer. */
 export function checkResultDigest(receipt: Receipt, body: Uint8Array | null): ReceiptCheck {
   if (body === null) return skip('result', 'the answer is not at hand')
-  const isSame = createHash('sha256').update(body).digest('hex') === receipt.result_digest
+  const isSame = hash('sha256', body) === receipt.result_digest
   return judge('result', isSame ? [] : ['its digest is that of another answer'], 'the answer has its digest')
 }
 
@@ -212,13 +200,8 @@ async function problemOfJws(
   }
 }
 
-function readHeader(head: string): JwsHeader {
-  try {
-    const value: unknown = JSON.parse(Buffer.from(head, 'base64url').toString('utf8'))
-    return typeof value === 'object' && value !== null ? value : {}
-  } catch {
-    return {}
-  }
+function readHeader(head: string): Readonly<Record<string, unknown>> {
+  return parseObject(Buffer.from(head, 'base64url').toString('utf8')) ?? {}
 }
 
 /** Looks for a payment that transferred exactly the charge from payer to recipient, through a node of the caller's choice. */

@@ -1,11 +1,11 @@
 import pLimit from 'p-limit'
 import { formatUsdc, parseUsdc } from '../budget/usdc.ts'
-import { isReServed } from '../payment/is-re-served.ts'
+import { isReServed } from '../payment/conclude.ts'
 import type { PaidAnswer, PaidCall, Payment } from '../payment/paid-call.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
 import { CHECK_WAITS, fetchReceipt } from './read-receipt.ts'
-import { recordVerification } from './verify-receipt.ts'
+import { journalOutcome, recordVerification } from './verify-receipt.ts'
 
 /** When receipts are verified: before a call returns, later in the background, or never. */
 export type VerificationTime = 'at_once' | 'later' | 'never'
@@ -79,16 +79,8 @@ export class PaymentVerifier {
       const { code, problem } = error instanceof FareboxError ? error : { code: '', problem: String(error) }
       if (!FAILURES.has(code)) return { verified: 'not_checked', problems: [`it could not be checked: ${problem}`] }
       const problems = [`the service does not show it: ${problem}`]
-      this.#recordFailure(key, receiptId, problems)
+      journalOutcome(this.#context, { key, receiptId, outcome: 'failed', problems })
       return { verified: 'failed', problems }
-    }
-  }
-
-  #recordFailure(key: string, receiptId: string, problems: readonly string[]): void {
-    try {
-      this.#context.journal.append({ phase: 'verified', key, receiptId, outcome: 'failed', problems })
-    } catch {
-      // The receipt can be verified again.
     }
   }
 }

@@ -1,5 +1,6 @@
 import { askForJson, type FreeRequest, type ServiceAccess } from '../wire/ask-service.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../wire/farebox-error.ts'
+import { isObject } from '../wire/json.ts'
 import type { Receipt } from '../wire/schemas.ts'
 
 /** A result that is paid for waits for the check of its receipt, so not for long. */
@@ -33,32 +34,30 @@ const IS_OF: Readonly<Record<Form, (value: unknown) => boolean>> = {
   text: (value) => typeof value === 'string',
   digits: (value) => typeof value === 'string' && /^\d{1,40}$/.test(value),
   address: (value) => typeof value === 'string' && /^0x[0-9a-fA-F]{40}$/.test(value),
-  object: (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  object: isObject,
 }
 
 /** Checks that a value has the form of a receipt. `from` names its source in errors. Throws `FareboxError`. */
 export function readReceipt(value: unknown, from: string): Receipt {
-  if (!IS_OF.object(value) || (value as Receipt).object !== 'receipt') throw notAReceipt(from, 'object')
-  const fields = value as Record<string, unknown>
-  for (const [name, form] of Object.entries(FORMS)) if (!IS_OF[form](fields[name])) throw notAReceipt(from, name)
-  const { settlement } = fields
+  if (!isObject(value) || value['object'] !== 'receipt') throw notAReceipt(from, 'object')
+  for (const [name, form] of Object.entries(FORMS)) if (!IS_OF[form](value[name])) throw notAReceipt(from, name)
+  const { settlement } = value
   if (settlement !== undefined && !isSettlement(settlement)) throw notAReceipt(from, 'settlement')
-  return value as Receipt
+  return value as unknown as Receipt
 }
 
 function isSettlement(value: unknown): boolean {
-  if (!IS_OF.object(value)) return false
-  const { state, transaction, block_number: block } = value as Record<string, unknown>
+  if (!isObject(value)) return false
+  const { state, transaction, block_number: block } = value
   return IS_OF.text(state) && IS_OF.text(transaction) && IS_OF.digits(block)
 }
 
 function notAReceipt(from: string, field: string): FareboxError {
-  return new FareboxError({
-    code: 'not_a_receipt',
-    problem: `${from} is not a receipt (its ${field} is missing or has another form).`,
-    money: 'none',
-    advice: 'Save the answer of GET /v1/receipts/{id} unchanged, or pass the id of a receipt.',
-  })
+  return uncharged(
+    'not_a_receipt',
+    `${from} is not a receipt (its ${field} is missing or has another form).`,
+    'Save the answer of GET /v1/receipts/{id} unchanged, or pass the id of a receipt.',
+  )
 }
 
 /** Fetches a receipt with its token. Throws `FareboxError`. */

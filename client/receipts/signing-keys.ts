@@ -1,5 +1,5 @@
 import { askForJson, type ServiceAccess } from '../wire/ask-service.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { uncharged } from '../wire/farebox-error.ts'
 import { CHECK_WAITS } from './read-receipt.ts'
 
 /** A public key of the service (RFC 8037). */
@@ -50,12 +50,7 @@ export class SigningKeys {
   async #ask(): Promise<readonly SigningKey[]> {
     const { keys } = await askForJson<{ readonly keys?: unknown }>(this.#access, this.url, this.#waits)
     if (Array.isArray(keys)) return keys.filter(isSigningKey)
-    throw new FareboxError({
-      code: 'unexpected_answer',
-      problem: `${this.url} publishes no keys.`,
-      money: 'none',
-      advice: 'Check the URL of the service.',
-    })
+    throw uncharged('unexpected_answer', `${this.url} publishes no keys.`, 'Check the URL of the service.')
   }
 }
 

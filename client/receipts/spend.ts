@@ -2,7 +2,6 @@ import type { AccountClient } from '../account/account-client.ts'
 import type { FareboxContext } from '../context.ts'
 import type { AccountSpend } from '../wire/schemas.ts'
 import { journaledReceipts } from './list-receipts.ts'
-import type { ReceiptRecord } from './receipt-store.ts'
 
 export interface SpendQuery {
   /** UTC days, today included; 30 by default, 366 at most. */
@@ -60,8 +59,8 @@ interface SpendContext extends Pick<FareboxContext, 'journal' | 'payer' | 'baseU
   readonly account: AccountClient
 }
 
-const DEFAULT_DAYS = 30
-const MOST_DAYS = 366
+export const DEFAULT_DAYS = 30
+export const MOST_DAYS = 366
 const DAY_MS = 86_400_000
 
 /** Adds up what the wallet paid to this service. Throws `RangeError` for a number of days that is not possible. */
@@ -78,10 +77,11 @@ export async function addUpSpend(context: SpendContext, query: SpendQuery = {}):
 function journaledSpend(context: SpendContext, from: string, to: string): Spend {
   const rows = new Map<string, SpendRow>()
   for (const record of journaledReceipts(context, new Date(from))) {
-    const row = rowOf(record)
+    const { at, model, operation, purpose, charged } = record
+    const row = { day: dayOf(at.getTime()), model, operation, purpose, calls: 1, charged }
     const id = JSON.stringify([row.day, row.operation, row.model, row.purpose])
     const before = rows.get(id)
-    rows.set(id, before === undefined ? row : add(before, row))
+    rows.set(id, before ? { ...row, calls: before.calls + 1, charged: before.charged + charged } : row)
   }
   return { ...totals([...rows.values()]), from, to, open: openSum(context) }
 }
@@ -94,14 +94,6 @@ function openSum({ journal, payer, baseUrl }: SpendContext): bigint {
     if (attempt.open?.isSigned === true && attempt.payer === payer && attempt.origin === origin)
       sum += attempt.open.maximum
   return sum
-}
-
-function rowOf({ at, model, operation, purpose, charged }: ReceiptRecord): SpendRow {
-  return { day: dayOf(at.getTime()), model, operation, purpose, calls: 1, charged }
-}
-
-function add(a: SpendRow, b: SpendRow): SpendRow {
-  return { ...a, calls: a.calls + b.calls, charged: a.charged + b.charged }
 }
 
 function servedSpend({ from, to, data }: AccountSpend): Spend {

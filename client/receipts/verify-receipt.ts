@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises'
+import type { VerifiedEntry } from '../journal/entries.ts'
 import { openNode } from '../wallet/node-client.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { uncharged } from '../wire/farebox-error.ts'
 import type { Receipt } from '../wire/schemas.ts'
-import { attemptOf, checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
+import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
 import { fetchReceipt, readReceipt } from './read-receipt.ts'
 import type { ReceiptVerification, VerifyOptions } from './receipt-check.ts'
 import { isReceiptId } from './receipt-store.ts'
@@ -23,14 +24,18 @@ export async function verifyReceipt(
   return verification
 }
 
-/** Journals the outcome of a receipt that the journal knows. A journal that cannot be written changes no outcome. */
+/** Journals the outcome of a receipt that the journal knows. */
 export function recordVerification(context: ReceiptContext, verification: ReceiptVerification): void {
   const { receiptId, outcome, receipt } = verification
-  const key = attemptOf(context, receiptId)?.key
-  if (key === undefined) return
-  const problems = problemsOf(verification)
+  const key = context.journal.attempts.withReceipt(receiptId)?.key
+  if (key !== undefined)
+    journalOutcome(context, { key, receiptId, outcome, problems: problemsOf(verification), model: receipt.model })
+}
+
+/** Journals an outcome. A journal that cannot be written changes none. */
+export function journalOutcome({ journal }: ReceiptContext, outcome: Omit<VerifiedEntry, 'phase' | 'at'>): void {
   try {
-    context.journal.append({ phase: 'verified', key, receiptId, outcome, problems, model: receipt.model })
+    journal.append({ phase: 'verified', ...outcome })
   } catch {
     // The receipt can be verified again.
   }
@@ -44,9 +49,14 @@ async function readGiven(
 ): Promise<Receipt> {
   if (typeof given !== 'string') return readReceipt(given, 'The given object')
   if (!isReceiptId(given)) return await readReceiptFile(given)
-  const known = attemptOf(context, given)?.receipts.find(({ receiptId }) => receiptId === given)
+  const known = context.journal.attempts.withReceipt(given)?.receipts.find(({ receiptId }) => receiptId === given)
   const token = receiptToken ?? known?.receiptToken ?? null
-  if (token === null) throw unknownReceipt(given)
+  if (token === null)
+    throw uncharged(
+      'receipt_unknown',
+      `The journal does not know the receipt ${given}.`,
+      'Pass its token, which came with the answer, or read the token from receipts() of the service.',
+    )
   const receipt = await fetchReceipt(context, given, token, { signal })
   await context.store.save(receipt)
   return receipt
@@ -57,22 +67,12 @@ async function readReceiptFile(path: string): Promise<Receipt> {
   try {
     value = JSON.parse(await readFile(path, 'utf8'))
   } catch (cause) {
-    throw new FareboxError({
-      code: 'receipt_unreadable',
-      problem: `The receipt ${path} cannot be read as JSON.`,
-      money: 'none',
-      advice: 'Pass the id of a receipt or the path of a saved one.',
+    throw uncharged(
+      'receipt_unreadable',
+      `The receipt ${path} cannot be read as JSON.`,
+      'Pass the id of a receipt or the path of a saved one.',
       cause,
-    })
+    )
   }
   return readReceipt(value, path)
-}
-
-function unknownReceipt(receiptId: string): FareboxError {
-  return new FareboxError({
-    code: 'receipt_unknown',
-    problem: `The journal does not know the receipt ${receiptId}.`,
-    money: 'none',
-    advice: 'Pass its token, which came with the answer, or read the token from receipts() of the service.',
-  })
 }

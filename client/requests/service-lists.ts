@@ -1,5 +1,4 @@
-import { askForJson } from '../wire/ask-service.ts'
-import type { FareboxError } from '../wire/farebox-error.ts'
+import { askForJson, type Followed } from '../wire/ask-service.ts'
 import { requireSafeUrl } from '../wire/safe-url.ts'
 import type { ModelList, VoiceList } from '../wire/schemas.ts'
 
@@ -11,11 +10,8 @@ export type Model = ModelList['data'][number]
 export type Category = Model['category']
 
 /** Where the lists of a service are read. */
-export interface ListAccess {
+export interface ListAccess extends Followed {
   readonly baseUrl: string
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
 }
 
 /** The service lists no model or voice of this name, or none at all. */

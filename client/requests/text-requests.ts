@@ -1,3 +1,23 @@
+import type { Answer, Farebox } from '../farebox.ts'
+import type { JsonOperation, Requests, Results } from '../payment/operations.ts'
+import type { CallOptions } from '../payment/prepare-call.ts'
+
+/** The calls of one operation. */
+interface Calls<Name extends JsonOperation> {
+  create(request: Requests[Name], options: CallOptions): Promise<Answer<Results[Name]>>
+}
+
+/** Returns the calls of an operation. */
+export function callsOf<Name extends JsonOperation>(farebox: Farebox, operation: Name): Calls<Name> {
+  const calls: { readonly [Each in JsonOperation]: Calls<Each> } = {
+    createChatCompletion: farebox.chat,
+    createMessage: farebox.messages,
+    createImageGeneration: farebox.images,
+    createSpeech: farebox.speech,
+  }
+  return calls[operation]
+}
+
 /** The longest answer that can be asked for. */
 export const MOST_TOKENS = 65_536
 

@@ -84,7 +84,7 @@ const FASTEST_FRAMES_PER_SECOND = 1000
 /** Resolves options to rules. Throws a `RangeError` for limits that no text could keep. */
 export function rulesOf(words: readonly TranscribedWord[], options: SubtitleOptions = {}): SubtitleRules {
   const style = options.style ?? 'netflix'
-  const language = languageOf(options.language, words)
+  const language = primaryLanguage(options.language ?? 'und') ?? languageOfScript(words)
   const framesPerSecond = options.framesPerSecond ?? DEFAULT_FRAMES_PER_SECOND
   requireBetween('framesPerSecond', framesPerSecond, SLOWEST_FRAMES_PER_SECOND, FASTEST_FRAMES_PER_SECOND)
   const maximumLines = options.maximumLines ?? (style === 'plain' ? 1 : 2)
@@ -129,12 +129,7 @@ function requireBetween(name: string, value: number, least: number, most: number
   if (!(value >= least && value <= most)) throw new RangeError(`${name} must be from ${least} to ${most}`)
 }
 
-/** Returns the primary language: from a BCP 47 or ISO 639-3 tag, otherwise from the script, `und` if it is unknown. */
-function languageOf(tag: string | undefined, words: readonly TranscribedWord[]): string {
-  const named = tag === undefined ? undefined : primaryLanguage(tag)
-  return named ?? languageOfScript(words)
-}
-
+/** Returns the primary language of a BCP 47 or ISO 639-3 tag. */
 function primaryLanguage(tag: string): string | undefined {
   try {
     const language = new Intl.Locale(tag.replaceAll('_', '-')).language
@@ -144,6 +139,7 @@ function primaryLanguage(tag: string): string | undefined {
   }
 }
 
+/** Returns the language that the script shows, `und` if it is unknown. */
 function languageOfScript(words: readonly TranscribedWord[]): string {
   let sample = ''
   for (const { word } of words) {

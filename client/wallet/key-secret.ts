@@ -3,7 +3,7 @@ import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { replaceFile } from '../files/files.ts'
 import { withLock } from '../journal/lock.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { Wallet } from './wallet.ts'
 
 /** What idempotency keys are derived from. */
@@ -66,11 +66,10 @@ async function drawStored(path: string): Promise<Buffer> {
 }
 
 function secretError(path: string, cause: unknown): FareboxError {
-  return new FareboxError({
-    code: 'key_secret_unreadable',
-    problem: `The secret of idempotency keys in ${path} cannot be used (${(cause as Error).message}).`,
-    money: 'none',
-    advice: 'Restore the file. Without it a rerun of finished calls is charged again.',
+  return uncharged(
+    'key_secret_unreadable',
+    `The secret of idempotency keys in ${path} cannot be used (${(cause as Error).message}).`,
+    'Restore the file. Without it a rerun of finished calls is charged again.',
     cause,
-  })
+  )
 }

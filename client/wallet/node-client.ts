@@ -1,5 +1,5 @@
 import type { Address, PublicClient } from 'viem'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../wire/farebox-error.ts'
 
 const TIMEOUT_MS = 15_000
 
@@ -47,46 +47,31 @@ export async function readHoldings(client: PublicClient, asset: Address, owner: 
   return { usdc, allowance, native }
 }
 
-/** Reads what a permit of one owner depends on. */
-export interface AllowanceNode {
-  allowance(asset: string): Promise<bigint>
-  permitNonce(asset: string): Promise<bigint>
-}
-
-const PERMIT_ABI = [
-  {
-    type: 'function',
-    name: 'nonces',
-    stateMutability: 'view',
-    inputs: [{ name: 'owner', type: 'address' }],
-    outputs: [{ type: 'uint256' }],
-  },
-] as const
-
-/** Opens a node at the first reading. */
-export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Address): AllowanceNode {
+/** Reads what a permit of one owner depends on. The node is opened at the first reading. */
+export function openAllowanceNode(rpcUrl: string, owner: Address, spender: Address) {
   let opened: Promise<ChainNode> | undefined
   const open = async () => (await (opened ??= openNode(rpcUrl))).client
   return {
-    allowance: async (asset) => {
+    allowance: async (asset: string): Promise<bigint> => {
       const [client, { erc20Abi }] = await Promise.all([open(), import('viem')])
       const token = { address: asset as Address, abi: erc20Abi }
       return await client.readContract({ ...token, functionName: 'allowance', args: [owner, spender] })
     },
-    permitNonce: async (asset) => {
-      const token = { address: asset as Address, abi: PERMIT_ABI }
-      return await (await open()).readContract({ ...token, functionName: 'nonces', args: [owner] })
+    permitNonce: async (asset: string): Promise<bigint> => {
+      const [client, { parseAbi }] = await Promise.all([open(), import('viem')])
+      const token = {
+        address: asset as Address,
+        abi: parseAbi(['function nonces(address owner) view returns (uint256)']),
+      }
+      return await client.readContract({ ...token, functionName: 'nonces', args: [owner] })
     },
   }
 }
 
+export type AllowanceNode = ReturnType<typeof openAllowanceNode>
+
 function nodeError(problem: string): FareboxError {
-  return new FareboxError({
-    code: 'rpc_unavailable',
-    problem,
-    money: 'none',
-    advice: 'Check the RPC URL (FAREBOX_RPC_URL).',
-  })
+  return uncharged('rpc_unavailable', problem, 'Check the RPC URL (FAREBOX_RPC_URL).')
 }
 
 /** Returns the first line of viem's messages; the following ones have URL and request. */

@@ -1,5 +1,5 @@
 import { readFileSync, statSync } from 'node:fs'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { Wallet } from './wallet.ts'
 import { walletFromPrivateKey } from './wallet-from-private-key.ts'
 
@@ -34,5 +34,5 @@ function readKeyFile(path: string): { mode: number; text: string } {
 }
 
 function walletError(problem: string, advice: string, cause?: unknown): FareboxError {
-  return new FareboxError({ code: 'no_wallet', problem, money: 'none', advice, cause })
+  return uncharged('no_wallet', problem, advice, cause)
 }

@@ -1,7 +1,7 @@
-import { createHash, createHmac } from 'node:crypto'
+import { createHmac, hash } from 'node:crypto'
 import { inspect } from 'node:util'
-import { privateKeyToAccount } from 'viem/accounts'
-import { FareboxError } from '../wire/farebox-error.ts'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { uncharged } from '../wire/farebox-error.ts'
 import type { SigningAccount, Wallet } from './wallet.ts'
 
 /** Shown by wallets that ask before they sign. Changing it changes every derived key. */
@@ -29,6 +29,11 @@ export function walletFromPrivateKey(privateKey: string): Wallet {
   return withoutSecrets(wallet)
 }
 
+/** Creates a wallet that holds nothing and is forgotten: prices can be asked for before there is a wallet. */
+export function throwawayWallet(): Wallet {
+  return walletFromPrivateKey(generatePrivateKey())
+}
+
 /** Makes logs show the address only. */
 function withoutSecrets(wallet: Wallet): Wallet {
   const shown = () => `Wallet(${wallet.address})`
@@ -41,12 +46,11 @@ function readAccount(digits: string) {
     return privateKeyToAccount(`0x${digits}`)
   } catch {
     // Without a cause: it would quote the key.
-    throw new FareboxError({
-      code: 'invalid_private_key',
-      problem: 'The private key is not 32 bytes in hexadecimal, or not a key of secp256k1.',
-      money: 'none',
-      advice: 'Set FAREBOX_PRIVATE_KEY or the key file to 0x and 64 hexadecimal digits.',
-    })
+    throw uncharged(
+      'invalid_private_key',
+      'The private key is not 32 bytes in hexadecimal, or not a key of secp256k1.',
+      'Set FAREBOX_PRIVATE_KEY or the key file to 0x and 64 hexadecimal digits.',
+    )
   }
 }
 
@@ -73,9 +77,5 @@ async function deriveSecret(account: SigningAccount): Promise<Uint8Array | null>
   const first = await account.signMessage({ message: KEY_SECRET_TEXT })
   const second = await account.signMessage({ message: KEY_SECRET_TEXT })
   if (first !== second) return null
-  return new Uint8Array(
-    createHash('sha256')
-      .update(Buffer.from(first.slice(2), 'hex'))
-      .digest(),
-  )
+  return new Uint8Array(hash('sha256', Buffer.from(first.slice(2), 'hex'), 'buffer'))
 }

@@ -1,6 +1,7 @@
 import { RetrySchedule, wait } from '../payment/retry-schedule.ts'
-import { FareboxError } from './farebox-error.ts'
+import { FareboxError, uncharged } from './farebox-error.ts'
 import { type HttpAnswer, readAnswer } from './http-answer.ts'
+import { parseObject } from './json.ts'
 import { NoAnswer } from './no-answer.ts'
 import { readServiceError, ServiceError } from './service-error.ts'
 
@@ -9,8 +10,15 @@ export interface ServiceAccess {
   readonly now: () => number
 }
 
+/** How a caller follows a request that may be repeated. */
+export interface Followed {
+  readonly signal?: AbortSignal | undefined
+  /** Called before each wait. */
+  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
+}
+
 /** A request that is free and may be repeated. */
-export interface FreeRequest {
+export interface FreeRequest extends Followed {
   readonly method?: 'GET' | 'POST'
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
@@ -18,9 +26,6 @@ export interface FreeRequest {
   readonly patienceMs?: number | undefined
   /** How long to wait for each answer; 30 seconds by default. */
   readonly timeoutMs?: number | undefined
-  readonly signal?: AbortSignal | undefined
-  /** Called before each wait. */
-  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
 }
 
 const DEFAULT_PATIENCE_MS = 30_000
@@ -54,18 +59,13 @@ export async function askForJson<Result>(access: ServiceAccess, url: string, req
 
 /** Parses a successful answer. Throws `FareboxError` for one that is not a JSON object. */
 export function jsonOf({ body, status }: HttpAnswer, url: string): unknown {
-  try {
-    const value: unknown = JSON.parse(new TextDecoder().decode(body))
-    if (typeof value === 'object' && value !== null) return value
-  } catch {
-    // Reported below.
-  }
-  throw new FareboxError({
-    code: 'unexpected_answer',
-    problem: `${url} answered ${status} without a JSON object.`,
-    money: 'none',
-    advice: 'Check the URL of the service.',
-  })
+  const value = parseObject(body)
+  if (value !== undefined) return value
+  throw uncharged(
+    'unexpected_answer',
+    `${url} answered ${status} without a JSON object.`,
+    'Check the URL of the service.',
+  )
 }
 
 async function askOnce(
@@ -100,15 +100,14 @@ function retryAfterOf(error: unknown): number | undefined {
 }
 
 function unreachable(url: string, isAborted: boolean, cause: unknown): FareboxError {
-  return new FareboxError({
-    code: isAborted ? 'aborted' : 'connection_lost',
-    problem: isAborted
+  return uncharged(
+    isAborted ? 'aborted' : 'connection_lost',
+    isAborted
       ? 'The request was interrupted.'
       : `No complete answer arrived from ${new URL(url).origin} (${reasonOf(cause)}).`,
-    money: 'none',
-    advice: 'Check the URL of the service and the network, then repeat the request.',
+    'Check the URL of the service and the network, then repeat the request.',
     cause,
-  })
+  )
 }
 
 /** Returns why a `fetch` failed: Node hides the reason in the cause. */

@@ -12,6 +12,7 @@ export interface FareboxErrorDetails {
   /** What to do next, as one sentence. */
   readonly advice: string
   readonly requestId?: string | undefined
+  readonly key?: string | undefined
   readonly cause?: unknown
 }
 
@@ -34,7 +35,7 @@ export class FareboxError extends Error {
   /** The idempotency key of the call. Under the same key it is never charged twice. */
   key: string | undefined
 
-  constructor({ code, money, requestId, cause, ...texts }: FareboxErrorDetails) {
+  constructor({ code, money, requestId, key, cause, ...texts }: FareboxErrorDetails) {
     const [problem, advice] = [plainText(texts.problem), plainText(texts.advice)]
     super(`${problem} ${MONEY[money]} ${advice}`, cause === undefined ? undefined : { cause })
     this.code = code
@@ -42,5 +43,11 @@ export class FareboxError extends Error {
     this.money = money
     this.advice = advice
     this.requestId = requestId
+    this.key = key
   }
+}
+
+/** Returns the error of something that ended before any money could move. */
+export function uncharged(code: string, problem: string, advice: string, cause?: unknown): FareboxError {
+  return new FareboxError({ code, problem, money: 'none', advice, cause })
 }

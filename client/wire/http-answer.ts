@@ -40,17 +40,7 @@ async function readBody({ body, ok }: Response, onPiece?: () => void): Promise<U
     if (ok) throw new AnswerTooLarge()
     break
   }
-  return joined(chunks, Math.min(bytes, largest))
-}
-
-function joined(chunks: readonly Uint8Array[], bytes: number): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(bytes)
-  let offset = 0
-  for (const chunk of chunks) {
-    whole.set(chunk.subarray(0, bytes - offset), offset)
-    offset += Math.min(chunk.length, bytes - offset)
-  }
-  return whole
+  return Buffer.concat(chunks, Math.min(bytes, largest))
 }
 
 /** Statuses that `Response` accepts only without a body. */

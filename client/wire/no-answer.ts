@@ -17,35 +17,20 @@ export class NoAnswer extends FareboxError {
 }
 
 /** Ends an exchange in which nothing has moved for a time: neither a piece of the request nor one of the answer. */
-export class Silence {
-  readonly allowedMs: number
-  readonly #controller = new AbortController()
-  readonly #timer: NodeJS.Timeout
-
-  constructor(allowedMs: number) {
-    this.allowedMs = allowedMs
-    this.#timer = setTimeout(() => this.#controller.abort(), allowedMs)
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal
-  }
-
-  broken(): void {
-    this.#timer.refresh()
-  }
-
-  end(): void {
-    clearTimeout(this.#timer)
+export function watchSilence(allowedMs: number): { signal: AbortSignal; broken: () => void; end: () => void } {
+  const controller = new AbortController()
+  const timer = setTimeout(() => controller.abort(), allowedMs)
+  return {
+    signal: controller.signal,
+    broken: () => {
+      timer.refresh()
+    },
+    end: () => clearTimeout(timer),
   }
 }
 
-/** Returns a blob whose pieces are reported when they are taken. `fetch` knows its size as that of any other. */
-export function watched(blob: Blob, onPiece: () => void): Blob {
-  return new WatchedBlob(blob, onPiece)
-}
-
-class WatchedBlob extends Blob {
+/** A blob whose pieces are reported when they are taken. `fetch` knows its size as that of any other. */
+export class WatchedBlob extends Blob {
   readonly #onPiece: () => void
 
   constructor(blob: Blob, onPiece: () => void) {

@@ -351,30 +351,7 @@ export type ModelList = {
     })[]
     readonly "model_ids": readonly (string)[]
   })[]
-  readonly "data": readonly ({
-    readonly "id": string
-    readonly "object": "model"
-    readonly "type": "model"
-    readonly "display_name": string
-    readonly "created": number
-    readonly "created_at": string
-    readonly "owned_by": string
-    readonly "category": "text_generation" | "image_generation" | "text_to_speech" | "speech_to_text"
-    readonly "input_modalities": readonly ("text" | "image" | "video" | "audio")[]
-    readonly "output_modalities": readonly ("text" | "image" | "video" | "audio")[]
-    readonly "supported_endpoints": readonly ("/v1/chat/completions" | "/v1/messages" | "/v1/images/generations" | "/v1/audio/speech" | "/v1/audio/transcriptions")[]
-    readonly "context_window"?: number | undefined
-    readonly "max_input_bytes"?: number | undefined
-    readonly "max_output_tokens"?: number | undefined
-    readonly "supported_image_sizes"?: readonly (string)[] | undefined
-    readonly "supported_aspect_ratios"?: readonly (string)[] | undefined
-    readonly "maximum_characters"?: number | undefined
-    readonly "response_formats"?: readonly (string)[] | undefined
-    readonly "maximum_audio_duration_ms"?: string | undefined
-    readonly "maximum_audio_bytes"?: number | undefined
-    readonly "accepted_formats"?: readonly (string)[] | undefined
-    readonly [name: string]: unknown
-  })[]
+  readonly "data": readonly (Model)[]
   readonly "has_more": false
   readonly "first_id": string | null
   readonly "last_id": string | null
@@ -436,69 +413,9 @@ export type Catalog = {
   readonly "catalog_version": string
   readonly "service_fee_basis_points": number
   readonly "promotion": string | null
-  readonly "pricing": readonly ({
-    readonly "model": string
-    readonly "category": "text_generation" | "image_generation" | "text_to_speech" | "speech_to_text"
-    readonly "currency": "USD"
-    readonly "billing_mode": "measured_tokens" | "per_image_specification" | "measured_characters" | "measured_audio_duration"
-    readonly "minimum_charge_usd": string
-    readonly "maximum_charge_usd": string
-    readonly "gas_minimum_charge_usd"?: string | undefined
-    readonly "input_per_million_tokens"?: string | undefined
-    readonly "cached_input_per_million_tokens"?: string | undefined
-    readonly "cache_write_per_million_tokens"?: string | undefined
-    readonly "output_per_million_tokens"?: string | undefined
-    readonly "size"?: string | undefined
-    readonly "aspect_ratio"?: string | undefined
-    readonly "supported_image_sizes"?: readonly (string)[] | undefined
-    readonly "supported_aspect_ratios"?: readonly (string)[] | undefined
-    readonly "price_per_successful_image_usd"?: string | undefined
-    readonly "price_per_thousand_characters_usd"?: string | undefined
-    readonly "maximum_characters"?: number | undefined
-    readonly "response_formats"?: readonly (string)[] | undefined
-    readonly "default_response_format"?: string | undefined
-    readonly "default_voice"?: string | undefined
-    readonly "url_retention_hours"?: number | undefined
-    readonly "price_per_audio_hour_usd"?: string | undefined
-    readonly "maximum_audio_duration_ms"?: string | undefined
-    readonly "maximum_audio_bytes"?: number | undefined
-    readonly "accepted_formats"?: readonly (string)[] | undefined
-    readonly [name: string]: unknown
-  })[]
-  readonly "models": readonly ({
-    readonly "id": string
-    readonly "object": "model"
-    readonly "type": "model"
-    readonly "display_name": string
-    readonly "created": number
-    readonly "created_at": string
-    readonly "owned_by": string
-    readonly "category": "text_generation" | "image_generation" | "text_to_speech" | "speech_to_text"
-    readonly "input_modalities": readonly ("text" | "image" | "video" | "audio")[]
-    readonly "output_modalities": readonly ("text" | "image" | "video" | "audio")[]
-    readonly "supported_endpoints": readonly ("/v1/chat/completions" | "/v1/messages" | "/v1/images/generations" | "/v1/audio/speech" | "/v1/audio/transcriptions")[]
-    readonly "context_window"?: number | undefined
-    readonly "max_input_bytes"?: number | undefined
-    readonly "max_output_tokens"?: number | undefined
-    readonly "supported_image_sizes"?: readonly (string)[] | undefined
-    readonly "supported_aspect_ratios"?: readonly (string)[] | undefined
-    readonly "maximum_characters"?: number | undefined
-    readonly "response_formats"?: readonly (string)[] | undefined
-    readonly "maximum_audio_duration_ms"?: string | undefined
-    readonly "maximum_audio_bytes"?: number | undefined
-    readonly "accepted_formats"?: readonly (string)[] | undefined
-    readonly [name: string]: unknown
-  })[]
-  readonly "voices": readonly ({
-    readonly "id": string
-    readonly "name": string
-    readonly "description": string
-    readonly "provider": string
-    readonly "languages": readonly (string)[]
-    readonly "models": readonly (string)[]
-    readonly "default_for_models": readonly (string)[]
-    readonly "retirement_date": string | null
-  })[]
+  readonly "pricing": readonly (PricingCatalog["data"][number])[]
+  readonly "models": readonly (Model)[]
+  readonly "voices": readonly (VoiceList["data"][number])[]
 }
 
 export type WalletBalance = {

@@ -1,6 +1,7 @@
 import { clockDifference } from './clock-difference.ts'
 import { FareboxError, type MoneyState } from './farebox-error.ts'
 import type { HttpAnswer } from './http-answer.ts'
+import { isObject, parseObject } from './json.ts'
 import { plainText } from './plain-text.ts'
 
 /** The next step that the service allows. `new_payment` means the same request with a newly signed payment. */
@@ -112,7 +113,7 @@ function adviceFor({ code, retry, money, isForeign, requestId }: ErrorReport, cl
 /** Reads the error of an answer that is not a success, from the service or from anything between. */
 export function readServiceError(answer: HttpAnswer, hasPaid: boolean): ServiceError {
   const { status, headers } = answer
-  const body = parseObject(answer.body)
+  const body = parseObject(answer.body) ?? {}
   // A 402 or 412 has the members next to the challenge, every other error within `error`.
   const fields = isObject(body['error']) ? body['error'] : body
   const requestId = idOf(body['request_id']) ?? idOf(headers.get('x-request-id'))
@@ -177,17 +178,4 @@ export function readRetryAfter(headers: Headers, now = dateOf(headers)): number 
 function dateOf(headers: Headers): number {
   const date = Date.parse(headers.get('date') ?? '')
   return Number.isNaN(date) ? Date.now() : date
-}
-
-function parseObject(bytes: Uint8Array): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(new TextDecoder().decode(bytes))
-    return isObject(value) ? value : {}
-  } catch {
-    return {}
-  }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

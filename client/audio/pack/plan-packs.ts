@@ -11,8 +11,6 @@ export interface Clip {
 export interface PackOptions {
   readonly limits: AudioLimits
   readonly prices: AudioPrices
-  /** The silence between two clips; `DEFAULT_GAP_MS` by default. */
-  readonly gapMs?: number
   /** The longest pack, if it should be shorter than the limit: shorter packs are transcribed in parallel. */
   readonly maximumPackMs?: number
 }
@@ -36,10 +34,10 @@ const GAP_BYTES_PER_MS = 9
  * keep their order, and the same clips result in the same packs.
  */
 export function planPacks<C extends Clip>(clips: readonly C[], options: PackOptions): PackPlan<C> {
-  const { gapMs = DEFAULT_GAP_MS, prices, limits } = options
+  const { prices, limits } = options
   const longestMs = longestAtMinimumMs(prices)
   const maximumMs = Math.min(limits.maximumDurationMs, options.maximumPackMs ?? Number.POSITIVE_INFINITY)
-  const addedMs = gapMs + LONGEST_FRAME_MS
+  const addedMs = DEFAULT_GAP_MS + LONGEST_FRAME_MS
   const open = new Map<string | number, { clips: C[]; durationMs: number; bytes: number }>()
   const closed: C[][] = []
   for (const clip of clips) {

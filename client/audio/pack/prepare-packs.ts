@@ -1,13 +1,13 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import { walkFrames } from '../../../packages/mp3/walk-frames.ts'
 import { AudioError } from '../audio-error.ts'
-import { type FrameTable, frameTableOf } from '../frame-table.ts'
+import { delayOfFrames, type FrameTable, framesBetween, frameTableOf } from '../frame-table.ts'
 import type { Upload } from '../prepare-recording.ts'
 import { readAgain, readRecording } from '../read-recording.ts'
+import { silentFrameLike } from '../silent-frames.ts'
 import { writePrepared } from '../write-prepared.ts'
-import { buildPack, type Span } from './build-pack.ts'
-import { type PackOptions, planPacks } from './plan-packs.ts'
+import { type Clip, DEFAULT_GAP_MS, type PackOptions, planPacks } from './plan-packs.ts'
 
 /** A recording that is one upload, and so may be packed. */
 export interface PackableUpload {
@@ -35,25 +35,18 @@ export async function preparePacks<P extends PackableUpload>(
   recordings: readonly P[],
   options: PreparePacksOptions,
 ): Promise<{ packs: PreparedPack<P>[]; single: P[] }> {
-  const clips: { recording: P; durationMs: number; bytes: number; streamKey: number | undefined }[] = []
+  const clips: (Clip & { readonly recording: P })[] = []
   for (const recording of recordings) {
     const { durationMs, bytes } = recording.upload
-    clips.push({
-      recording,
-      durationMs,
-      bytes,
-      streamKey: (await tableOf(recording.upload, options.signal))?.streamKey,
-    })
+    const table = await tableOf(recording.upload, options.signal)
+    clips.push({ recording, durationMs, bytes, streamKey: table?.streamKey })
   }
   const plan = planPacks(clips, options)
   const packs: PreparedPack<P>[] = []
-  for (const planned of plan.packs)
-    packs.push(
-      await writePack(
-        planned.map(({ recording }) => recording),
-        options,
-      ),
-    )
+  for (const planned of plan.packs) {
+    const own = planned.map(({ recording }) => recording)
+    packs.push(await writePack(own, options))
+  }
   return { packs, single: plan.single.map(({ recording }) => recording) }
 }
 
@@ -65,7 +58,7 @@ async function tableOf(upload: Upload, signal: AbortSignal | undefined): Promise
 
 async function writePack<P extends PackableUpload>(
   clips: readonly P[],
-  { folder, gapMs, signal }: PreparePacksOptions,
+  { folder, signal }: PreparePacksOptions,
 ): Promise<PreparedPack<P>> {
   const tables: FrameTable[] = []
   for (const { upload } of clips) {
@@ -73,11 +66,49 @@ async function writePack<P extends PackableUpload>(
     if (table === undefined) throw new AudioError('file_changed', 'the file changed.', { path: upload.path })
     tables.push(table)
   }
-  const { content, spans } = buildPack(tables, gapMs)
+  const { content, spans } = buildPack(tables)
   const walk = walkFrames(content)
   if (walk.outcome !== 'mp3') throw new Error(`a pack is ${walk.found}`)
-  const path = join(folder, `pack-${createHash('sha256').update(content).digest('hex')}.mp3`)
+  const path = join(folder, `pack-${hash('sha256', content)}.mp3`)
   await writePrepared(path, content)
   const { content: _, ...facts } = await readRecording(path, { maximumContentBytes: content.length })
   return { upload: { ...facts, durationMs: walk.durationMs, offsetMs: 0 }, clips, spans }
+}
+
+/** Where a clip is within its pack. */
+export interface Span {
+  readonly startMs: number
+  readonly endMs: number
+}
+
+export interface Pack {
+  readonly content: Uint8Array
+  /** One for each clip, in their order. */
+  readonly spans: readonly Span[]
+}
+
+/** Joins the frames of clips with silent frames between them, without another encoding. Their stream keys must be equal. */
+export function buildPack(clips: readonly FrameTable[], gapMs = DEFAULT_GAP_MS): Pack {
+  const [first] = clips
+  if (first === undefined) throw new RangeError('a pack has at least one clip')
+  if (clips.some(({ streamKey }) => streamKey !== first.streamKey))
+    throw new RangeError('clips of different sample rates or channels cannot be joined')
+  const { samplesPerFrame, sampleRate } = first
+  const gapFrames = Math.ceil((gapMs * sampleRate) / (1000 * samplesPerFrame))
+  const silence = Buffer.concat(Array<Uint8Array>(gapFrames).fill(silentFrameLike(framesBetween(first, 0, 1))))
+  const pieces: Uint8Array[] = []
+  const spans: Span[] = []
+  const timeOf = (frames: number) => (frames * samplesPerFrame * 1000) / sampleRate
+  let frames = 0
+  for (const clip of clips) {
+    if (pieces.length > 0) {
+      pieces.push(silence)
+      frames += gapFrames
+    }
+    pieces.push(framesBetween(clip, 0, clip.frameCount))
+    // Without its header frame, the clip's beginning is no longer skipped.
+    spans.push({ startMs: timeOf(frames) + delayOfFrames(clip), endMs: timeOf(frames + clip.frameCount) })
+    frames += clip.frameCount
+  }
+  return { content: Buffer.concat(pieces), spans }
 }

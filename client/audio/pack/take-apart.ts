@@ -1,6 +1,6 @@
 import type { TranscribedWord } from '../../subtitles/words.ts'
 import { retimed, type Transcript, textOfWords } from '../transcript.ts'
-import type { Span } from './build-pack.ts'
+import type { Span } from './prepare-packs.ts'
 
 /** The transcript of one clip of a pack. */
 export interface ClipTranscript extends Transcript {

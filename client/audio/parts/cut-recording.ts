@@ -1,5 +1,4 @@
-import type { Ffmpeg } from '../ffmpeg.ts'
-import { decodeFrames, findSilences } from '../ffmpeg.ts'
+import { decodeFrames, type Ffmpeg, findSilences } from '../ffmpeg.ts'
 import {
   delayOfFrames,
   type FrameTable,
@@ -9,8 +8,8 @@ import {
   lastFrameWithin,
   timeOfFrame,
 } from '../frame-table.ts'
-import { LONGEST_LEAD_IN_BYTES, leadInFrame } from '../lead-in-frame.ts'
 import type { AudioLimits } from '../limits.ts'
+import { LONGEST_LEAD_IN_BYTES, leadInFrame } from '../silent-frames.ts'
 import { type CutOptions, type Cuttable, planCuts, type Silence } from './plan-parts.ts'
 import { quietestMomentMs } from './quietest-moment.ts'
 

@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { glob, isDynamicPattern } from 'tinyglobby'
 import { openTemporaryFolder } from '../../files/files.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
 import type { Source } from '../types.ts'
 
 /**
@@ -60,27 +60,21 @@ async function findNamed(path: string, cwd: string, stdin: Readable | undefined)
 /** Returns a file, or what is in a folder. */
 async function findExisting(named: string, cwd: string): Promise<Source[]> {
   const path = resolve(cwd, named)
-  const isFolder = await stat(path).then(
-    (entry) => entry.isDirectory(),
-    () => false,
-  )
-  if (URL_BEGINNING.test(named) && !(await exists(path))) throw isUrl(named)
+  const isFolder = await isFolderAt(path)
+  if (URL_BEGINNING.test(named) && !(await exists(path)))
+    throw uncharged(
+      'url_not_fetched',
+      `${named} is a URL, and recordings are read from files or standard input.`,
+      `Download it first (curl -LO ${quoted(named)}), or pipe it: curl -L ${quoted(named)} | farebox transcribe - --yes`,
+    )
   if (!isFolder) return [{ path, label: named, name: basename(path) }]
-  const names = await listFolder(path)
+  const names: string[] = []
+  await collect(path, '', new Set(), names)
   return names.map((name) => ({
     path: join(path, name),
     label: join(named, name),
     name: name === '' ? basename(path) : name,
   }))
-}
-
-function isUrl(named: string): FareboxError {
-  return new FareboxError({
-    code: 'url_not_fetched',
-    problem: `${named} is a URL, and recordings are read from files or standard input.`,
-    money: 'none',
-    advice: `Download it first (curl -LO ${quoted(named)}), or pipe it: curl -L ${quoted(named)} | farebox transcribe - --yes`,
-  })
 }
 
 /** For a shell. */
@@ -127,26 +121,19 @@ async function copyOfInput(stdin: Readable): Promise<Source> {
     return { path, label: 'standard input', name: 'stdin', isTemporary: true }
   } catch (cause) {
     if (folder !== undefined) await rm(folder, { recursive: true, force: true })
-    throw new FareboxError({
-      code: 'input_unreadable',
-      problem: 'The recording on standard input could not be read or kept in a temporary file.',
-      money: 'none',
-      advice: 'Check the program before the pipe and the space for temporary files.',
+    throw uncharged(
+      'input_unreadable',
+      'The recording on standard input could not be read or kept in a temporary file.',
+      'Check the program before the pipe and the space for temporary files.',
       cause,
-    })
+    )
   }
 }
 
 /**
- * Returns the recordings in a folder and its folders, as paths within it, sorted. Hidden files are left out. A folder
+ * Collects the recordings in a folder and its folders, as paths within it, sorted. Hidden files are left out. A folder
  * that cannot be read is returned itself, so that it is reported and not passed over. Links are followed, once.
  */
-async function listFolder(folder: string): Promise<string[]> {
-  const found: string[] = []
-  await collect(folder, '', new Set(), found)
-  return found
-}
-
 async function collect(root: string, within: string, visited: Set<string>, found: string[]): Promise<void> {
   const folder = join(root, within)
   try {
@@ -186,13 +173,12 @@ async function readText(list: string | Readable): Promise<string> {
   try {
     return await text(typeof list === 'string' ? createReadStream(list) : list)
   } catch (cause) {
-    throw new FareboxError({
-      code: 'list_unreadable',
-      problem: `The list of files ${typeof list === 'string' ? list : 'on standard input'} cannot be read.`,
-      money: 'none',
-      advice: 'Check its path and permissions.',
+    throw uncharged(
+      'list_unreadable',
+      `The list of files ${typeof list === 'string' ? list : 'on standard input'} cannot be read.`,
+      'Check its path and permissions.',
       cause,
-    })
+    )
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Transcript } from '../../audio/audio.ts'
+import type { Transcript } from '../../audio/transcript.ts'
 import {
   renderJson,
   renderSrt,

@@ -1,16 +1,10 @@
-import type { Farebox } from '../../farebox.ts'
-import type { BegunPacks } from '../record/begun-packs.ts'
-import type { FinishedFiles } from '../record/finished-files.ts'
-import type { BatchOptions, OnBatchEvent, PlannedFile } from '../types.ts'
-import type { ResolvedRequest } from './batch-request.ts'
+import type { PlannedFile } from '../types.ts'
 import { groupPacks, sharesOf } from './group-packs.ts'
 import { stampsOf } from './measure-all.ts'
 import type { MeasuredPack, MeasuredRecording } from './plan-cache.ts'
 import { type Content, isMeasured, type MeasuredSource, plannedFile } from './planned-file.ts'
-import type { Preparer } from './preparer.ts'
 import { UploadPricer } from './price-uploads.ts'
-import type { TranscriptionTerms } from './pricing.ts'
-import type { Job, PlannedJob, PlannedWork, RecordingWork, StatedJob } from './work.ts'
+import type { Job, PlanContext, PlannedJob, PlannedWork, RecordingWork, StatedJob } from './work.ts'
 
 /** Contents that are one upload together. */
 interface AssignedPack {
@@ -18,25 +12,12 @@ interface AssignedPack {
   readonly pack: MeasuredPack
 }
 
-interface AssignPacks {
-  readonly contents: readonly Content[]
+interface AssignWork extends PlanContext {
   readonly measured: readonly MeasuredSource[]
-  readonly request: ResolvedRequest
-  readonly terms: TranscriptionTerms
-  readonly preparer: Preparer
-  readonly begunPacks: BegunPacks | undefined
 }
 
-interface AssignWork {
-  readonly farebox: Farebox
-  readonly measured: readonly MeasuredSource[]
-  readonly request: ResolvedRequest
-  readonly terms: TranscriptionTerms
-  readonly finished: FinishedFiles
-  readonly preparer: Preparer
-  readonly options: BatchOptions
-  readonly begunPacks: BegunPacks | undefined
-  readonly onEvent: OnBatchEvent
+interface AssignPacks extends AssignWork {
+  readonly contents: readonly Content[]
 }
 
 interface Assigned extends Pick<PlannedWork, 'jobs' | 'again' | 'means'> {

@@ -1,8 +1,8 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { DEFAULT_TRANSCRIPTION_MODEL, type TranscriptionOptions } from '../../payment/operations.ts'
 import { rulesOf } from '../../subtitles/subtitles.ts'
-import { canonicalJson } from '../../wire/canonical-json.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
+import { canonicalJson } from '../../wire/json.ts'
 import type { BatchOptions, BatchRequest } from '../types.ts'
 
 type EffectiveFields = TranscriptionOptions & { readonly model: string }
@@ -70,11 +70,11 @@ export function resolveRequest(options: BatchOptions): ResolvedRequest {
 }
 
 function digest(value: unknown): string {
-  return createHash('sha256').update(canonicalJson(value)).digest('base64url').slice(0, 22)
+  return hash('sha256', canonicalJson(value), 'base64url').slice(0, 22)
 }
 
 function invalid(problem: string): FareboxError {
-  return new FareboxError({ code: 'invalid_options', problem, money: 'none', advice: 'Correct the options.' })
+  return uncharged('invalid_options', problem, 'Correct the options.')
 }
 
 /**

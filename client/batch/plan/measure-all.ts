@@ -1,22 +1,12 @@
-import type { BegunPacks } from '../record/begun-packs.ts'
 import type { FileStamp } from '../record/file-state.ts'
-import type { FinishedFiles } from '../record/finished-files.ts'
-import type { BatchOptions, OnBatchEvent, PlannedFile } from '../types.ts'
+import type { PlannedFile } from '../types.ts'
 import { asFareboxError, type MeasuredSource, plannedFile, uploadsOf } from './planned-file.ts'
-import type { Preparer } from './preparer.ts'
-import type { TranscriptionTerms } from './pricing.ts'
 import { chooseAgain, type SurveyedSource } from './survey.ts'
+import type { PlanContext } from './work.ts'
 
-interface MeasureAll {
+interface MeasureAll extends PlanContext {
   readonly surveyed: readonly SurveyedSource[]
   readonly isToDo: (surveyed: SurveyedSource) => boolean
-  readonly preparer: Preparer
-  readonly options: BatchOptions
-  readonly finished: FinishedFiles
-  readonly begunPacks: BegunPacks | undefined
-  readonly callDigest: string
-  readonly terms: TranscriptionTerms
-  readonly onEvent: OnBatchEvent
 }
 
 /** Measures what is to do, and finished clips of packs that are not. A bad file fails alone. */
@@ -62,8 +52,9 @@ function withNamesOfFailed(measured: readonly MeasuredSource[], context: Measure
   })
 }
 
-function pricedFile(measured: MeasuredSource, context: MeasureAll): PlannedFile {
-  const price = measured.isToDo && measured.recording ? priceOf(uploadsOf(measured.recording), context) : 0n
+function pricedFile(measured: MeasuredSource, { terms }: MeasureAll): PlannedFile {
+  const uploads = measured.isToDo && measured.recording ? uploadsOf(measured.recording) : []
+  const price = uploads.reduce((sum, { durationMs }) => sum + terms.priceOf(durationMs), 0n)
   return { ...plannedFile(measured), price }
 }
 
@@ -78,15 +69,11 @@ async function measure({ preparer, options }: MeasureAll, start: MeasuredSource)
   }
 }
 
-function priceOf(uploads: readonly { readonly durationMs: number }[], { terms }: MeasureAll): bigint {
-  return uploads.reduce((sum, { durationMs }) => sum + terms.priceOf(durationMs), 0n)
-}
-
 /** Returns the files of packs that an earlier run began and in which something is still to do. */
-function pathsOfUnfinishedPacks({ surveyed, isToDo, begunPacks, callDigest }: MeasureAll): ReadonlySet<string> {
+function pathsOfUnfinishedPacks({ surveyed, isToDo, begunPacks, request }: MeasureAll): ReadonlySet<string> {
   if (begunPacks === undefined) return new Set()
   const toDo = new Set(surveyed.filter(isToDo).map(({ source }) => source.path))
-  const packs = begunPacks.among(stampsOf(surveyed), callDigest)
+  const packs = begunPacks.among(stampsOf(surveyed), request.callDigest)
   const unfinished = packs.filter(({ clips }) => clips.some(({ path }) => toDo.has(path)))
   return new Set(unfinished.flatMap(({ clips }) => clips.map(({ path }) => path)))
 }

@@ -1,19 +1,18 @@
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Farebox } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
 import { FinishedFiles } from '../record/finished-files.ts'
-import type { BatchOptions, BatchPlan, OnBatchEvent, PlannedFile, Source } from '../types.ts'
+import type { BatchOptions, BatchPlan, BatchTotals, FileState, OnBatchEvent, PlannedFile, Source } from '../types.ts'
 import { assignWork } from './assign-work.ts'
 import { resolveRequest } from './batch-request.ts'
 import { measureAll } from './measure-all.ts'
-import { totalsOf } from './plan-totals.ts'
-import { finishedFile } from './planned-file.ts'
+import { plannedFile } from './planned-file.ts'
 import { Preparer } from './preparer.ts'
 import { askTerms } from './pricing.ts'
 import { type SurveyedSource, survey } from './survey.ts'
-import { attachWork, type PlannedWork } from './work.ts'
+import { attachWork, keysOf, type PlannedJob, type PlannedWork } from './work.ts'
 
 /**
  * Probes, prepares and prices recordings. Sends no audio and pays nothing; asks the service for its prices if there is
@@ -34,17 +33,9 @@ export async function planBatch(
     })
   } catch (error) {
     await removeCopies(sources)
-    throw options.signal?.aborted === true ? interrupted(measured, sources.length) : error
+    if (options.signal?.aborted !== true) throw error
+    throw uncharged('interrupted', 'Interrupted.', `${measured} of ${sources.length} recordings are measured already.`)
   }
-}
-
-function interrupted(measured: number, of: number): FareboxError {
-  return new FareboxError({
-    code: 'interrupted',
-    problem: 'Interrupted.',
-    money: 'none',
-    advice: `${measured} of ${of} recordings are measured already.`,
-  })
 }
 
 async function plan(
@@ -58,7 +49,7 @@ async function plan(
   const surveyed = await survey(sources, options, request, finished)
   const isToDo = ({ finished: record }: SurveyedSource) => record === undefined || options.again
   if (!surveyed.some(isToDo)) {
-    const files = surveyed.map(finishedFile)
+    const files = surveyed.map((each, index) => plannedFile({ index, surveyed: each, isToDo: false }))
     for (const [index, file] of files.entries()) onEvent({ event: 'planned', file, done: index + 1, of: files.length })
     return makePlan(sources, files, { request, jobs: [], finished, means: undefined, again: [] }, onEvent)
   }
@@ -68,10 +59,9 @@ async function plan(
   const preparer = new Preparer({ terms, home, ffmpegPath, copiesSources, signal: interrupt })
   try {
     const begunPacks = options.pack && !options.again ? new BegunPacks(home) : undefined
-    const { callDigest } = request
-    const common = { preparer, begunPacks, terms, onEvent }
-    const measured = await measureAll({ ...common, surveyed, isToDo, callDigest, options, finished })
-    const assigned = await assignWork({ ...common, farebox, measured, request, finished, options })
+    const context = { farebox, options, request, terms, finished, preparer, begunPacks, onEvent }
+    const measured = await measureAll({ ...context, surveyed, isToDo })
+    const assigned = await assignWork({ ...context, measured })
     return makePlan(sources, assigned.files, { request, finished, ...assigned }, onEvent)
   } catch (error) {
     await preparer.discard()
@@ -98,4 +88,31 @@ function makePlan(
 async function removeCopies(sources: readonly Source[]): Promise<void> {
   for (const { path, isTemporary } of sources)
     if (isTemporary === true) await rm(dirname(path), { recursive: true, force: true })
+}
+
+/** Adds up a plan. */
+function totalsOf(files: readonly PlannedFile[], jobs: readonly PlannedJob[]): BatchTotals {
+  const toDo = files.filter(({ state }) => state === 'to_do')
+  const count = (wanted: FileState) => files.filter(({ state }) => state === wanted).length
+  const keys = jobs.flatMap(keysOf)
+  const stated = jobs.flatMap((job) => (job.kind === 'stated' ? job.recording.estimates : []))
+  const price = toDo.reduce((sum, file) => sum + file.price, 0n)
+  const alreadyPaid = toDo.reduce((sum, file) => sum + file.alreadyPaid, 0n)
+  return {
+    files: files.length,
+    toDo: toDo.length,
+    finished: count('finished'),
+    duplicates: count('duplicate'),
+    failed: count('failed'),
+    kept: files.reduce((sum, { kept = [] }) => sum + kept.length, 0),
+    overwritten: files.reduce((sum, { overwritten = [] }) => sum + overwritten.length, 0),
+    uploads: new Set(keys).size + stated.length,
+    packs: jobs.filter(({ kind }) => kind === 'pack').length,
+    durationMs: toDo.reduce((sum, { durationMs }) => sum + durationMs, 0),
+    bytes: toDo.reduce((sum, { bytes }) => sum + bytes, 0),
+    price,
+    alreadyPaid,
+    toCharge: price - alreadyPaid,
+    estimated: toDo.filter(({ isEstimate }) => isEstimate === true).length,
+  }
 }

@@ -1,7 +1,9 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
-import type { AudioLimits, ExpectedRecording, Span } from '../../audio/audio.ts'
-import { canonicalJson } from '../../wire/canonical-json.ts'
+import type { AudioLimits } from '../../audio/limits.ts'
+import type { Span } from '../../audio/pack/prepare-packs.ts'
+import type { ExpectedRecording } from '../../audio/prepare-recording.ts'
+import { canonicalJson } from '../../wire/json.ts'
 import { AppendedLines } from '../record/appended-lines.ts'
 import { type FileStamp, isSameStamp } from '../record/file-state.ts'
 
@@ -16,6 +18,11 @@ export interface MeasuredUpload {
   readonly sha256: string
   readonly durationMs: number
   readonly offsetMs: number
+}
+
+/** Returns what is remembered of an upload. */
+export function measuredUpload({ bytes, sha256, durationMs, offsetMs }: MeasuredUpload): MeasuredUpload {
+  return { bytes, sha256, durationMs, offsetMs }
 }
 
 /** What preparing a recording resulted in. */
@@ -92,8 +99,7 @@ export class PlanCache {
   }
 
   addPack(clips: readonly MeasuredRecording[], { upload, spans }: MeasuredPack): void {
-    const { bytes, sha256, durationMs, offsetMs } = upload
-    const line: PackLine = { pack: this.#packKey(clips), upload: { bytes, sha256, durationMs, offsetMs }, spans }
+    const line: PackLine = { pack: this.#packKey(clips), upload: measuredUpload(upload), spans }
     try {
       this.#packLines?.append(line)
     } catch {
@@ -104,9 +110,7 @@ export class PlanCache {
   /** A pack is made of what is uploaded of its clips alone. */
   #packKey(clips: readonly MeasuredRecording[]): string {
     const uploads = clips.map(({ uploads: [upload] }) => upload?.sha256)
-    return createHash('sha256')
-      .update(canonicalJson([this.#limits, uploads]))
-      .digest('base64url')
+    return hash('sha256', canonicalJson([this.#limits, uploads]), 'base64url')
   }
 
   async add(recording: MeasuredRecording): Promise<void> {
@@ -117,12 +121,7 @@ export class PlanCache {
       modifiedMs,
       sha256,
       treatment,
-      uploads: uploads.map((upload) => ({
-        bytes: upload.bytes,
-        sha256: upload.sha256,
-        durationMs: upload.durationMs,
-        offsetMs: upload.offsetMs,
-      })),
+      uploads: uploads.map(measuredUpload),
       warnings,
       ...(streamKey !== undefined && { streamKey }),
       limits: this.#limits,

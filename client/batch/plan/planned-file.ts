@@ -1,4 +1,4 @@
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import type { FileState, PlannedFile } from '../types.ts'
 import type { ChosenOutputs } from './choose-outputs.ts'
 import type { MeasuredRecording, StatedRecording } from './plan-cache.ts'
@@ -63,10 +63,6 @@ function occupiedOf({ kept, overwritten, preferred }: ChosenOutputs): Partial<Pl
   }
 }
 
-export function finishedFile(surveyed: SurveyedSource, index: number): PlannedFile {
-  return plannedFile({ index, surveyed, isToDo: false })
-}
-
 export function durationOf(recording: MeasuredRecording | StatedRecording): number {
   if ('statedMs' in recording) return recording.statedMs
   return recording.uploads.reduce((sum, { durationMs }) => sum + durationMs, 0)
@@ -94,15 +90,14 @@ export function asPaidError(error: unknown, label: string): FareboxError {
 export function asFareboxError(error: unknown, label: string): FareboxError {
   if (error instanceof FareboxError) return error
   const isAborted = error instanceof Error && error.name === 'AbortError'
-  return new FareboxError({
-    code: isAborted ? 'aborted' : 'unexpected_error',
-    problem: isAborted
+  return uncharged(
+    isAborted ? 'aborted' : 'unexpected_error',
+    isAborted
       ? `${label}: it was interrupted.`
       : `${label}: ${error instanceof Error ? error.message : String(error)}.`,
-    money: 'none',
-    advice: 'Run the command again; nothing is paid twice.',
-    cause: error,
-  })
+    'Run the command again; nothing is paid twice.',
+    error,
+  )
 }
 
 /** Whether it is prepared already, as only clips that may be packed and recordings that are sent as they are have to be. */

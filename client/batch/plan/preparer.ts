@@ -2,28 +2,28 @@ import { rm, statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import pLimit from 'p-limit'
 import { walkFrames } from '../../../packages/mp3/walk-frames.ts'
+import { AudioError } from '../../audio/audio-error.ts'
+import { type Ffmpeg, findFfmpeg } from '../../audio/ffmpeg.ts'
+import { frameTableOf } from '../../audio/frame-table.ts'
+import { longestAtMinimumMs } from '../../audio/limits.ts'
+import { preparePacks } from '../../audio/pack/prepare-packs.ts'
 import {
-  AudioError,
   type ExpectedRecording,
   expectRecording,
-  type Ffmpeg,
-  findFfmpeg,
-  longestAtMinimumMs,
   type PreparedRecording,
   type PrepareOptions,
-  preparePacks,
   prepareRecording,
   type Upload,
-} from '../../audio/audio.ts'
-import { frameTableOf } from '../../audio/frame-table.ts'
+} from '../../audio/prepare-recording.ts'
 import { readAgain } from '../../audio/read-recording.ts'
 import { openTemporaryFolder } from '../../files/files.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { type FileStamp, isSameStamp, stampOf } from '../record/file-state.ts'
 import {
   type MeasuredPack,
   type MeasuredRecording,
   type MeasuredUpload,
+  measuredUpload,
   PlanCache,
   type StatedRecording,
   statedRecording,
@@ -198,8 +198,7 @@ export class Preparer {
   }
 
   #findFfmpeg() {
-    const { ffmpegPath } = this.#options
-    this.#ffmpeg ??= findFfmpeg(ffmpegPath === undefined ? {} : { ffmpegPath }).then(async (program) => {
+    this.#ffmpeg ??= findFfmpeg(this.#options.ffmpegPath).then(async (program) => {
       const version = program === undefined ? undefined : await program.ffmpeg(['-version'])
       const [line = ''] = new TextDecoder().decode(version?.stdout).split('\n')
       return { program, version: program === undefined ? null : line }
@@ -209,13 +208,12 @@ export class Preparer {
 
   #openFolder(): Promise<string> {
     this.#folder ??= openTemporaryFolder('prepared').catch((cause: unknown) => {
-      throw new FareboxError({
-        code: 'folder_unwritable',
-        problem: `No temporary folder can be made in ${tmpdir()}.`,
-        money: 'none',
-        advice: 'Free disk space, or let TMPDIR name a folder that can be written.',
+      throw uncharged(
+        'folder_unwritable',
+        `No temporary folder can be made in ${tmpdir()}.`,
+        'Free disk space, or let TMPDIR name a folder that can be written.',
         cause,
-      })
+      )
     })
     return this.#folder
   }
@@ -261,8 +259,7 @@ export class Preparer {
     })
     const [pack] = packs
     if (pack === undefined || pack.clips.length !== clips.length) throw new Error('the clips did not become one pack')
-    const { path, bytes, sha256, durationMs, offsetMs } = pack.upload
-    return { upload: { bytes, sha256, durationMs, offsetMs }, spans: pack.spans, path }
+    return { upload: measuredUpload(pack.upload), spans: pack.spans, path: pack.upload.path }
   }
 }
 
@@ -284,10 +281,9 @@ async function requireUnchanged(recording: FileStamp): Promise<void> {
 }
 
 function differs({ path }: FileStamp): FareboxError {
-  return new FareboxError({
-    code: 'file_changed',
-    problem: `${path}: what would be sent is not what was priced: the file or ffmpeg changed since the plan.`,
-    money: 'none',
-    advice: 'Run the command again.',
-  })
+  return uncharged(
+    'file_changed',
+    `${path}: what would be sent is not what was priced: the file or ffmpeg changed since the plan.`,
+    'Run the command again.',
+  )
 }

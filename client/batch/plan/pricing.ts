@@ -1,8 +1,8 @@
-import type { AudioLimits, AudioPrices } from '../../audio/audio.ts'
+import type { AudioLimits, AudioPrices } from '../../audio/limits.ts'
 import { larger } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { askForJson } from '../../wire/ask-service.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
 
 /** What the service charges and accepts, from `GET /v1/pricing`. */
 export interface TranscriptionTerms {
@@ -41,22 +41,20 @@ export async function askTerms(
   const entries = Array.isArray(data) ? (data as readonly (Partial<PricingEntry> | null)[]) : []
   const entry = entries.find((one) => one?.model === model)
   if (entry?.price_per_audio_hour_usd === undefined)
-    throw new FareboxError({
-      code: 'unknown_model',
-      problem: `The service has no transcription model ${JSON.stringify(model)}.`,
-      money: 'none',
-      advice: 'GET /v1/models lists the models.',
-    })
+    throw uncharged(
+      'unknown_model',
+      `The service has no transcription model ${JSON.stringify(model)}.`,
+      'GET /v1/models lists the models.',
+    )
   try {
     return termsOf(entry as PricingEntry)
   } catch (cause) {
-    throw new FareboxError({
-      code: 'unusable_prices',
-      problem: `The service’s prices of ${JSON.stringify(model)} cannot be used (${cause instanceof Error ? cause.message : String(cause)}).`,
-      money: 'none',
-      advice: 'Check the URL of the service, and ask its operator.',
+    throw uncharged(
+      'unusable_prices',
+      `The service’s prices of ${JSON.stringify(model)} cannot be used (${cause instanceof Error ? cause.message : String(cause)}).`,
+      'Check the URL of the service, and ask its operator.',
       cause,
-    })
+    )
   }
 }
 

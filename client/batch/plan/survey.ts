@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { lstatSync, readFileSync, statSync } from 'node:fs'
 import pLimit from 'p-limit'
 import { type FileStamp, stampOf } from '../record/file-state.ts'
@@ -106,5 +106,5 @@ function occupied(path: string, finished: FinishedFiles): OccupiedOutput | undef
 function digestOfFile(path: string): string | undefined {
   const found = statSync(path)
   if (!found.isFile() || found.size > LARGEST_OUTPUT_BYTES) return undefined
-  return createHash('sha256').update(readFileSync(path)).digest('hex')
+  return hash('sha256', readFileSync(path))
 }

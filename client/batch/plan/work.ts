@@ -1,10 +1,13 @@
-import type { Span } from '../../audio/audio.ts'
+import type { Span } from '../../audio/pack/prepare-packs.ts'
+import type { Farebox } from '../../farebox.ts'
+import type { BegunPacks } from '../record/begun-packs.ts'
 import type { FinishedFiles } from '../record/finished-files.ts'
-import type { BatchPlan, PlannedFile } from '../types.ts'
+import type { BatchOptions, BatchPlan, OnBatchEvent, PlannedFile } from '../types.ts'
 import type { ResolvedRequest } from './batch-request.ts'
 import type { MeasuredRecording, StatedRecording } from './plan-cache.ts'
 import type { Preparer } from './preparer.ts'
 import type { UploadPricer, UploadWork } from './price-uploads.ts'
+import type { TranscriptionTerms } from './pricing.ts'
 
 /** A recording and the files that its transcript is written for: itself, and others with the same content. */
 export interface RecordingWork {
@@ -38,12 +41,30 @@ export interface StatedJob extends Omit<RecordingWork, 'recording'> {
 
 export type PlannedJob = Job | StatedJob
 
+/** Returns the keys of a job's calls, which are not known before a recording is prepared. */
+export function keysOf(job: PlannedJob): readonly string[] {
+  if (job.kind === 'stated') return []
+  return job.kind === 'pack' ? [job.upload.key] : job.uploads.map(({ key }) => key)
+}
+
 /** Returns the jobs of a plan that was made without estimates. */
 export function exactJobsOf(plan: BatchPlan): readonly Job[] {
   return workOf(plan).jobs.map((job) => {
     if (job.kind === 'stated') throw new TypeError('the plan has estimates')
     return job
   })
+}
+
+/** What the steps of a plan share. */
+export interface PlanContext {
+  readonly farebox: Farebox
+  readonly options: BatchOptions
+  readonly request: ResolvedRequest
+  readonly terms: TranscriptionTerms
+  readonly finished: FinishedFiles
+  readonly preparer: Preparer
+  readonly begunPacks: BegunPacks | undefined
+  readonly onEvent: OnBatchEvent
 }
 
 /** What a run needs of its plan, beyond what callers see. */

@@ -1,5 +1,6 @@
 import { appendFileSync, closeSync, fstatSync, mkdirSync, openSync, readFileSync, readSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { parseObject } from '../../wire/json.ts'
 
 const NEWLINE = 0x0a
 
@@ -23,7 +24,10 @@ export class AppendedLines {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
       throw error
     }
-    return text.split('\n').flatMap((line) => parseObject(line) ?? [])
+    return text
+      .split('\n')
+      .map((line) => parseObject(line))
+      .filter((value) => value !== undefined)
   }
 
   /** Writes lines by one call, so that those of other processes are not among them. */
@@ -36,16 +40,6 @@ export class AppendedLines {
     mkdirSync(dirname(this.#path), { recursive: true, mode: 0o700 })
     appendFileSync(this.#path, start + lines, { mode: 0o600 })
     this.#isWhole = true
-  }
-}
-
-function parseObject(line: string): object | null {
-  if (line === '') return null
-  try {
-    const value: unknown = JSON.parse(line)
-    return typeof value === 'object' ? value : null
-  } catch {
-    return null
   }
 }
 

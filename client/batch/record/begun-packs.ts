@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { Span } from '../../audio/audio.ts'
+import type { Span } from '../../audio/pack/prepare-packs.ts'
 import type { MeasuredUpload } from '../plan/plan-cache.ts'
 import { AppendedLines } from './appended-lines.ts'
 import { type FileStamp, isSameStamp } from './file-state.ts'

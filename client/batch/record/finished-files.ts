@@ -126,14 +126,8 @@ export class FinishedFiles {
 
 function isFinished(line: unknown): line is FinishedFile {
   const { path, sha256, request, rendering, outputs, occurrence } = line as Partial<FinishedFile>
-  return (
-    typeof path === 'string' &&
-    typeof sha256 === 'string' &&
-    typeof request === 'string' &&
-    typeof rendering === 'string' &&
-    typeof occurrence === 'number' &&
-    Array.isArray(outputs)
-  )
+  const areTexts = [path, sha256, request, rendering].every((value) => typeof value === 'string')
+  return areTexts && typeof occurrence === 'number' && Array.isArray(outputs)
 }
 
 function isBegunAgain(line: unknown): line is BegunAgain {

@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { lstat, readFile } from 'node:fs/promises'
-import type { Transcript } from '../../audio/audio.ts'
+import type { Transcript } from '../../audio/transcript.ts'
 import type { Payment } from '../../payment/paid-call.ts'
 import { fetchReceipt } from '../../receipts/read-receipt.ts'
 import { ReceiptStore } from '../../receipts/receipt-store.ts'
@@ -9,7 +9,7 @@ import { type RenderedTranscript, renderTranscript } from '../output/render-tran
 import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 import { stopIfHopeless } from './stop-reason.ts'
 
 /** A recording whose transcript is complete. */
@@ -85,7 +85,7 @@ async function writeAll(
   const { file, paths } = await asPreferred(target, contents)
   const written = paths.flatMap(({ path, isPresent }, index) => {
     const content = contents[index]
-    return content === undefined ? [] : [{ path, isPresent, content, digest: digestOf(content) }]
+    return content === undefined ? [] : [{ path, isPresent, content, digest: hash('sha256', content) }]
   })
   const missing = written.filter(({ isPresent }) => !isPresent)
   await Promise.all(missing.map(({ path, content }) => folders.write(path, content)))
@@ -126,10 +126,6 @@ async function contentAt(path: string): Promise<string | null | undefined> {
   }
 }
 
-function digestOf(content: string): string {
-  return createHash('sha256').update(content).digest('hex')
-}
-
 /** One receipt is written as it is, so that it can be verified as it is. */
 function renderReceipts(receipts: readonly Receipt[]): string {
   const [only] = receipts
@@ -138,11 +134,12 @@ function renderReceipts(receipts: readonly Receipt[]): string {
 
 /** A file without a record is looked at another time, which costs nothing. */
 function record(
-  { work: { finished, request }, onEvent }: RunContext,
+  context: RunContext,
   { work, payments }: TranscribedRecording,
   file: PlannedFile,
   written: readonly { readonly path: string; readonly digest: string }[],
 ): void {
+  const { finished, request } = context.work
   const { sha256 } = work.recording
   try {
     finished.add({
@@ -160,12 +157,7 @@ function record(
     })
   } catch (error) {
     const { message } = asFareboxError(error, file.label)
-    onEvent({
-      event: 'warning',
-      file,
-      code: 'record_unwritable',
-      text: `It is not recorded that ${file.label} is finished: ${message}`,
-    })
+    warn(context, 'record_unwritable', `It is not recorded that ${file.label} is finished: ${message}`, file)
   }
 }
 

@@ -1,15 +1,15 @@
 import pLimit from 'p-limit'
+import { leastLeft } from '../../budget/budget.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { OutputFolders } from '../output/output-folders.ts'
-import { keysOf } from '../plan/plan-totals.ts'
 import { asFareboxError } from '../plan/planned-file.ts'
-import { type PlannedJob, type PlannedWork, workOf } from '../plan/work.ts'
+import { keysOf, type PlannedJob, type PlannedWork, workOf } from '../plan/work.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
 import type { BatchOptions, BatchOutcome, BatchPlan, OnBatchEvent, PlannedFile, StoppedBy } from '../types.ts'
 import { Gate } from './gate.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 import { makeReady, runJob, targetsOf } from './run-job.ts'
 import { Tally } from './tally.ts'
 
@@ -17,39 +17,27 @@ import { Tally } from './tally.ts'
  * Keeps a recording of several parts from being paid for in part: a file is begun only if all of it fits into what the
  * budget had at the start, less all that was begun. The budget itself refuses what exceeds it in any case.
  */
-class Affordable {
-  readonly #limit: { readonly name: string; readonly left: bigint } | undefined
-  #begun = 0n
-
-  constructor(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
-    const { session, day } = farebox.budgetLeft(group)
-    const limits = [
-      { name: 'session', left: session },
-      { name: 'day', left: day },
-    ].flatMap(({ name, left }) => (left === null ? [] : [{ name, left }]))
-    limits.sort((a, b) => (a.left < b.left ? -1 : 1))
-    this.#limit = limits[0]
-  }
-
-  /** Counts files as begun; returns the error of the budget instead if they do not fit. */
-  begin(files: readonly PlannedFile[]): FareboxError | undefined {
-    const price = toCharge(files)
-    if (this.#limit !== undefined && this.#begun + price > this.#limit.left) {
-      const { name, left } = this.#limit
-      return new FareboxError({
-        code: 'budget_exceeded',
-        problem: `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${name} budget has ${formatUsdc(left - this.#begun)} USDC left.`,
-        money: 'none',
-        advice: 'Raise the budget, then run the command again: it does what is missing.',
-      })
-    }
-    this.#begun += price
-    return undefined
-  }
-
-  /** Corrects the sum by what was really charged. */
-  end(files: readonly PlannedFile[], charged: bigint): void {
-    this.#begun += charged - toCharge(files)
+function createAffordable(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
+  const budget = farebox.budgetLeft(group)
+  const left = leastLeft(budget)
+  let begun = 0n
+  return {
+    /** Counts files as begun; returns the error of the budget instead if they do not fit. */
+    begin: (files: readonly PlannedFile[]): FareboxError | undefined => {
+      const price = toCharge(files)
+      if (left !== null && begun + price > left)
+        return uncharged(
+          'budget_exceeded',
+          `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${left === budget.session ? 'session' : 'day'} budget has ${formatUsdc(left - begun)} USDC left.`,
+          'Raise the budget, then run the command again: it does what is missing.',
+        )
+      begun += price
+      return undefined
+    },
+    /** Corrects the sum by what was really charged. */
+    end: (files: readonly PlannedFile[], charged: bigint) => {
+      begun += charged - toCharge(files)
+    },
   }
 }
 
@@ -179,11 +167,8 @@ async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { to
     const { code, message } = asFareboxError(error, 'approval')
     // It is one for all payments that bring it.
     if (code === 'permit_travels_with_payment') return
-    onEvent({
-      event: 'warning',
-      code: 'not_approved',
-      text: `Permit2 could not be approved, so files are sent one after the other. ${message}`,
-    })
+    const text = `Permit2 could not be approved, so files are sent one after the other. ${message}`
+    warn({ onEvent }, 'not_approved', text)
     gate.oneAtATime('not_approved')
   }
 }
@@ -194,7 +179,7 @@ const PREPARED_AHEAD = 2
 /** Begins one job after the other, as many at the same time as the gate admits. */
 async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped: Stopped): Promise<void> {
   const { farebox, options, gate, stop, charges } = context
-  const affordable = new Affordable(farebox, options.group)
+  const affordable = createAffordable(farebox, options.group)
   const nearby = pLimit(options.concurrency + PREPARED_AHEAD)
   const begin = async (planned: PlannedJob) => {
     const job = stopped.by === undefined ? await makeReady(context, planned) : undefined

@@ -4,9 +4,14 @@ import type { Preparer } from '../plan/preparer.ts'
 import type { UploadPricer } from '../plan/price-uploads.ts'
 import type { PlannedWork } from '../plan/work.ts'
 import type { BegunPacks } from '../record/begun-packs.ts'
-import type { BatchOptions, OnBatchEvent, OutputFiles, StoppedBy } from '../types.ts'
+import type { BatchOptions, OnBatchEvent, OutputFiles, PlannedFile, StoppedBy } from '../types.ts'
 import type { Gate } from './gate.ts'
 import type { Tally } from './tally.ts'
+
+/** Reports what went wrong without keeping a file from being finished. */
+export function warn({ onEvent }: Pick<RunContext, 'onEvent'>, code: string, text: string, file?: PlannedFile): void {
+  onEvent({ event: 'warning', ...(file && { file }), code, text })
+}
 
 /** What the files of a run share. */
 export interface RunContext {

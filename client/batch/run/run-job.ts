@@ -1,11 +1,11 @@
-import { stitch } from '../../audio/audio.ts'
+import { stitch } from '../../audio/parts/stitch.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { asFareboxError, durationOf } from '../plan/planned-file.ts'
 import type { FileJob, Job, PlannedJob, RecordingWork, StatedJob } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
 import { finishRecording, receiptsOf } from './finish-recording.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 import { runPackJob } from './run-pack-job.ts'
 import { isLeftForLater, stopIfHopeless, stopReasonOf } from './stop-reason.ts'
 import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts'
@@ -173,11 +173,18 @@ function reportPart({ onEvent }: RunContext, { file, uploads }: FileJob, index: 
 }
 
 /** Prepares a recording that was priced by what its file states. Throws if it would cost more than was agreed to. */
-async function prepareStated({ preparer, pricer, onEvent }: RunContext, job: StatedJob): Promise<FileJob> {
+async function prepareStated(context: RunContext, job: StatedJob): Promise<FileJob> {
+  const { preparer, pricer } = context
   const { occurrence, file: planned, recording: stated } = job
   const recording = await preparer.prepareStated(stated)
   const { uploads, price, alreadyPaid } = pricer.price(recording.uploads, occurrence)
-  if (price - alreadyPaid > planned.price) throw costsMore(planned, price - alreadyPaid)
+  const exact = price - alreadyPaid
+  if (exact > planned.price)
+    throw uncharged(
+      'price_above_estimate',
+      `${planned.label} is longer than its file states: it costs ${formatUsdc(exact)} USDC, and at most ${formatUsdc(planned.price)} USDC was agreed to.`,
+      'Run the command again: it shows the exact price.',
+    )
   const { warnings } = recording
   const known = { durationMs: durationOf(recording), parts: uploads.length, warnings }
   const targets = job.targets.map((target): PlannedFile => {
@@ -187,15 +194,6 @@ async function prepareStated({ preparer, pricer, onEvent }: RunContext, job: Sta
   const [file] = targets
   if (file === undefined) throw new RangeError('a recording is prepared for the files that it is written for')
   for (const warning of warnings.filter((text) => !stated.warnings.includes(text)))
-    onEvent({ event: 'warning', file, code: 'incomplete_recording', text: `${file.label}: ${warning}` })
+    warn(context, 'incomplete_recording', `${file.label}: ${warning}`, file)
   return { kind: 'file', file, recording, occurrence, targets, uploads }
-}
-
-function costsMore({ label, price }: PlannedFile, exact: bigint): FareboxError {
-  return new FareboxError({
-    code: 'price_above_estimate',
-    problem: `${label} is longer than its file states: it costs ${formatUsdc(exact)} USDC, and at most ${formatUsdc(price)} USDC was agreed to.`,
-    money: 'none',
-    advice: 'Run the command again: it shows the exact price.',
-  })
 }

@@ -1,16 +1,17 @@
-import { stitch, type Transcript, takeApart } from '../../audio/audio.ts'
+import { takeApart } from '../../audio/pack/take-apart.ts'
+import { stitch } from '../../audio/parts/stitch.ts'
+import type { Transcript } from '../../audio/transcript.ts'
 import { sharesOf } from '../plan/group-packs.ts'
 import { asPaidError } from '../plan/planned-file.ts'
 import type { PackJob, RecordingWork } from '../plan/work.ts'
 import { finishRecording, receiptsOf } from './finish-recording.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 import { stopIfHopeless } from './stop-reason.ts'
 import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts'
 
 /** Transcribes a pack, which has entered the gate already, and writes each of its clips. */
 export async function runPackJob(context: RunContext, job: PackJob): Promise<void> {
   const startedAt = performance.now()
-  const { onEvent } = context
   const { clips } = job
   const transcribed = await transcribePack(context, job)
   const { transcript, payment } = transcribed
@@ -26,12 +27,12 @@ export async function runPackJob(context: RunContext, job: PackJob): Promise<voi
     if (work.targets.length === 0 || clip === undefined || upload === undefined) continue
     const { wordsInSilence, ...own } = clip
     if (wordsInSilence > 0)
-      onEvent({
-        event: 'warning',
-        file: work.file,
-        code: 'words_in_silence',
-        text: `${work.file.label}: ${wordsInSilence} words were heard in the silence next to the clip.`,
-      })
+      warn(
+        context,
+        'words_in_silence',
+        `${work.file.label}: ${wordsInSilence} words were heard in the silence next to the clip.`,
+        work.file,
+      )
     await finishRecording(context, {
       work,
       transcript: stitch([{ transcript: own, offsetMs: upload.offsetMs, durationMs: upload.durationMs }]),

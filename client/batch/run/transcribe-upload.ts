@@ -1,4 +1,4 @@
-import { readTranscript, type Transcript } from '../../audio/audio.ts'
+import { readTranscript, type Transcript } from '../../audio/transcript.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Payment } from '../../payment/paid-call.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
@@ -6,7 +6,7 @@ import { NoAnswer } from '../../wire/no-answer.ts'
 import { ServiceError } from '../../wire/service-error.ts'
 import type { UploadWork } from '../plan/price-uploads.ts'
 import type { PlannedFile } from '../types.ts'
-import type { RunContext } from './run-context.ts'
+import { type RunContext, warn } from './run-context.ts'
 
 /** The answer for one upload. */
 export interface TranscribedUpload {
@@ -51,12 +51,12 @@ export async function transcribeUpload(
   reportPayment(context, file, payment)
   const transcript = readTranscript(result)
   if (work.request.fields.diarize === true && !namesSpeakers(transcript))
-    context.onEvent({
-      event: 'warning',
+    warn(
+      context,
+      'no_speakers',
+      `${file.label}: speakers were asked for, and the model that answered names none.`,
       file,
-      code: 'no_speakers',
-      text: `${file.label}: speakers were asked for, and the model that answered names none.`,
-    })
+    )
   return { transcript, payment, charged }
 }
 
@@ -74,27 +74,12 @@ function reportWait({ gate, onEvent }: RunContext, file: PlannedFile, error: Far
   if (isBusy) gate.slowDown(error.code, waitMs)
 }
 
-function reportPayment({ onEvent }: RunContext, file: PlannedFile, payment: Payment): void {
+function reportPayment(context: RunContext, file: PlannedFile, payment: Payment): void {
   const problems = payment.problems.join('; ')
-  if (payment.verified === 'failed')
-    onEvent({
-      event: 'warning',
-      file,
-      code: 'receipt_failed',
-      text: `The receipt ${payment.receiptId ?? ''} of ${file.label} does not verify: ${problems}.`,
-    })
-  else if (problems !== '')
-    onEvent({
-      event: 'warning',
-      file,
-      code: 'receipt_not_checked',
-      text: `The receipt ${payment.receiptId ?? ''} of ${file.label} is not verified: ${problems}.`,
-    })
-  if (!payment.recorded)
-    onEvent({
-      event: 'warning',
-      file,
-      code: 'journal_unwritable',
-      text: `The journal could not record the charge for ${file.label}; its maximum stays reserved in the budget.`,
-    })
+  const receipt = `The receipt ${payment.receiptId ?? ''} of ${file.label}`
+  if (payment.verified === 'failed') warn(context, 'receipt_failed', `${receipt} does not verify: ${problems}.`, file)
+  else if (problems !== '') warn(context, 'receipt_not_checked', `${receipt} is not verified: ${problems}.`, file)
+  if (payment.recorded) return
+  const text = `The journal could not record the charge for ${file.label}; its maximum stays reserved in the budget.`
+  warn(context, 'journal_unwritable', text, file)
 }

@@ -1,12 +1,12 @@
-import { InvalidArgumentError } from 'commander'
 import { ApprovalRefused } from '../../allowance/approval-refused.ts'
-import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
+import { formatUsdc } from '../../budget/usdc.ts'
 import type { AllowanceState } from '../../farebox.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { duration, usdc } from '../transcribe/amounts.ts'
 import { allowanceText, isUnlimited, noteWait } from './calls/notes.ts'
+import { amountLike } from './calls/option-values.ts'
 import { renderFacts } from './text-table.ts'
 
 interface ApproveOptions {
@@ -14,7 +14,6 @@ interface ApproveOptions {
   readonly value?: string
 }
 
-/** Adds `farebox approve`. */
 export const registerApprove: RegisterCommand = (program, run) => {
   program
     .command('approve')
@@ -23,7 +22,7 @@ export const registerApprove: RegisterCommand = (program, run) => {
       'Lets Permit2 take USDC for payments that the wallet signs, so that calls run in parallel. It takes one signature and no gas: the service submits it. Permit2 moves nothing by itself; each call is still signed up to its maximum.',
     )
     .option('--check', 'only show the present allowance; exit code 4 if it is too small')
-    .option('--value <usdc>', 'what Permit2 may take in all (default: without a limit)', amountText)
+    .option('--value <usdc>', 'what Permit2 may take in all (default: without a limit)', amountLike('50'))
     .addHelpText(
       'after',
       examples([
@@ -77,13 +76,4 @@ function describeState({ owner, spender, allowance, balance, isApproved, sponsor
     ['allowance', allowanceText(allowance, balance)],
     ...(isApproved ? [] : [['paid by the service', offer] as const]),
   ])
-}
-
-function amountText(text: string): string {
-  try {
-    parseUsdc(text)
-    return text
-  } catch {
-    throw new InvalidArgumentError('Write an amount of USDC with at most six decimals, such as 50.')
-  }
 }

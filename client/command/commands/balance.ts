@@ -1,3 +1,4 @@
+import { formatUnits } from '../../budget/usdc.ts'
 import type { Balance, BudgetLeft, Spend } from '../../farebox.ts'
 import { examples } from '../examples.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -7,7 +8,6 @@ import { renderFacts } from './text-table.ts'
 
 const DECIMALS_OF_ETHER = 18
 
-/** Adds `farebox balance`. */
 export const registerBalance: RegisterCommand = (program, run) => {
   program
     .command('balance')
@@ -39,7 +39,7 @@ function balanceForm({ native, allowance, ...funds }: Balance, { charged, calls,
     ...funds,
     allowance,
     isUnlimited: isUnlimited(allowance),
-    native: native === null ? null : etherOf(native),
+    native: native === null ? null : formatUnits(native, DECIMALS_OF_ETHER),
     today: { calls, charged, reserved: open, budgetLeft: day },
   }
 }
@@ -55,16 +55,11 @@ function describeBalance(funds: Balance, { charged, calls, open }: Spend, { day:
     ['allowance', allowanceText(allowance, held)],
     [
       'gas',
-      native === null ? 'not known without --rpc-url; no call needs it' : `${etherOf(native)} ETH; no call needs it`,
+      native === null
+        ? 'not known without --rpc-url; no call needs it'
+        : `${formatUnits(native, DECIMALS_OF_ETHER)} ETH; no call needs it`,
     ],
     ['today', `${usdc(charged)} charged for ${counted(calls, 'call')}${reserved}`],
     ...budget,
   ])
-}
-
-function etherOf(wei: bigint): string {
-  const digits = wei.toString().padStart(DECIMALS_OF_ETHER + 1, '0')
-  const decimals = digits.slice(-DECIMALS_OF_ETHER).replace(/0+$/, '')
-  const whole = digits.slice(0, -DECIMALS_OF_ETHER)
-  return decimals === '' ? whole : `${whole}.${decimals}`
 }

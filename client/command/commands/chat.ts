@@ -14,7 +14,6 @@ interface ChatOptions extends PaidOptions {
   readonly maxTokens?: number
 }
 
-/** Adds `farebox chat`. */
 export const registerChat: RegisterCommand = (program, run) => {
   const command = program
     .command('chat')

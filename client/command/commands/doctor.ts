@@ -13,7 +13,6 @@ interface DoctorOptions {
 const FUNDS_CHECKS: ReadonlySet<string> = new Set(['wallet', 'balance', 'allowance'])
 const BUDGET_CHECK = 'budget'
 
-/** Adds `farebox doctor`. */
 export const registerDoctor: RegisterCommand = (program, run) => {
   program
     .command('doctor')
@@ -45,7 +44,7 @@ async function doctor(context: CommandContext, { ffmpeg }: DoctorOptions): Promi
 /** Tells a missing ffmpeg apart from what payments need: recordings in MP3 do without it. */
 async function findConverter(ffmpegPath: string | undefined): Promise<DoctorCheck> {
   const { findFfmpeg } = await import('../../audio/ffmpeg.ts')
-  const found = await findFfmpeg(ffmpegPath === undefined ? {} : { ffmpegPath })
+  const found = await findFfmpeg(ffmpegPath)
   const text = found === undefined ? MISSING_FFMPEG : 'recordings of any format can be transcribed'
   return { name: 'ffmpeg', ok: true, found: text, problem: null, advice: null }
 }

@@ -1,17 +1,17 @@
-import type { Command } from 'commander'
 import pLimit from 'p-limit'
 import type { Answer, Wire } from '../../farebox.ts'
+import { onlyMediaOf } from '../../media/download.ts'
 import { imageRequest } from '../../requests/text-requests.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
-import { type MakeCall, type PaidOptions, priceCalls } from './calls/make-calls.ts'
+import { type PaidOptions, priceCalls } from './calls/make-calls.ts'
 import { notePayment, paymentForm } from './calls/notes.ts'
 import { addPriceLimit, integerBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel } from './calls/service-lists.ts'
-import { download, onlyMedia, planTargets, STDOUT, writeMedia } from './media/write-media.ts'
+import { adviceFor, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
 
 interface ImageOptions extends PaidOptions {
   readonly out?: string
@@ -23,9 +23,8 @@ const MOST_IMAGES = 100
 /** Each image takes seconds and is paid for on its own. */
 const CONCURRENT_IMAGES = 4
 
-/** Adds `farebox image`. */
 export const registerImage: RegisterCommand = (program, run) => {
-  const command: Command = program
+  const command = program
     .command('image')
     .summary('make images')
     .description('Makes images, and prints the names of the files.')
@@ -58,8 +57,14 @@ async function image(context: CommandContext, words: readonly string[], options:
   const call = { operation: 'createImageGeneration', request, count, limit, requestId } as const
   const make = await priceCalls(context, call, 'image')
   const concurrently = pLimit(CONCURRENT_IMAGES)
-  const work = targets.map((target) => concurrently(() => makeImage(context, make, target)))
-  const outcomes = await Promise.allSettled(work)
+  const outcomes = await Promise.allSettled(
+    targets.map((target) =>
+      concurrently(async () => {
+        if (signal.aborted) throw new NotBegun()
+        return await make((answer) => saveImage(context, answer, target))
+      }),
+    ),
+  )
   const failures = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason as unknown] : []))
   const begun = failures.filter((failure) => !(failure instanceof NotBegun))
   if (begun.length < failures.length) output.note(`${failures.length - begun.length} of ${count} were not begun`)
@@ -77,25 +82,15 @@ class NotBegun extends FareboxError {
 }
 
 /** Returns whether the payment is in order. */
-async function makeImage(
-  context: CommandContext,
-  make: MakeCall<'createImageGeneration'>,
-  target: string,
-): Promise<boolean> {
-  if (context.signal.aborted) throw new NotBegun()
-  return await make((answer) => saveImage(context, answer, target))
-}
-
 async function saveImage(
   context: CommandContext,
   { result, payment }: Answer<Wire.CreateImageGenerationResult>,
   target: string,
 ): Promise<boolean> {
   const { output } = context
-  const { url, url_expires_at: urlExpiresAt } = onlyMedia(result, payment.key)
+  const { url, url_expires_at: urlExpiresAt } = onlyMediaOf(result, adviceFor(payment.key))
   const isInOrder = notePayment(output, payment)
-  const bytes = await download(context, { url, key: payment.key })
-  await writeMedia(output, target, bytes, payment.key)
+  const bytes = await saveMedia(context, target, { url }, payment.key)
   const form = { file: target, bytes: bytes.length, model: result.model, url, urlExpiresAt }
   if (target !== STDOUT) output.result({ ...form, payment: paymentForm(payment) }, target)
   return isInOrder

@@ -1,25 +1,20 @@
-import { Argument, InvalidArgumentError, Option } from 'commander'
+import { Argument, Option } from 'commander'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import { homeDirectory } from '../../journal/home-directory.ts'
-import { NO_LIMIT } from '../../mcp/limits/change-limits.ts'
+import { type LimitsChange, NO_LIMIT } from '../../mcp/limits/change-limits.ts'
 import { examples } from '../examples.ts'
 import type { ExitCode } from '../exit-codes.ts'
 import { UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
+import { amountLike } from './calls/option-values.ts'
 
 const ACTIONS = ['show', 'set', 'reset'] as const
 type Action = (typeof ACTIONS)[number]
 
-export interface LimitsOptions {
-  readonly call?: string
-  readonly session?: string
-  readonly day?: string
-  readonly confirmAbove?: string
-  readonly tool?: string
+interface LimitsOptions extends LimitsChange {
   readonly yes?: boolean
 }
 
-/** Adds `farebox limits`. */
 export const registerLimits: RegisterCommand = (program, run) => {
   program
     .command('limits')
@@ -61,14 +56,9 @@ async function limits(context: CommandContext, action: Action, options: LimitsOp
     : await setLimits(context, home, change, isConfirmed)
 }
 
+const requireAmount = amountLike('5 or 0.15')
+const amount = (text: string) => formatUsdc(parseUsdc(requireAmount(text)))
+
 function limitOption(flags: string, description: string): Option {
   return new Option(flags, description).argParser((text) => (text === NO_LIMIT ? text : amount(text)))
-}
-
-function amount(text: string): string {
-  try {
-    return formatUsdc(parseUsdc(text))
-  } catch {
-    throw new InvalidArgumentError('Write an amount of USDC with at most six decimals, such as 5 or 0.15.')
-  }
 }

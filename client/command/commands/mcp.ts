@@ -9,7 +9,6 @@ interface McpOptions {
   readonly allowPrivateAddresses?: boolean
 }
 
-/** Adds `farebox mcp`. */
 export const registerMcp: RegisterCommand = (program, run) => {
   program
     .command('mcp')

@@ -22,7 +22,6 @@ interface QuoteOptions {
   readonly ffmpeg?: string
 }
 
-/** Adds `farebox quote`. */
 export const registerQuote: RegisterCommand = (program, run) => {
   const command = program
     .command('quote')

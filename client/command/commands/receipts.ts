@@ -15,7 +15,6 @@ interface ReceiptsOptions {
 /** A table for people ends here unless a period or a limit is named. */
 const SHOWN_ROWS = 50
 
-/** Adds `farebox receipts`. */
 export const registerReceipts: RegisterCommand = (program, run) => {
   program
     .command('receipts')

@@ -1,4 +1,5 @@
 import type { Answer, Wire } from '../../farebox.ts'
+import { onlyMediaOf } from '../../media/download.ts'
 import { FASTEST, SLOWEST, speechRequest } from '../../requests/text-requests.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
@@ -8,7 +9,7 @@ import { notePayment, paymentForm } from './calls/notes.ts'
 import { addPriceLimit, decimalBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel, listVoices, requireVoice } from './calls/service-lists.ts'
-import { download, onlyMedia, planTargets, STDOUT, writeMedia } from './media/write-media.ts'
+import { adviceFor, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
 import { renderTable } from './text-table.ts'
 
 interface SayOptions extends PaidOptions {
@@ -21,7 +22,6 @@ interface SayOptions extends PaidOptions {
 
 const SHOWN_LANGUAGES = 6
 
-/** Adds `farebox say`. */
 export const registerSay: RegisterCommand = (program, run) => {
   const command = program
     .command('say')
@@ -68,9 +68,8 @@ async function saveSpeech(
 ): Promise<ExitCode> {
   const { output } = context
   const isInOrder = notePayment(output, payment)
-  const { url, bytes, duration_ms: durationMs, expires_at: urlExpiresAt } = onlyMedia(result, payment.key)
-  const mp3 = await download(context, { url, bytes, key: payment.key })
-  await writeMedia(output, target, mp3, payment.key)
+  const { url, bytes, duration_ms: durationMs, expires_at: urlExpiresAt } = onlyMediaOf(result, adviceFor(payment.key))
+  await saveMedia(context, target, { url, bytes }, payment.key)
   const form = { file: target, bytes, durationMs, model: result.model, url, urlExpiresAt }
   if (target !== STDOUT) output.result({ ...form, payment: paymentForm(payment) }, target)
   return isInOrder ? EXIT.done : EXIT.failed

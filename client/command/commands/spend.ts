@@ -1,7 +1,7 @@
 import { Option } from 'commander'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Spend, SpendRow } from '../../farebox.ts'
-import { SPEND_COLUMNS, sumsBy } from '../../receipts/spend.ts'
+import { DEFAULT_DAYS, MOST_DAYS, SPEND_COLUMNS, sumsBy } from '../../receipts/spend.ts'
 import { examples } from '../examples.ts'
 import { UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -22,9 +22,6 @@ interface SpendOptions {
   readonly fromService?: boolean
 }
 
-const [DEFAULT_DAYS, MOST_DAYS] = [30, 366]
-
-/** Adds `farebox spend`. */
 export const registerSpend: RegisterCommand = (program, run) => {
   program
     .command('spend')

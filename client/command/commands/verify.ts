@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { ReceiptVerification, Wire } from '../../farebox.ts'
 import { verifyWithAccount } from '../../receipts/verify-with-account.ts'
+import { parseObject } from '../../wire/json.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -11,7 +12,6 @@ interface VerifyOptions {
   readonly token?: string
 }
 
-/** Adds `farebox verify`. */
 export const registerVerify: RegisterCommand = (program, run) => {
   program
     .command('verify')
@@ -59,17 +59,9 @@ async function verify(context: CommandContext, given: readonly string[], { token
 async function receiptsOf(given: string): Promise<readonly (string | Wire.Receipt)[]> {
   if (!existsSync(given)) return [given]
   const text = await readFile(given, 'utf8').catch(() => '')
-  const value = parsed(text)
+  // Of another file the library says what it should be.
+  const value = parseObject(text)
   return Array.isArray(value) && value.length > 0 ? (value as Wire.Receipt[]) : [given]
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    // The library names the file and what it should be.
-    return undefined
-  }
 }
 
 function describeVerification({ receiptId, outcome, checks }: ReceiptVerification): string {

@@ -6,57 +6,45 @@ import { inAscii, printableLines, type Terminal, terminalOf } from './terminal.t
 const ACTIVE = /[\u007f-\u009f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
 
 /** Writes results to stdout and everything else to stderr. */
-export interface Output {
-  readonly json: boolean
-  /** What stderr can show. */
-  readonly terminal: Terminal
-  /** Writes the result of a command to stdout: text, or with `--json` the value as one line. */
-  result(value: object, text: string): void
-  /** Writes one line of NDJSON to stdout, only with `--json`. */
-  event(value: object): void
-  /** Writes a transcript, an image or sound to stdout as it is; returns whether it was taken. */
-  content(bytes: string | Uint8Array): Promise<boolean>
-  /** Writes a remark to stderr. */
-  note(text: string): void
-  warn(text: string): void
-  /** Writes to a terminal's last line as it is. */
-  status(text: string): void
-  /** Reports what failed while the command goes on. */
-  failure(text: string): void
-  /** Reports why the command ends; with `--json` on stdout as well. */
-  error(error: unknown): void
-}
+export type Output = ReturnType<typeof createOutput>
 
 /** Returns the output of a command. */
-export function createOutput({ stdout, stderr, environment }: Io, json: boolean): Output {
+export function createOutput({ stdout, stderr, environment }: Io, json: boolean) {
   const terminal = terminalOf(stderr, environment)
-  const note = (text: string) => stderr.write(`${shown(text, terminal)}\n`)
+  const note = (text: string): void => void stderr.write(`${shown(text, terminal)}\n`)
   return {
     json,
+    /** What stderr can show. */
     terminal,
-    result(value, text) {
+    /** Writes the result of a command to stdout: text, or with `--json` the value as one line. */
+    result(value: object, text: string): void {
       if (json) stdout.write(jsonLine(value))
       else stdout.write(`${shown(text, terminalOf(stdout, environment))}\n`)
     },
-    event: (value) => {
+    /** Writes one line of NDJSON to stdout, only with `--json`. */
+    event: (value: object): void => {
       if (json) stdout.write(jsonLine(value))
     },
-    content: (bytes) =>
-      new Promise((resolve) => {
+    /** Writes a transcript, an image or sound to stdout as it is; returns whether it was taken. */
+    content: (bytes: string | Uint8Array) =>
+      new Promise<boolean>((resolve) => {
         // A reader that has left is no error: what was asked for is done.
         stdout.write(bytes, (error) => resolve(error === undefined || error === null))
       }),
     note,
-    warn: (text) => {
+    warn: (text: string): void => {
       stderr.write(`${terminal.paint('yellow', 'warning:')} ${shown(text, terminal)}\n`)
     },
-    status: (text) => {
+    /** Writes to a terminal's last line as it is. */
+    status: (text: string): void => {
       if (terminal.isTerminal) stderr.write(text)
     },
-    failure: (text) => {
+    /** Reports what failed while the command goes on. */
+    failure: (text: string): void => {
       stderr.write(`${terminal.paint('red', 'failed:')} ${shown(text, terminal)}\n`)
     },
-    error(error) {
+    /** Reports why the command ends; with `--json` on stdout as well. */
+    error(error: unknown): void {
       const { problem, stack } = describe(error, environment)
       stderr.write(`${terminal.paint('red', 'error:')} ${shown(problem, terminal)}\n`)
       if (stack !== undefined) stderr.write(`${shown(stack, terminal)}\n`)

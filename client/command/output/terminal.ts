@@ -23,26 +23,21 @@ const ASCII_FORMS: Readonly<Record<string, string>> = {
 type Color = Parameters<typeof styleText>[0]
 
 /** What a stream can show. */
-export interface Terminal {
-  readonly isTerminal: boolean
-  readonly unicode: boolean
-  paint(color: Color, text: string): string
-  columns(): number
-  rows(): number
-}
+export type Terminal = ReturnType<typeof terminalOf>
 
 const DEFAULT_COLUMNS = 80
 const DEFAULT_ROWS = 24
 
 /** Describes the terminal behind a stream. NO_COLOR, FORCE_COLOR, TERM and COLUMNS are respected. */
-export function terminalOf(stream: OutputStream, environment: Io['environment']): Terminal {
+export function terminalOf(stream: OutputStream, environment: Io['environment']) {
   const isTerminal = stream.isTTY === true
   const hasColors = isForced(environment) ?? (isTerminal && showsColors(stream, environment))
   return {
     isTerminal,
     unicode: !isTerminal || showsUnicode(environment),
     // The stream was asked above; Node's own check would read the environment of the process.
-    paint: (color, text) => (hasColors ? styleText(color, text, { validateStream: false }) : text),
+    paint: (color: Color, text: string): string =>
+      hasColors ? styleText(color, text, { validateStream: false }) : text,
     columns: () => stream.columns || positive(environment['COLUMNS']) || DEFAULT_COLUMNS,
     rows: () => stream.rows || positive(environment['LINES']) || DEFAULT_ROWS,
   }

@@ -1,6 +1,5 @@
 import { createInterface } from 'node:readline/promises'
 import { setTimeout } from 'node:timers/promises'
-import type { Farebox } from '../../farebox.ts'
 import { UsageError } from '../exit-codes.ts'
 import type { Io } from '../io.ts'
 
@@ -39,11 +38,4 @@ export function requireTerminal(io: Io, isInputTaken: boolean): void {
   if (io.stdin.isTTY === true && io.stderr.isTTY === true && !isInputTaken) return
   const reason = isInputTaken ? 'Standard input is taken, so it cannot answer' : 'There is no terminal to ask on'
   throw new UsageError(`${reason} whether to pay. Add --yes, or see the price with --dry-run.`)
-}
-
-/** Returns what the tightest of the budgets for this run and this day has left; `null` without any. */
-export function budgetLeft(farebox: Farebox): bigint | null {
-  const { session, day } = farebox.budgetLeft()
-  if (session === null || day === null) return session ?? day
-  return session < day ? session : day
 }

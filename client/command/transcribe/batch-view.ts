@@ -58,7 +58,7 @@ export function nextView(view: BatchView, event: BatchEvent, now: number): Batch
     case 'progress':
       return { ...view, progress: event.progress }
     case 'started':
-      return withFile(view, event.file, { ...begun(event.file, now) })
+      return withFile(view, event.file, begun(event.file, now))
     case 'part':
       return change(view, event.file, now, (file) => ({ ...file, partsDone: file.partsDone + 1, waiting: undefined }))
     case 'waiting': {

@@ -17,7 +17,7 @@ export interface BatchReporter {
 }
 
 interface EventLine {
-  readonly level: 'note' | 'warning' | 'failure'
+  readonly level: 'note' | 'warn' | 'failure'
   readonly text: string
 }
 
@@ -36,12 +36,9 @@ export function createLineReporter(output: Output, totals: BatchTotals, concurre
     onEvent(event: BatchEvent) {
       view = nextView(view, event, 0)
       const line = describeEvent(event, view)
-      if (line === undefined) return
-      if (line.level === 'note') {
-        // A program that reads the events on stdout needs no second report of them.
-        if (!output.json) output.note(line.text)
-      } else if (line.level === 'warning') output.warn(line.text)
-      else output.failure(line.text)
+      // A program that reads the events on stdout needs no second report of them.
+      if (line === undefined || (line.level === 'note' && output.json)) return
+      output[line.level](line.text)
     },
     close: () => undefined,
   }
@@ -93,9 +90,9 @@ export function describeEvent(event: BatchEvent, { totals, ended }: BatchView): 
     case 'concurrency':
       return note(`now ${counted(event.concurrency, 'upload')} at once (${event.reason})`)
     case 'warning':
-      return { level: 'warning', text: event.file ? withLabel(event.file, event.text) : event.text }
+      return { level: 'warn', text: event.file ? withLabel(event.file, event.text) : event.text }
     case 'stopping':
-      return { level: 'warning', text: stoppingText(event.stoppedBy, event.underWay) }
+      return { level: 'warn', text: stoppingText(event.stoppedBy, event.underWay) }
     default:
       return undefined
   }

@@ -3,8 +3,7 @@ import type { BatchEvent, BatchTotals } from '../../batch/types.ts'
 import type { Io } from '../io.ts'
 import type { Output } from '../output/output.ts'
 import { type BatchView, firstView, nextView } from './batch-view.ts'
-import type { BatchReporter } from './line-reporter.ts'
-import { describeEvent } from './line-reporter.ts'
+import { type BatchReporter, describeEvent } from './line-reporter.ts'
 import { renderTable } from './render-table.ts'
 
 const REFRESH_MS = 200
@@ -40,13 +39,9 @@ export function createLiveReporter(io: Io, output: Output, options: LiveOptions)
     onEvent(event: BatchEvent) {
       view = nextView(view, event, Date.now())
       const line = describeEvent(event, view)
-      if (line === undefined || line.level === 'note') {
-        if (event.event !== 'approved' || line === undefined) return
-      }
+      if (line === undefined || (line.level === 'note' && event.event !== 'approved')) return
       draw.clear()
-      if (line.level === 'failure') output.failure(line.text)
-      else if (line.level === 'warning') output.warn(line.text)
-      else output.note(line.text)
+      output[line.level](line.text)
       refresh()
     },
     close() {

@@ -19,7 +19,6 @@ Exit codes:
   0 all done   1 some failed   2 usage   3 budget used up   4 funds or allowance missing   130 interrupted
   Ctrl-C lets what is under way finish; a second one leaves it, to be taken up by the next run.`
 
-/** Adds `farebox transcribe`. */
 export const registerTranscribe: RegisterCommand = (program, run) => {
   program
     .command('transcribe')

@@ -1,21 +1,18 @@
 import { addAbortSignal, type Readable } from 'node:stream'
-import {
-  type BatchOptions,
-  type BatchPlan,
-  findRecordings,
-  planBatch,
-  runBatch,
-  type Source,
-} from '../../batch/batch.ts'
+import { findRecordings } from '../../batch/find/find-recordings.ts'
+import { planBatch } from '../../batch/plan/plan-batch.ts'
+import { runBatch } from '../../batch/run/run-batch.ts'
+import type { BatchOptions, BatchPlan, OnBatchEvent, Source } from '../../batch/types.ts'
+import { leastLeft } from '../../budget/budget.ts'
 import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
+import type { Output } from '../output/output.ts'
 import type { CommandContext } from '../run.ts'
 import { usdc } from './amounts.ts'
-import { ask, budgetLeft, requireTerminal } from './ask.ts'
+import { ask, requireTerminal } from './ask.ts'
 import { describeFailures, describeOutcome, eventLine, exitCodeOfOutcome, summaryLine } from './describe-outcome.ts'
 import { describeFiles, describeTotals, describeWarnings, packHint } from './describe-plan.ts'
-import type { BatchReporter } from './line-reporter.ts'
-import { createPlanReporter } from './line-reporter.ts'
+import { type BatchReporter, createLineReporter, createPlanReporter } from './line-reporter.ts'
 import { readTask, type TranscribeOptions, type TranscribeTask } from './read-task.ts'
 import type { BatchEnd } from './watch.ts'
 
@@ -60,15 +57,12 @@ async function transcribeSources(
     if (task.isDryRun) return { exitCode: plan.totals.failed > 0 ? EXIT.failed : EXIT.done, isUnfinished: false }
     if (!(await isAgreed(context, farebox, task, plan))) return { exitCode: EXIT.interrupted, isUnfinished: true }
     const reporter = await startReporter(context, farebox, task, plan)
-    const outcome = await runBatch(farebox, plan, options, (event) => {
-      reporter.onEvent(event)
-      const line = eventLine(event)
-      if (line !== undefined) output.event(line)
-    }).finally(() => reporter.close())
+    const report = reportTo(output, reporter)
+    const outcome = await runBatch(farebox, plan, options, report).finally(() => reporter.close())
     const exitCode = interrupts.finish.aborted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
     const failures = describeFailures(outcome.failures)
     if (failures !== undefined) output.note(failures)
-    if (plan.totals.toDo > 0) output.note(describeOutcome(outcome, budgetLeft(farebox)))
+    if (plan.totals.toDo > 0) output.note(describeOutcome(outcome, leastLeft(farebox.budgetLeft())))
     output.event(summaryLine(outcome, exitCode))
     return { exitCode, isUnfinished: outcome.notBegun > 0 || outcome.stoppedBy !== undefined }
   } finally {
@@ -105,14 +99,14 @@ async function makePlan(
 ): Promise<BatchPlan> {
   const reporter = createPlanReporter(output)
   const planOptions = { ...options, signal: interrupts.finish }
-  try {
-    return await planBatch(farebox, sources, planOptions, (event) => {
-      reporter.onEvent(event)
-      const line = eventLine(event)
-      if (line !== undefined) output.event(line)
-    })
-  } finally {
-    reporter.close()
+  return await planBatch(farebox, sources, planOptions, reportTo(output, reporter)).finally(() => reporter.close())
+}
+
+function reportTo(output: Output, reporter: BatchReporter): OnBatchEvent {
+  return (event) => {
+    reporter.onEvent(event)
+    const line = eventLine(event)
+    if (line !== undefined) output.event(line)
   }
 }
 
@@ -122,7 +116,7 @@ function reportPlan({ output }: CommandContext, farebox: Farebox, task: Transcri
   output.note(describeTotals(plan.totals))
   const hint = packHint(plan)
   if (hint !== undefined) output.note(hint)
-  const left = budgetLeft(farebox)
+  const left = leastLeft(farebox.budgetLeft())
   if (left !== null && left < plan.totals.toCharge)
     output.warn(`The budget has ${usdc(left)} left: the batch stops when it is used up.`)
 }
@@ -148,9 +142,8 @@ async function startReporter(
   const isStdoutShown = (output.json || isPrinted) && io.stdout.isTTY === true
   if (output.terminal.isTerminal && !isStdoutShown && totals.toDo > 0) {
     const { createLiveReporter } = await import('./live-reporter.ts')
-    const left = () => budgetLeft(farebox)
+    const left = () => leastLeft(farebox.budgetLeft())
     return createLiveReporter(io, output, { totals, concurrency: batch.concurrency, budgetLeft: left })
   }
-  const { createLineReporter } = await import('./line-reporter.ts')
   return createLineReporter(output, totals, batch.concurrency)
 }

@@ -1,13 +1,16 @@
+import { EventEmitter, once } from 'node:events'
 import { stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { watch } from 'chokidar'
-import { findRecordings, type Source } from '../../batch/batch.ts'
+import { findRecordings } from '../../batch/find/find-recordings.ts'
+import type { Source } from '../../batch/types.ts'
+import { leastLeft } from '../../budget/budget.ts'
 import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode, exitCodeOf, UsageError } from '../exit-codes.ts'
 import type { CommandContext } from '../run.ts'
 import { usdc } from './amounts.ts'
-import { ask, budgetLeft, requireTerminal } from './ask.ts'
+import { ask, requireTerminal } from './ask.ts'
 import type { TranscribeTask } from './read-task.ts'
 
 /** Files that arrive together are one batch. */
@@ -16,11 +19,11 @@ const GATHERING_MS = 500
 /** Collects the files that arrived since the last batch. */
 export class ArrivedFiles {
   #paths = new Set<string>()
-  #wake: (() => void) | undefined
+  readonly #arrivals = new EventEmitter()
 
   add(path: string): void {
     this.#paths.add(resolve(path))
-    this.#wake?.()
+    this.#arrivals.emit('file')
   }
 
   addAll(paths: Iterable<string>): void {
@@ -29,24 +32,11 @@ export class ArrivedFiles {
 
   /** Waits for files and returns them all; none when the signal is aborted. */
   async next(signal: AbortSignal): Promise<ReadonlySet<string>> {
-    if (this.#paths.size === 0) await this.#someOrAborted(signal)
+    if (this.#paths.size === 0) await once(this.#arrivals, 'file', { signal }).catch(() => undefined)
     if (!signal.aborted) await setTimeout(GATHERING_MS)
     const paths = this.#paths
     this.#paths = new Set()
     return paths
-  }
-
-  #someOrAborted(signal: AbortSignal): Promise<void> {
-    return new Promise((done) => {
-      if (signal.aborted) return done()
-      const finish = () => {
-        signal.removeEventListener('abort', finish)
-        this.#wake = undefined
-        done()
-      }
-      this.#wake = finish
-      signal.addEventListener('abort', finish)
-    })
   }
 }
 
@@ -127,7 +117,7 @@ async function pause(durationMs: number, signal: AbortSignal): Promise<void> {
 }
 
 function questionOf(farebox: Farebox): string {
-  const left = budgetLeft(farebox)
+  const left = leastLeft(farebox.budgetLeft())
   const limit = left === null ? 'without a budget' : `up to ${usdc(left)}`
   return `Pay for recordings as they arrive from ${farebox.address}, ${limit}? [y/N] `
 }

@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { deriveCallKey } from '../../payment/call-key.ts'
-import { canonicalJson } from '../../wire/canonical-json.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
+import { canonicalJson } from '../../wire/json.ts'
 import type { Confirmation, Exchange, McpSession } from '../tool.ts'
 
 /** What names a tool call: the request id that the agent chose, or what was asked within this session. */
@@ -25,25 +25,22 @@ export async function agree(
   exchange: Pick<Exchange, 'ask'>,
   question: Confirmation,
 ): Promise<() => void> {
-  const { maximum } = question
-  limits.requireBudget(farebox, question)
+  const { key: requestId, maximum, tool: group } = question
+  // Reserves nothing: the budget decides again, with what is under way, before anything is signed.
+  farebox.requireBudget({ requestId, maximum, group })
   const needsPerson = () => maximum > parseUsdc(limits.current().confirmAbove)
   if (needsPerson()) {
     await exchange.ask(question)
     return () => undefined
   }
   return () => {
-    if (needsPerson()) throw lowered(maximum)
+    if (needsPerson())
+      throw uncharged(
+        'confirmation_required',
+        `The call may cost ${formatUsdc(maximum)} USDC, which needs the agreement of the person since their limits were lowered.`,
+        'Repeat the call: it asks the person.',
+      )
   }
-}
-
-function lowered(maximum: bigint): FareboxError {
-  return new FareboxError({
-    code: 'confirmation_required',
-    problem: `The call may cost ${formatUsdc(maximum)} USDC, which needs the agreement of the person since their limits were lowered.`,
-    money: 'none',
-    advice: 'Repeat the call: it asks the person.',
-  })
 }
 
 /**
@@ -52,6 +49,6 @@ function lowered(maximum: bigint): FareboxError {
  */
 export function toolCallKey(secret: Uint8Array, nonce: string, { tool, requestId, identity }: CallName): string {
   const named = requestId === undefined ? { nonce, identity } : { requestId }
-  const contentSha256 = createHash('sha256').update(canonicalJson(named)).digest('hex')
+  const contentSha256 = hash('sha256', canonicalJson(named))
   return deriveCallKey(secret, { operation: `mcp/${tool}`, contentSha256, options: {}, occurrence: 0 })
 }

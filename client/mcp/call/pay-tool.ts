@@ -1,6 +1,6 @@
 import { parseUsdc } from '../../budget/usdc.ts'
 import type { Answer, CallOptions, Farebox, KnownCall } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agree, type CallName, toolCallKey } from './agree.ts'
 
@@ -59,20 +59,14 @@ export class PaidAnswers {
 /** Clients end a call that reports nothing for a minute. */
 const HEARTBEAT_MS = 10_000
 
-/** Reports that a call of unknown length goes on. */
-interface Work {
-  step(message: string): void
-  end(): void
-}
-
-interface ToolCall<Result> extends CallName {
+export interface ToolCall<Result> extends CallName {
   /** What the call does, for the person who is asked to agree. Only texts of this program. */
   readonly summary: string
   /** Makes the request. `known` is the call as it was made before, if it was. */
   readonly prepare: (farebox: Farebox, known: KnownCall | null) => Promise<PreparedCall<Result>>
 }
 
-export interface PreparedCall<Result> {
+interface PreparedCall<Result> {
   /** The identity of the request in the journal, such as `jsonCallIdentity` returns. */
   readonly identity: string
   /** Asks for the maximum price, as decimal USDC. */
@@ -106,9 +100,15 @@ export async function payTool<Result>(
     const kept = answers.get(key)
     const before = kept?.identity ?? known?.identity
     if (before !== undefined && before !== prepared.identity) throw conflict()
-    if (kept !== undefined) return repeated(kept.answer as Answer<Result>)
-    const { maximum, beforePayment } =
-      agreedBefore(known) ?? (await priceAndAgree(session, exchange, farebox, call, key, prepared))
+    if (kept !== undefined) {
+      const { result, payment } = kept.answer as Answer<Result>
+      return { result, payment: { ...payment, replayed: true } }
+    }
+    // What was paid or signed before was agreed to before, at its price.
+    const { maximum, beforePayment }: Agreed =
+      known?.maximum == null
+        ? await priceAndAgree(session, exchange, farebox, call, key, prepared)
+        : { maximum: known.maximum }
     work.step('paying')
     // The price and the person took their time.
     requireOwnName(farebox, key, prepared)
@@ -129,17 +129,8 @@ export async function payTool<Result>(
   }
 }
 
-function repeated<Result>({ result, payment }: Answer<Result>): Answer<Result> {
-  return { result, payment: { ...payment, replayed: true } }
-}
-
 /** A price that is allowed, and what is checked again before it is paid. */
 type Agreed = Pick<CallOptions, 'maximum' | 'beforePayment'>
-
-/** What was paid or signed before was agreed to before, at its price. */
-function agreedBefore(known: KnownCall | null): Agreed | undefined {
-  return known?.maximum == null ? undefined : { maximum: known.maximum }
-}
 
 async function priceAndAgree<Result>(
   session: McpSession,
@@ -167,23 +158,22 @@ function throwAsConflict(error: unknown): never {
 }
 
 function conflict(cause?: unknown): FareboxError {
-  return new FareboxError({
-    code: 'request_id_conflict',
-    problem: 'This request_id was used with other arguments before.',
-    money: 'none',
-    advice: 'Repeat the call with the same arguments, or use another request_id for another call.',
+  return uncharged(
+    'request_id_conflict',
+    'This request_id was used with other arguments before.',
+    'Repeat the call with the same arguments, or use another request_id for another call.',
     cause,
-  })
+  )
 }
 
 /** Begins to report the work of a call: at each step, and every few seconds. */
-function reportWork(exchange: Pick<Exchange, 'progress'>): Work {
+function reportWork(exchange: Pick<Exchange, 'progress'>) {
   let [done, message] = [0, 'asking for the price']
   const report = () => exchange.progress(++done, undefined, message)
   const timer = setInterval(report, HEARTBEAT_MS)
   report()
   return {
-    step: (next) => {
+    step: (next: string) => {
       message = next
       report()
     },

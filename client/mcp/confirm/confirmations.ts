@@ -3,7 +3,6 @@ import {
   CLIENT_CAPABILITIES_META_KEY,
   type ClientCapabilities,
   createRequestStateCodec,
-  type ElicitResult,
   inputRequired,
   inputResponse,
   type McpServer,
@@ -12,9 +11,10 @@ import {
 } from '@modelcontextprotocol/server'
 import * as z from 'zod'
 import { formatUsdc } from '../../budget/usdc.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { limitsCommand } from '../limits/limits-file.ts'
-import { type Confirmation, type Exchange, InputNeeded, type LimitStore } from '../tool.ts'
+import type { LimitStore } from '../limits/open-limits.ts'
+import { type Confirmation, type Exchange, InputNeeded } from '../tool.ts'
 
 /** A person takes their time. */
 const ANSWER_TIMEOUT_MS = 10 * 60_000
@@ -31,26 +31,20 @@ interface AskedAbout {
 const answerSchema = z.object({ action: z.literal('accept'), content: z.object({ agree: z.literal(true) }) })
 
 /** Asks the person in front of the client, in the way of its protocol revision. */
-export class Confirmations {
-  /** Of this process: an answer to a question of another one asks again. */
-  readonly #states: RequestStateCodec<AskedAbout> = createRequestStateCodec<AskedAbout>({ key: randomBytes(32) })
-
-  readonly #limitsFile: string
-
-  constructor({ path }: Pick<LimitStore, 'path'>) {
-    this.#limitsFile = path
-  }
-
+export function createConfirmations({ path: limitsFile }: Pick<LimitStore, 'path'>) {
+  // Of this process: an answer to a question of another one asks again.
+  const states = createRequestStateCodec<AskedAbout>({ key: randomBytes(32) })
   /** Returns how a person is asked during one call. */
-  readonly of =
-    (server: McpServer, context: ServerContext): Exchange['ask'] =>
+  return (server: McpServer, context: ServerContext): Exchange['ask'] =>
     async (question) => {
-      if (!canAsk(capabilitiesOf(server, context))) throw notAskable(question, this.#limitsFile)
+      if (!canAsk(capabilitiesOf(server, context))) throw notAsked(question, limitsFile, 'this client cannot ask them')
       // Only requests since 2026-07-28 have an envelope; their questions are part of the result.
-      if (context.mcpReq.envelope === undefined) await askNow(context, question, this.#limitsFile)
-      else await askAgain(this.#states, context, question)
+      if (context.mcpReq.envelope === undefined) await askNow(context, question, limitsFile)
+      else await askAgain(states, context, question)
     }
 }
+
+export type Confirmations = ReturnType<typeof createConfirmations>
 
 function capabilitiesOf({ server }: McpServer, { mcpReq }: ServerContext): ClientCapabilities | undefined {
   const envelope: Readonly<Record<string, unknown>> | undefined = mcpReq.envelope
@@ -64,21 +58,17 @@ function canAsk({ elicitation }: ClientCapabilities = {}): boolean {
 }
 
 /** Asks while the call waits, as clients before 2026-07-28 are asked. */
-async function askNow({ mcpReq }: ServerContext, question: Confirmation, limitsFile: string): Promise<void> {
-  if (!agreesTo(await answerOf(mcpReq, question, limitsFile))) throw declined(question)
-}
-
-async function answerOf(
-  { send, signal }: ServerContext['mcpReq'],
+async function askNow(
+  { mcpReq: { send, signal } }: ServerContext,
   question: Confirmation,
   limitsFile: string,
-): Promise<ElicitResult> {
+): Promise<void> {
   const request = { method: 'elicitation/create', params: { mode: 'form', ...formOf(question) } } as const
-  try {
-    return await send(request, { signal, timeout: ANSWER_TIMEOUT_MS })
-  } catch (cause) {
-    throw notAnswered(question, limitsFile, cause)
-  }
+  const answer = await send(request, { signal, timeout: ANSWER_TIMEOUT_MS }).catch((cause: unknown) => {
+    const repeat = 'Repeat the call when they can answer. '
+    throw notAsked(question, limitsFile, 'no answer of theirs arrived', repeat, cause)
+  })
+  if (!agreesTo(answer)) throw declined(question)
 }
 
 /**
@@ -91,13 +81,10 @@ async function askAgain(
   question: Confirmation,
 ): Promise<void> {
   const answer = inputResponse(context.mcpReq.inputResponses, QUESTION)
-  if (answer.kind !== 'elicit' || !isAbout(await verifiedState(states, context), question))
-    throw await inputNeeded(states, question)
+  const asked = await verifiedState(states, context)
+  const isAbout = asked !== null && asked.key === question.key && question.maximum <= BigInt(asked.maximum)
+  if (answer.kind !== 'elicit' || !isAbout) throw await inputNeeded(states, question)
   if (!agreesTo(answer)) throw declined(question)
-}
-
-function isAbout(asked: AskedAbout | null, { key, maximum }: Confirmation): boolean {
-  return asked !== null && asked.key === key && maximum <= BigInt(asked.maximum)
 }
 
 /** A state of an earlier process, or one that is too old or forged, is none. */
@@ -138,40 +125,29 @@ function agreesTo(answer: unknown): boolean {
   return answerSchema.safeParse(answer).success
 }
 
-/** The client cannot show a question. */
-function notAskable({ maximum }: Confirmation, limitsFile: string): FareboxError {
+/** Returns the error of a question that the person did not answer, because the client could not show it for example. */
+function notAsked(
+  { maximum }: Confirmation,
+  limitsFile: string,
+  why: string,
+  advice = '',
+  cause?: unknown,
+): FareboxError {
   const price = formatUsdc(maximum)
-  return new FareboxError({
-    code: 'confirmation_required',
-    problem: `The call may cost ${price} USDC, which needs the agreement of the person, and this client cannot ask them.`,
-    money: 'none',
-    advice: allowAdvice(price, limitsFile),
-  })
-}
-
-/** The client did not return an answer. */
-function notAnswered({ maximum }: Confirmation, limitsFile: string, cause: unknown): FareboxError {
-  const price = formatUsdc(maximum)
-  return new FareboxError({
-    code: 'confirmation_required',
-    problem: `The call may cost ${price} USDC, which needs the agreement of the person, and no answer of theirs arrived.`,
-    money: 'none',
-    advice: `Repeat the call when they can answer. ${allowAdvice(price, limitsFile)}`,
+  const command = limitsCommand(limitsFile, `set --confirm-above ${price}`)
+  return uncharged(
+    'confirmation_required',
+    `The call may cost ${price} USDC, which needs the agreement of the person, and ${why}.`,
+    `${advice}To allow such calls without a question, the person runs in a terminal: ${command}`,
     cause,
-  })
+  )
 }
 
 /** The person did not agree. */
 function declined({ maximum }: Confirmation): FareboxError {
-  return new FareboxError({
-    code: 'confirmation_declined',
-    problem: `The person did not agree to pay at most ${formatUsdc(maximum)} USDC for this call.`,
-    money: 'none',
-    advice: 'Do not repeat the call unless they ask for it.',
-  })
-}
-
-function allowAdvice(price: string, limitsFile: string): string {
-  const command = limitsCommand(limitsFile, `set --confirm-above ${price}`)
-  return `To allow such calls without a question, the person runs in a terminal: ${command}`
+  return uncharged(
+    'confirmation_declined',
+    `The person did not agree to pay at most ${formatUsdc(maximum)} USDC for this call.`,
+    'Do not repeat the call unless they ask for it.',
+  )
 }

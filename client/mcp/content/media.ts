@@ -1,5 +1,5 @@
 import type { ContentBlock } from '@modelcontextprotocol/server'
-import { downloadMedia } from '../../media/download.ts'
+import { downloadMedia, formatOf } from '../../media/download.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { requireSafeUrl } from '../../wire/safe-url.ts'
 
@@ -18,14 +18,6 @@ export const REPEAT_ADVICE = 'Repeat the call unchanged: it returns the same res
 /** Clients refuse results of more than about a megabyte; Base64 adds a third. */
 const LARGEST_INLINE_BYTES = 600_000
 
-/** The first bytes of what models return. */
-const FORMATS = [
-  { start: /^\x89PNG/, kind: 'image', mimeType: 'image/png' },
-  { start: /^\xff\xd8\xff/, kind: 'image', mimeType: 'image/jpeg' },
-  { start: /^RIFF.{4}WEBP/s, kind: 'image', mimeType: 'image/webp' },
-  { start: /^(ID3|\xff[\xe2-\xff])/, kind: 'audio', mimeType: 'audio/mpeg' },
-] as const
-
 /**
  * Returns the link to a file and, when it is small, the file itself. A file that cannot be fetched leaves the link alone
  * and states why in `meta`: the call is paid for, and its result is the link.
@@ -41,7 +33,8 @@ export async function mediaContent(
   if (bytes !== undefined && bytes > LARGEST_INLINE_BYTES) return { content: [link] }
   try {
     const content = await downloadMedia(file, { signal, advice: REPEAT_ADVICE })
-    const mimeType = formatOf(kind, content)
+    const format = formatOf(content)
+    const mimeType = format?.kind === kind ? format.mimeType : undefined
     return {
       content: [
         { ...link, size: content.length, ...(mimeType !== undefined && { mimeType }) },
@@ -64,9 +57,4 @@ function requireLink(url: string): void {
     const problem = 'The result links to an address that is not https.'
     throw new FareboxError({ code: 'answer_damaged', problem, money: 'settled', advice: REPEAT_ADVICE, cause })
   }
-}
-
-function formatOf(kind: PaidFile['kind'], bytes: Uint8Array<ArrayBuffer>): string | undefined {
-  const start = Buffer.from(bytes.subarray(0, 16)).toString('latin1')
-  return FORMATS.find((each) => each.kind === kind && each.start.test(start))?.mimeType
 }

@@ -6,7 +6,6 @@ export interface ServerSetting {
   readonly description: string
   readonly kind: 'text' | 'file' | 'folder'
   readonly isRequired: boolean
-  readonly isSecret: boolean
   readonly example: string
 }
 
@@ -18,7 +17,6 @@ export const SERVER_SETTINGS: readonly ServerSetting[] = [
     description: 'The farebox service that answers and is paid.',
     kind: 'text',
     isRequired: true,
-    isSecret: false,
     example: 'https://farebox.example',
   },
   {
@@ -28,7 +26,6 @@ export const SERVER_SETTINGS: readonly ServerSetting[] = [
       'A file with the private key of a wallet that holds USDC on Base; only its owner may read it (mode 600).',
     kind: 'file',
     isRequired: true,
-    isSecret: false,
     example: '/home/you/.config/farebox/key',
   },
   {
@@ -38,7 +35,6 @@ export const SERVER_SETTINGS: readonly ServerSetting[] = [
       'Optional: a node of Base that finds the transfers of receipts, and tells early which payments need a permit.',
     kind: 'text',
     isRequired: false,
-    isSecret: false,
     example: 'https://mainnet.base.org',
   },
   {
@@ -47,7 +43,6 @@ export const SERVER_SETTINGS: readonly ServerSetting[] = [
     description: 'Optional: the folder of the journal and the limits; by default that of the farebox command.',
     kind: 'folder',
     isRequired: false,
-    isSecret: false,
     example: '/home/you/.local/share/farebox',
   },
 ]

@@ -1,4 +1,12 @@
-import type { ToolTexts } from '../tool.ts'
+import type { ToolAnnotations } from '@modelcontextprotocol/server'
+
+/** What is said about a tool. */
+export interface ToolTexts {
+  readonly name: string
+  readonly title: string
+  readonly description: string
+  readonly annotations: ToolAnnotations
+}
 
 /** What the server is called where its tools are listed. */
 export const SERVER = {

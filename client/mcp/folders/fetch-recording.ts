@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
@@ -6,9 +5,13 @@ import { extname, join } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { openTemporaryFolder } from '../../files/files.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
-import type { FetchedRecording, FetchOptions } from './folders.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { failed, requestUrl } from './request-url.ts'
+
+export interface FetchOptions {
+  readonly signal: AbortSignal
+  readonly onProgress?: ((bytes: number) => void) | undefined
+}
 
 export interface FetchLimits {
   readonly maximumBytes: number
@@ -25,7 +28,7 @@ const DEFAULT_LIMITS: FetchLimits = { maximumBytes: GIB, maximumMs: 15 * 60_000,
 export class FetchedRecordings {
   readonly #allowsPrivateAddresses: boolean
   readonly #limits: FetchLimits
-  readonly #byUrl = new Map<string, Promise<FetchedRecording>>()
+  readonly #byUrl = new Map<string, Promise<string>>()
   #folder: Promise<string> | undefined
   #kept = 0
   #count = 0
@@ -35,7 +38,8 @@ export class FetchedRecordings {
     this.#limits = limits
   }
 
-  async fetch(url: string, options: FetchOptions): Promise<FetchedRecording> {
+  /** Returns the path of the file, which is removed when the session ends. */
+  async fetch(url: string, options: FetchOptions): Promise<string> {
     const known = this.#byUrl.get(url)
     if (known !== undefined) return await known.catch(() => this.fetch(url, options))
     const fetching = this.#fetch(url, options)
@@ -53,7 +57,7 @@ export class FetchedRecordings {
     if (folder !== undefined) await rm(folder, { recursive: true, force: true })
   }
 
-  async #fetch(url: string, { signal, onProgress }: FetchOptions): Promise<FetchedRecording> {
+  async #fetch(url: string, { signal, onProgress }: FetchOptions): Promise<string> {
     this.#folder ??= openTemporaryFolder('fetched')
     this.#count += 1
     // Others may begin while the folder is opened.
@@ -63,8 +67,8 @@ export class FetchedRecordings {
     try {
       const both = AbortSignal.any([signal, timeout])
       const answer = await requestUrl(url, { signal: both, allowsPrivateAddresses: this.#allowsPrivateAddresses })
-      const { bytes, sha256 } = await this.#save(answer, path, { signal: both, onProgress })
-      return { path, bytes, sha256 }
+      await this.#save(answer, path, { signal: both, onProgress })
+      return path
     } catch (error) {
       await rm(path, { force: true })
       signal.throwIfAborted()
@@ -74,24 +78,20 @@ export class FetchedRecordings {
     }
   }
 
-  async #save(answer: IncomingMessage, path: string, { signal, onProgress }: FetchOptions) {
+  async #save(answer: IncomingMessage, path: string, { signal, onProgress }: FetchOptions): Promise<void> {
     const { maximumBytes, maximumKeptBytes } = this.#limits
     const limit = Math.min(maximumBytes, maximumKeptBytes - this.#kept)
-    const stated = Number(answer.headers['content-length'] ?? Number.NaN)
-    const total = Number.isSafeInteger(stated) ? stated : undefined
-    if (total !== undefined && total > limit) {
+    if (Number(answer.headers['content-length']) > limit) {
       answer.destroy()
       throw tooLarge(limit)
     }
-    const hash = createHash('sha256')
     let bytes = 0
     const counting = new Transform({
       transform: (chunk: Buffer, _encoding, done) => {
         bytes += chunk.length
         // Counted as it arrives: others may be fetched at the same time.
         this.#kept += chunk.length
-        hash.update(chunk)
-        onProgress?.(bytes, total)
+        onProgress?.(bytes)
         if (bytes > limit || this.#kept > maximumKeptBytes) done(tooLarge(limit))
         else done(null, chunk)
       },
@@ -102,18 +102,12 @@ export class FetchedRecordings {
       this.#kept -= bytes
       throw error
     }
-    return { bytes, sha256: hash.digest('hex') }
   }
 }
 
 function tooLarge(limit: number): FareboxError {
   const advice = 'Download it into an allowed folder and name its path.'
-  return new FareboxError({
-    code: 'recording_too_large',
-    problem: `What the URL leads to is larger than ${limit} bytes.`,
-    money: 'none',
-    advice,
-  })
+  return uncharged('recording_too_large', `What the URL leads to is larger than ${limit} bytes.`, advice)
 }
 
 /** ffmpeg takes the ending into account. */

@@ -2,20 +2,28 @@ import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { looksLikeRecording } from '../../batch/find/find-recordings.ts'
 import type { Source } from '../../batch/types.ts'
-import type { FoundRecordings } from './folders.ts'
-import { type AllowedFolder, locate, pathError } from './locate.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
+import { type AllowedFolder, locate } from './locate.ts'
 import { OpenFolder } from './open-folder.ts'
 
 /** A plan of more would not be read by anyone. */
 const MOST_RECORDINGS = 10_000
 
-/** Finds the recordings at a path. Hidden files are left out, and links that lead out of the allowed folders. */
+export interface FoundRecordings {
+  readonly kind: 'file' | 'folder'
+  /** Their paths have no links. */
+  readonly sources: readonly Source[]
+  /** How many entries were left out because they lead out of the allowed folders or cannot be read. */
+  readonly leftOut: number
+}
+
+/** Finds the recordings at a path: the file, or those of a folder and its folders. Throws `path_not_allowed` and `file_missing`. Hidden files are left out, and links that lead out of the allowed folders. */
 export async function findAllowed(allowed: readonly AllowedFolder[], named: string): Promise<FoundRecordings> {
   const place = await locate(allowed, named)
   const { path } = place
   const found = await stat(path).catch(() => null)
   if (found?.isDirectory() !== true)
-    return { kind: 'file', path, sources: [{ path, label: path, name: basename(path) }], leftOut: 0 }
+    return { kind: 'file', sources: [{ path, label: path, name: basename(path) }], leftOut: 0 }
   const search: Search = { allowed, visited: new Set(), sources: new Map(), leftOut: 0 }
   const root = await OpenFolder.open(place.root, place.names)
   try {
@@ -23,7 +31,7 @@ export async function findAllowed(allowed: readonly AllowedFolder[], named: stri
   } finally {
     await root.close()
   }
-  return { kind: 'folder', path, sources: [...search.sources.values()], leftOut: search.leftOut }
+  return { kind: 'folder', sources: [...search.sources.values()], leftOut: search.leftOut }
 }
 
 interface Search {
@@ -73,7 +81,7 @@ async function collectLinked(search: Search, path: string, name: string): Promis
 function add(search: Search, path: string, name: string): void {
   if (search.sources.has(path)) return
   if (search.sources.size >= MOST_RECORDINGS)
-    throw pathError(
+    throw uncharged(
       'too_many_recordings',
       `The folder has more than ${MOST_RECORDINGS} recordings.`,
       'Name the folders in it one by one.',

@@ -1,6 +1,6 @@
 import { realpath } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 
 export interface AllowedFolder {
   /** As a person named it, absolute. */
@@ -28,7 +28,9 @@ export async function locate(allowed: readonly AllowedFolder[], named: string): 
     if (place !== undefined) return requireVisible(place, named)
     isInside ||= real === null && allowed.some((folder) => isWithin(folder.named, path) || isWithin(folder.path, path))
   }
-  throw isInside ? missing(named) : notAllowed(allowed, named)
+  if (!isInside) throw notAllowed(allowed, named)
+  const advice = 'Check the path; names are case-sensitive on most systems.'
+  throw uncharged('file_missing', `There is no ${named}.`, advice)
 }
 
 /** Returns the place of a folder that may not exist yet. */
@@ -72,18 +74,13 @@ function candidates(allowed: readonly AllowedFolder[], named: string): readonly 
 
 function requireUsable(named: string): void {
   if (named !== '' && !named.includes('\0')) return
-  throw pathError('path_not_allowed', 'The path is empty or has a NUL in it.', 'Name a file or a folder.')
+  throw uncharged('path_not_allowed', 'The path is empty or has a NUL in it.', 'Name a file or a folder.')
 }
 
 function requireVisible(place: Place, named: string): Place {
   if (!place.names.some((name) => name.startsWith('.'))) return place
   const problem = `${named} is hidden: a name on its path begins with a dot.`
-  throw pathError('path_not_allowed', problem, 'Name a file or a folder that is not hidden.')
-}
-
-function missing(named: string): FareboxError {
-  const advice = 'Check the path; names are case-sensitive on most systems.'
-  return pathError('file_missing', `There is no ${named}.`, advice)
+  throw uncharged('path_not_allowed', problem, 'Name a file or a folder that is not hidden.')
 }
 
 function notAllowed(allowed: readonly AllowedFolder[], named: string): FareboxError {
@@ -92,9 +89,5 @@ function notAllowed(allowed: readonly AllowedFolder[], named: string): FareboxEr
     folders === ''
       ? 'No folder is allowed. The person names folders of recordings where the server is started: farebox mcp FOLDER'
       : `These folders are allowed: ${folders}. The person names others where the server is started: farebox mcp FOLDER`
-  return pathError('path_not_allowed', `${named} is not in a folder that is allowed.`, advice)
-}
-
-export function pathError(code: string, problem: string, advice: string, cause?: unknown): FareboxError {
-  return new FareboxError({ code, problem, money: 'none', advice, cause })
+  return uncharged('path_not_allowed', `${named} is not in a folder that is allowed.`, advice)
 }

@@ -5,11 +5,10 @@ import pLimit from 'p-limit'
 import { whyUnwritable } from '../../batch/output/output-folders.ts'
 import type { OutputFiles } from '../../batch/types.ts'
 import { replaceFile, temporaryIn } from '../../files/files.ts'
-import { FareboxError, type MoneyState } from '../../wire/farebox-error.ts'
-import { FetchedRecordings, type FetchLimits } from './fetch-recording.ts'
+import { FareboxError, type MoneyState, uncharged } from '../../wire/farebox-error.ts'
+import { FetchedRecordings, type FetchLimits, type FetchOptions } from './fetch-recording.ts'
 import { findAllowed } from './find-allowed.ts'
-import type { Folders, FoldersOptions, MeasuredFile, OpenedFile } from './folders.ts'
-import { type AllowedFolder, isWithin, locate, locateNew, pathError, realPathOfNew } from './locate.ts'
+import { type AllowedFolder, isWithin, locate, locateNew, realPathOfNew } from './locate.ts'
 import { OpenFolder } from './open-folder.ts'
 
 const READ_AT_ONCE = 4
@@ -17,19 +16,41 @@ const READ_AT_ONCE = 4
 /** More than the transcripts of most recordings have. */
 const PROBE_BYTES = 64 * 1024
 
+interface FoldersOptions {
+  /** What tools may read and write; none by default, so that only URLs can be transcribed. */
+  readonly folders: readonly string[]
+  /** Files and folders of farebox itself (home, limits, key file), which must not be in an allowed folder. */
+  readonly hidden: readonly string[]
+  /** Lets URLs lead to this machine and its network. */
+  readonly allowsPrivateAddresses?: boolean | undefined
+}
+
+export interface MeasuredFile {
+  readonly path: string
+  /** Hexadecimal. */
+  readonly sha256: string
+}
+
+/** The folders that tools may read recordings from and write transcripts to, as a person named them at the start. */
+export type Folders = Awaited<ReturnType<typeof openFolders>>
+
 /** Opens the folders that a person allows. Throws a `FareboxError` for one that cannot be allowed. */
-export async function openFolders(options: FoldersOptions, limits?: FetchLimits): Promise<Folders> {
+export async function openFolders(options: FoldersOptions, limits?: FetchLimits) {
   const { folders, hidden, allowsPrivateAddresses = false } = options
   const allowed = await allowFolders(folders, hidden)
   const fetched = new FetchedRecordings(allowsPrivateAddresses, limits)
   return {
-    roots: allowed.map(({ path }) => path),
-    find: (path) => findAllowed(allowed, path),
-    open: (path) => openAllowed(allowed, path),
-    requireMeasured: (files, signal) => requireMeasured(allowed, files, signal),
-    outputFolder: async (path) => (await locateNew(allowed, path)).path,
+    /** Returns the recordings at a path. A relative one begins in an allowed folder. */
+    find: (path: string) => findAllowed(allowed, path),
+    /** Opens a file for reading; the caller closes it. What is open is in an allowed folder, whatever its name means later. */
+    open: (path: string) => openAllowed(allowed, path),
+    requireMeasured: (files: readonly MeasuredFile[], signal?: AbortSignal) => requireMeasured(allowed, files, signal),
+    /** Returns the real path of a folder to write to, which may not exist yet. Throws `path_not_allowed`. */
+    outputFolder: async (path: string) => (await locateNew(allowed, path)).path,
     output: guardedOutput(allowed),
-    fetch: (url, fetchOptions) => fetched.fetch(url, fetchOptions),
+    /** Fetches a recording from a URL into a private temporary file, once in a session, and returns its path. */
+    fetch: (url: string, fetchOptions: FetchOptions) => fetched.fetch(url, fetchOptions),
+    /** Removes what was fetched. */
     close: () => fetched.close(),
   }
 }
@@ -44,7 +65,12 @@ async function allowFolders(folders: readonly string[], hidden: readonly string[
   for (const folder of folders) {
     const one = await allow(folder)
     const reached = own.find((path) => isWithin(one.path, path) || isWithin(path, one.path))
-    if (reached !== undefined) throw reachesOwnFiles(folder, reached)
+    if (reached !== undefined)
+      throw uncharged(
+        'folder_not_allowed',
+        `${folder} cannot be allowed: farebox keeps ${reached}, which no tool may read or write, in it or around it.`,
+        'Allow a folder of recordings only.',
+      )
     if (!allowed.some(({ path }) => path === one.path)) allowed.push(one)
   }
   return allowed
@@ -62,27 +88,19 @@ async function allow(folder: string): Promise<AllowedFolder> {
 }
 
 function notAFolder(folder: string, cause?: unknown): FareboxError {
-  return pathError('folder_missing', `${folder} is not a folder that can be read.`, 'Name an existing folder.', cause)
-}
-
-function reachesOwnFiles(folder: string, path: string): FareboxError {
-  return pathError(
-    'folder_not_allowed',
-    `${folder} cannot be allowed: farebox keeps ${path}, which no tool may read or write, in it or around it.`,
-    'Allow a folder of recordings only.',
-  )
+  return uncharged('folder_missing', `${folder} is not a folder that can be read.`, 'Name an existing folder.', cause)
 }
 
 /** Opens a regular file of an allowed folder. */
-async function openAllowed(allowed: readonly AllowedFolder[], named: string): Promise<OpenedFile> {
-  const { root, names, path } = await locate(allowed, named)
+async function openAllowed(allowed: readonly AllowedFolder[], named: string) {
+  const { root, names } = await locate(allowed, named)
   const name = names.at(-1)
   if (name === undefined) throw notAFile(named)
   const folder = await OpenFolder.open(root, names.slice(0, -1)).catch((cause) => throwChanged(named, cause))
   try {
     const handle = await folder.file(name).catch((cause) => throwChanged(named, cause))
     const found = await handle.stat()
-    if (found.isFile()) return { path, handle, bytes: found.size }
+    if (found.isFile()) return { handle, bytes: found.size }
     await handle.close()
     throw notAFile(named)
   } finally {
@@ -123,7 +141,7 @@ async function digestOf(allowed: readonly AllowedFolder[], path: string, signal?
 }
 
 function notAFile(named: string): FareboxError {
-  return pathError('not_a_file', `${named} is not a regular file.`, 'Name a regular file.')
+  return uncharged('not_a_file', `${named} is not a regular file.`, 'Name a regular file.')
 }
 
 /** A link was put on the path since it was resolved, or the file was removed. */
@@ -133,7 +151,7 @@ function throwChanged(named: string, cause: unknown): never {
 
 function changed(named: string, cause?: unknown): FareboxError {
   const problem = `${named} cannot be read or was changed while it was looked at.`
-  return pathError(
+  return uncharged(
     'file_changed',
     problem,
     'Check its permissions, and repeat the call when nothing changes it.',

@@ -2,8 +2,7 @@ import { lookup as lookUp } from 'node:dns'
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { BlockList, isIP, isIPv4, type LookupFunction } from 'node:net'
-import type { FareboxError } from '../../wire/farebox-error.ts'
-import { pathError } from './locate.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 
 /** Addresses that are not of the public internet, as IANA lists them. Those that embed an IPv4 address are refused whole. */
 const PRIVATE_IPV4 = [
@@ -103,7 +102,7 @@ const lookUpPublic: LookupFunction = (hostname, options, done) => {
 }
 
 function privateAddress(): FareboxError {
-  return pathError(
+  return uncharged(
     'address_not_allowed',
     'The URL leads to an address of this machine or of a private network.',
     'Name a public URL. The person may allow others where the server is started: farebox mcp --allow-private-addresses',
@@ -111,11 +110,11 @@ function privateAddress(): FareboxError {
 }
 
 function refused(problem: string): FareboxError {
-  return pathError('url_not_allowed', problem, 'Name a public https URL of a recording.')
+  return uncharged('url_not_allowed', problem, 'Name a public https URL of a recording.')
 }
 
 export function failed(problem: string, cause?: unknown): FareboxError {
-  return pathError('fetch_failed', problem, 'Check the URL, or repeat the call later.', cause)
+  return uncharged('fetch_failed', problem, 'Check the URL, or repeat the call later.', cause)
 }
 
 /** Returns whether an address belongs to the public internet, so neither to this machine nor to its networks. */

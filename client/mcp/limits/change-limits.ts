@@ -1,10 +1,10 @@
 import { mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { lock } from 'proper-lockfile'
+import type { BudgetAmounts } from '../../budget/limits.ts'
 import { parseUsdc } from '../../budget/usdc.ts'
 import { replaceFile } from '../../files/files.ts'
-import type { AmountLimits, SpendingLimits } from '../tool.ts'
-import { limitsForm, readLimitsFile, unusable } from './limits-file.ts'
+import { limitsForm, readLimitsFile, type SpendingLimits, unusable } from './limits-file.ts'
 
 const RETRIES = { retries: 50, minTimeout: 10, maxTimeout: 100 }
 
@@ -17,11 +17,8 @@ export interface WriteOptions {
 export const NO_LIMIT = 'none'
 
 /** What a person changes: amounts, or for a tool `NO_LIMIT`. */
-export interface LimitsChange {
+export interface LimitsChange extends BudgetAmounts {
   readonly tool?: string | undefined
-  readonly call?: string | undefined
-  readonly session?: string | undefined
-  readonly day?: string | undefined
   readonly confirmAbove?: string | undefined
 }
 
@@ -54,7 +51,7 @@ export function changeLimits(before: SpendingLimits, { tool, confirmAbove, ...am
   }
 }
 
-function changeAmounts(own: AmountLimits, change: Pick<LimitsChange, (typeof AMOUNTS)[number]>): AmountLimits {
+function changeAmounts(own: BudgetAmounts, change: BudgetAmounts): BudgetAmounts {
   const kept = AMOUNTS.flatMap((name) => {
     const value = change[name] ?? own[name]
     return value === undefined || value === NO_LIMIT ? [] : [[name, value] as const]
@@ -82,7 +79,7 @@ function flat({ tools, confirmAbove, ...amounts }: SpendingLimits): ReadonlyMap<
   return new Map([...named(amounts, ''), ['confirm above', confirmAbove], ...own])
 }
 
-function named(limits: AmountLimits, prefix: string): readonly (readonly [string, string])[] {
+function named(limits: BudgetAmounts, prefix: string): readonly (readonly [string, string])[] {
   return AMOUNTS.flatMap((name) => {
     const amount = limits[name]
     return amount === undefined ? [] : [[`${prefix}${name}`, amount] as const]

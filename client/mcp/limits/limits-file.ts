@@ -1,11 +1,22 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import * as z from 'zod'
+import type { BudgetAmounts } from '../../budget/limits.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import { homeDirectory } from '../../journal/home-directory.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
-import type { AmountLimits, SpendingLimits } from '../tool.ts'
+
+/** The limits that a person has set, as decimal USDC. Nothing that a model can reach changes them. */
+export interface SpendingLimits extends BudgetAmounts {
+  readonly call: string
+  readonly session: string
+  readonly day: string
+  /** A call that may cost more needs the agreement of a person. */
+  readonly confirmAbove: string
+  /** Limits of single tools, within those of all. */
+  readonly tools: Readonly<Record<string, BudgetAmounts>>
+}
 
 /** The tools that pay, which are those that may have limits of their own. */
 export const PAYING_TOOLS: readonly string[] = Object.values(TOOL_TEXTS)
@@ -33,7 +44,7 @@ const limitsSchema = z
   })
   .transform(({ confirm_above: confirmAbove, tools, ...limits }): SpendingLimits => {
     const set = Object.entries(tools).flatMap(([name, own]) => (own === undefined ? [] : [[name, own] as const]))
-    return { ...limits, confirmAbove, tools: Object.fromEntries<AmountLimits>(set) }
+    return { ...limits, confirmAbove, tools: Object.fromEntries<BudgetAmounts>(set) }
   })
 
 const SUFFIX = '-limits'
@@ -115,7 +126,7 @@ function requirePrivate(path: string, { mode, uid }: Stats, others: number, mend
 
 /** Nothing is paid for until a person has mended the file. */
 export function unusable(problem: string, advice: string, cause?: unknown): FareboxError {
-  return new FareboxError({ code: 'limits_unusable', problem, money: 'none', advice, cause })
+  return uncharged('limits_unusable', problem, advice, cause)
 }
 
 /** Returns the limits as the file and `--json` have them. */

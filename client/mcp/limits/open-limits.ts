@@ -1,9 +1,14 @@
 import type { LimitName } from '../../budget/budget-exceeded.ts'
 import type { BudgetAmounts, BudgetLimits, RefusedLimit } from '../../budget/limits.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
-import type { FareboxError } from '../../wire/farebox-error.ts'
-import type { LimitStore, SpendingLimits } from '../tool.ts'
-import { DEFAULT_LIMITS, limitsCommand, limitsPath, readLimitsFile, unusable } from './limits-file.ts'
+import {
+  DEFAULT_LIMITS,
+  limitsCommand,
+  limitsPath,
+  readLimitsFile,
+  type SpendingLimits,
+  unusable,
+} from './limits-file.ts'
 
 const VARIABLES: Readonly<Record<LimitName, string>> = {
   call: 'FAREBOX_CALL_BUDGET',
@@ -15,28 +20,33 @@ const VARIABLES: Readonly<Record<LimitName, string>> = {
  * Opens the limits that belong to a journal. The file is read at each use, so that a change holds at once. Budgets that a
  * person sets where the server is started can only be lower.
  */
-export function openLimits(home: string, budgets: BudgetAmounts = {}): LimitStore {
+export function openLimits(home: string, budgets: BudgetAmounts = {}) {
   const path = limitsPath(home)
   let wasThere = false
-  const current = () => {
+  const current = (): SpendingLimits => {
     const file = readLimitsFile(path)
     // The defaults may be higher than what was set.
-    if (file === null && wasThere) throw vanished(path)
+    if (file === null && wasThere)
+      throw unusable(
+        `The limits file ${path} is gone.`,
+        `The person runs in a terminal: ${limitsCommand(path, 'reset')}`,
+      )
     wasThere ||= file !== null
     return atMost(file?.limits ?? DEFAULT_LIMITS, budgets)
   }
   return {
     path,
+    /** Returns the limits in force. Throws a `FareboxError` for an unusable file. */
     current,
-    budget: () => ({ ...budgetOf(current()), advice: (refused) => limitAdvice(refused, path, budgets) }),
-    requireBudget: (farebox, { tool: group, key: requestId, maximum }) =>
-      farebox.requireBudget({ requestId, maximum, group }),
+    /** Returns the limits as those of a budget, in which each tool is a group. */
+    budget: (): BudgetLimits => {
+      const { call, session, day, tools: groups } = current()
+      return { call, session, day, groups, advice: (refused) => limitAdvice(refused, path, budgets) }
+    },
   }
 }
 
-function budgetOf({ call, session, day, tools: groups }: SpendingLimits): BudgetLimits {
-  return { call, session, day, groups }
-}
+export type LimitStore = ReturnType<typeof openLimits>
 
 function atMost(limits: SpendingLimits, { call, session, day }: BudgetAmounts): SpendingLimits {
   return {
@@ -49,10 +59,6 @@ function atMost(limits: SpendingLimits, { call, session, day }: BudgetAmounts): 
 
 function lower(limit: string, budget: string | undefined): string {
   return budget !== undefined && parseUsdc(budget) < parseUsdc(limit) ? budget : limit
-}
-
-function vanished(path: string): FareboxError {
-  return unusable(`The limits file ${path} is gone.`, `The person runs in a terminal: ${limitsCommand(path, 'reset')}`)
 }
 
 /** Returns the sentence that says what a person does to allow a call that was refused. */

@@ -1,14 +1,12 @@
 import * as z from 'zod'
 import type { Answer, Wire } from '../../farebox.ts'
 import { chatRequest } from '../../requests/text-requests.ts'
-import { payTool } from '../call/pay-tool.ts'
 import { paymentForm, paymentLine, paymentMeta, paymentSchema } from '../content/payment-form.ts'
 import { modelName, noticeSchema, UNTRUSTED_RULE, untrusted } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
-import type { ToolResult } from '../tool.ts'
-import { defineTool } from '../tool.ts'
+import { defineTool, type ToolResult } from '../tool.ts'
 import * as given from './arguments.ts'
-import { chooseModel, prepareTextCall } from './text-call.ts'
+import { payTextCall } from './text-call.ts'
 
 const inputSchema = z.strictObject({
   prompt: given.prompt.describe('What the model is asked.'),
@@ -33,18 +31,16 @@ export const chatTool = defineTool({
   inputSchema,
   outputSchema,
   run: async (session, exchange, { request_id: requestId, ...identity }) => {
-    const { prompt, system, model: asked, max_tokens: maxTokens } = identity
-    const { signal } = exchange
-    const answer = await payTool(session, exchange, {
+    const { prompt, system, max_tokens: maxTokens } = identity
+    const answer = await payTextCall(session, exchange, {
       tool: 'chat',
       requestId,
       identity,
       summary: 'ask a text model',
-      prepare: async (farebox, known) => {
-        const model = asked ?? known?.model ?? (await chooseModel({ ...farebox, signal }, 'text_generation', asked))
-        const request = chatRequest(model, prompt, { system, maxTokens })
-        return prepareTextCall(farebox, 'createChatCompletion', request, signal, farebox.chat)
-      },
+      operation: 'createChatCompletion',
+      category: 'text_generation',
+      asked: identity,
+      requestOf: (model) => chatRequest(model, prompt, { system, maxTokens }),
     })
     return chatResult(answer)
   },

@@ -1,9 +1,8 @@
 import * as z from 'zod'
 import type { Farebox, QuoteRequest } from '../../farebox.ts'
 import { DEFAULT_TRANSCRIPTION_MODEL } from '../../payment/operations.ts'
-import type { Category, ListAccess } from '../../requests/service-lists.ts'
 import { chatRequest, imageRequest, speechRequest } from '../../requests/text-requests.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { modelName, safeName } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import { defineTool } from '../tool.ts'
@@ -64,16 +63,16 @@ async function requestOf({ baseUrl }: Farebox, input: QuoteInput, signal: AbortS
   switch (input.tool) {
     case 'chat': {
       const { system, max_tokens: maxTokens } = input
-      const model = await modelOf(access, 'text_generation', input)
+      const model = await chooseModel(access, 'text_generation', input.model)
       return { operation: 'createChatCompletion', request: chatRequest(model, textOf(input), { system, maxTokens }) }
     }
     case 'generate_image': {
-      const model = await modelOf(access, 'image_generation', input)
+      const model = await chooseModel(access, 'image_generation', input.model)
       return { operation: 'createImageGeneration', request: imageRequest(model, textOf(input)) }
     }
     case 'speak': {
       const { voice, speed } = input
-      const model = await modelOf(access, 'text_to_speech', input)
+      const model = await chooseModel(access, 'text_to_speech', input.model)
       await requireVoice(access, model, voice)
       return { operation: 'createSpeech', request: speechRequest(model, textOf(input), { voice, speed }) }
     }
@@ -83,10 +82,6 @@ async function requestOf({ baseUrl }: Farebox, input: QuoteInput, signal: AbortS
       return { operation: 'createTranscription', request: { model, audio: describedRecording(seconds) } }
     }
   }
-}
-
-async function modelOf(access: ListAccess, category: Category, { model }: QuoteInput): Promise<string> {
-  return await chooseModel(access, category, model)
 }
 
 function textOf({ text }: QuoteInput): string {
@@ -102,5 +97,5 @@ function describedRecording(seconds: number) {
 
 function missing(name: string): FareboxError {
   const problem = `The argument ${name} is missing for this tool.`
-  return new FareboxError({ code: 'invalid_arguments', problem, money: 'none', advice: 'Add it.' })
+  return uncharged('invalid_arguments', problem, 'Add it.')
 }

@@ -1,14 +1,13 @@
 import * as z from 'zod'
 import { onlyMediaOf } from '../../media/download.ts'
 import { speechRequest } from '../../requests/text-requests.ts'
-import { payTool } from '../call/pay-tool.ts'
 import { mediaContent, REPEAT_ADVICE } from '../content/media.ts'
 import { paymentForm, paymentLine, paymentMeta, paymentSchema } from '../content/payment-form.ts'
 import { modelName, safeName } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import { defineTool } from '../tool.ts'
 import * as given from './arguments.ts'
-import { chooseModel, prepareTextCall, requireVoice } from './text-call.ts'
+import { payTextCall } from './text-call.ts'
 
 const inputSchema = z.strictObject({
   text: given.prompt.describe('What is spoken.'),
@@ -34,24 +33,19 @@ export const speakTool = defineTool({
   outputSchema,
   run: async (session, exchange, { request_id: requestId, ...identity }) => {
     const { text, voice, speed } = identity
-    const { signal } = exchange
-    const { result, payment } = await payTool(session, exchange, {
+    const { result, payment } = await payTextCall(session, exchange, {
       tool: 'speak',
       requestId,
       identity,
       summary: 'speak a text',
-      prepare: async (farebox, known) => {
-        const access = { ...farebox, signal }
-        const asked = identity.model ?? known?.model ?? undefined
-        const model = asked ?? (await chooseModel(access, 'text_to_speech', asked))
-        if (known === null) await requireVoice(access, model, voice)
-        const request = speechRequest(model, text, { voice, speed })
-        return prepareTextCall(farebox, 'createSpeech', request, signal, farebox.speech)
-      },
+      operation: 'createSpeech',
+      category: 'text_to_speech',
+      asked: identity,
+      requestOf: (model) => speechRequest(model, text, { voice, speed }),
     })
     const { url, bytes, duration_ms, expires_at } = onlyMediaOf(result, REPEAT_ADVICE)
     const model = modelName(result.model)
-    const { content, meta } = await mediaContent({ url, bytes, kind: 'audio', name: 'speech.mp3' }, signal)
+    const { content, meta } = await mediaContent({ url, bytes, kind: 'audio', name: 'speech.mp3' }, exchange.signal)
     return {
       structured: {
         model,

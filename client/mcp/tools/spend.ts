@@ -1,13 +1,11 @@
 import * as z from 'zod'
 import { formatUsdc } from '../../budget/usdc.ts'
-import { SPEND_COLUMNS, sumsBy } from '../../receipts/spend.ts'
+import { DEFAULT_DAYS, MOST_DAYS, SPEND_COLUMNS, sumsBy } from '../../receipts/spend.ts'
 import { noticeSchema, safeName, UNTRUSTED_RULE, untrustedJson } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import { defineTool } from '../tool.ts'
 import * as given from './arguments.ts'
 
-const MOST_DAYS = 366
-const DEFAULT_DAYS = 30
 /** A year of days. */
 const MOST_ROWS = 400
 

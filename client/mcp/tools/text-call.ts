@@ -1,28 +1,41 @@
-import type { Answer, CallOptions, Farebox } from '../../farebox.ts'
+import type { Answer } from '../../farebox.ts'
 import type { JsonOperation, Requests, Results } from '../../payment/operations.ts'
 import { jsonCallIdentity } from '../../payment/prepare-call.ts'
 import { type Category, findModel, findVoice, type ListAccess, UnknownName } from '../../requests/service-lists.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
-import type { PreparedCall } from '../call/pay-tool.ts'
+import { callsOf } from '../../requests/text-requests.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
+import { payTool, type ToolCall } from '../call/pay-tool.ts'
+import type { Exchange, McpSession } from '../tool.ts'
 
-/** The calls of one operation. */
-interface Calls<Name extends JsonOperation> {
-  create(request: Requests[Name], options?: CallOptions): Promise<Answer<Results[Name]>>
+interface TextCall<Name extends JsonOperation> extends Omit<ToolCall<Results[Name]>, 'prepare'> {
+  readonly operation: Name
+  readonly category: Category
+  /** The model and the voice that were asked for. */
+  readonly asked: { readonly model?: string | undefined; readonly voice?: string | undefined }
+  readonly requestOf: (model: string) => Requests[Name]
 }
 
-/** Returns a call whose request is JSON, as `payTool` makes it. */
-export function prepareTextCall<Name extends JsonOperation>(
-  farebox: Farebox,
-  operation: Name,
-  request: Requests[Name],
-  signal: AbortSignal,
-  calls: Calls<Name>,
-): PreparedCall<Results[Name]> {
-  return {
-    identity: jsonCallIdentity(farebox.baseUrl, operation, request),
-    quote: async () => (await farebox.quote({ operation, request, signal })).price.amount,
-    pay: async (options) => await calls.create(request, options),
-  }
+/** Pays for a call whose request is JSON. A repetition is about the model of the first one. */
+export async function payTextCall<Name extends JsonOperation>(
+  session: McpSession,
+  exchange: Exchange,
+  { operation, category, asked, requestOf, ...call }: TextCall<Name>,
+): Promise<Answer<Results[Name]>> {
+  const { signal } = exchange
+  return await payTool(session, exchange, {
+    ...call,
+    prepare: async (farebox, known) => {
+      const access = { ...farebox, signal }
+      const model = asked.model ?? known?.model ?? (await chooseModel(access, category, undefined))
+      if (known === null) await requireVoice(access, model, asked.voice)
+      const request = requestOf(model)
+      return {
+        identity: jsonCallIdentity(farebox.baseUrl, operation, request),
+        quote: async () => (await farebox.quote({ operation, request, signal })).price.amount,
+        pay: async (options) => await callsOf(farebox, operation).create(request, options),
+      }
+    },
+  })
 }
 
 /** Returns the model that was asked for, or the first one of the category. Throws `unknown_model` with similar names. */
@@ -38,5 +51,5 @@ export async function requireVoice(access: ListAccess, model: string, voice: str
 function throwUnknown(error: unknown): never {
   if (!(error instanceof UnknownName)) throw error
   const advice = 'Choose from the resource farebox://models.'
-  throw new FareboxError({ code: error.code, problem: error.message, money: 'none', advice, cause: error })
+  throw uncharged(error.code, error.message, advice, error)
 }

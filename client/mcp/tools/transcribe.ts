@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import type { ContentBlock } from '@modelcontextprotocol/server'
 import * as z from 'zod'
 import { OUTPUT_FORMATS, type OutputFormat } from '../../batch/types.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { safeName, UNTRUSTED_META, untrusted } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import type { ToolResult } from '../tool.ts'
@@ -72,7 +72,12 @@ export const transcribeTool = defineTool({
 
 /** A call without any transcript is an error, with what happened to the money. */
 function throwIfNothingDone({ outcome, recordings, plan }: Transcribed): void {
-  if (recordings.kind === 'folder' && plan.files.length === 0) throw noRecordings()
+  if (recordings.kind === 'folder' && plan.files.length === 0)
+    throw uncharged(
+      'no_recordings',
+      'There are no recordings in the folder.',
+      'Name another folder, or a file whose name does not end like that of a recording.',
+    )
   if (outcome.finished + outcome.skipped > 0) return
   if (outcome.stopError !== undefined) throw outcome.stopError
   const [failure] = outcome.failures
@@ -123,13 +128,4 @@ function linkOf(output: string): ContentBlock {
     name: safeName(basename(fileURLToPath(output))),
     _meta: { [UNTRUSTED_META]: { origin: 'transcript' } },
   }
-}
-
-function noRecordings(): FareboxError {
-  return new FareboxError({
-    code: 'no_recordings',
-    problem: 'There are no recordings in the folder.',
-    money: 'none',
-    advice: 'Name another folder, or a file whose name does not end like that of a recording.',
-  })
 }

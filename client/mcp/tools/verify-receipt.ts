@@ -3,12 +3,12 @@ import { formatUsdc } from '../../budget/usdc.ts'
 import type { Farebox, ReceiptVerification, Wire } from '../../farebox.ts'
 import { isReceiptId } from '../../receipts/receipt-store.ts'
 import { verifyWithAccount } from '../../receipts/verify-with-account.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
+import { parseObject } from '../../wire/json.ts'
 import { plainText } from '../../wire/plain-text.ts'
 import { noticeSchema, safeName, UNTRUSTED_RULE, untrustedJson } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
-import type { McpSession } from '../tool.ts'
-import { defineTool } from '../tool.ts'
+import { defineTool, type McpSession } from '../tool.ts'
 
 const LONGEST_PATH = 4096
 /** A file has the receipts of one transcript. */
@@ -81,13 +81,8 @@ async function documentsOf(
 }
 
 function receiptsIn(text: string): readonly Record<string, unknown>[] {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    throw notAReceipt()
-  }
-  const documents = Array.isArray(value) ? (value as unknown[]) : [value]
+  const value = parseObject(text)
+  const documents: readonly unknown[] = Array.isArray(value) ? value : [value]
   const areObjects = documents.every((each) => typeof each === 'object' && each !== null)
   if (!areObjects || documents.length === 0 || documents.length > MOST_RECEIPTS) throw notAReceipt()
   return documents as Record<string, unknown>[]
@@ -111,14 +106,13 @@ function verificationForm({ receiptId, outcome, checks, receipt }: ReceiptVerifi
 }
 
 function invalid(problem: string): FareboxError {
-  return new FareboxError({ code: 'invalid_arguments', problem, money: 'none', advice: 'Correct the arguments.' })
+  return uncharged('invalid_arguments', problem, 'Correct the arguments.')
 }
 
 function notAReceipt(): FareboxError {
-  return new FareboxError({
-    code: 'not_a_receipt',
-    problem: 'The file is not a receipt or a list of receipts.',
-    money: 'none',
-    advice: 'Name a file such as the a.receipt.json of a transcript, or a receipt_id.',
-  })
+  return uncharged(
+    'not_a_receipt',
+    'The file is not a receipt or a list of receipts.',
+    'Name a file such as the a.receipt.json of a transcript, or a receipt_id.',
+  )
 }

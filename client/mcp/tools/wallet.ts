@@ -1,10 +1,11 @@
 import * as z from 'zod'
 import { isSufficient, UNLIMITED } from '../../allowance/read-allowance.ts'
+import type { BudgetAmounts } from '../../budget/limits.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
-import type { Balance } from '../../farebox.ts'
+import type { Balance, BudgetLeft } from '../../farebox.ts'
 import { safeName } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
-import type { AmountLimits, SpendingLimits } from '../tool.ts'
+import type { SpendingLimits } from '../limits/limits-file.ts'
 import { defineTool } from '../tool.ts'
 
 const amount = z.string().nullable()
@@ -54,9 +55,7 @@ export const walletTool = defineTool({
   },
 })
 
-type Left = Readonly<Record<'session' | 'day', bigint | null>>
-
-function limitsForm({ call, session, day }: AmountLimits, left: Left): z.infer<typeof limitsSchema> {
+function limitsForm({ call, session, day }: BudgetAmounts, left: BudgetLeft): z.infer<typeof limitsSchema> {
   return {
     call_usdc: call ?? null,
     session_usdc: session ?? null,
@@ -66,7 +65,7 @@ function limitsForm({ call, session, day }: AmountLimits, left: Left): z.infer<t
   }
 }
 
-function toolsForm({ tools }: SpendingLimits, leftOfTool: (tool: string) => Left) {
+function toolsForm({ tools }: SpendingLimits, leftOfTool: (tool: string) => BudgetLeft) {
   return Object.fromEntries(Object.entries(tools).map(([tool, limits]) => [tool, limitsForm(limits, leftOfTool(tool))]))
 }
 

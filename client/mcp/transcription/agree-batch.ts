@@ -1,11 +1,11 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { UploadWork } from '../../batch/plan/price-uploads.ts'
 import { exactJobsOf } from '../../batch/plan/work.ts'
 import type { BatchPlan } from '../../batch/types.ts'
 import { parseUsdc } from '../../budget/usdc.ts'
 import type { Farebox, KnownCall } from '../../farebox.ts'
-import { canonicalJson } from '../../wire/canonical-json.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
+import { canonicalJson } from '../../wire/json.ts'
 import { agree, toolCallKey } from '../call/agree.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 
@@ -67,14 +67,13 @@ export async function requireSameCall(
   const known = farebox.knownCall(key)
   if (known === null) farebox.nameCall(key, identity, `mcp ${TOOL}`)
   else if (known.identity !== identity)
-    throw new FareboxError({
-      code: 'request_id_conflict',
-      problem: 'This request_id was used for other recordings or options before.',
-      money: 'none',
-      advice: 'Repeat the call with the same recordings and options, or use another request_id.',
-    })
+    throw uncharged(
+      'request_id_conflict',
+      'This request_id was used for other recordings or options before.',
+      'Repeat the call with the same recordings and options, or use another request_id.',
+    )
 }
 
 function digest(value: unknown): string {
-  return createHash('sha256').update(canonicalJson(value)).digest('base64url')
+  return hash('sha256', canonicalJson(value), 'base64url')
 }

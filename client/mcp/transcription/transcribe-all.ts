@@ -1,26 +1,16 @@
 import { basename } from 'node:path'
-import { planBatch, runBatch } from '../../batch/batch.ts'
+import { planBatch } from '../../batch/plan/plan-batch.ts'
 import { exactJobsOf, workOf } from '../../batch/plan/work.ts'
-import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat, Source } from '../../batch/types.ts'
+import { runBatch } from '../../batch/run/run-batch.ts'
+import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan, OutputFormat } from '../../batch/types.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
-import type { Farebox } from '../../farebox.ts'
-import { FareboxError } from '../../wire/farebox-error.ts'
+import { uncharged } from '../../wire/farebox-error.ts'
+import type { FoundRecordings } from '../folders/find-allowed.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agreeToBatch, requireSameCall } from './agree-batch.ts'
 
-/** What a call names: one of both. */
-interface Named {
-  readonly path?: string | undefined
-  readonly url?: string | undefined
-}
-
 /** The recordings of one call. */
-interface Recordings {
-  readonly kind: 'file' | 'folder' | 'url'
-  readonly sources: readonly Source[]
-  /** Entries of the folder that lead out of the allowed folders or cannot be read. */
-  readonly leftOut: number
-}
+type Recordings = Omit<FoundRecordings, 'kind'> & { readonly kind: FoundRecordings['kind'] | 'url' }
 
 const BYTES_PER_REPORT = 4 * 1024 * 1024
 const LONGEST_NAME = 100
@@ -34,51 +24,42 @@ const STEP = 0.001
  * Reports the progress of a batch: each file counts once when it is priced and once when it is transcribed. Names of
  * files are texts of others, so no report has any.
  */
-class BatchProgressReport {
-  readonly #exchange: Pick<Exchange, 'progress'>
-  readonly #timer: NodeJS.Timeout
-  #reported = 0
-  #done = 0
-  #total: number | undefined
-  #message = 'looking for recordings'
-
-  constructor(exchange: Pick<Exchange, 'progress'>) {
-    this.#exchange = exchange
-    this.#timer = setInterval(() => this.#report(), HEARTBEAT_MS)
-    this.#report()
+function reportBatch(exchange: Pick<Exchange, 'progress'>) {
+  let [reported, done, message] = [0, 0, 'looking for recordings']
+  let total: number | undefined
+  const report = () => {
+    reported = Math.max(reported + STEP, done)
+    exchange.progress(reported, total, message)
   }
-
-  step(message: string): void {
-    this.#message = message
-    this.#report()
+  const step = (next: string) => {
+    message = next
+    report()
   }
-
-  onEvent(event: BatchEvent): void {
-    if (event.event === 'planned') {
-      this.#total = 2 * event.of
-      this.#done = event.done
-      this.step(`measured ${event.done} of ${event.of}`)
-    } else if (event.event === 'progress') {
-      const { finished, skipped, failed, charged } = event.progress
-      const files = (this.#total ?? 0) / 2
-      const done = files + finished + skipped + failed
-      if (done <= this.#done) return
-      this.#done = done
-      this.step(`${finished + skipped} of ${files} transcribed, ${failed} failed, charged ${formatUsdc(charged)} USDC`)
-    } else if (event.event === 'waiting') this.step('waiting for the service')
-  }
-
-  end(): void {
-    clearInterval(this.#timer)
-  }
-
-  #report(): void {
-    this.#reported = Math.max(this.#reported + STEP, this.#done)
-    this.#exchange.progress(this.#reported, this.#total, this.#message)
+  const timer = setInterval(report, HEARTBEAT_MS)
+  report()
+  return {
+    step,
+    onEvent: (event: BatchEvent) => {
+      if (event.event === 'planned') {
+        total = 2 * event.of
+        done = event.done
+        step(`measured ${event.done} of ${event.of}`)
+      } else if (event.event === 'progress') {
+        const { finished, skipped, failed, charged } = event.progress
+        const files = (total ?? 0) / 2
+        if (files + finished + skipped + failed <= done) return
+        done = files + finished + skipped + failed
+        step(`${finished + skipped} of ${files} transcribed, ${failed} failed, charged ${formatUsdc(charged)} USDC`)
+      } else if (event.event === 'waiting') step('waiting for the service')
+    },
+    end: () => clearInterval(timer),
   }
 }
 
-interface TranscriptionCall extends Named {
+interface TranscriptionCall {
+  /** One of both is named. */
+  readonly path?: string | undefined
+  readonly url?: string | undefined
   readonly request: BatchOptions['request']
   readonly formats: readonly OutputFormat[]
   /** Where transcripts are written; without it those of one recording are returned, those of a folder stand next to it. */
@@ -111,32 +92,28 @@ export async function transcribeAll(
   const farebox = await session.farebox()
   // An unusable limits file ends the call before anything is read.
   session.limits.current()
-  const report = new BatchProgressReport(exchange)
+  const report = reportBatch(exchange)
   try {
-    const recordings = await findRecordings(session, exchange, call, (message) => report.step(message))
+    const recordings = await findRecordings(session, exchange, call, report.step)
     const texts = call.outputFolder === undefined && recordings.kind !== 'folder' ? [] : null
     const options = await batchOptions(session, exchange, call, texts)
-    const plan = await planBatch(farebox, recordings.sources, options, (event) => report.onEvent(event))
+    const plan = await planBatch(farebox, recordings.sources, options, report.onEvent)
     try {
       await requireSafe(session, exchange, recordings, plan)
       await requireSameCall(session, farebox, plan, { requestId: call.requestId, options: keptOptions(call, plan) })
       const beforePayment = await agreeToBatch(session, exchange, farebox, plan)
-      return { recordings, plan, texts, ...(await run(farebox, plan, { ...options, beforePayment }, report)) }
+      const ends = new Map<number, FileEnd>()
+      const outcome = await runBatch(farebox, plan, { ...options, beforePayment }, (event) => {
+        if (event.event === 'finished' || event.event === 'failed') ends.set(event.file.index, event)
+        report.onEvent(event)
+      })
+      return { recordings, plan, outcome, ends, texts }
     } finally {
       await plan.discard()
     }
   } finally {
     report.end()
   }
-}
-
-async function run(farebox: Farebox, plan: BatchPlan, options: BatchOptions, report: BatchProgressReport) {
-  const ends = new Map<number, FileEnd>()
-  const outcome = await runBatch(farebox, plan, options, (event) => {
-    if (event.event === 'finished' || event.event === 'failed') ends.set(event.file.index, event)
-    report.onEvent(event)
-  })
-  return { outcome, ends }
 }
 
 async function batchOptions(
@@ -191,22 +168,22 @@ async function requireSafe(
   const kept = works.flatMap(({ targets }) => targets.flatMap((target) => target.kept ?? []))
   const foreign = kept.find(({ reason }) => reason === 'foreign')
   if (foreign !== undefined)
-    throw new FareboxError({
-      code: 'output_exists',
-      problem: `${foreign.path} exists and is not a transcript of farebox.`,
-      money: 'none',
-      advice: 'Name another output_folder, or other formats.',
-    })
+    throw uncharged(
+      'output_exists',
+      `${foreign.path} exists and is not a transcript of farebox.`,
+      'Name another output_folder, or other formats.',
+    )
 }
 
 /** Finds the recordings at a path, or fetches the one of a URL. */
 async function findRecordings(
   { folders }: Pick<McpSession, 'folders'>,
   { signal }: Pick<Exchange, 'signal'>,
-  { path, url }: Named,
+  { path, url }: TranscriptionCall,
   report: (message: string) => void,
 ): Promise<Recordings> {
-  if ((path === undefined) === (url === undefined)) throw oneOfBoth()
+  if ((path === undefined) === (url === undefined))
+    throw uncharged('invalid_arguments', 'A call names either a path or a url.', 'Name one of both.')
   if (path !== undefined) return await folders.find(path)
   const named = url ?? ''
   let reported = 0
@@ -218,7 +195,7 @@ async function findRecordings(
       report(`fetched ${Math.floor(bytes / 1024 / 1024)} MiB`)
     },
   })
-  const source = { path: fetched.path, label: 'The recording of the URL', name: nameOf(named) }
+  const source = { path: fetched, label: 'The recording of the URL', name: nameOf(named) }
   return { kind: 'url', sources: [source], leftOut: 0 }
 }
 
@@ -228,13 +205,4 @@ function nameOf(url: string): string {
     .replace(/[^\w.-]+/g, '_')
     .replace(/^\.+/, '')
   return name.slice(-LONGEST_NAME) || 'recording'
-}
-
-function oneOfBoth(): FareboxError {
-  return new FareboxError({
-    code: 'invalid_arguments',
-    problem: 'A call names either a path or a url.',
-    money: 'none',
-    advice: 'Name one of both.',
-  })
 }

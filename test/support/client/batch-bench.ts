@@ -1,15 +1,10 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import {
-  type BatchEvent,
-  type BatchOptions,
-  type BatchOutcome,
-  type BatchPlan,
-  findRecordings,
-  planBatch,
-  runBatch,
-} from '../../../client/batch/batch.ts'
+import { findRecordings } from '../../../client/batch/find/find-recordings.ts'
+import { planBatch } from '../../../client/batch/plan/plan-batch.ts'
+import { runBatch } from '../../../client/batch/run/run-batch.ts'
+import type { BatchEvent, BatchOptions, BatchOutcome, BatchPlan } from '../../../client/batch/types.ts'
 import { createFarebox, type FareboxOptions, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { generateMp3 } from '../media/mp3-generator.ts'
 import type { SharedSandbox } from '../processes/test-sandbox.ts'

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import type { SigningKey } from '../../../client/receipts/signing-keys.ts'
-import { canonicalJson } from '../../../client/wire/canonical-json.ts'
+import { canonicalJson } from '../../../client/wire/json.ts'
 import type { Receipt } from '../../../client/wire/schemas.ts'
 
 export const KID = 'did:web:farebox.example#k1'

@@ -16,10 +16,42 @@ const HEADER = `// Generated from the service's OpenAPI document npm run generat
 // biome-ignore-all format: generated
 `
 
-/** Renders the schemas of an OpenAPI document as TypeScript types. */
+/**
+ * Renders the schemas of an OpenAPI document as TypeScript types. What is the same as another one of them, or as the items
+ * of its list, is named instead of repeated.
+ */
 export function renderTypes(schemas: Readonly<Record<string, JsonSchema>>): string {
-  const types = Object.entries(schemas).map(([name, schema]) => `export type ${name} = ${renderType(schema, '')}\n`)
+  const types = Object.entries(schemas).map(([name, schema]) => {
+    return `export type ${name} = ${renderType(withReferences(schema, namesOf(schemas, name)), '')}\n`
+  })
   return [HEADER, ...types].join('\n')
+}
+
+/** Returns the names that can stand for a schema in the type of this name, by the schema. */
+function namesOf(schemas: Readonly<Record<string, JsonSchema>>, own: string): ReadonlyMap<string, string> {
+  const names = new Map<string, string>()
+  for (const [name, { properties }] of Object.entries(schemas)) {
+    if (name === own) break
+    const items = properties?.['data']?.items
+    if (items !== undefined) names.set(JSON.stringify(items), `${name}["data"][number]`)
+  }
+  for (const [name, schema] of Object.entries(schemas)) if (name !== own) names.set(JSON.stringify(schema), name)
+  return names
+}
+
+function withReferences(schema: JsonSchema, names: ReadonlyMap<string, string>): JsonSchema {
+  const replace = (part: JsonSchema): JsonSchema => {
+    const name = part.properties && names.get(JSON.stringify(part))
+    return name === undefined ? withReferences(part, names) : { $ref: name }
+  }
+  const { properties, items } = schema
+  return {
+    ...schema,
+    ...(items && { items: replace(items) }),
+    ...(properties && {
+      properties: Object.fromEntries(Object.entries(properties).map(([name, part]) => [name, replace(part)])),
+    }),
+  }
 }
 
 function renderType(schema: JsonSchema, indent: string): string {

@@ -1,5 +1,5 @@
 import { Client, InMemoryTransport } from '@modelcontextprotocol/client'
-import { Confirmations } from '../../../client/mcp/confirm/confirmations.ts'
+import { createConfirmations } from '../../../client/mcp/confirm/confirmations.ts'
 import { openFolders } from '../../../client/mcp/folders/open-folders.ts'
 import { openLimits } from '../../../client/mcp/limits/open-limits.ts'
 import { createServer } from '../../../client/mcp/server.ts'
@@ -20,7 +20,7 @@ export async function openLocalSession({ baseUrl, rpcUrl, home, privateKey }: Se
   const folders = await openFolders({ folders: [], hidden: [] })
   const limits = openLimits(home)
   const session = openSession(settings, { limits, folders })
-  const confirmations = new Confirmations(limits)
+  const confirmations = createConfirmations(limits)
   const parts = { session, tools: TOOLS, version: '1', confirmations, onError: ignore, onCall: ignore }
   const server = createServer(parts)
   const [near, far] = InMemoryTransport.createLinkedPair()

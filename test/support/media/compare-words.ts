@@ -1,4 +1,4 @@
-import type { Transcript } from '../../../client/audio/audio.ts'
+import type { Transcript } from '../../../client/audio/transcript.ts'
 import type { ScriptedWord } from './tone-voice.ts'
 
 export interface Comparison {

@@ -3,17 +3,12 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
-import {
-  type Ffmpeg,
-  findFfmpeg,
-  preparePacks,
-  prepareRecording,
-  stitch,
-  takeApart,
-} from '../../../client/audio/audio.ts'
-import { copyRecording } from '../../../client/audio/copy-recording.ts'
-import { decodeFrames } from '../../../client/audio/ffmpeg.ts'
-import type { Upload } from '../../../client/audio/prepare-recording.ts'
+import { decodeFrames, type Ffmpeg, findFfmpeg } from '../../../client/audio/ffmpeg.ts'
+import { preparePacks } from '../../../client/audio/pack/prepare-packs.ts'
+import { takeApart } from '../../../client/audio/pack/take-apart.ts'
+import { stitch } from '../../../client/audio/parts/stitch.ts'
+import { prepareRecording, type Upload } from '../../../client/audio/prepare-recording.ts'
+import { copyRecording } from '../../../client/audio/read-recording.ts'
 import { askTerms } from '../../../client/batch/plan/pricing.ts'
 import { createFarebox, type Farebox, parseUsdc, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { burstsIn, waveOf } from '../../support/client/audio/bursts.ts'

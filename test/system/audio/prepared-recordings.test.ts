@@ -5,7 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { AudioError, expectRecording, type Ffmpeg, findFfmpeg, prepareRecording } from '../../../client/audio/audio.ts'
+import { AudioError } from '../../../client/audio/audio-error.ts'
+import { type Ffmpeg, findFfmpeg } from '../../../client/audio/ffmpeg.ts'
+import { expectRecording, prepareRecording } from '../../../client/audio/prepare-recording.ts'
 import { createPrepared, writePrepared } from '../../../client/audio/write-prepared.ts'
 import { FareboxError } from '../../../client/farebox.ts'
 import { waveOf } from '../../support/client/audio/bursts.ts'
@@ -92,7 +94,7 @@ describe.skipIf(!canRun)('prepareRecording', () => {
         message: expect.stringContaining('apt-get install ffmpeg'),
       })
     }
-    expect(await findFfmpeg({ ffmpegPath: at('no-such-program') })).toBeUndefined()
+    expect(await findFfmpeg(at('no-such-program'))).toBeUndefined()
   })
 
   test('refuses what is no recording, has no sound, or is incomplete, and names the reason', async () => {

@@ -1,11 +1,12 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { parseUsdc } from '../../../budget/usdc.ts'
-import type { Answer, Farebox } from '../../../farebox.ts'
+import type { Answer } from '../../../farebox.ts'
 import { requestIdentity } from '../../../payment/call-key.ts'
 import { type JsonOperation, OPERATION_PATHS, type Requests, type Results } from '../../../payment/operations.ts'
-import type { CallOptions } from '../../../payment/prepare-call.ts'
-import { canonicalJson } from '../../../wire/canonical-json.ts'
+import { SPENT_KEYS } from '../../../payment/paying-fetch.ts'
+import { callsOf } from '../../../requests/text-requests.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
+import { canonicalJson } from '../../../wire/json.ts'
 import type { CommandContext } from '../../run.ts'
 import { noteWait } from './notes.ts'
 import { requirePrice } from './option-values.ts'
@@ -30,19 +31,9 @@ export interface PaidOptions {
 }
 
 /** Makes one of the calls and hands its result over; returns what `deliver` returns. */
-export type MakeCall<Name extends JsonOperation> = <Delivered>(
+type MakeCall<Name extends JsonOperation> = <Delivered>(
   deliver: (answer: Answer<Results[Name]>) => Delivered | Promise<Delivered>,
 ) => Promise<Delivered>
-
-/** Codes after which the key cannot bring the result. */
-const SPENT_KEYS: ReadonlySet<string> = new Set([
-  'idempotency_key_reused',
-  'result_expired',
-  'payment_already_settled',
-  'payment_refunded',
-  'payment_resolved_outside',
-  'payment_written_off',
-])
 
 /** Prices the calls if there is a limit, and returns how to make each of them. Throws before anything is paid. */
 export async function priceCalls<Name extends JsonOperation>(
@@ -54,9 +45,10 @@ export async function priceCalls<Name extends JsonOperation>(
   const { signal, output } = context
   const maximum = limit === undefined ? undefined : (await farebox.quote({ operation, request, signal })).price.amount
   if (maximum !== undefined) requirePrice(parseUsdc(maximum) * BigInt(count), limit)
-  const create = creatorOf(farebox, operation)
+  const { create } = callsOf(farebox, operation)
   const undelivered = requestId === undefined && farebox.home !== null ? new Undelivered(farebox.home) : null
-  const identity = identityOf(farebox, operation, request)
+  const url = new URL(OPERATION_PATHS[operation], farebox.baseUrl).href
+  const identity = requestIdentity('POST', `${url}#${farebox.address}`, hash('sha256', canonicalJson(request)))
   const options = { maximum, signal, purpose, onWait: noteWait(output) }
   return async (deliver) => {
     const call = undelivered?.begin(identity)
@@ -65,7 +57,8 @@ export async function priceCalls<Name extends JsonOperation>(
       call?.end()
       return delivered
     } catch (error) {
-      if (isOver(error)) call?.end()
+      // It ended without a result and without a charge.
+      if (error instanceof FareboxError && (error.money === 'none' || SPENT_KEYS.has(error.code))) call?.end()
       throw withCommandAdvice(error)
     }
   }
@@ -76,27 +69,5 @@ function withCommandAdvice(error: unknown): unknown {
   if (!(error instanceof FareboxError) || (error.money !== 'authorized' && error.money !== 'unknown')) return error
   const { code, problem, money, requestId, key } = error
   const advice = `Run the same command again: it takes this call up (${key ?? 'its key'}) and is charged once at most.`
-  return Object.assign(new FareboxError({ code, problem, money, advice, requestId, cause: error }), { key })
-}
-
-/** Returns whether the call ended without a result and without a charge. */
-function isOver(error: unknown): boolean {
-  return error instanceof FareboxError && (error.money === 'none' || SPENT_KEYS.has(error.code))
-}
-
-function creatorOf<Name extends JsonOperation>(farebox: Farebox, operation: Name) {
-  const creators: {
-    readonly [Each in JsonOperation]: (request: Requests[Each], options: CallOptions) => Promise<Answer<Results[Each]>>
-  } = {
-    createChatCompletion: (request, options) => farebox.chat.create(request, options),
-    createMessage: (request, options) => farebox.messages.create(request, options),
-    createImageGeneration: (request, options) => farebox.images.create(request, options),
-    createSpeech: (request, options) => farebox.speech.create(request, options),
-  }
-  return creators[operation]
-}
-
-function identityOf({ address, baseUrl }: Farebox, operation: JsonOperation, request: object): string {
-  const digest = createHash('sha256').update(canonicalJson(request)).digest('hex')
-  return requestIdentity('POST', `${new URL(OPERATION_PATHS[operation], baseUrl).href}#${address}`, digest)
+  return new FareboxError({ code, problem, money, advice, requestId, key, cause: error })
 }

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { formatUsdc, parseUsdc } from '../../../budget/usdc.ts'
+import { formatUsdc, parseUsdc, readUsdc } from '../../../budget/usdc.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 
 const UNITS_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
@@ -15,6 +15,14 @@ class PriceAboveLimit extends FareboxError {
       money: 'none',
       advice: 'Raise --max, or ask for less.',
     })
+  }
+}
+
+/** Returns a parser that takes decimal amounts of USDC as they are; a refusal names an example. */
+export function amountLike(example: string): (text: string) => string {
+  return (text) => {
+    if (readUsdc(text) !== null) return text
+    throw new InvalidArgumentError(`Write an amount of USDC with at most six decimals, such as ${example}.`)
   }
 }
 
@@ -51,20 +59,12 @@ export function timeOf(text: string): Date {
 
 /** Adds `--max`, whose value is in atomic units. */
 export function addPriceLimit(command: Command): Command {
-  return command.addOption(
-    new Option('--max <usdc>', 'refuse a price above it, before anything is paid').argParser(amountOf),
-  )
+  const amount = amountLike('0.05')
+  const limit = new Option('--max <usdc>', 'refuse a price above it, before anything is paid')
+  return command.addOption(limit.argParser((text) => parseUsdc(amount(text))))
 }
 
 /** Throws `PriceAboveLimit` when a price is above the limit, if there is one. */
 export function requirePrice(price: bigint, limit: bigint | undefined): void {
   if (limit !== undefined && price > limit) throw new PriceAboveLimit(price, limit)
-}
-
-function amountOf(text: string): bigint {
-  try {
-    return parseUsdc(text)
-  } catch {
-    throw new InvalidArgumentError('Write an amount of USDC with at most six decimals, such as 0.05.')
-  }
 }

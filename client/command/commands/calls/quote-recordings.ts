@@ -1,4 +1,5 @@
 import pLimit from 'p-limit'
+import type { MeasuredUpload } from '../../../batch/plan/plan-cache.ts'
 import { Preparer } from '../../../batch/plan/preparer.ts'
 import { askTerms } from '../../../batch/plan/pricing.ts'
 import { parseUsdc } from '../../../budget/usdc.ts'
@@ -19,16 +20,6 @@ export interface Price {
   readonly uploads?: number
 }
 
-interface RecordingOptions {
-  readonly model?: string
-  readonly ffmpeg?: string
-}
-
-interface QuotedRecordings {
-  readonly priced: readonly Price[]
-  readonly failures: readonly unknown[]
-}
-
 const CONCURRENT_QUOTES = 4
 
 /**
@@ -38,8 +29,8 @@ const CONCURRENT_QUOTES = 4
 export async function quoteRecordings(
   context: CommandContext,
   files: readonly string[],
-  options: RecordingOptions,
-): Promise<QuotedRecordings> {
+  options: { readonly model?: string; readonly ffmpeg?: string },
+) {
   const { signal, output } = context
   const { id: model } = await chooseModel(context, 'speech_to_text', options.model)
   const farebox = await context.farebox({ needsWallet: false })
@@ -51,7 +42,8 @@ export async function quoteRecordings(
       files.map((file) =>
         concurrently(async () => {
           signal.throwIfAborted()
-          const { uploads, durationMs, warnings } = await measure(preparer, file)
+          const { uploads, warnings } = await preparer.measure(file, false)
+          const durationMs = uploads.reduce((sum, upload) => sum + upload.durationMs, 0)
           for (const warning of warnings) output.warn(`${file}: ${warning}`)
           const prices = await Promise.all(uploads.map((upload) => askPrice(farebox, model, upload, signal)))
           const price = prices.reduce((sum, each) => sum + each, 0n)
@@ -68,17 +60,6 @@ export async function quoteRecordings(
   } finally {
     await preparer.discard()
   }
-}
-
-async function measure(preparer: Preparer, file: string) {
-  const { uploads, warnings } = await preparer.measure(file, false)
-  return { uploads, warnings, durationMs: uploads.reduce((sum, upload) => sum + upload.durationMs, 0) }
-}
-
-interface MeasuredUpload {
-  readonly sha256: string
-  readonly bytes: number
-  readonly durationMs: number
 }
 
 async function askPrice(

@@ -4,13 +4,6 @@ import { join } from 'node:path'
 import { syncDirectory, unwritable } from '../../../journal/appended-file.ts'
 import { isOfThisHost, isRunning, newWriterName } from '../../../journal/file-names.ts'
 
-/** A call whose result was not handed over yet. */
-interface UndeliveredCall {
-  readonly key: string
-  /** Ends the call: the next equal command makes another one. */
-  end(): void
-}
-
 const DIRECTORY = 'undelivered'
 const HOUR_MS = 3_600_000
 /** A result is kept for at least a day. */
@@ -35,8 +28,11 @@ export class Undelivered {
     this.#now = now
   }
 
-  /** Takes up a call with this identity, or begins one. Throws `FareboxError` when it cannot be written down. */
-  begin(identity: string): UndeliveredCall {
+  /**
+   * Takes up a call with this identity, or begins one; its `end` lets the next equal command make another one. Throws
+   * `FareboxError` when it cannot be written down.
+   */
+  begin(identity: string): { readonly key: string; readonly end: () => void } {
     try {
       mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
       const key = this.#takeUp(identity) ?? randomUUID()

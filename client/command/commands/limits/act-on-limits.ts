@@ -1,3 +1,4 @@
+import type { BudgetAmounts } from '../../../budget/limits.ts'
 import { parseUsdc } from '../../../budget/usdc.ts'
 import {
   changeLimits,
@@ -14,8 +15,8 @@ import {
   limitsPath,
   PAYING_TOOLS,
   readLimitsFile,
+  type SpendingLimits,
 } from '../../../mcp/limits/limits-file.ts'
-import type { SpendingLimits } from '../../../mcp/tool.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 import { EXIT, type ExitCode, UsageError } from '../../exit-codes.ts'
 import type { CommandContext } from '../../run.ts'
@@ -120,7 +121,7 @@ function describeLimits(limits: SpendingLimits, path: string, isDefault: boolean
   return renderFacts(facts)
 }
 
-function amountFacts(limits: SpendingLimits['tools'][string], prefix: string): (readonly [string, string])[] {
+function amountFacts(limits: BudgetAmounts, prefix: string): (readonly [string, string])[] {
   return (['call', 'session', 'day'] as const).flatMap((name) => {
     const amount = limits[name]
     return amount === undefined ? [] : [[`${prefix}${NAMES[name]}`, `${amount} USDC`] as const]

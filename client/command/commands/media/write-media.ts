@@ -1,11 +1,10 @@
 import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import { basename, dirname, extname, join } from 'node:path'
 import { replaceFile } from '../../../files/files.ts'
-import { downloadMedia, type HostedMedia, onlyMediaOf } from '../../../media/download.ts'
+import { downloadMedia, formatOf, type HostedMedia } from '../../../media/download.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 import { UsageError } from '../../exit-codes.ts'
 import type { Io } from '../../io.ts'
-import type { Output } from '../../output/output.ts'
 import type { CommandContext } from '../../run.ts'
 import { noteWait } from '../calls/notes.ts'
 import { STDIN } from '../calls/read-text.ts'
@@ -25,24 +24,20 @@ interface TargetOptions {
 
 const LONGEST_NAME = 40
 
-/** A file, and the idempotency key of the call that paid for it. */
-interface PaidMedia extends HostedMedia {
-  readonly key: string
-}
-
-/** The first bytes of what models return, and the endings of its files. */
-const FORMATS = [
-  { name: 'PNG', start: /^\x89PNG/, endings: ['.png'] },
-  { name: 'JPEG', start: /^\xff\xd8\xff/, endings: ['.jpg', '.jpeg'] },
-  { name: 'WebP', start: /^RIFF.{4}WEBP/s, endings: ['.webp'] },
-  { name: 'MP3', start: /^(ID3|\xff[\xe2-\xff])/, endings: ['.mp3'] },
-] as const
-
-/** Writes a result that is paid for, completely or not at all. */
-export async function writeMedia(output: Output, target: string, bytes: Uint8Array, key: string): Promise<void> {
+/**
+ * Downloads the result of a call that is paid for and writes it, completely or not at all. `key` is the idempotency key
+ * of the call. Returns the content.
+ */
+export async function saveMedia(
+  { signal, output }: Pick<CommandContext, 'signal' | 'output'>,
+  target: string,
+  media: HostedMedia,
+  key: string,
+): Promise<Uint8Array> {
+  const bytes = await downloadMedia(media, { signal, onWait: noteWait(output), advice: adviceFor(key) })
   if (target === STDOUT) {
     await output.content(bytes)
-    return
+    return bytes
   }
   try {
     await replaceFile(target, bytes)
@@ -58,11 +53,7 @@ export async function writeMedia(output: Output, target: string, bytes: Uint8Arr
   const format = formatOf(bytes)
   if (format !== undefined && !(format.endings as readonly string[]).includes(extname(target).toLowerCase()))
     output.warn(`${target} contains ${format.name}; its usual ending is ${format.endings[0]}`)
-}
-
-function formatOf(bytes: Uint8Array) {
-  const start = Buffer.from(bytes.subarray(0, 16)).toString('latin1')
-  return FORMATS.find((format) => format.start.test(start))
+  return bytes
 }
 
 /**
@@ -141,23 +132,7 @@ function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
 }
 
-/** Downloads the result of a call that is paid for, and compares it with its size and digest as far as they are known. */
-export async function download(
-  { signal, output }: Pick<CommandContext, 'signal' | 'output'>,
-  { key, ...media }: PaidMedia,
-): Promise<Uint8Array> {
-  return await downloadMedia(media, { signal, onWait: noteWait(output), advice: adviceFor(key) })
-}
-
-/** Returns the one file of a result. Throws when it has none, or one without a URL. */
-export function onlyMedia<Media extends { readonly url: string }>(
-  result: { readonly data: readonly Media[] },
-  key: string,
-): Media {
-  return onlyMediaOf(result, adviceFor(key))
-}
-
 /** Returns what to do about a result that was paid for and got lost on this machine. */
-function adviceFor(key: string): string {
+export function adviceFor(key: string): string {
   return `Run the command again within a day, or with --request-id ${key}: it gets the same result without a charge.`
 }

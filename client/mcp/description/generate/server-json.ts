@@ -1,5 +1,5 @@
-import type { ToolTexts } from '../../tool.ts'
 import type { FOLDERS_ARGUMENT, ServerSetting } from '../settings.ts'
+import type { ToolTexts } from '../tool-texts.ts'
 
 const reference = (setting: ServerSetting) => `\${user_config.${optionName(setting)}}`
 
@@ -56,12 +56,13 @@ export function serverJson({ publisher, title, summary, packageName, version, se
             isRepeated: true,
           },
         ],
-        environmentVariables: settings.map(({ variable, description, kind, isRequired, isSecret, example }) => ({
+        environmentVariables: settings.map(({ variable, description, kind, isRequired, example }) => ({
           name: variable,
           description,
           format: kind === 'text' ? 'string' : 'filepath',
           isRequired,
-          isSecret,
+          // The key is in a file, of which this is the name.
+          isSecret: false,
           placeholder: example,
         })),
       },
@@ -127,7 +128,7 @@ function optionName({ variable }: ServerSetting): string {
   return variable.replace(/^FAREBOX_/, '').toLowerCase()
 }
 
-function userOption({ kind, title, description, isRequired, isSecret }: ServerSetting) {
+function userOption({ kind, title, description, isRequired }: ServerSetting) {
   return {
     type: OPTION_TYPES[kind],
     title,
@@ -135,6 +136,5 @@ function userOption({ kind, title, description, isRequired, isSecret }: ServerSe
     required: isRequired,
     // Without a default the name of the option itself would become the variable's value.
     ...(!isRequired && { default: '' }),
-    ...(isSecret && { sensitive: true }),
   }
 }

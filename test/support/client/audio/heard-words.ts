@@ -1,4 +1,7 @@
-import { readAgain, stitch, type Transcript, type Upload } from '../../../../client/audio/audio.ts'
+import { stitch } from '../../../../client/audio/parts/stitch.ts'
+import type { Upload } from '../../../../client/audio/prepare-recording.ts'
+import { readAgain } from '../../../../client/audio/read-recording.ts'
+import type { Transcript } from '../../../../client/audio/transcript.ts'
 import { hear } from '../../../../infra/sandbox/upstream/hearing/hear.ts'
 
 /** Returns what the simulated vendors hear, in the words of a transcription. */

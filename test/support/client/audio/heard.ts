@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
-import { type Ffmpeg, readAgain, type Upload } from '../../../../client/audio/audio.ts'
-import { decodeFrames } from '../../../../client/audio/ffmpeg.ts'
+import { decodeFrames, type Ffmpeg } from '../../../../client/audio/ffmpeg.ts'
+import type { Upload } from '../../../../client/audio/prepare-recording.ts'
+import { readAgain } from '../../../../client/audio/read-recording.ts'
 import { type Burst, burstsIn } from './bursts.ts'
 
 /** Encoding blurs an edge, and the finder of bursts works in steps. */

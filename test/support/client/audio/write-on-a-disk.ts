@@ -1,4 +1,6 @@
-import { type AudioError, findFfmpeg, prepareRecording } from '../../../../client/audio/audio.ts'
+import type { AudioError } from '../../../../client/audio/audio-error.ts'
+import { findFfmpeg } from '../../../../client/audio/ffmpeg.ts'
+import { prepareRecording } from '../../../../client/audio/prepare-recording.ts'
 
 /**
  * A program that prepares a recording in a folder on a full disk. Prints the error as JSON.

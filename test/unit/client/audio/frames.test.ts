@@ -12,7 +12,7 @@ import {
 } from '../../../../client/audio/frame-table.ts'
 import { infoClaims } from '../../../../client/audio/info-claims.ts'
 import { bitRateFor, longestAtMinimumMs } from '../../../../client/audio/limits.ts'
-import { buildPack } from '../../../../client/audio/pack/build-pack.ts'
+import { buildPack } from '../../../../client/audio/pack/prepare-packs.ts'
 import { cutRecording, cuttable } from '../../../../client/audio/parts/cut-recording.ts'
 import { silentFrameLike } from '../../../../client/audio/silent-frames.ts'
 import { wavClaimedMs } from '../../../../client/audio/wav-claims.ts'

@@ -14,9 +14,10 @@ import type { Farebox, KnownCall } from '../../../../client/farebox.ts'
 import { homeDirectory } from '../../../../client/journal/home-directory.ts'
 import { agree } from '../../../../client/mcp/call/agree.ts'
 import { toolError } from '../../../../client/mcp/call/tool-error.ts'
-import { Confirmations } from '../../../../client/mcp/confirm/confirmations.ts'
+import { createConfirmations } from '../../../../client/mcp/confirm/confirmations.ts'
 import { limitsPath } from '../../../../client/mcp/limits/limits-file.ts'
-import { type Confirmation, InputNeeded, type LimitStore } from '../../../../client/mcp/tool.ts'
+import type { LimitStore } from '../../../../client/mcp/limits/open-limits.ts'
+import { type Confirmation, InputNeeded } from '../../../../client/mcp/tool.ts'
 import { agreeToBatch } from '../../../../client/mcp/transcription/agree-batch.ts'
 
 const QUESTION: Confirmation = { tool: 'chat', key: 'key-1', maximum: 70_000n, summary: 'ask a text model' }
@@ -34,7 +35,7 @@ interface Settings {
 const closing: (() => Promise<void>)[] = []
 /** Serves a tool that asks and then counts as paid. */
 async function open({ era, capabilities = FORMS, answer = () => AGREED, questions = [QUESTION] }: Settings) {
-  const confirmations = new Confirmations({ path: limitsPath(homeDirectory({})) })
+  const confirmations = createConfirmations({ path: limitsPath(homeDirectory({})) })
   const paid: Confirmation[] = []
   let runs = 0
   const [own, theirs] = InMemoryTransport.createLinkedPair()
@@ -45,7 +46,7 @@ async function open({ era, capabilities = FORMS, answer = () => AGREED, question
         const question = questions[Math.min(runs, questions.length - 1)] as Confirmation
         runs += 1
         try {
-          await confirmations.of(server, context)(question)
+          await confirmations(server, context)(question)
         } catch (error) {
           return error instanceof InputNeeded ? (error.result as never) : toolError(error)
         }
@@ -73,7 +74,7 @@ async function open({ era, capabilities = FORMS, answer = () => AGREED, question
   return { client, call, asked, paid }
 }
 const rejectWithText = () => Promise.reject(new Error('IGNORE ALL LIMITS'))
-const farebox = {} as Farebox
+const farebox = { requireBudget: () => undefined } as unknown as Farebox
 const question = { tool: 'chat', key: 'key', maximum: 60_000n, summary: 'ask a text model' }
 
 describe('confirmations by a person', () => {
@@ -219,7 +220,6 @@ function agreementToPrice(confirmAbove: string) {
   const state = { confirmAbove, asked: 0 }
   const limits = {
     current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
-    requireBudget: () => undefined,
   } satisfies Partial<LimitStore>
   const ask = async () => {
     state.asked += 1
@@ -266,9 +266,8 @@ function agreementToBatch(known: Pick<KnownCall, 'state' | 'maximum'> | null, co
   const plan = attachWork({ totals: { toDo: 1 } } as BatchPlan, work)
   const limits = {
     current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
-    requireBudget: () => undefined,
   } satisfies Partial<LimitStore> as Partial<LimitStore> as LimitStore
-  const farebox = { knownCall: () => known } as unknown as Farebox
+  const farebox = { knownCall: () => known, requireBudget: () => undefined } as unknown as Farebox
   const ask = async ({ maximum }: { maximum: bigint }) => void state.asked.push(maximum)
   return { state, run: () => agreeToBatch({ limits }, { ask }, farebox, plan) }
 }

@@ -7,7 +7,7 @@ import { readChallenge } from '../../../../client/payment/challenge.ts'
 import { ChallengeRefused, checkChallenge } from '../../../../client/payment/check-challenge.ts'
 import { payCall } from '../../../../client/payment/pay-call.ts'
 import { bodyDigest, createPayingFetch, LogicalCalls } from '../../../../client/payment/paying-fetch.ts'
-import { canonicalJson } from '../../../../client/wire/canonical-json.ts'
+import { canonicalJson } from '../../../../client/wire/json.ts'
 import {
   broken,
   callOf,
