@@ -4,7 +4,7 @@ import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { Admission } from './admission/admission.ts'
 import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
-import type { AllowanceDependencies } from './allowances/sponsoring.ts'
+import type { AllowanceDependencies } from './allowances/request-allowance.ts'
 import { type PaidRequestDependencies, quoteAndChallenge } from './paid-request/handle-paid-request.ts'
 import {
   addConnectionLimits,
@@ -13,14 +13,12 @@ import {
   HEAD_TIMEOUT_MS,
 } from './plugins/connection-limits.ts'
 import { addCors } from './plugins/cors.ts'
-import { addDraining } from './plugins/draining.ts'
 import { addErrorHandling, answerMalformedHttp, answerUnroutable, createErrorRenderer } from './plugins/errors.ts'
 import { addHttpRules } from './plugins/http-rules.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
-import type { RateLimiter } from './plugins/rate-limits.ts'
+import type { RateLimiter, UnreadLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addRequestTelemetry } from './plugins/request-telemetry.ts'
-import type { UnreadLimiter } from './plugins/unread-limit.ts'
 import { readQuotedRequest } from './request/effective-request.ts'
 import { type AccountDependencies, addAccountRoutes } from './routes/account.ts'
 import { addAllowanceRoutes } from './routes/allowances.ts'
@@ -145,4 +143,15 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addMcpRoute(app, { ...dependencies, limits: dependencies, renderError })
   addPages(app, { ...dependencies, catalog })
   await addDiscoveryRoutes(app, { ...dependencies, operations, catalog, publishedCatalog: catalogs.published })
+}
+
+/**
+ * Closes each connection after its response once `draining` has aborted, so that proxies with keep-alive connections
+ * send their next request to another process and no connection is closed while a request is arriving.
+ */
+function addDraining(app: FastifyInstance, draining: AbortSignal): void {
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    if (draining.aborted) reply.header('connection', 'close')
+    done(null, payload)
+  })
 }

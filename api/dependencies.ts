@@ -9,6 +9,8 @@ import { createProcessReportStore } from '#shared/adapters/postgres/configuratio
 import { openProcess } from '#shared/adapters/process/open-process.ts'
 import { createReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import { highestPrice } from '#shared/catalog/price-bounds.ts'
+import { keyFingerprint, namedFingerprint } from '#shared/operators/key-fingerprint.ts'
+import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { type ProcessReporting, startReporting } from '#shared/operators/report-process.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
@@ -19,7 +21,6 @@ import { composeAccount } from './composition/account.ts'
 import { composeAdmission, openAllowances } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
 import { openCatalogs, readCatalogs } from './composition/catalogs.ts'
-import { identifyKeys } from './composition/identify-keys.ts'
 import { openOutcomes } from './composition/outcomes.ts'
 import { composePayerScreen } from './composition/payer-screen.ts'
 import { composePayment } from './composition/payment.ts'
@@ -186,4 +187,17 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
 /** Returns 0 behind a proxy, which may take an interim response for the final one. */
 function defaultInterimSeconds({ TRUSTED_PROXIES: proxies }: ApiConfig): number {
   return proxies === undefined ? INTERIM_ANSWER_SECONDS : 0
+}
+
+/** Identifies the keys and addresses of this process, in the order of its settings, without revealing a secret. */
+function identifyKeys(config: ApiConfig): ProcessReport['keys'] {
+  return {
+    PAY_TO: config.PAY_TO,
+    SETTLEMENT_CONTRACT: config.SETTLEMENT_CONTRACT === undefined ? [] : [config.SETTLEMENT_CONTRACT],
+    FACILITATOR_ADDRESSES: config.FACILITATOR_ADDRESSES ?? [],
+    ACCEPTED_FACILITATOR_ADDRESSES: config.ACCEPTED_FACILITATOR_ADDRESSES ?? [],
+    CHALLENGE_SECRET: config.CHALLENGE_SECRET.map(keyFingerprint),
+    RECEIPT_SECRETS: config.RECEIPT_SECRETS.map(({ id, secret }) => namedFingerprint(id, secret)),
+    RECEIPT_SIGNING_KEY: config.RECEIPT_SIGNING_KEY.map(({ id, seed }) => namedFingerprint(id, seed)),
+  }
 }

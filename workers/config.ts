@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { feeSettings } from '#shared/catalog/fee-limit.ts'
 import { parseProviderKeys } from '#shared/catalog/provider-keys.ts'
+import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
@@ -11,15 +12,36 @@ import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
-import { memorySettings } from './job/memory-settings.ts'
-import { workerQueueSettings } from './queue-settings.ts'
+
+const concurrency = z.coerce.number().int().min(1)
 
 /** All settings of a worker. Deployment files are checked against this schema. */
 export const settingsSchema = z.object({
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
-  ...workerQueueSettings,
-  ...memorySettings,
+  /** Defaults to all queues; `settlement` alone makes a process that only settles. */
+  WORKER_QUEUES: z
+    .string()
+    .default(QUEUE_NAMES.join(','))
+    .transform((list) => list.split(',').map((name) => name.trim()))
+    .pipe(z.array(z.enum(QUEUE_NAMES)).nonempty()),
+  /**
+   * Jobs that are prepared, call a provider or sign at the same time, for each queue without its own setting. Those that
+   * wait for the chain do not count. High, since memory and each deployment have limits of their own.
+   */
+  WORKER_CONCURRENCY: concurrency.default(1000),
+  WORKER_CONCURRENCY_TEXT: concurrency.optional(),
+  WORKER_CONCURRENCY_IMAGES: concurrency.optional(),
+  WORKER_CONCURRENCY_SPEECH: concurrency.optional(),
+  WORKER_CONCURRENCY_TRANSCRIPTIONS: concurrency.optional(),
+  WORKER_CONCURRENCY_SETTLEMENT: concurrency.optional(),
+  /** How long jobs may continue after a signal; the process manager needs a few seconds more. */
+  DRAIN_SECONDS: z.coerce.number().positive().default(30),
+  /**
+   * What the jobs of a worker may hold in memory, in MiB: uploads, requests, images and answers. The minimum is what the
+   * largest request needs: 40 MiB of text and images, and 20 MiB of images that it references by URL.
+   */
+  MAXIMUM_JOB_MEGABYTES: z.coerce.number().int().min(320).default(512),
   ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(2).default(10),
   ...exposureSettings,
@@ -149,4 +171,16 @@ export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): WorkerConfig {
   const settings = parseSettings(configSchema, Object.keys(settingsSchema.shape), environment)
   return Object.freeze({ ...settings, environment })
+}
+
+/** Returns how many jobs of each served queue run concurrently. */
+export function concurrencyOf(settings: WorkerConfig): ReadonlyMap<QueueName, number> {
+  const specific = {
+    text: settings.WORKER_CONCURRENCY_TEXT,
+    images: settings.WORKER_CONCURRENCY_IMAGES,
+    speech: settings.WORKER_CONCURRENCY_SPEECH,
+    transcriptions: settings.WORKER_CONCURRENCY_TRANSCRIPTIONS,
+    settlement: settings.WORKER_CONCURRENCY_SETTLEMENT,
+  } as const satisfies Record<QueueName, number | undefined>
+  return new Map(settings.WORKER_QUEUES.map((name) => [name, specific[name] ?? settings.WORKER_CONCURRENCY]))
 }

@@ -1,4 +1,5 @@
 import type { Registry } from 'prom-client'
+import { privateKeyToAddress } from 'viem/accounts'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import {
   type AllowanceWorkStore,
@@ -22,20 +23,18 @@ import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { followConfiguration, type LiveConfiguration, readDeploymentsFile } from './composition/configuration.ts'
 import { composeGeneration } from './composition/generation.ts'
-import { identifyKeys } from './composition/identify-keys.ts'
 import { composePayment, type PaymentParts } from './composition/payment.ts'
-import type { WorkerConfig } from './config.ts'
+import { concurrencyOf, type WorkerConfig } from './config.ts'
 import { imageSlots } from './executions/remote-images.ts'
 import { createJobLeases } from './job/job-leases.ts'
 import { createJobMemory, type JobMemory } from './job/job-memory.ts'
 import type { RunJobDependencies } from './job/run-job.ts'
 import type { LiveDeployments } from './providers/live-deployments.ts'
-import { concurrencyOf } from './queue-settings.ts'
 import { guardExecutionStore } from './settlement/failure-guard.ts'
+import { addMarginLimit, measuredExecutionStore } from './telemetry/job-metrics.ts'
 import { measuredSettlementStore } from './telemetry/settlement-metrics.ts'
 import { measuredAllowanceStore } from './telemetry/sponsored-metrics.ts'
 import { tracedSettlementStore } from './telemetry/traced-ports.ts'
-import { addMarginLimit, measuredExecutionStore } from './telemetry/vendor-metrics.ts'
 
 export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly settlementStore: SettlementStore
@@ -161,4 +160,17 @@ const NO_PROVIDERS = {
 function withImageSlots(concurrency: ReadonlyMap<QueueName, number>): ReadonlyMap<QueueName, number> {
   const textJobs = concurrency.get('text')
   return textJobs === undefined ? concurrency : new Map([...concurrency, ['text', textJobs + imageSlots(textJobs)]])
+}
+
+/** Identifies the keys of this process without revealing them. */
+function identifyKeys({
+  SETTLEMENT_PRIVATE_KEYS: settlementKeys = [],
+  SETTLEMENT_CONTRACT: contract,
+  RECEIPT_SECRET_ID: receiptSecretId,
+}: WorkerConfig): ProcessReport['keys'] {
+  return {
+    SETTLEMENT_PRIVATE_KEYS: settlementKeys.map((key) => privateKeyToAddress(key).toLowerCase()),
+    ...(contract === undefined ? {} : { SETTLEMENT_CONTRACT: [contract] }),
+    RECEIPT_SECRET_ID: [receiptSecretId],
+  }
 }

@@ -1,8 +1,7 @@
 import { startReporting } from '#shared/operators/report-process.ts'
 import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
-import { type AllowanceRunner, createAllowanceRunner } from './allowances/run-allowances.ts'
-import { watchAllowanceFinality } from './allowances/watch-allowance-finality.ts'
+import { type AllowanceRunner, createAllowanceRunner, watchAllowanceFinality } from './allowances/run-allowances.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import { createJobSlots } from './job/job-slots.ts'
@@ -13,25 +12,15 @@ import { requireExclusiveKeys } from './settlement/own-keys/require-exclusive-ke
 import { watchFinality } from './settlement/own-keys/watch-finality.ts'
 import { watchGas } from './settlement/own-keys/watch-gas.ts'
 import { watchRemoteFinality } from './settlement/remote-facilitator/watch-finality.ts'
-import { endLostCalls } from './sweepers/end-lost-calls.ts'
+import { endLostCalls, enqueueAccepted, reconcileSettlements } from './sweepers/due-jobs.ts'
 import { enforceBudgets } from './sweepers/enforce-budgets.ts'
-import { enqueueAccepted, reconcileSettlements } from './sweepers/enqueue-due-jobs.ts'
-import {
-  expireResults,
-  forgetExpiredChallenges,
-  forgetInspections,
-  forgetNetworks,
-  forgetUsedSignIns,
-} from './sweepers/expire-results.ts'
-import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
-import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
+import { retentionSweeps } from './sweepers/retention.ts'
 import { rollUpHours, rollUpTotals } from './sweepers/roll-up-totals.ts'
 import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
-import { addDeploymentMetrics } from './telemetry/deployment-metrics.ts'
+import { addDeploymentMetrics, addModelMetrics } from './telemetry/deployment-metrics.ts'
 import { describeWorker } from './telemetry/describe-worker.ts'
+import { addMemoryMetrics } from './telemetry/job-metrics.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
-import { addMemoryMetrics } from './telemetry/memory-metrics.ts'
-import { addModelMetrics } from './telemetry/model-metrics.ts'
 import { addBatchMetrics, addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 import { addSponsoredMetrics } from './telemetry/sponsored-metrics.ts'
 
@@ -72,15 +61,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       reconcileSettlements(dependencies),
       ...(settles ? settlementSweeps(dependencies) : []),
       ...(allowances ? allowanceSweeps(dependencies, allowances) : []),
-      reapUploads(dependencies),
-      reapStrayUploads(dependencies),
-      reapMedia(dependencies),
-      reapStrayMedia(dependencies),
-      expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
-      forgetExpiredChallenges(dependencies),
-      forgetUsedSignIns(dependencies),
-      forgetInspections(dependencies),
-      forgetNetworks(dependencies),
+      ...retentionSweeps(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       enforceBudgets(dependencies),
       rollUpTotals(reportsStore),
       rollUpHours(reportsStore),

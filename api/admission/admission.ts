@@ -1,13 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import type { ReadCall } from '../request/call.ts'
 import { clientGroups } from '../request/client-address.ts'
 import type { LoadGate, RequestedWork, Reservation } from './load-gate.ts'
 import type { PayingCallers } from './paying-callers.ts'
-import type { ReadQueueAge } from './queue-age.ts'
 
 interface Dependencies {
   readonly gate: Pick<LoadGate, 'admit' | 'admitRead' | 'requireCapacity' | 'hold' | 'holdWithoutWork'>
@@ -18,7 +18,7 @@ interface Dependencies {
 }
 
 /** The work that a request asks for; `operation` is `null` when only the body names it. */
-export interface WorkToAdmit {
+interface WorkToAdmit {
   readonly operation: AnyOperation | null
   readonly idempotencyKey: string | null
 }
@@ -107,4 +107,38 @@ function expectedBody({ raw, headers, routeOptions: { bodyLimit } }: FastifyRequ
   const announcedBytes = Number(announced) > bodyLimit ? 0 : Number(announced ?? 0)
   const isChunked = headers['transfer-encoding'] !== undefined
   return { announcedBytes: isChunked ? null : announcedBytes, maximumBytes: bodyLimit, isComplete: () => raw.complete }
+}
+
+/** Ages are needed to the second only, so a reading is reused for one second. */
+const READING_LIFETIME_MS = 1000
+
+/** Returns how long the oldest waiting job of an operation has waited, in milliseconds; 0 for an empty queue. */
+type ReadQueueAge = (operationId: string) => Promise<number>
+
+/**
+ * Creates a reader that reads the ages of all queues at most once a second. No request is rejected here because the
+ * ledger cannot be read: the steps that need it report that.
+ */
+export function createQueueAgeReader(
+  store: Pick<AcceptanceStore, 'readQueueAges'>,
+  logger: Logger,
+  monotonicNow: () => number,
+): ReadQueueAge {
+  let reading: Promise<ReadonlyMap<string, number>> = Promise.resolve(new Map())
+  let validUntil = Number.NEGATIVE_INFINITY
+  return async (operationId) => {
+    if (monotonicNow() >= validUntil) {
+      validUntil = Number.POSITIVE_INFINITY
+      reading = store
+        .readQueueAges()
+        .catch((error: unknown) => {
+          logger.warn('failed to read the queue ages', { error })
+          return new Map<string, number>()
+        })
+        .finally(() => {
+          validUntil = monotonicNow() + READING_LIFETIME_MS
+        })
+    }
+    return (await reading).get(operationId) ?? 0
+  }
 }

@@ -1,8 +1,6 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { BodyArrival } from '../request/body-bytes.ts'
-import { capacityFor } from '../request/byte-buffer.ts'
-import { type ClientGroups, createFairPool, type FairPool, SHARE_OF_FREE } from '../request/fair-pool.ts'
-import { overloaded } from '../request/overloaded.ts'
+import { type BodyArrival, capacityFor } from '../request/body-bytes.ts'
+import { type ClientGroups, createFairPool, type FairPool, overloaded, SHARE_OF_FREE } from '../request/fair-pool.ts'
 
 /** Memory of a request in addition to its body. */
 const REQUEST_OVERHEAD_BYTES = 16 * 1024

@@ -1,6 +1,5 @@
 import type { AppError } from '#shared/errors/app-error.ts'
-import type { ClientGroups } from '../request/fair-pool.ts'
-import { overloaded, UNPAID_SHARE } from '../request/overloaded.ts'
+import { type ClientGroups, overloaded, UNPAID_SHARE } from '../request/fair-pool.ts'
 import { type BodyReservation, createBodyMemory, type ExpectedBody } from './body-memory.ts'
 
 /** Limits of the load on one API process. */

@@ -5,8 +5,12 @@ import { isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 import { lastingPermit, SUGGESTED_VALUE } from '../paid-request/payment/permit-terms.ts'
 import type { allowanceStatusSchema } from '../schemas/allowances.ts'
 import { findOwnerRefusal, limitError } from './refusals.ts'
-import { isFirstCallMissing, readOwner } from './request-allowance.ts'
-import { type AllowanceDependencies, MINIMUM_DEADLINE_SECONDS } from './sponsoring.ts'
+import {
+  type AllowanceDependencies,
+  isFirstCallMissing,
+  MINIMUM_DEADLINE_SECONDS,
+  readOwner,
+} from './request-allowance.ts'
 
 type AllowanceStatus = z.infer<typeof allowanceStatusSchema>
 

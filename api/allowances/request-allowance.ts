@@ -1,15 +1,43 @@
 import type { z } from 'zod'
+import type { AllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
 import type { AllowanceReading } from '#shared/adapters/chain/allowance/read-owner.ts'
-import type { SponsoredPermit } from '#shared/adapters/postgres/allowances/request-allowance.ts'
+import type { AllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import type { AllowanceOutcome, SponsoredPermit } from '#shared/adapters/postgres/allowances/request-allowance.ts'
+import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
-import { requirePermitted, requireUnlisted } from '../paid-request/payment/payer-screen.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'
+import { type PayerScreen, requirePermitted, requireUnlisted } from '../paid-request/payment/payer-screen.ts'
 import { expectedPermit } from '../paid-request/payment/permit-terms.ts'
 import type { allowanceSchema } from '../schemas/allowances.ts'
 import type { PresentedPermit } from './read-permit.ts'
 import { chainUnreachable, failureError, findOwnerRefusal, limitError } from './refusals.ts'
-import { type AllowanceDependencies, MINIMUM_DEADLINE_SECONDS, type SponsoringSettings } from './sponsoring.ts'
+
+/** How long before its deadline a permit must arrive: the time to submit it, at the fees of a busy network. */
+export const MINIMUM_DEADLINE_SECONDS = 300
+
+/** What sponsoring costs at most. The smallest value of a permit is the smallest balance of its owner. */
+export interface SponsoringSettings
+  extends Pick<SponsoringLimits, 'perOwnerSeconds' | 'dailyGasWei' | 'minimumBalance'> {
+  /** Whether only wallets that have paid are sponsored: the permit of a first call travels with its payment. */
+  readonly needsPaidCall: boolean
+}
+
+/** Everything that the routes of allowances need. */
+export interface AllowanceDependencies {
+  readonly terms: Pick<PaymentTerms, 'network' | 'asset' | 'permit2'>
+  /** The settlement keys, of which one submits the permit. */
+  readonly keys: readonly `0x${string}`[]
+  readonly reader: AllowanceReader
+  readonly payerScreen: PayerScreen
+  readonly store: AllowanceRequestStore
+  readonly outcomes: OutcomeAwaiter<AllowanceOutcome>
+  /** `null` when the service has no settlement keys, or the operator switched sponsoring off. */
+  readonly sponsoring: SponsoringSettings | null
+  readonly now: () => Date
+}
 
 /** Earlier nonces that are tried for a signature without one: permits that were submitted already. */
 const EARLIER_NONCES = 8n
@@ -19,7 +47,7 @@ const PENDING_RETRY_SECONDS = 2
 export type AllowanceAnswer = z.infer<typeof allowanceSchema>
 
 /** The connection of a caller who asks for an allowance. */
-export interface AllowanceCaller {
+interface AllowanceCaller {
   /** The network whose share of the gas this one takes. */
   readonly clientNetwork: string
   /** Counts a request that costs RPC calls. Throws `rate_limited`. */

@@ -1,5 +1,4 @@
-import type { AllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
-import { createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
+import { type AllowanceReader, createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
 import {
   CHAIN_ID,
   PERMIT2_ADDRESS,
@@ -12,8 +11,7 @@ import type { NodeState } from '#shared/adapters/chain/network/watched-node.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
-import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
-import { createProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
+import { createProvenanceReader, type ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
 import { createScreeningOracle, requireScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
@@ -36,7 +34,7 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
-import { createRememberedSearch } from '../paid-request/payment/remembered-search.ts'
+import { createRememberedSearch } from '../paid-request/payment/require-unsettled.ts'
 import type { ReadinessChecks, ReadinessWarnings } from '../routes/health.ts'
 
 type Hex = `0x${string}`

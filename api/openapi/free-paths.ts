@@ -1,10 +1,7 @@
 import type { z } from 'zod'
-import { walletAddressSchema, walletBalanceSchema } from '../schemas/balance.ts'
-import { catalogSchema } from '../schemas/catalogs.ts'
+import { walletAddressSchema, walletBalanceSchema } from '../schemas/allowances.ts'
+import { catalogSchema, modelListSchema, pricingCatalogSchema, voiceListSchema } from '../schemas/catalogs.ts'
 import { hoistDefinitions, jsonSchemaOf } from '../schemas/json-schema.ts'
-import { modelListSchema } from '../schemas/models.ts'
-import { pricingCatalogSchema } from '../schemas/pricing.ts'
-import { voiceListSchema } from '../schemas/voices.ts'
 import { failureReferences, headerReferences } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 

@@ -1,7 +1,7 @@
 import { signedReceiptSchema } from '#shared/payment/receipt.ts'
 import { allowanceRequestSchema, allowanceSchema, allowanceStatusSchema } from '../schemas/allowances.ts'
+import { modelSchema } from '../schemas/catalogs.ts'
 import { jsonSchemaOf } from '../schemas/json-schema.ts'
-import { modelSchema } from '../schemas/models.ts'
 import { quoteSchema } from '../schemas/quotes.ts'
 import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'

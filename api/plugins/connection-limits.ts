@@ -1,9 +1,7 @@
-import type { Socket } from 'node:net'
-import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { clientGroups } from '../request/client-address.ts'
-import { createFairPool } from '../request/fair-pool.ts'
-import { overloaded } from '../request/overloaded.ts'
+import { createFairPool, overloaded } from '../request/fair-pool.ts'
 
 /** Limits of the connections to one process. */
 export interface ConnectionLimits {

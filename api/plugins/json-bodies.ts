@@ -3,8 +3,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Admission } from '../admission/admission.ts'
 import { readBodyBytes, UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { parseJsonBody } from '../request/json-body.ts'
+import { SMALL_BODY_BYTES } from '../request/worker-threads/messages.ts'
 import { UnparsedJson } from '../request/worker-threads/request-preparer.ts'
-import { SMALL_BODY_BYTES } from '../request/worker-threads/small-body.ts'
 
 /**
  * Parses small JSON bodies and passes large ones to the route as `UnparsedJson`, since parsing those would block the

@@ -1,4 +1,5 @@
-import { type Catalog, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
+import { type FrameWalk, walkFrames } from '#mp3/walk-frames.ts'
+import { type Catalog, findModel, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { canonicalJson, type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
@@ -7,7 +8,6 @@ import type { Quote } from '#shared/pricing/quote.ts'
 import { readJsonRequest } from './json-body.ts'
 import { readJsonUpload } from './json-upload.ts'
 import type { CurrentCatalog } from './live-catalog.ts'
-import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
 
 /** A request that was read completely, ready to be priced and executed. */
 export interface PreparedRequest {
@@ -86,4 +86,26 @@ function canonicalText(effective: JsonValue): string {
       throw new AppError('invalid_json', { message: 'The request contains a number that is too large.', cause })
     throw cause
   }
+}
+
+/** An upload with what can be computed from its bytes alone. */
+export interface MeasuredUpload {
+  readonly audio: Uint8Array
+  readonly sha256: string
+  readonly walk: FrameWalk
+}
+
+/** Hashes an upload and walks its frames. Pure; the largest takes tens of milliseconds. */
+export function measureAudio(audio: Uint8Array): MeasuredUpload {
+  return { audio, sha256: sha256Hex(audio), walk: walkFrames(audio) }
+}
+
+/** Returns whether a deployment serves the model: the catalog lists only those, and others have no price. */
+export function isAvailable(catalog: Catalog, { category }: AnyOperation, publicModel: string): boolean {
+  return findModel(catalog, category, publicModel) !== undefined
+}
+
+/** Throws `model_unavailable` (503) for a model that no deployment serves. */
+export function requireAvailable(catalog: Catalog, operation: AnyOperation, publicModel: string): void {
+  if (!isAvailable(catalog, operation, publicModel)) throw new AppError('model_unavailable', { param: 'model' })
 }

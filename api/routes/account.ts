@@ -1,9 +1,10 @@
 import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
-import type { AccountReceipt, AccountStore } from '#shared/adapters/postgres/account/account-store.ts'
+import type { AccountReceipt, AccountStore, DailySpend } from '#shared/adapters/postgres/account/account-store.ts'
 import type { UnpaidCall, UnpaidCalls } from '#shared/adapters/postgres/account/read-unpaid-calls.ts'
 import type { AccountPage } from '#shared/adapters/postgres/position.ts'
+import { csvLines } from '#shared/csv/csv-lines.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { RECEIPT_TYPE, type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
@@ -17,9 +18,8 @@ import {
 } from '../account/account-query.ts'
 import type { AccountSlots } from '../account/account-slots.ts'
 import { authenticateWallet, type WalletAuthentication } from '../account/authenticate-wallet.ts'
-import { spendCsv } from '../account/spend-csv.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
-import { acceptQuality } from '../request/accept-quality.ts'
+import { acceptQuality } from '../request/headers.ts'
 import type {
   accountDebtsSchema,
   accountOpenSchema,
@@ -197,4 +197,19 @@ function amounts<Name extends string>(name: Name, amount: AtomicAmount) {
 
 function pageEnd(next: AccountPage<unknown>['next']) {
   return { has_more: next !== null, next_cursor: next && sealCursor(next) }
+}
+
+const COLUMNS = ['date', 'model', 'operation', 'calls', 'charge_usdc', 'charge_atomic']
+
+/** Returns the rows as CSV with a header (RFC 4180). Names cannot become formulas. */
+function spendCsv(rows: readonly DailySpend[]): string {
+  const lines = rows.map(({ date, model, operation, calls, charge }) => [
+    date,
+    model,
+    operation,
+    calls.toString(),
+    dollarsFromAtomic(charge),
+    charge.toString(),
+  ])
+  return csvLines([COLUMNS, ...lines])
 }

@@ -5,7 +5,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
-import { walletAddressSchema, type walletBalanceSchema } from '../schemas/balance.ts'
+import { walletAddressSchema, type walletBalanceSchema } from '../schemas/allowances.ts'
 
 const querySchema = z.object({ address: walletAddressSchema })
 

@@ -7,7 +7,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { largestTextBytes } from '#shared/operations/text/text-quote.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
-import { type categorySchema, type modelListSchema, modelSchema } from '../schemas/models.ts'
+import { type categorySchema, type modelListSchema, modelSchema } from '../schemas/catalogs.ts'
 import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
 /**

@@ -3,7 +3,7 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { llmsText, skillText } from '../openapi/guidance.ts'
 import { HOME_PAGE_POLICY, homePage } from '../openapi/home-page.ts'
-import { acceptQuality } from '../request/accept-quality.ts'
+import { acceptQuality } from '../request/headers.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { addCachedResponse, addStaticResponse, type Representation, representationOf } from './static-response.ts'
 

@@ -7,7 +7,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { gasMinimumCharge } from '#shared/pricing/bounded-charge.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
-import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/pricing.ts'
+import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/catalogs.ts'
 import { addCachedResponse, jsonRepresentation, sendRepresentation } from './static-response.ts'
 
 /** How long prices are kept by caches while the minimum charge follows the gas, in seconds: about a block. */

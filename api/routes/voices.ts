@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { z } from 'zod'
 import { type Catalog, type SpeechModel, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
-import type { voiceListSchema, voiceSchema } from '../schemas/voices.ts'
+import type { voiceListSchema, voiceSchema } from '../schemas/catalogs.ts'
 import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
 /**

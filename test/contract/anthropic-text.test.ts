@@ -5,10 +5,15 @@ import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { createAnthropicText } from '../../workers/providers/anthropic/text.ts'
-import { gone, rejectedByDeployment, unavailable, withheldOutput } from '../../workers/providers/failures.ts'
+import {
+  gone,
+  rejectedByDeployment,
+  unavailable,
+  unserviceable,
+  withheldOutput,
+} from '../../workers/providers/failures.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import type { Effort } from '../../workers/providers/thinking.ts'
-import { unserviceable } from '../../workers/providers/unserviceable.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'

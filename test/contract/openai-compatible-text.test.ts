@@ -4,13 +4,12 @@ import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
-import { gone, rejected, rejectedByDeployment } from '../../workers/providers/failures.ts'
+import { gone, rejected, rejectedByDeployment, unserviceable } from '../../workers/providers/failures.ts'
 import { createHttp } from '../../workers/providers/http.ts'
 import {
   createOpenAiCompatibleText,
   type OpenAiCompatibleTextDependencies,
 } from '../../workers/providers/openai-compatible/text.ts'
-import { unserviceable } from '../../workers/providers/unserviceable.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 

@@ -7,7 +7,7 @@ import { createElevenLabsSpeech } from '../../workers/providers/elevenlabs/speec
 import { createGeminiImage } from '../../workers/providers/gemini/image.ts'
 import { createGeminiText } from '../../workers/providers/gemini/text.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import { createModerationScreener } from '../../workers/screening/moderation-endpoint.ts'
+import { createModerationScreener } from '../../workers/screening/screener.ts'
 import {
   type ModerationCall,
   type ModerationServer,

@@ -8,9 +8,9 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import { createAccountSlots } from '../../api/account/account-slots.ts'
+import { createQueueAgeReader } from '../../api/admission/admission.ts'
 import { createLoadGate, type RequestedWork, type Reservation } from '../../api/admission/load-gate.ts'
 import { createPayingCallers } from '../../api/admission/paying-callers.ts'
-import { createQueueAgeReader } from '../../api/admission/queue-age.ts'
 import { signWitness } from '../support/payer/sign-authorization.ts'
 
 const KILOBYTE = 1024

@@ -5,8 +5,7 @@ import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import { readConfig as readApiConfig } from '../../api/config.ts'
 import { isOwnServer } from '../../infra/preflight/check-stores.ts'
-import { readConfig as readWorkerConfig } from '../../workers/config.ts'
-import { concurrencyOf } from '../../workers/queue-settings.ts'
+import { concurrencyOf, readConfig as readWorkerConfig } from '../../workers/config.ts'
 
 const REMOTE_FACILITATOR = { FACILITATOR_URL: 'https://facilitator.example', FACILITATOR_API_KEY: 'key' }
 const FACILITATOR_ADDRESSES_SETTING = { FACILITATOR_ADDRESSES: `0x${'2'.repeat(40)}` }

@@ -5,6 +5,7 @@ import { JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
 import { isUnfinished, mayMove, statesBefore } from '#shared/jobs/transitions.ts'
 import { respond } from '../../api/paid-request/job/respond.ts'
+import { settingsSchema } from '../../workers/config.ts'
 import {
   imageBytes,
   MAXIMUM_REMOTE_IMAGE_BYTES,
@@ -15,7 +16,6 @@ import {
 } from '../../workers/executions/held-bytes.ts'
 import { createJobMemory, largestJobBytes, type MemoryReservation } from '../../workers/job/job-memory.ts'
 import { createJobSlots } from '../../workers/job/job-slots.ts'
-import { memorySettings } from '../../workers/job/memory-settings.ts'
 
 /** Returns the error of a failed job, which needs no dependency. */
 function errorOf(failureCode: ErrorCode): unknown {
@@ -376,7 +376,7 @@ describe('the memory of jobs', () => {
 
 describe('the memory that jobs may take', () => {
   it('the smallest setting has room for the largest request of each kind', () => {
-    const setting = memorySettings.MAXIMUM_JOB_MEGABYTES
+    const setting = settingsSchema.shape.MAXIMUM_JOB_MEGABYTES
     expect(setting.safeParse('319').success).toBe(false)
     const room = largestJobBytes(setting.parse('320') * MEBIBYTE)
     const longest = { requestBytes: 40 * MEBIBYTE, terms: { maximum_output_tokens: 65_536 } }

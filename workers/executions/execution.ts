@@ -2,18 +2,18 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { MediaClass } from '#shared/media/retention.ts'
 import type { Deployment } from '../providers/deployment.ts'
+import { unserviceable } from '../providers/failures.ts'
 import type { CallOptions, ProviderFailure } from '../providers/provider.ts'
-import { unserviceable } from '../providers/unserviceable.ts'
 
 /** Bytes that the result will link to, and the class that determines how long they are served. */
-export interface ProducedMedia {
+interface ProducedMedia {
   readonly bytes: Uint8Array
   readonly contentType: string
   readonly mediaClass: MediaClass
 }
 
 /** The URL and expiry of stored media. */
-export interface StoredMedia {
+interface StoredMedia {
   readonly url: string
   readonly expiresAt: Date
 }
@@ -71,4 +71,32 @@ export function withUsage(failure: ProviderFailure, usage: JsonValue): ProviderF
 /** Returns the failure of a deployment that does not support this kind of request: no such port, or no such voice. */
 export function unsupportedBy(deployment: Deployment): ProviderFailure {
   return unserviceable(`${deployment.name} does not support this kind of request`)
+}
+
+/** Thrown while work is prepared, when it needs more memory than could be added to what its job has reserved. */
+export class MemoryShort extends Error {
+  override readonly name = 'MemoryShort'
+  /** The most that the job can need. */
+  readonly neededBytes: number
+
+  constructor(neededBytes: number) {
+    super(`the job needs up to ${neededBytes} bytes of memory`)
+    this.neededBytes = neededBytes
+  }
+}
+
+/** Takes what ends the wait of a deferred job; `wake` returns whether the job was still waiting. */
+export type WhenReady = (wake: () => Promise<boolean>) => void
+
+/** Thrown while work is prepared, when the request is valid but must wait. */
+export class WorkDeferred extends Error {
+  override readonly name = 'WorkDeferred'
+  readonly delayMs: number
+  readonly whenReady: WhenReady
+
+  constructor(reason: string, delayMs: number, whenReady: WhenReady) {
+    super(reason)
+    this.delayMs = delayMs
+    this.whenReady = whenReady
+  }
 }

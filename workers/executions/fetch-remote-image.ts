@@ -3,7 +3,7 @@ import { BlockList, isIP } from 'node:net'
 import { Agent, fetch } from 'undici'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type ImageMediaType, imageMediaType } from '#shared/operations/text/image-bytes.ts'
-import { MemoryShort } from './memory-short.ts'
+import { MemoryShort } from './execution.ts'
 
 const MAXIMUM_BYTES = 10 * 1024 * 1024
 const TIMEOUT_MS = 15_000

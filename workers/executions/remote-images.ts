@@ -1,7 +1,7 @@
 import { AppError } from '#shared/errors/app-error.ts'
+import { WorkDeferred } from './execution.ts'
 import type { ImageFetcher } from './fetch-remote-image.ts'
 import { MAXIMUM_REMOTE_IMAGE_BYTES } from './held-bytes.ts'
-import { WorkDeferred } from './work-deferred.ts'
 
 /** More than any conversation needs; each is a request that a caller makes the worker send. */
 const MAXIMUM_IMAGES = 16

@@ -5,9 +5,8 @@ import { messages } from '#shared/operations/messages.ts'
 import { chatCompletionResult, type TextResultFacts } from '#shared/operations/text/chat-result.ts'
 import { messageResult } from '#shared/operations/text/message-result.ts'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { type Execution, unsupportedBy } from './execution.ts'
+import { type Execution, MemoryShort, unsupportedBy } from './execution.ts'
 import { MAXIMUM_REMOTE_IMAGE_BYTES, remoteImageBytes, textBytes } from './held-bytes.ts'
-import { MemoryShort } from './memory-short.ts'
 import type { ImageCaller, RemoteImages } from './remote-images.ts'
 
 /** The part of a text execution that depends on the endpoint's family. */

@@ -6,22 +6,25 @@ import type { ObjectStore } from '#shared/media/object-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
-import type { ExecutionInput, ExecutionOutcome, PreparedExecution, Product } from '../executions/execution.ts'
-import { MemoryShort } from '../executions/memory-short.ts'
-import { type WhenReady, WorkDeferred } from '../executions/work-deferred.ts'
+import {
+  type ExecutionInput,
+  type ExecutionOutcome,
+  MemoryShort,
+  type PreparedExecution,
+  type Product,
+  type WhenReady,
+  WorkDeferred,
+} from '../executions/execution.ts'
 import type { Caller } from '../providers/circuit.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router, Slot } from '../providers/route.ts'
-import type { Screener } from '../screening/screener.ts'
+import { type Screener, screenRequest } from '../screening/screener.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
-import { failWith } from './fail-with.ts'
 import { createFailover } from './failover.ts'
+import { type MemoryDependencies, type ReservedMemory, type Short, withMemory } from './job-memory.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
-import { retryUntil } from './retry-until.ts'
-import { screenRequest } from './screen-request.ts'
-import { measure, type SealingDependencies, sealProduct } from './seal-result.ts'
-import { moved, type StepOutcome } from './step-outcome.ts'
-import { type MemoryDependencies, type ReservedMemory, type Short, withMemory } from './with-memory.ts'
+import { measure, retryUntil, type SealingDependencies, sealProduct } from './seal-result.ts'
+import { failWith, moved, type StepOutcome } from './step-outcome.ts'
 
 export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies, MemoryDependencies {
   readonly executionStore: Pick<

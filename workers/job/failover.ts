@@ -1,6 +1,6 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import { isUnserviceable } from '../providers/failures.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
-import { isUnserviceable } from '../providers/unserviceable.ts'
 
 /** Follows the failed calls of one job. */
 export interface Failover {

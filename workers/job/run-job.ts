@@ -5,8 +5,7 @@ import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.t
 import type { Logger } from '#shared/runtime/logger.ts'
 import { callProvider, failLostAttempt, type GenerationDependencies } from './call-provider.ts'
 import type { JobLeases } from './job-leases.ts'
-import type { SettlementSteps } from './settlement-steps.ts'
-import type { Deferral, Ending, StepContext, StepOutcome } from './step-outcome.ts'
+import type { Deferral, Ending, SettlementSteps, StepContext, StepOutcome } from './step-outcome.ts'
 
 export interface RunJobDependencies extends GenerationDependencies, DeferralDependencies {
   readonly settlementSteps: SettlementSteps

@@ -1,5 +1,6 @@
+import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import type { WhenReady } from '../executions/work-deferred.ts'
+import type { WhenReady } from '../executions/execution.ts'
 
 /**
  * The result of a step. `moved`: the job is in another state and looks like `job`. `finished`: nothing more to do.
@@ -52,4 +53,29 @@ export function finished(written: Written): StepOutcome {
 /** Converts a fenced write that left the job as `job`, if it took effect: nothing else writes under its fence. */
 export function moved(written: Written, job: ClaimedJob): StepOutcome {
   return written === 'stale' ? { next: 'stale' } : { next: 'moved', job }
+}
+
+/** Fails the job without a charge. */
+export async function failWith(
+  executionStore: Pick<ExecutionStore, 'failJob'>,
+  job: ClaimedJob,
+  failure: Parameters<ExecutionStore['failJob']>[1],
+): Promise<StepOutcome> {
+  return finished(await executionStore.failJob(job, failure))
+}
+
+/**
+ * The settlement port of the state loop: implemented with settlement keys of our own, and with a remote facilitator.
+ */
+export interface SettlementSteps {
+  /**
+   * Moves generated → settling: stores what will settle the charge before anything is sent. Gives up the job's place
+   * while it waits for others that are settled in the same transaction.
+   */
+  recordSettlement(job: ClaimedJob, context: StepContext): Promise<StepOutcome>
+  /**
+   * Moves settling → completed, settlement_failed or review, or a retry later. Gives up the job's place while it only
+   * waits for the chain.
+   */
+  settleCharge(job: ClaimedJob, context: StepContext): Promise<StepOutcome>
 }

@@ -1,5 +1,7 @@
 import { z } from 'zod'
 import type { JudgedBlock } from '#shared/adapters/postgres/settlement/end-settlement.ts'
+import type { FailedSettlement } from '#shared/adapters/postgres/settlement/failed-settlements.ts'
+import type { SettledAt } from '#shared/adapters/postgres/settlement/finality.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
@@ -9,6 +11,7 @@ import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
 import { type Receipt, receiptSchema } from '#shared/payment/receipt.ts'
 import { chargeBoundsSchema } from '#shared/pricing/bounded-charge.ts'
 import { writeCalculation } from '#shared/pricing/calculation.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { finished, type StepOutcome } from '../job/step-outcome.ts'
 
@@ -137,4 +140,28 @@ function calculationOf(
     gasMinimum: gasMinimum === undefined ? null : atomicFromDollars(gasMinimum),
     maximum: quotedMaximum < authorizedMaximum ? quotedMaximum : authorizedMaximum,
   })
+}
+
+interface ReopeningDependencies {
+  readonly settlementStore: Pick<SettlementStore, 'reopenSettlement' | 'judgeFailed'>
+  readonly logger: Logger
+}
+
+/** Handles a failed settlement that charged the payer after a reorganization. */
+export async function reopenSettlement(
+  { settlementStore, logger }: ReopeningDependencies,
+  { settlementId, jobId }: Pick<FailedSettlement, 'settlementId' | 'jobId'>,
+  settledAt: SettledAt,
+): Promise<void> {
+  switch (await settlementStore.reopenSettlement(settlementId, settledAt)) {
+    case 'reopened':
+      logger.warn('a failed settlement charged the payer after a reorganization; its job is completed', { jobId })
+      break
+    case 'surplus':
+      logger.error('a payer was charged without need after a reorganization; refund them', { jobId })
+      break
+    // The next step of the job looks it up; until then it is judged again.
+    case 'open':
+      await settlementStore.judgeFailed(settlementId, null)
+  }
 }

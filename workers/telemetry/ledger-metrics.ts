@@ -1,7 +1,7 @@
 import { Gauge, type Registry } from 'prom-client'
 import type { CountAndTotal, LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
-import { sharedReading } from './shared-reading.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 interface LedgerGauge {
   readonly name: string
@@ -145,5 +145,21 @@ export function addLedgerMetrics(registry: Registry, reportsStore: Pick<ReportsS
         if (totals) show(gauge, totals)
       },
     })
+  }
+}
+
+/** Half of Prometheus's default scrape timeout; slower values are left out of the scrape. */
+const DEADLINE_MS = 5000
+
+/** Shares one reading between all gauges of a scrape; `null` when it fails or takes too long. */
+export function sharedReading<T>(read: () => Promise<T>): () => Promise<T | null> {
+  let current: Promise<T | null> | null = null
+  return () => {
+    current ??= withDeadline(DEADLINE_MS, read(), () => null)
+      .catch(() => null)
+      .finally(() => {
+        current = null
+      })
+    return current
   }
 }

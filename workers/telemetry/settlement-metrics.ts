@@ -7,7 +7,7 @@ import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { SettlementBatches } from '../settlement/own-keys/gather-batches.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
-import { sharedReading } from './shared-reading.ts'
+import { sharedReading } from './ledger-metrics.ts'
 
 export interface SettlementMetricsDependencies {
   readonly reportsStore: Pick<ReportsStore, 'readSettlementTotals'>

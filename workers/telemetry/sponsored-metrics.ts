@@ -3,7 +3,7 @@ import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/al
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { Written } from '#shared/jobs/job.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
-import { sharedReading } from './shared-reading.ts'
+import { sharedReading } from './ledger-metrics.ts'
 
 /** Wraps the store of sponsored permits to count those that this process finished, and what they cost. */
 export function measuredAllowanceStore(registry: Registry, store: AllowanceWorkStore): AllowanceWorkStore {

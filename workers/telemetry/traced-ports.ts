@@ -2,7 +2,7 @@ import type { SettlementStore } from '#shared/adapters/postgres/settlement/settl
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
-import type { SettlementSteps } from '../job/settlement-steps.ts'
+import type { SettlementSteps } from '../job/step-outcome.ts'
 
 /** Wraps the settlement store to trace its stages. */
 export function tracedSettlementStore(tracer: Tracer, settlementStore: SettlementStore): SettlementStore {

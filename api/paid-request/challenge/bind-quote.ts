@@ -1,5 +1,6 @@
 import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { CurrentBinding } from '#shared/adapters/postgres/acceptance/bind-key.ts'
+import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
@@ -11,7 +12,7 @@ import type { Quote } from '#shared/pricing/quote.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
 import type { Catalogs } from '../../request/live-catalog.ts'
-import { requireAvailable } from '../../request/require-available.ts'
+import { requireAvailable } from '../../request/prepare-request.ts'
 import type { Challenge, ChallengeSubject } from './challenge.ts'
 
 /** A validated request under its idempotency key. */
@@ -137,4 +138,25 @@ export async function findBinding(
 
 function keyReused(): AppError {
   return new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
+}
+
+/**
+ * Returns the catalog of the quote that the key is bound to, if another one is offered by now: its defaults and limits
+ * decide what the request is, so that the signed retry is the request that was priced. Costs a statement only where the
+ * request depends on the catalog: a recording on its limits, once it is paid for, and a request with defaults always.
+ * `knownQuote`: the key's quote, where it is in memory.
+ */
+export async function findQuotedCatalog(
+  {
+    catalogs,
+    store,
+  }: { readonly catalogs: Pick<Catalogs, 'offered' | 'find'>; readonly store: Pick<AcceptanceStore, 'findBinding'> },
+  { upload, catalogDefaults }: AnyOperation,
+  idempotencyKey: string,
+  { isPaid, knownQuote }: { readonly isPaid: boolean; readonly knownQuote: Quote<unknown> | null },
+): Promise<Catalog | null> {
+  if (catalogDefaults === undefined && !(upload && isPaid)) return null
+  const quote = knownQuote ?? (await store.findBinding(idempotencyKey))?.quote
+  if (!quote || quote.catalogVersion === catalogs.offered().version) return null
+  return await catalogs.find(quote.catalogVersion)
 }

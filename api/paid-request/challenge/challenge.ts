@@ -9,7 +9,6 @@ import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { chargeBoundsSchema } from '#shared/pricing/bounded-charge.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import { encodeHeader } from '../encode-header.ts'
 import type { Listing, Listings } from './listing.ts'
 
 /** The request that a challenge or a payment is for. */
@@ -79,7 +78,7 @@ function facilitatorFor({ facilitators }: PaymentTerms, requestDigest: string): 
 }
 
 /** Content of a 402, either for a priced request or for a route in general. */
-export interface PaymentRequiredContent {
+interface PaymentRequiredContent {
   readonly terms: PaymentTerms
   /** The part that is the same for every request of the operation. */
   readonly listing: Listing
@@ -148,4 +147,9 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
 /** Merges two JSON texts of objects that have no member in common. */
 function mergeJson(first: string, second: string): string {
   return `${first.slice(0, -1)},${second.slice(1)}`
+}
+
+/** Encodes the JSON of a payment header in Base64, as the protocol package does in ten times the time. */
+export function encodeHeader(json: string): string {
+  return Buffer.from(json).toString('base64')
 }

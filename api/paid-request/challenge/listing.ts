@@ -10,7 +10,6 @@ import { type AnyOperation, type OperationId, operations } from '#shared/operati
 import { type CurrentCatalog, derived } from '../../request/live-catalog.ts'
 import { type JsonSchema, outlineSchema } from '../../schemas/json-schema.ts'
 import { exampleRequest, jsonRequestSchema } from '../../schemas/operation-schemas.ts'
-import { resourceUrl } from './resource-url.ts'
 
 /**
  * Shows every field with its type and limits. The whole schemas, which are in /openapi.json, would overflow the header.
@@ -179,4 +178,9 @@ function callSchema(properties: JsonSchema): JsonSchema {
     },
     required: ['input'],
   }
+}
+
+/** Returns the URL that a challenge names as the resource to be paid for. */
+export function resourceUrl({ path }: Pick<AnyOperation, 'path'>, publicBaseUrl: string): string {
+  return new URL(path, publicBaseUrl).href
 }

@@ -1,13 +1,17 @@
+import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES } from '#shared/errors/error-codes.ts'
-import type { JobOutcome } from '#shared/jobs/job.ts'
+import type { JobOutcome, ReviewEnding } from '#shared/jobs/job.ts'
+import { hashMediaToken } from '#shared/media/media.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { MediaResponse } from '#shared/operations/operation.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
-import { resourceUrl } from '../challenge/resource-url.ts'
-import { encodeHeader } from '../encode-header.ts'
-import { resolvedError } from './resolved-error.ts'
+import { acceptQuality } from '../../request/headers.ts'
+import { encodeHeader } from '../challenge/challenge.ts'
+import { resourceUrl } from '../challenge/listing.ts'
 
 /** The response of a paid route. A text `body` is sent unchanged, so that replays are equal byte for byte. */
 export interface PaidResponse {
@@ -121,4 +125,57 @@ function receiptHeaders(
   const secret = receiptSecrets.find(({ id }) => id === receiptSecretId)
   if (!secret) throw new Error(`the receipt secret ${receiptSecretId} is no longer configured`)
   return { 'x-receipt-id': receiptId, 'x-receipt-token': receiptToken(receiptId, secret) }
+}
+
+/** Returns the error that says how a person ended the payment of a call. */
+export function resolvedError(ending: ReviewEnding): AppError {
+  switch (ending.outcome) {
+    case 'refunded':
+      return new AppError('payment_refunded', {
+        message: `The payment of this call was refunded in transaction ${ending.transaction}. The key stays with it; use a new key to make the call again.`,
+      })
+    case 'paid_outside':
+      return new AppError('payment_resolved_outside')
+    case 'written_off':
+      return new AppError('payment_written_off')
+  }
+}
+
+/**
+ * Returns the operation's media response when the `Accept` header prefers it to JSON. JSON is preferred when both are
+ * equal, and is the answer when the header accepts neither: the call is paid for.
+ */
+export function requestedMedia({ mediaResponse }: AnyOperation, accept: string | undefined): MediaResponse | null {
+  if (!mediaResponse) return null
+  const quality = Math.max(...mediaResponse.acceptedAs.map((type) => acceptQuality(accept, type)))
+  return quality > acceptQuality(accept, 'application/json') ? mediaResponse : null
+}
+
+const FILE_EXPIRED =
+  'The hosted file of this call has expired. Its JSON result is still available: repeat the same request with "Accept: application/json".'
+
+/**
+ * Replaces the JSON result with the media themselves; the other fields travel in headers. Throws `result_expired` (410)
+ * for a hosted file past its expiry.
+ */
+export async function respondWithMedia(
+  { store, media }: { readonly store: Pick<AcceptanceStore, 'findMedia'>; readonly media: Pick<ObjectStore, 'get'> },
+  response: PaidResponse,
+  mediaResponse: MediaResponse,
+): Promise<PaidResponse> {
+  const { url, headers: mediaHeaders } = mediaResponse.read(JSON.parse(String(response.body)))
+  const found = await store.findMedia(hashMediaToken(url.slice(url.lastIndexOf('/') + 1)))
+  // The receipt's token and the proof of settlement come with the result only; its id is no secret.
+  const { 'x-receipt-id': receiptId } = response.headers
+  const headers: Record<string, string> = receiptId === undefined ? {} : { 'x-receipt-id': receiptId }
+  if (!found) throw new AppError('result_expired', { headers, message: FILE_EXPIRED })
+  const bytes = await media.get(found.objectKey).catch((cause: unknown) => {
+    throw new AppError('media_unavailable', { headers, cause })
+  })
+  if (!bytes) throw new AppError('media_unavailable', { headers })
+  return {
+    ...response,
+    headers: { ...response.headers, ...mediaHeaders },
+    body: Buffer.from(bytes),
+  }
 }

@@ -6,7 +6,7 @@ import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/payment/x402-wire.ts'
 import type { ChallengeSubject } from '../challenge/challenge.ts'
-import { resourceUrl } from '../challenge/resource-url.ts'
+import { resourceUrl } from '../challenge/listing.ts'
 
 /** A payment that its payer signed to this service for this request. Whether it can be settled is not known yet. */
 export interface PresentedPayment {

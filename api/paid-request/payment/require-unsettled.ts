@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import type { SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
+import { LRUCache } from 'lru-cache'
+import type { SettlementOnChain, SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -7,7 +8,7 @@ import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { resolvedError } from '../job/resolved-error.ts'
+import { resolvedError } from '../job/respond.ts'
 import { isChainRefusal, type PayerMemory } from './payer-memory.ts'
 import type { VerificationLimiter } from './verify-authorization.ts'
 
@@ -76,4 +77,42 @@ function isAddressedToUs(authorization: Authorization, terms: PaymentTerms): boo
     // Otherwise payers could settle tiny payments themselves, and have each recorded and reported to the operator.
     terms.acceptedFacilitators.includes(authorization.facilitator)
   )
+}
+
+/** How long an answer is repeated that a later block may change. */
+const SHORT_MS = 10_000
+const MAXIMUM_ANSWERS = 20_000
+/** Searches that run or wait: strangers may cause more than the node can answer, and each keeps its request. */
+const MAXIMUM_SEARCHES = 200
+
+/**
+ * Wraps a search to answer from memory when a payment with the same nonce is presented again: a final answer for as
+ * long as there is space, any other for seconds. With too many searches at a time the chain counts as unreachable.
+ */
+export function createRememberedSearch(
+  search: SettlementSearch,
+  now: () => number = () => performance.now(),
+): SettlementSearch {
+  const answers = new LRUCache<string, { readonly found: SettlementOnChain; readonly until: number }>({
+    max: MAXIMUM_ANSWERS,
+  })
+  let searches = 0
+  return {
+    find: async (authorization, since) => {
+      // Not the signature: a payer can sign any number of payments with one nonce, of which one can be settled at most.
+      const key = `${authorization.payer}:${authorization.nonce}`
+      const known = answers.get(key)
+      if (known && now() < known.until) return known.found
+      if (searches >= MAXIMUM_SEARCHES)
+        return { outcome: 'unreachable', cause: new Error(`more than ${MAXIMUM_SEARCHES} searches`) }
+      searches += 1
+      const found = await search.find(authorization, since)
+      searches -= 1
+      if (found.outcome !== 'unreachable') {
+        const isFinal = found.outcome === 'settled' || found.outcome === 'cancelled'
+        answers.set(key, { found, until: isFinal ? Number.POSITIVE_INFINITY : now() + SHORT_MS })
+      }
+      return found
+    },
+  }
 }

@@ -1,5 +1,4 @@
-import { type ClientGroups, createFairPool } from '../fair-pool.ts'
-import { overloaded, UNPAID_SHARE } from '../overloaded.ts'
+import { type ClientGroups, createFairPool, overloaded, UNPAID_SHARE } from '../fair-pool.ts'
 
 /** The caller whose upload needs a decoder. */
 export interface DecoderCaller {

@@ -9,7 +9,7 @@ import {
 } from '#shared/audio/conversion.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
-import type { MeasuredUpload } from '../measure-audio.ts'
+import type { MeasuredUpload } from '../prepare-request.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import { createDecoderQueue, type DecoderCaller, type DecoderLimits, type DecoderQueue } from './decoder-queue.ts'
 import type { InspectionCache } from './inspection-cache.ts'

@@ -4,33 +4,35 @@ import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { MeasuredUpload } from '../measure-audio.ts'
-import type { PreparedClaim, PreparedRequest, PreparedUpload } from '../prepare-request.ts'
+import type { MeasuredUpload, PreparedClaim, PreparedRequest, PreparedUpload } from '../prepare-request.ts'
+
+/** Bodies up to this size take a few milliseconds, as long as a round trip to a thread. */
+export const SMALL_BODY_BYTES = 256 * 1024
 
 /*
  * Tasks for a thread and their results, as plain data. Byte arrays are transferred: the sender can no longer use them.
  */
 
 /** A JSON body, sent to an operation's endpoint or, with `null`, to the quotes route. */
-export interface JsonTask {
+interface JsonTask {
   readonly bytes: Uint8Array
   readonly catalog: Catalog
   readonly operationId: string | null
 }
 
 /** A JSON-RPC message. */
-export interface MessageTask {
+interface MessageTask {
   readonly bytes: Uint8Array
   readonly catalog: Catalog
 }
 
-export interface EncryptionTask {
+interface EncryptionTask {
   readonly audio: Uint8Array
   readonly stagedUpload: StagedUpload
 }
 
 /** An `AppError` without its stack and cause. */
-export interface PlainRefusal extends AppErrorDetails {
+interface PlainRefusal extends AppErrorDetails {
   readonly code: ErrorCode
 }
 
@@ -39,7 +41,7 @@ export type Outcome<Value> =
   | { readonly outcome: 'refused'; readonly refusal: PlainRefusal }
 
 /** A `PreparedRequest` that is already priced; `quoted` is `null` for a model that is not available. */
-export interface PlainRequest extends Omit<PreparedRequest, 'quote'> {
+interface PlainRequest extends Omit<PreparedRequest, 'quote'> {
   readonly quoted: Outcome<Quote<JsonValue>> | null
 }
 

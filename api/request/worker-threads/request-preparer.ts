@@ -2,14 +2,12 @@ import { Piscina } from 'piscina'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { encryptUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
-import { transferableMemoryOf } from '../byte-buffer.ts'
+import { transferableMemoryOf } from '../body-bytes.ts'
 import type { CurrentCatalog } from '../live-catalog.ts'
-import { type MeasuredUpload, measureAudio } from '../measure-audio.ts'
-import { type Prepared, prepareBody } from '../prepare-request.ts'
+import { type MeasuredUpload, measureAudio, type Prepared, prepareBody } from '../prepare-request.ts'
 import { type PreparedQuote, prepareQuote } from '../quote-request.ts'
 import { prepareCall, type ToolCall, toolCallOf, withoutArguments } from '../tool-call.ts'
-import { type PlainPrepared, type ThreadTasks, valueOrThrow } from './messages.ts'
-import { SMALL_BODY_BYTES } from './small-body.ts'
+import { type PlainPrepared, SMALL_BODY_BYTES, type ThreadTasks, valueOrThrow } from './messages.ts'
 
 /** An idle thread is stopped after this time, which frees its memory. */
 const IDLE_THREAD_MS = 30_000

@@ -3,16 +3,20 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
 import { operationById, uploadOperation } from '#shared/operations/registry.ts'
-import { transferableMemoryOf } from '../byte-buffer.ts'
+import { transferableMemoryOf } from '../body-bytes.ts'
 import { parseJsonBody } from '../json-body.ts'
 import { parseJsonWithUpload } from '../json-upload.ts'
-import { measureAudio } from '../measure-audio.ts'
-import { prepareBody, type ReadingCatalogs } from '../prepare-request.ts'
+import { isAvailable, measureAudio, prepareBody, type ReadingCatalogs } from '../prepare-request.ts'
 import { type PreparedQuote, prepareQuote, uploadRequestOf } from '../quote-request.ts'
-import { isAvailable } from '../require-available.ts'
 import { prepareCall, recordingHolderOf, type ToolCall, toolCallOf, withoutArguments } from '../tool-call.ts'
-import { type Outcome, type PlainMessage, type PlainPrepared, type ThreadExports, toOutcome } from './messages.ts'
-import { SMALL_BODY_BYTES } from './small-body.ts'
+import {
+  type Outcome,
+  type PlainMessage,
+  type PlainPrepared,
+  SMALL_BODY_BYTES,
+  type ThreadExports,
+  toOutcome,
+} from './messages.ts'
 
 /*
  * The entry point of the worker threads, which process large bodies so that the event loop stays responsive.

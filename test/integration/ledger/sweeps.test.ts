@@ -9,7 +9,7 @@ import { JOB_STATES } from '#shared/jobs/job.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
 import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
-import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/reap-uploads.ts'
+import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/retention.ts'
 import {
   acceptTestJob,
   claimTestJob,

@@ -14,7 +14,7 @@ import {
   accountReceiptsSchema,
   accountSpendSchema,
 } from '../../../api/schemas/account.ts'
-import { walletBalanceSchema } from '../../../api/schemas/balance.ts'
+import { walletBalanceSchema } from '../../../api/schemas/allowances.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { expectErrorBody } from '../../support/http/expect-refusal.ts'

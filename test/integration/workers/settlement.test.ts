@@ -9,7 +9,7 @@ import { createJobSlots, type JobSlots } from '../../../workers/job/job-slots.ts
 import { handBackJobs } from '../../../workers/job/run-job.ts'
 import { gatherBatches } from '../../../workers/settlement/own-keys/gather-batches.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
-import { endLostCalls } from '../../../workers/sweepers/end-lost-calls.ts'
+import { endLostCalls } from '../../../workers/sweepers/due-jobs.ts'
 import { delegateTo, placeDelegate } from '../../support/chain/delegating-payer.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'

@@ -219,7 +219,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I4',
     changes: [
       {
-        file: 'api/paid-request/job/find-own-job.ts',
+        file: 'api/paid-request/job/accept-job.ts',
         within: 'findOwnJob',
         change: removeIf('idempotency_key_reused'),
       },
@@ -262,7 +262,7 @@ export const mutations: readonly Mutation[] = [
     statements: ['ALTER TABLE authorizations DROP CONSTRAINT one_claim_per_nonce'],
     changes: [
       {
-        file: 'api/paid-request/job/find-own-job.ts',
+        file: 'api/paid-request/job/accept-job.ts',
         within: 'findOwnJob',
         change: dropAlternative('claim'),
       },
@@ -286,7 +286,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I6',
     changes: [
       { file: 'shared/media/staged-upload.ts', within: 'encryptUpload', change: appendElement('concat', 'plaintext') },
-      { file: 'workers/sweepers/reap-uploads.ts', within: 'reapUploads', change: removeStatement('delete') },
+      { file: 'workers/sweepers/retention.ts', within: 'reapUploads', change: removeStatement('delete') },
       {
         file: 'workers/job/read-staged-audio.ts',
         within: 'readStagedAudio',
@@ -304,11 +304,11 @@ export const mutations: readonly Mutation[] = [
     reports: 'I5',
     changes: [
       {
-        file: 'workers/sweepers/reap-media.ts',
+        file: 'workers/sweepers/retention.ts',
         within: 'reapStrayMedia',
         change: replaceArgument('deleteOlderThan', 1, '0'),
       },
-      { file: 'workers/sweepers/reap-media.ts', within: 'STRAY_INTERVAL_MS', change: setValue('0') },
+      { file: 'workers/sweepers/retention.ts', within: 'STRAY_MEDIA_INTERVAL_MS', change: setValue('0') },
     ],
   },
   {

@@ -1,5 +1,4 @@
-import type { PermitSimulation } from '#shared/adapters/chain/allowance/allowance-reader.ts'
-import { createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
+import { createAllowanceReader, type PermitSimulation } from '#shared/adapters/chain/allowance/allowance-reader.ts'
 import { createPermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
@@ -7,8 +6,11 @@ import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estima
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/request-allowance.ts'
 import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
-import { type AllowanceDependencies, createAllowanceRunner } from '../../../workers/allowances/run-allowances.ts'
-import { watchAllowanceFinality } from '../../../workers/allowances/watch-allowance-finality.ts'
+import {
+  type AllowanceDependencies,
+  createAllowanceRunner,
+  watchAllowanceFinality,
+} from '../../../workers/allowances/run-allowances.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import type { RequestedPermit } from '../payer/allowance-permit.ts'
 import type { TestWorker } from '../processes/test-worker.ts'

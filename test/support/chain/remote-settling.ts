@@ -7,7 +7,7 @@ import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/fac
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
-import type { SettlementSteps } from '../../../workers/job/settlement-steps.ts'
+import type { SettlementSteps } from '../../../workers/job/step-outcome.ts'
 import { createRemoteSettlement } from '../../../workers/settlement/remote-facilitator/settle-charge.ts'
 import { watchRemoteFinality } from '../../../workers/settlement/remote-facilitator/watch-finality.ts'
 import { PATIENCE_MS } from '../patience.ts'

@@ -5,7 +5,6 @@ import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ReviewEnding } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { PayerFunds } from '#shared/payment/exposure.ts'
 import {
   type Exposure,
   fitsFunds,
@@ -14,12 +13,12 @@ import {
   mustFollow,
   type OpenPayment,
   openTotal,
+  type PayerFunds,
 } from '#shared/payment/exposure.ts'
 import { settlementPause } from '#shared/payment/settlement-retry.ts'
 import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
 import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
-import { createRememberedSearch } from '../../../api/paid-request/payment/remembered-search.ts'
-import { requireUnsettled } from '../../../api/paid-request/payment/require-unsettled.ts'
+import { createRememberedSearch, requireUnsettled } from '../../../api/paid-request/payment/require-unsettled.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 
 function open(nonce: bigint, amount: bigint, changes: Partial<OpenPayment> = {}): OpenPayment {

@@ -11,13 +11,13 @@ import {
   rejectedByDeployment,
   unavailable,
   unknownOutcome,
+  unserviceable,
 } from '../../../workers/providers/failures.ts'
 import type { HttpRequest } from '../../../workers/providers/http.ts'
 import { leastInputTokens, leastOutputTokens, leastTokens } from '../../../workers/providers/least-tokens.ts'
 import type { ProviderFailure } from '../../../workers/providers/provider.ts'
 import { adapters } from '../../../workers/providers/registry.ts'
 import { budgetWithin, type Effort, effortWithin } from '../../../workers/providers/thinking.ts'
-import { unserviceable } from '../../../workers/providers/unserviceable.ts'
 
 const FAILURES = {
   gone: gone('x'),

@@ -4,9 +4,9 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import { chatCompletion } from '../../../workers/executions/text.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
+import { unserviceable } from '../../../workers/providers/failures.ts'
 import type { ProviderFailure } from '../../../workers/providers/provider.ts'
 import { createRouter, type RoutedJob, type Router } from '../../../workers/providers/route.ts'
-import { unserviceable } from '../../../workers/providers/unserviceable.ts'
 
 // The circuit breaker reads the system clock itself.
 beforeEach(() => {

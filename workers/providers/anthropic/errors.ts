@@ -5,11 +5,11 @@ import {
   retryAfter,
   unavailable,
   unknownOutcome,
+  unserviceable,
   withheldOutput,
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
-import { unserviceable } from '../unserviceable.ts'
 import type { MessageStream } from './message-stream.ts'
 import { errorWire } from './wire.ts'
 

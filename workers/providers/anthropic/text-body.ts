@@ -3,7 +3,6 @@ import type { TextPart, TextRequest } from '#shared/operations/text/text-request
 import { argumentsObject } from '../call-arguments.ts'
 import { type Effort, effortWithin } from '../thinking.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
-import { modelTraits } from './model-traits.ts'
 
 interface Block extends Cacheable {
   readonly type: 'text' | 'image' | 'tool_use' | 'tool_result'
@@ -201,4 +200,29 @@ function sampling({ temperature, top_p: topP, top_k: topK }: TextRequest): objec
     ...(topP === undefined || temperature !== undefined ? {} : { top_p: topP }),
     ...(topK === undefined ? {} : { top_k: Math.max(1, Math.round(topK)) }),
   }
+}
+
+/** What a model accepts, as far as its name shows. The vendor's refusals decide the rest. */
+interface AnthropicModelTraits {
+  /** Whether the model thinks by default, so that its effort must follow the output limit. */
+  readonly thinksByDefault: boolean
+  /** Whether a conversation may end with the model's own turn, which it then continues. */
+  readonly continuesOwnTurn: boolean
+}
+
+/**
+ * Returns the traits of a model. A name without a version has none of the newer ones.
+ *
+ * Source: platform.claude.com/docs/en/about-claude/models/migration-guide and …/docs/en/api/errors
+ * ("Prefill not supported": 4.6 and later), …/build-with-claude/adaptive-thinking and …/effort (generation 5).
+ */
+export function modelTraits(upstreamModel: string): AnthropicModelTraits {
+  const generation = generationOf(upstreamModel)
+  return { thinksByDefault: generation >= 5, continuesOwnTurn: generation < 4.6 }
+}
+
+/** Reads `claude-opus-4-6` as 4.6, and `claude-sonnet-4-20250514` as 4. */
+function generationOf(upstreamModel: string): number {
+  const version = /^claude-[a-z]+-(\d{1,2})(?:-(\d{1,2}))?(?:-|$)/.exec(upstreamModel)
+  return version === null ? 0 : Number(`${version[1]}.${version[2] ?? 0}`)
 }

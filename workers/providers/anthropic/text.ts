@@ -1,18 +1,22 @@
 import { createHash } from 'node:crypto'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { deliveredText } from '../delivered-text.ts'
-import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
+import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { isStreamed, nothingInTime, type StreamedExchange, streamEnding, withReported } from '../streamed-answer.ts'
-import { streamsAnswer } from '../streams-answer.ts'
-import { unserviceable } from '../unserviceable.ts'
+import {
+  isStreamed,
+  nothingInTime,
+  type StreamedExchange,
+  streamEnding,
+  streamsAnswer,
+  withReported,
+} from '../streamed-answer.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
 import { createMessageStream, type MessageStream } from './message-stream.ts'
-import { modelTraits } from './model-traits.ts'
-import { type AnthropicTextSettings, textBody } from './text-body.ts'
+import { type AnthropicTextSettings, modelTraits, textBody } from './text-body.ts'
 import { type MessageWire, messageWire } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */

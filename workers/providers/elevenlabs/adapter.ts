@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Adapter, noOptionsSchema } from '../adapter.ts'
+import { type Adapter, noOptionsSchema } from '../deployment.ts'
 import { getListing, type LookUpModel, listingJson, type ModelStatus, unknownStatus } from '../model-look-up.ts'
 import type { CallOptions } from '../provider.ts'
 import { createElevenLabsSpeech, type ElevenLabsSpeechDependencies } from './speech.ts'

@@ -8,10 +8,10 @@ import {
   retryAfter,
   unavailable,
   unknownOutcome,
+  unserviceable,
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
-import { unserviceable } from '../unserviceable.ts'
 import { errorWire } from './wire.ts'
 
 /** Statuses that reject the request, before any work. */

@@ -1,8 +1,7 @@
-import { emptyOutput, unknownOutcome } from '../failures.ts'
+import { emptyOutput, refuseUnsent, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
-import { looksLikeMp3 } from '../looks-like-mp3.ts'
 import type { SpeechProvider } from '../provider.ts'
-import { refuseUnsent } from '../unserviceable.ts'
+import { looksLikeMp3 } from '../received-media.ts'
 import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 4 MB at 128 kbit/s. */

@@ -5,10 +5,10 @@ import {
   retryAfter,
   unavailable,
   unknownOutcome,
+  unserviceable,
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
-import { unserviceable } from '../unserviceable.ts'
 import type { AnswerStream } from './answer-stream.ts'
 import { errorWire } from './wire.ts'
 

@@ -1,6 +1,6 @@
 import { emptyOutput, rejected, unknownOutcome, withheldOutput } from '../failures.ts'
-import { readGeneratedImage } from '../generated-image.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
+import { readGeneratedImage } from '../received-media.ts'
 import { IMAGE_SETUP_MESSAGE } from './errors.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
 import type { AnswerWire } from './wire.ts'

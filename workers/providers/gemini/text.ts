@@ -1,13 +1,18 @@
 import { createHash } from 'node:crypto'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
-import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
+import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
 import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { isStreamed, nothingInTime, type StreamedExchange, streamEnding, withReported } from '../streamed-answer.ts'
-import { streamsAnswer } from '../streams-answer.ts'
-import { unserviceable } from '../unserviceable.ts'
+import {
+  isStreamed,
+  nothingInTime,
+  type StreamedExchange,
+  streamEnding,
+  streamsAnswer,
+  withReported,
+} from '../streamed-answer.ts'
 import { type AnswerStream, createAnswerStream } from './answer-stream.ts'
 import { failureOfEvent } from './errors.ts'
 import { answerOf, createPost, type GeminiDependencies } from './generate-content.ts'

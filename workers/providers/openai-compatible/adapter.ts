@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Adapter } from '../adapter.ts'
+import type { Adapter } from '../deployment.ts'
 import { announcedTime, getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
 import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
 import { EFFORTS, isEffortRange } from '../thinking.ts'

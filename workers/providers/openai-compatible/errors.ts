@@ -7,10 +7,10 @@ import {
   retryAfter,
   unavailable,
   unknownOutcome,
+  unserviceable,
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
-import { unserviceable } from '../unserviceable.ts'
 import type { CompletionStream } from './completion-stream.ts'
 import { callId, readJson } from './connection.ts'
 import { errorWire } from './wire.ts'

@@ -1,6 +1,6 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
-import { readGeneratedImage } from '../generated-image.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
+import { readGeneratedImage } from '../received-media.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 import { imagesWire } from './wire.ts'

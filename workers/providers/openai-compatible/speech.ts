@@ -1,7 +1,6 @@
-import { emptyOutput, unknownOutcome } from '../failures.ts'
-import { looksLikeMp3 } from '../looks-like-mp3.ts'
+import { emptyOutput, refuseUnsent, unknownOutcome } from '../failures.ts'
 import type { SpeechProvider } from '../provider.ts'
-import { refuseUnsent } from '../unserviceable.ts'
+import { looksLikeMp3 } from '../received-media.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 

@@ -6,10 +6,15 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { StepContext } from '../../job/step-outcome.ts'
-import { gasOfReverts, recordRevertedBatches } from './gas-of-reverts.ts'
 import type { SettlementBatches } from './gather-batches.ts'
 import { judgeSettlement, type Verdict } from './judge-settlement.ts'
-import { readStatuses, sendersOf, type TransactionStatus } from './read-statuses.ts'
+import {
+  gasOfReverts,
+  readStatuses,
+  recordRevertedBatches,
+  sendersOf,
+  type TransactionStatus,
+} from './read-statuses.ts'
 
 export interface ConfirmationDependencies {
   readonly settlementStore: Pick<SettlementStore, 'readSettlement' | 'recordRevertedBatch'>

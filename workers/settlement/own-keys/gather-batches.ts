@@ -1,4 +1,5 @@
 import type { BlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
+import type { SettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import type { BatchRecording } from '#shared/adapters/postgres/settlement/record-batch.ts'
 import type { BatchRenewal } from '#shared/adapters/postgres/settlement/renew-batch.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
@@ -6,11 +7,11 @@ import type { StoredSettlement } from '#shared/jobs/job.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
-import { choosePayments, MAXIMUM_BATCH_PAYMENTS } from './choose-payments.ts'
 import { createGathering, type Gathering } from './gathering.ts'
-import { createNonceRoom, type NonceRoomDependencies } from './nonce-room.ts'
 import {
   batchesOf,
+  choosePayments,
+  MAXIMUM_BATCH_PAYMENTS,
   type Payment,
   type PaymentOutcome,
   type SettlementDispatch,
@@ -48,7 +49,7 @@ export interface SettlementBatches {
 }
 
 /** For the metrics. */
-export interface BatchesState {
+interface BatchesState {
   /** Batches whose payments this process follows. */
   readonly out: number
   /** Payments that wait because their key has no account nonce left. */
@@ -185,4 +186,45 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
 
 function smaller(one: bigint, other: bigint): bigint {
   return one < other ? one : other
+}
+
+interface NonceRoomDependencies {
+  readonly accounts: Pick<SettlementAccounts, 'countAccountNonces'>
+  readonly blockWatch: Pick<BlockWatch, 'follow'>
+}
+
+/** Account nonces of one key that the chain has used: each of them lets another one be taken. */
+interface NonceRoom {
+  /** The chain's count when this process last read it; 0 before. */
+  minedCount(): bigint
+  /** Waits until the count has changed since it was last read, or for a block. Called when the key has no nonce left. */
+  wait(): Promise<void>
+}
+
+/** While no node answers, the ledger is asked again after this: another process may have seen more of the chain. */
+const LONGEST_WAIT_MS = 2500
+const NEVER = new AbortController().signal
+
+function createNonceRoom({ accounts, blockWatch }: NonceRoomDependencies, key: `0x${string}`): NonceRoom {
+  let mined = 0n
+  const hasGrown = async () => {
+    const count = await accounts.countAccountNonces(key).catch(() => mined)
+    const isMore = count > mined
+    if (isMore) mined = count
+    return isMore
+  }
+  return {
+    minedCount: () => mined,
+    wait: async () => {
+      // Before the count is read, so that no block is missed.
+      const following = blockWatch.follow([])
+      try {
+        if (await hasGrown()) return
+        await following.next({ longestMs: LONGEST_WAIT_MS, signal: NEVER, everyBlock: true })
+        await hasGrown()
+      } finally {
+        following.stop()
+      }
+    },
+  }
 }

@@ -1,7 +1,8 @@
+import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { Confirmation, Settler } from '#shared/payment/facilitator.ts'
+import type { Confirmation, GasSpent, Settler } from '#shared/payment/facilitator.ts'
 
 /** One transaction of a settlement and its state on chain. */
 export interface TransactionStatus {
@@ -27,4 +28,25 @@ export function sendersOf(
   transactions: readonly { readonly sender: `0x${string}` | null }[],
 ): readonly `0x${string}`[] {
   return [...new Set(transactions.flatMap(({ sender }) => sender ?? []))]
+}
+
+/** Returns what transactions cost together in which the payment itself failed; `null` when there are none. */
+export function gasOfReverts(statuses: readonly TransactionStatus[]): GasSpent | null {
+  const spent = statuses.flatMap(({ confirmation }) => (confirmation.outcome === 'reverted' ? [confirmation.gas] : []))
+  if (spent.length === 0) return null
+  return spent.reduce((sum, { gasUsed, effectiveGasPrice, cost }) => ({
+    gasUsed: sum.gasUsed + gasUsed,
+    effectiveGasPrice: sum.effectiveGasPrice > effectiveGasPrice ? sum.effectiveGasPrice : effectiveGasPrice,
+    cost: atomicAmount(sum.cost + cost),
+  }))
+}
+
+/** Stores what batches cost that reverted as a whole, which is the fault of none of their payments. */
+export async function recordRevertedBatches(
+  settlementStore: Pick<SettlementStore, 'recordRevertedBatch'>,
+  statuses: readonly TransactionStatus[],
+): Promise<void> {
+  for (const { transaction, confirmation } of statuses)
+    if (confirmation.outcome === 'batch_reverted')
+      await settlementStore.recordRevertedBatch(transaction.hash, confirmation.gas)
 }

@@ -2,14 +2,13 @@ import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/ear
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { StepContext, StepOutcome } from '../../job/step-outcome.ts'
+import type { Ending, StepContext, StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
 import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
 import { findEarlierCharge } from './find-earlier-charge.ts'
 import type { SettlementBatches } from './gather-batches.ts'
-import { whileNotListed, whileUnprepared } from './while-unprepared.ts'
 
-export interface RecordingDependencies {
+interface RecordingDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
     EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler
@@ -57,4 +56,37 @@ export async function recordSettlement(
     return recordSettlement(dependencies, job, context, earlier.settlementIds, waitsSinceMs)
   }
   return settlement === 'stale' ? { next: 'stale' } : { next: 'moved', job: { ...job, state: 'settling', settlement } }
+}
+
+/** Delay before the next attempt while the chain cannot be reached or has not mined the transaction. */
+const CHAIN_RETRY_MS = 1000
+
+/**
+ * Defers a charge that cannot be prepared, while no transaction can move money. If the node answers other reads of the
+ * chain, the payment itself is the cause.
+ */
+export async function whileUnprepared(
+  settler: Pick<Settler, 'readEvidence'>,
+  { authorization }: ClaimedJob,
+): Promise<StepOutcome> {
+  const { outcome } = await settler.readEvidence(authorization, [])
+  return outcome === 'read'
+    ? later('the payment cannot be simulated', 'owe')
+    : later('the payment network cannot be reached', 'withhold')
+}
+
+/** Defers a charge that no key of this process may send, which is the operator's to correct and never the payer's debt. */
+export function whileNotListed(
+  { logger }: { readonly logger: Logger },
+  { id, authorization }: ClaimedJob,
+): StepOutcome {
+  logger.error('SETTLEMENT_CONTRACT: the contract lists none of the settlement keys', {
+    jobId: id,
+    facilitator: authorization.facilitator,
+  })
+  return later('the settlement contract lists none of the settlement keys', 'withhold')
+}
+
+export function later(reason: string, ending: Ending): StepOutcome {
+  return { next: 'later', delayMs: CHAIN_RETRY_MS, reason, ending }
 }

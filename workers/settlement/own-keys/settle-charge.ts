@@ -4,8 +4,7 @@ import type { SettlementStore } from '#shared/adapters/postgres/settlement/settl
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { SettlementSteps } from '../../job/settlement-steps.ts'
-import { finished, type StepContext, type StepOutcome } from '../../job/step-outcome.ts'
+import { finished, type SettlementSteps, type StepContext, type StepOutcome } from '../../job/step-outcome.ts'
 import {
   completeSettlement,
   type FinishSettlementDependencies,
@@ -15,9 +14,8 @@ import {
 import type { EarlierSettlementDependencies } from '../look-up-earlier.ts'
 import { awaitConfirmation, type ConfirmationDependencies } from './await-confirmation.ts'
 import type { SettlementBatches } from './gather-batches.ts'
-import { recordSettlement } from './record-settlement.ts'
+import { later, recordSettlement } from './record-settlement.ts'
 import { signAgain } from './sign-again.ts'
-import { later } from './while-unprepared.ts'
 
 export interface SettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &

@@ -1,15 +1,16 @@
+import type { UnfinalSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
-import { MAXIMUM_BATCH_PAYMENTS } from './choose-payments.ts'
 import type { SettlementBatches } from './gather-batches.ts'
 import type { Verdict } from './judge-settlement.ts'
-import { later, whileNotListed, whileUnprepared } from './while-unprepared.ts'
+import { later, whileNotListed, whileUnprepared } from './record-settlement.ts'
+import { MAXIMUM_BATCH_PAYMENTS } from './store-payments.ts'
 
-export interface SigningAgainDependencies {
+interface SigningAgainDependencies {
   readonly settlementStore: Pick<SettlementStore, 'renewSettlement' | 'markForReview'> &
     FinishSettlementDependencies['settlementStore']
   readonly settler: Settler
@@ -18,9 +19,9 @@ export interface SigningAgainDependencies {
 }
 
 /** Halves lead from a full batch to a payment of its own in seven steps. */
-export const MOST_ACCOUNT_NONCES = 8
+const MOST_ACCOUNT_NONCES = 8
 
-export type SignAgainVerdict = Extract<Verdict, { verdict: 'nonce_used_elsewhere' | 'batch_reverted' }>
+type SignAgainVerdict = Extract<Verdict, { verdict: 'nonce_used_elsewhere' | 'batch_reverted' }>
 type Ready = Extract<PreparedSettlement, { outcome: 'ready' }>
 
 /**
@@ -127,11 +128,55 @@ async function renewInBatch(
 }
 
 /** Returns the first account nonce of the sender that the evidence does not show as used. */
-export function minimumOf({ sender, minimumAccountNonce }: Ready, { accountNonceCounts }: SignAgainVerdict): bigint {
+function minimumOf({ sender, minimumAccountNonce }: Ready, { accountNonceCounts }: SignAgainVerdict): bigint {
   const count = accountNonceCounts.get(sender) ?? 0n
   return count > minimumAccountNonce ? count : minimumAccountNonce
 }
 
-export function countNonces({ transactions }: Pick<StoredSettlement, 'transactions'>): number {
+function countNonces({ transactions }: Pick<StoredSettlement, 'transactions'>): number {
   return new Set(transactions.map(({ sender, accountNonce }) => `${sender} ${accountNonce}`)).size
+}
+
+interface ReleasedDependencies {
+  readonly settlementStore: Pick<SettlementStore, 'renewReleased'>
+  readonly settler: Pick<Settler, 'broadcast' | 'prepare' | 'sign' | 'signBatch'>
+  readonly logger: Logger
+}
+
+/**
+ * Signs the charge of a released result for another account nonce, after a reorganization removed its settlement and none
+ * of its transactions can be mined any more: each goes alone, since this is rare. Its payer may have spent the money since,
+ * or the contract may list no key: then it is tried again at every poll, until the authorization expires. Returns whether
+ * it was signed.
+ */
+export async function signReleasedAgain(
+  { settlementStore, settler, logger }: ReleasedDependencies,
+  settlement: UnfinalSettlement,
+  verdict: SignAgainVerdict,
+): Promise<boolean> {
+  const { jobId, authorization, chargeAmount } = settlement
+  const cannotBeSent = (reason: string) => {
+    logger.error('a settlement was removed from the chain and cannot be sent again', { jobId, reason })
+    return false
+  }
+  if (countNonces(settlement) >= MOST_ACCOUNT_NONCES)
+    return cannotBeSent(`signed for ${MOST_ACCOUNT_NONCES} account nonces, none of which settled it`)
+  const prepared = await settler.prepare(authorization, chargeAmount)
+  if (prepared.outcome !== 'ready')
+    return cannotBeSent(prepared.outcome === 'refused' ? prepared.code : prepared.outcome)
+  const { terms, sender, contract } = prepared
+  const renewed = await settlementStore.renewReleased(settlement, {
+    account: { network: authorization.network, facilitator: sender },
+    contract,
+    charge: { authorization, chargeAmount, terms },
+    minimumAccountNonce: minimumOf(prepared, verdict),
+    sign: (charges, accountNonce) =>
+      contract === null
+        ? settler.sign(authorization, chargeAmount, terms, accountNonce)
+        : settler.signBatch(charges, sender, accountNonce),
+  })
+  if (!renewed) return false
+  logger.warn('a settlement was removed from the chain and signed again', { jobId, facilitator: sender })
+  await settler.broadcast(renewed)
+  return true
 }

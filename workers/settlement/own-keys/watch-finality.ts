@@ -6,11 +6,10 @@ import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
-import { reopenSettlement } from '../reopen-settlement.ts'
-import { recordRevertedBatches } from './gas-of-reverts.ts'
+import { reopenSettlement } from '../finish-settlement.ts'
 import { judgeSettlement } from './judge-settlement.ts'
-import { readStatuses, sendersOf } from './read-statuses.ts'
-import { signReleasedAgain } from './sign-released-again.ts'
+import { readStatuses, recordRevertedBatches, sendersOf } from './read-statuses.ts'
+import { signReleasedAgain } from './sign-again.ts'
 
 export interface FinalityDependencies {
   readonly settlementStore: Pick<SettlementStore, 'recordRevertedBatch'> &

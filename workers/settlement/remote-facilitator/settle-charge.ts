@@ -1,12 +1,19 @@
 import type { BlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
+import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
 import type { JudgedBlock } from '#shared/adapters/postgres/settlement/end-settlement.ts'
 import type { RemoteSettlement } from '#shared/adapters/postgres/settlement/remote-settlement.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { SettlementSteps } from '../../job/settlement-steps.ts'
-import { type Ending, finished, moved, type StepContext, type StepOutcome } from '../../job/step-outcome.ts'
+import {
+  type Ending,
+  finished,
+  moved,
+  type SettlementSteps,
+  type StepContext,
+  type StepOutcome,
+} from '../../job/step-outcome.ts'
 import {
   completeSettlement,
   type FinishSettlementDependencies,
@@ -14,10 +21,9 @@ import {
   type MinedTransfer,
   requireSealed,
 } from '../finish-settlement.ts'
-import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
-import { findEarlierCharge } from './find-earlier-charge.ts'
+import { type EarlierCharge, type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
 
-export interface RemoteSettlementDependencies extends FinishSettlementDependencies {
+interface RemoteSettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
     EarlierSettlementDependencies['settlementStore'] &
     Pick<
@@ -218,4 +224,36 @@ function longer(pause: number): number {
 /** Defers a settlement. Once it was requested, only a person may end it: a transaction may be on its way. */
 function later(reason: string, ending: Ending = 'review', delayMs = RETRY_MS): StepOutcome {
   return { next: 'later', delayMs, reason, ending }
+}
+
+/**
+ * Determines from the chain whether an earlier settlement charged the payer. Of an open authorization only the
+ * transactions that the facilitator named are known: one that is not mined yet is `unclear`.
+ */
+async function findEarlierCharge(
+  facilitator: Pick<RemoteFacilitator, 'find' | 'confirm'>,
+  { known, authorization, chargeAmount, transactions, firstBlock }: EarlierSettlement,
+): Promise<EarlierCharge> {
+  if (known === 'charged') return 'charged'
+  if (known === 'failed_finally') return 'failed'
+  const finding = await facilitator.find(authorization, chargeAmount, firstBlock)
+  switch (finding.outcome) {
+    case 'found':
+      return 'charged'
+    case 'expired':
+    case 'burned':
+      return 'failed'
+    case 'unexplained':
+    case 'unreachable':
+      return 'unclear'
+    case 'open': {
+      const outcomes = await Promise.all(
+        transactions.map(async ({ hash }) => (await facilitator.confirm(hash, authorization, chargeAmount)).outcome),
+      )
+      if (outcomes.includes('confirmed')) return 'charged'
+      return outcomes.every((outcome) => outcome === 'reverted' || outcome === 'transfer_missing')
+        ? 'failed'
+        : 'unclear'
+    }
+  }
 }

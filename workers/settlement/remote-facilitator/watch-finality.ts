@@ -5,7 +5,7 @@ import type { SettlementStore } from '#shared/adapters/postgres/settlement/settl
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
-import { reopenSettlement } from '../reopen-settlement.ts'
+import { reopenSettlement } from '../finish-settlement.ts'
 
 export interface RemoteFinalityDependencies {
   readonly settlementStore: Pick<

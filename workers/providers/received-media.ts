@@ -1,3 +1,4 @@
+import { frameLengthAt, layerAt } from '#mp3/mpeg-header.ts'
 import { type ImageMediaType, imageMediaType, imageSize } from '#shared/operations/text/image-bytes.ts'
 import { emptyOutput } from './failures.ts'
 import type { ProviderFailure } from './provider.ts'
@@ -5,7 +6,7 @@ import type { ProviderFailure } from './provider.ts'
 /** The side of the only size that is sold, in pixels (`1K`, `1:1`). */
 const SIDE = 1024
 
-export type GeneratedImage =
+type GeneratedImage =
   | { readonly outcome: 'image'; readonly contentType: Exclude<ImageMediaType, 'image/gif'> }
   | ProviderFailure
 
@@ -22,4 +23,13 @@ export function readGeneratedImage(bytes: Uint8Array): GeneratedImage {
   if (size.width !== SIDE || size.height !== SIDE)
     return emptyOutput(`HTTP 200 with an image of ${size.width} × ${size.height} pixels`)
   return { outcome: 'image', contentType }
+}
+
+/**
+ * Returns whether bytes start like an MP3: with an ID3v2 tag or a frame of layer III. A cheap check that keeps error
+ * pages and other formats from passing as speech; every frame is checked when the audio is measured.
+ */
+export function looksLikeMp3(bytes: Uint8Array): boolean {
+  if (bytes[0] === 0x49 && bytes[1] === 0x44 && bytes[2] === 0x33) return true
+  return frameLengthAt(bytes, 0, bytes.byteLength) !== 0 && layerAt(bytes, 0) === 3
 }

@@ -1,0 +1,117 @@
+import type { RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import { MEDIA_CLASSES, RETENTION_CLASSES } from '#shared/media/retention.ts'
+import type { Sweep } from './sweeper.ts'
+
+const OBJECTS_BATCH = 200
+const BATCH = 500
+/** Keys are small, and anyone can bind them: far more than an API process can bind within a round. */
+const KEYS_BATCH = 5000
+/** Finding strays lists the whole store. Strays are unreadable from the start: their keys were never stored. */
+const STRAY_UPLOADS_INTERVAL_MS = 60_000
+/** Finding strays lists the whole store. */
+const STRAY_MEDIA_INTERVAL_MS = 3600 * 1000
+
+interface RetentionDependencies {
+  readonly retentionStore: RetentionStore
+  readonly uploads: Pick<ObjectStore, 'delete' | 'deleteOlderThan'>
+  readonly media: Pick<ObjectStore, 'delete' | 'deleteOlderThan'>
+}
+
+/** Returns the sweeps that delete and erase what is kept for a limited time; `retentionMs` is that of results. */
+export function retentionSweeps(dependencies: RetentionDependencies, retentionMs: number): readonly Sweep[] {
+  const { retentionStore, media } = dependencies
+  return [
+    reapUploads(dependencies),
+    reapStrayUploads(dependencies),
+    {
+      // To free space. The media route stops serving them at the second of expiry.
+      name: 'deleted expired media',
+      batch: OBJECTS_BATCH,
+      run: async () => {
+        const objectKeys = await retentionStore.findExpiredMedia(OBJECTS_BATCH)
+        for (const objectKey of objectKeys) await media.delete(objectKey)
+        if (objectKeys.length > 0) await retentionStore.markMediaDeleted(objectKeys)
+        return objectKeys.length
+      },
+    },
+    reapStrayMedia(dependencies),
+    {
+      // A replay then returns 410 with the id of the receipt.
+      name: 'erased results past their retention',
+      batch: BATCH,
+      run: () => retentionStore.expireResults(retentionMs, BATCH),
+    },
+    {
+      // Idempotency keys that were challenged and never paid for.
+      name: 'forgot expired challenges',
+      batch: KEYS_BATCH,
+      run: () => retentionStore.forgetExpiredChallenges(KEYS_BATCH),
+    },
+    {
+      // Nonces of expired sign-in challenges, which are only needed to refuse a second use.
+      name: 'forgot used sign-ins',
+      batch: KEYS_BATCH,
+      run: () => retentionStore.forgetUsedSignIns(KEYS_BATCH),
+    },
+    {
+      // Verdicts on audio. Unpaid uploads leave them too.
+      name: 'forgot expired inspections',
+      batch: KEYS_BATCH,
+      run: () => retentionStore.forgetInspections(KEYS_BATCH),
+    },
+    {
+      // Of callers whose uncharged work no longer counts against their network.
+      name: 'forgot networks of callers',
+      batch: BATCH,
+      run: () => retentionStore.forgetNetworks(BATCH),
+    },
+  ]
+}
+
+/** Erases the keys of expired uploads, then deletes their objects. */
+export function reapUploads({
+  retentionStore,
+  uploads,
+}: {
+  retentionStore: Pick<RetentionStore, 'eraseExpiredUploads' | 'markUploadsDeleted'>
+  uploads: Pick<ObjectStore, 'delete'>
+}): Sweep {
+  return {
+    name: 'deleted staged uploads',
+    batch: OBJECTS_BATCH,
+    run: async () => {
+      const objectKeys = await retentionStore.eraseExpiredUploads(OBJECTS_BATCH)
+      for (const objectKey of objectKeys) await uploads.delete(objectKey)
+      if (objectKeys.length > 0) await retentionStore.markUploadsDeleted(objectKeys)
+      return objectKeys.length
+    },
+  }
+}
+
+/** Deletes uploads without a row, left by API processes that died before they could accept the job. */
+export function reapStrayUploads({ uploads }: { uploads: Pick<ObjectStore, 'deleteOlderThan'> }): Sweep {
+  const { prefix, lifetimeSeconds } = RETENTION_CLASSES.staged
+  return {
+    name: 'deleted stray uploads',
+    leastIntervalMs: STRAY_UPLOADS_INTERVAL_MS,
+    run: () => uploads.deleteOlderThan(prefix, lifetimeSeconds * 1000),
+  }
+}
+
+/** Deletes media without a row, left by workers that died between storing and sealing. */
+function reapStrayMedia({ media }: Pick<RetentionDependencies, 'media'>): Sweep {
+  return {
+    name: 'deleted stray media',
+    leastIntervalMs: STRAY_MEDIA_INTERVAL_MS,
+    run: async () => {
+      let strays = 0
+      for (const mediaClass of MEDIA_CLASSES) {
+        // A day longer than the lifetime: by then no result can refer to the object.
+        const { prefix, backstopDays } = RETENTION_CLASSES[mediaClass]
+        strays += await media.deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)
+      }
+      return strays
+    },
+  }
+}
