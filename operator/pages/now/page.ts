@@ -13,6 +13,7 @@ import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts
 import { type Chart, chartsOver, seconds } from '../../rendering/chart.ts'
 import { addPage } from '../../rendering/page.ts'
 import { DAY_MS, dayOf } from '../../rendering/utc-day.ts'
+import { withResult } from '../ledger/day-result.ts'
 import { type Condition, illDeployments, judgeMoney, judgePeople } from './conditions.ts'
 
 export interface NowPageDependencies {
@@ -133,6 +134,8 @@ function amountsOf(day: LedgerDay | undefined) {
     absorbed: day?.uncharged ?? NOTHING,
     gas: (day?.settlementGas ?? 0n) + (day?.permitGas ?? 0n),
     vendors: day?.vendorCost ?? 0n,
+    /** As the ledger has it as the result of the day. */
+    margin: day ? withResult(day).result : 0n,
   }
 }
 

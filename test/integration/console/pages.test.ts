@@ -452,10 +452,39 @@ describe('the pages on money', () => {
     expect(await textOf(`/operator/payments/${first?.id}`)).toContain(`/operator/models/${encodeURIComponent(model)}"`)
     expect(await textOf('/operator/models/never-charged')).toContain('No call of this model was charged')
     await running.ledger.sql('UPDATE jobs SET finished_at = now() WHERE id = $1', [first?.id])
-    const payer = await textOf(`/operator/payers/${first?.authorization.payer}`)
-    expect(payer.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ')).toContain(
-      'Margin of 24 hours -0.001000 USDC less 0.006000 for vendors and 0.000034 for gas',
+    const payer = `/operator/payers/${first?.authorization.payer}`
+    expect(shownTextOf(await textOf(payer))).toContain(
+      'Margin of 24 hours -0.001000 USDC less 0.006000 for vendors and 0.000034 for gas Absorbed',
     )
+    await running.ledger.sql('UPDATE upstream_attempts SET vendor_cost = NULL WHERE job_id = $1', [first?.id])
+    await running.ledger.sql(
+      'UPDATE settlements SET gas_used = NULL, effective_gas_price = NULL, gas_cost = NULL WHERE job_id = $1',
+      [first?.id],
+    )
+    expect(shownTextOf(await textOf(payer))).toContain(
+      'less 0.000000 for vendors and 0.000000 for gas, 1 call without a vendor’s price, gas of 1 not known Absorbed',
+    )
+  })
+
+  it('shows the margin of today, which is the result that the ledger has of it', async () => {
+    const job = await jobInState(running.ledger, 'completed')
+    await running.ledger.sql('UPDATE upstream_attempts SET vendor_cost = 1234 WHERE job_id = $1', [job.id])
+    await running.ledger.sql(
+      'UPDATE settlements SET gas_used = 1, effective_gas_price = 1, gas_cost = 34 WHERE job_id = $1',
+      [job.id],
+    )
+    const now = await textOf('/operator')
+    const [, link = ''] = /Margin<\/p><p class="value"><a href="([^"]*)"/.exec(now) ?? []
+    const [, margin] = /Margin (-?[\d.,]+) USDC settled, less gas and vendors/.exec(shownTextOf(now)) ?? []
+    const [, day = ''] = /from=([\d-]+)/.exec(link) ?? []
+    const [row = ''] = cellsOf(await textOf(link.replaceAll('&amp;', '&'))).filter((cells) => cells.startsWith(day))
+    const amounts = [...row.matchAll(/(-?[\d.,]+) USDC/g)].map(([, amount = '']) =>
+      BigInt(amount.replaceAll(/[.,]/g, '')),
+    )
+    // Of what was charged, less gas and vendors.
+    const [, gas = 0n, vendors = 0n, result] = amounts
+    expect([gas >= 34n, vendors >= 1234n]).toEqual([true, true])
+    expect(BigInt((margin ?? '').replaceAll(/[.,]/g, ''))).toBe(result)
   })
 
   it('leads from what a day charged to exactly these calls, whose CSV adds up to the day', async () => {

@@ -1,7 +1,14 @@
 import type { CallSummary, ResolutionRecord, UnknownSettlementRecord } from '#shared/operators/payment-record.ts'
 import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { type Earned, earnedOf, SETTLEMENT_OF_JOB, VENDOR_OF_JOB } from '../reports/margin.ts'
+import {
+  MARGIN_SUMS,
+  type Margin,
+  type MarginRow,
+  marginOf,
+  SETTLEMENT_OF_JOB,
+  VENDOR_OF_JOB,
+} from '../reports/margin.ts'
 import { inTransaction } from '../transaction.ts'
 import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
 import { readPayerResolutions, readUnknownSettlements } from './payment-parts.ts'
@@ -18,8 +25,8 @@ export interface PayerRecord {
   /** Completed calls of the last day and the last 30 days. */
   readonly spentToday: CountAndAmount
   readonly spentLately: CountAndAmount
-  /** Of the calls of the last day, as far as vendors and gas are known. */
-  readonly earnedToday: Earned
+  /** Of the completed calls of the last day. */
+  readonly earnedToday: Margin
   /** Whether older calls of the 30 days are left out of the sum, because there are too many. */
   readonly isSpendCut: boolean
   /** Work of the last day that ended without a charge, by kind. */
@@ -108,32 +115,30 @@ async function readSpend(
   sql: Sql,
   payer: string,
 ): Promise<Pick<PayerRecord, 'spentToday' | 'spentLately' | 'earnedToday' | 'isSpendCut'>> {
-  const { rows } = await sql.query<Record<'today' | 'lately', number> & Record<`${string}_amount`, string>>({
+  const { rows } = await sql.query<MarginRow & { readonly lately: number; readonly lately_amount: string }>({
     name: 'sum_console_payer_spend',
     text: `WITH newest AS MATERIALIZED (
          SELECT id, authorization_id, charge_amount, finished_at > now() - interval '1 day' AS is_today FROM jobs
          WHERE payer = $1 AND state = 'completed' AND finished_at > now() - interval '30 days'
          ORDER BY finished_at DESC, id DESC LIMIT ${SUMMED_CALLS}),
-       spent AS (
-         SELECT count(*) FILTER (WHERE is_today)::int AS today, count(*)::int AS lately,
-           coalesce(sum(charge_amount) FILTER (WHERE is_today), 0) AS today_amount,
-           coalesce(sum(charge_amount), 0) AS lately_amount FROM newest),
-       costs AS (
-         SELECT coalesce(sum(attempts.vendor_cost), 0) AS vendor_amount, coalesce(sum(settlement.gas_cost), 0) AS gas_amount
-         FROM newest AS jobs
+       lately AS (
+         SELECT count(*)::int AS lately, coalesce(sum(charge_amount), 0) AS lately_amount FROM newest),
+       today AS (
+         SELECT ${MARGIN_SUMS} FROM newest AS jobs
          LEFT JOIN LATERAL (${VENDOR_OF_JOB} OFFSET 0) AS attempts ON true
          LEFT JOIN LATERAL (${SETTLEMENT_OF_JOB} OFFSET 0) AS settlement ON true
          WHERE is_today)
-       SELECT * FROM spent, costs`,
+       SELECT lately, lately_amount, calls, coalesce(charged, 0) AS charged, vendor, gas, without_vendor_cost, without_gas
+       FROM lately, today`,
     values: [payer],
   })
   const [row] = rows
   if (!row) throw new Error('an aggregate without groups always returns one row')
-  const { today_amount: charged = 0n, vendor_amount: vendor = 0n, gas_amount: gas = 0n } = row
+  const earnedToday = marginOf(row)
   return {
-    spentToday: { count: row.today, amount: BigInt(charged) },
-    spentLately: { count: row.lately, amount: BigInt(row['lately_amount'] ?? 0) },
-    earnedToday: earnedOf({ charged, vendor, gas }),
+    spentToday: { count: earnedToday.calls, amount: earnedToday.chargedAtomic },
+    spentLately: { count: row.lately, amount: BigInt(row.lately_amount) },
+    earnedToday,
     isSpendCut: row.lately === SUMMED_CALLS,
   }
 }

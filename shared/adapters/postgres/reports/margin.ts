@@ -44,7 +44,8 @@ interface SumRow {
   readonly gas: string
 }
 
-interface MarginRow extends SumRow {
+/** The columns of {@link MARGIN_SUMS}. */
+export interface MarginRow extends SumRow {
   readonly calls: number
   readonly without_vendor_cost: number
   readonly without_gas: number
@@ -83,8 +84,8 @@ export async function readMargins(sql: Sql, period: LedgerPeriod): Promise<Margi
   }
 }
 
-/** Of the groups of calls in `CHARGED_CALLS`: a row's calls and amounts. */
-const MARGIN_SUMS = `count(*)::int AS calls, sum(charge_amount) AS charged,
+/** Over charged `jobs`, joined to `attempts` (`VENDOR_OF_JOB`) and `settlement` (`SETTLEMENT_OF_JOB`): the calls and amounts of a group. */
+export const MARGIN_SUMS = `count(*)::int AS calls, sum(charge_amount) AS charged,
   coalesce(sum(attempts.vendor_cost), 0) AS vendor, coalesce(sum(settlement.gas_cost), 0) AS gas,
   count(*) FILTER (WHERE attempts.vendor_cost IS NULL)::int AS without_vendor_cost,
   count(*) FILTER (WHERE settlement.gas_cost IS NULL)::int AS without_gas`
@@ -177,7 +178,8 @@ export async function readModelDays(
   }
 }
 
-function marginOf(row: MarginRow): Margin {
+/** Reads a row of {@link MARGIN_SUMS}. */
+export function marginOf(row: MarginRow): Margin {
   return {
     calls: row.calls,
     ...earnedOf(row),
