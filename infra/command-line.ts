@@ -19,7 +19,7 @@ export const [FLAG, TEXT] = [{ type: 'boolean' } as const, { type: 'string' } as
 /** The options of every command that reads or changes the ledger. */
 export const COMMON = { as: TEXT, json: FLAG, help: FLAG }
 
-export interface CommonOptions {
+interface CommonOptions {
   readonly databaseUrl: string
   readonly author: Author
   /** Whether to print JSON. */
@@ -38,6 +38,16 @@ export function readCommon(
 /** Renders JSON for the output; big integers as strings of decimal digits. */
 export function toJson(value: unknown): string {
   return JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? member.toString() : member), 2)
+}
+
+/** Returns the function that runs a command by its command line and settings, and returns its exit code. */
+export function createCommand<Options>(
+  help: string,
+  read: (commandLine: readonly string[], settings: NodeJS.ProcessEnv) => Options | null | Promise<Options | null>,
+  run: (options: Options) => Promise<number | void>,
+) {
+  return async (commandLine: readonly string[], settings: NodeJS.ProcessEnv): Promise<number> =>
+    await runCommand(help, () => read(commandLine, settings), run)
 }
 
 /**

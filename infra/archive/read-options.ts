@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { checkObjectStore, type ObjectStoreSettings, objectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { checkedFlags, checkedSettings, FLAG, readFlags, TEXT, UsageError } from '../command-line.ts'
 
 export const HELP = `Usage: npm run archive -- [--before MONTH] [--dry-run | --verify | --show ID]
@@ -27,15 +27,7 @@ object store cannot be used.`
 const DEFAULT_AGE_DAYS = 90
 const DAY_MS = 24 * 3600 * 1000
 
-export interface ArchiveOptions {
-  readonly task: 'archive' | 'count' | 'verify' | 'show'
-  /** The first month that is not archived, such as `2026-08`. */
-  readonly before: string
-  /** Of `show`: a receipt or a job. */
-  readonly id: string | null
-  readonly databaseUrl: string
-  readonly store: ObjectStoreSettings
-}
+export type ArchiveOptions = NonNullable<ReturnType<typeof readOptions>>
 
 const settingsSchema = z
   .object({ DATABASE_URL: z.url({ error: 'is not set, or not a URL' }), ...objectStoreSettings })
@@ -52,11 +44,8 @@ const optionsSchema = z.object({
 })
 
 /** Reads arguments and environment. Returns `null` for `--help`. Throws `UsageError`. */
-export function readOptions(
-  programArguments: readonly string[],
-  environment: NodeJS.ProcessEnv,
-  now: Date,
-): ArchiveOptions | null {
+export function readOptions(programArguments: readonly string[], environment: NodeJS.ProcessEnv) {
+  const now = new Date()
   const flags = readFlags(programArguments, OPTIONS)
   if (flags.help) return null
   const { before, show } = checkedFlags(optionsSchema, flags)
@@ -68,14 +57,16 @@ export function readOptions(
   const { DATABASE_URL: databaseUrl, ...store } = checkedSettings(settingsSchema, environment)
   return {
     task: taskOf({ ...flags, show }),
+    /** The first month that is not archived, such as `2026-08`. */
     before: before ?? defaultBefore(now),
+    /** Of `show`: a receipt or a job. */
     id: show ?? null,
     databaseUrl,
     store,
   }
 }
 
-function taskOf(flags: { 'dry-run'?: boolean; verify?: boolean; show?: string | undefined }): ArchiveOptions['task'] {
+function taskOf(flags: { 'dry-run'?: boolean; verify?: boolean; show?: string | undefined }) {
   if (flags['dry-run']) return 'count'
   if (flags.verify) return 'verify'
   return flags.show === undefined ? 'archive' : 'show'

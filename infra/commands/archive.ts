@@ -7,7 +7,7 @@ import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
 import { archiveMonths, createProgress, renderTotals } from '../archive/archive-months.ts'
 import { readCall, verifyObjects } from '../archive/read-objects.ts'
 import { type ArchiveOptions, HELP, readOptions } from '../archive/read-options.ts'
-import { Refusal, runCommand } from '../command-line.ts'
+import { createCommand, Refusal } from '../command-line.ts'
 
 /** Sorting a month of many millions of calls takes minutes. */
 const STATEMENT_TIMEOUT_MS = 600_000
@@ -15,13 +15,9 @@ const STATEMENT_TIMEOUT_MS = 600_000
 const CONNECTIONS = 2
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    HELP,
-    () => readOptions(commandLine, environment, new Date()),
-    (options) => withStores(options, (store, archive) => perform(options, store, archive)),
-  )
-}
+export const main = createCommand(HELP, readOptions, (options) =>
+  withStores(options, (store, archive) => perform(options, store, archive)),
+)
 
 async function withStores(
   { databaseUrl, store: settings }: ArchiveOptions,

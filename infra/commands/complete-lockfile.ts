@@ -56,36 +56,15 @@ function lowestVersion(range: string): string {
   return version
 }
 
+const OS = /android|darwin|freebsd|linux|netbsd|openbsd|sunos|aix|win32|windows|openharmony/
+const CPU = /-(amd64|x64|arm64|ia32|riscv64|ppc64|s390x|loong64|mips64el|arm)/
+
 /** Derives `os` and `cpu` from the name of a platform package. */
 function platformOf(name: string): { os?: string[]; cpu?: string[] } {
-  const os = [
-    'android',
-    'darwin',
-    'freebsd',
-    'linux',
-    'netbsd',
-    'openbsd',
-    'sunos',
-    'aix',
-    'win32',
-    'windows',
-    'openharmony',
-  ].find((candidate) => name.includes(candidate))
-  const cpus: Record<string, string> = {
-    amd64: 'x64',
-    x64: 'x64',
-    arm64: 'arm64',
-    ia32: 'ia32',
-    riscv64: 'riscv64',
-    ppc64: 'ppc64',
-    s390x: 's390x',
-    loong64: 'loong64',
-    mips64el: 'mips64el',
-    arm: 'arm',
-  }
-  const cpu = Object.keys(cpus).find((candidate) => name.includes(`-${candidate}`))
+  const os = OS.exec(name)?.[0]
+  const cpu = CPU.exec(name)?.[1]
   return {
     ...(os === undefined ? {} : { os: [os === 'windows' ? 'win32' : os] }),
-    ...(cpu === undefined ? {} : { cpu: [cpus[cpu] ?? cpu] }),
+    ...(cpu === undefined ? {} : { cpu: [cpu === 'amd64' ? 'x64' : cpu] }),
   }
 }

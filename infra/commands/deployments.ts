@@ -6,16 +6,7 @@ import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { controlledDeployments, drainedModels } from '#shared/operators/controlled-deployments.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
-import {
-  COMMON,
-  type CommonOptions,
-  Refusal,
-  readArguments,
-  readCommon,
-  runCommand,
-  TEXT,
-  UsageError,
-} from '../command-line.ts'
+import { COMMON, createCommand, Refusal, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
 import { helpOf } from '../configuration/read-options.ts'
 import { runConfigurationCommand } from '../configuration/run-command.ts'
 
@@ -32,10 +23,8 @@ const CONTROL_HELP = `Acts on single deployments at once, without a publication.
 
 const MAXIMUM_WEIGHT = 1_000_000
 
-interface Options extends CommonOptions {
-  /** `null` to list. */
-  readonly change: DeploymentChange | null
-}
+/** Its `change` is `null` to list. */
+type Options = NonNullable<ReturnType<typeof readOptions>>
 
 /** Runs `npm run deployments` and returns its exit code. */
 async function run(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
@@ -48,19 +37,13 @@ async function run(commandLine: readonly string[], environment: NodeJS.ProcessEn
 }
 
 /** Runs `list`, `drain`, `enable` or `weight` and returns the exit code. */
-async function runControlCommand(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    CONTROL_HELP,
-    () => readOptions(commandLine, environment),
-    async (options) => {
-      const { change, databaseUrl: connectionString } = options
-      const connection = { connectionString, applicationName: 'farebox deployments', maximumConnections: 2 }
-      await withConnection(connection, (pool) => (change ? control(pool, change, options) : list(pool, options)))
-    },
-  )
-}
+const runControlCommand = createCommand(CONTROL_HELP, readOptions, async (options) => {
+  const { change, databaseUrl: connectionString } = options
+  const connection = { connectionString, applicationName: 'farebox deployments', maximumConnections: 2 }
+  await withConnection(connection, (pool) => (change ? control(pool, change, options) : list(pool, options)))
+})
 
-function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
+function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const { values, positionals } = readArguments(commandLine, { ...COMMON, reason: TEXT })
   if (values.help) return null
   const change = readChange(positionals, values.reason?.trim() ?? '')

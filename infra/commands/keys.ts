@@ -1,7 +1,7 @@
 import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { runCommand, toJson } from '../command-line.ts'
+import { createCommand, toJson } from '../command-line.ts'
 import { beginRotation } from '../keys/begin-rotation.ts'
 import { planRotation } from '../keys/plan-rotation.ts'
 import { readFacts } from '../keys/read-facts.ts'
@@ -11,16 +11,10 @@ import { describeStatus, renderStatus, renderSteps } from '../keys/render-status
 const [DONE, LEFT] = [0, 1]
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    HELP,
-    () => readOptions(commandLine, environment),
-    async (options) => {
-      const connection = { connectionString: options.databaseUrl, applicationName: 'farebox keys' }
-      return await withConnection(connection, (pool) => run(pool, options, options.request))
-    },
-  )
-}
+export const main = createCommand(HELP, readOptions, async (options) => {
+  const connection = { connectionString: options.databaseUrl, applicationName: 'farebox keys' }
+  return await withConnection(connection, (pool) => run(pool, options, options.request))
+})
 
 async function run(pool: Pool, options: KeysOptions, request: KeysCommand): Promise<number> {
   const facts = await readFacts(pool, options, new Date())

@@ -5,7 +5,7 @@ import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgr
 import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { readUpstreamModels, readVendorWork, type VendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { oneLine, runCommand, toJson, UsageError } from '../command-line.ts'
+import { createCommand, oneLine, toJson, UsageError } from '../command-line.ts'
 import { compareInvoice, daysOf, parseInvoice } from '../ledger/invoice.ts'
 import { HELP, type LedgerOptions, readOptions } from '../ledger/read-options.ts'
 import { readReport } from '../ledger/read-report.ts'
@@ -18,16 +18,10 @@ const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL
 const STATEMENT_TIMEOUT_MS = 600_000
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    HELP,
-    () => readOptions(commandLine, environment),
-    async (options) => {
-      const { invoice } = options
-      return invoice === undefined ? await report(options) : await checkInvoice(options, invoice)
-    },
-  )
-}
+export const main = createCommand(HELP, readOptions, async (options) => {
+  const { invoice } = options
+  return invoice === undefined ? await report(options) : await checkInvoice(options, invoice)
+})
 
 async function checkInvoice(options: LedgerOptions, file: string): Promise<number> {
   const lines = parseInvoice(await readFile(file, 'utf8'))

@@ -7,7 +7,6 @@ import { LONGEST_PASSWORD, ROLES, type Role, SHORTEST_PASSWORD } from '#shared/o
 import { hashPassword } from '#shared/operators/password.ts'
 import {
   COMMON,
-  type CommonOptions,
   FLAG,
   Refusal,
   readArguments,
@@ -23,11 +22,7 @@ type Request =
   | { readonly command: 'add' | 'role'; readonly name: string; readonly role: Role }
   | { readonly command: 'password' | 'disable' | 'enable'; readonly name: string }
 
-interface Options extends CommonOptions {
-  readonly request: Request
-  /** Reads a new password from standard input; otherwise one is generated and printed. */
-  readonly readsPassword: boolean
-}
+type Options = NonNullable<ReturnType<typeof readOptions>>
 
 const HELP = `Usage: npm run operators -- <command> [options]
 
@@ -51,10 +46,11 @@ Reads DATABASE_URL. Exit code: 0 when done, 1 when the change is refused, 2 for 
 cannot be reached.`
 
 /** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
-function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
+function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const { values, positionals } = readArguments(commandLine, { ...COMMON, 'password-stdin': FLAG })
   if (values.help) return null
   const request = readRequest(positionals)
+  // Otherwise one is generated and printed.
   const readsPassword = values['password-stdin'] ?? false
   if (readsPassword && request.command !== 'add' && request.command !== 'password')
     throw new UsageError(`${request.command} takes no password`)

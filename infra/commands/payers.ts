@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { createControlStore, type PayerChange } from '#shared/adapters/postgres/configuration/control-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { isEndOfBlock } from '#shared/operators/configuration.ts'
-import { COMMON, type CommonOptions, readArguments, readCommon, runCommand, TEXT, UsageError } from '../command-line.ts'
+import { COMMON, createCommand, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
 
 const HELP = `Usage: npm run payers -- list | block ADDRESS | unblock ADDRESS [options]
 
@@ -20,12 +20,10 @@ Says who may not pay. All APIs apply a change within two seconds; what they have
 
 Environment: DATABASE_URL.`
 
-interface Options extends CommonOptions {
-  /** `null` to list. */
-  readonly change: PayerChange | null
-}
+/** Its `change` is `null` to list. */
+type Options = NonNullable<ReturnType<typeof readOptions>>
 
-function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
+function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const { values, positionals } = readArguments(commandLine, { ...COMMON, until: TEXT, reason: TEXT })
   if (values.help) return null
   const change = readChange(positionals, values.reason?.trim() ?? '', values.until)
@@ -72,8 +70,6 @@ async function run({ change, author, asJson, databaseUrl: connectionString }: Op
 }
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(HELP, () => readOptions(commandLine, environment), run)
-}
+export const main = createCommand(HELP, readOptions, run)
 
 if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

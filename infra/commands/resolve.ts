@@ -19,13 +19,13 @@ import type { RefundReader } from '#shared/payment/refund.ts'
 import {
   COMMON,
   checkedSettings,
+  createCommand,
   FLAG,
   oneLine,
   Refusal,
   readArguments,
   readAuthor,
   readSandbox,
-  runCommand,
   TEXT,
   toJson,
   UsageError,
@@ -36,13 +36,7 @@ type Request =
   | { readonly command: 'show'; readonly item: ItemName }
   | { readonly command: 'resolve'; readonly item: ItemName; readonly decision: Decision; readonly author: Author }
 
-interface Options {
-  readonly request: Request
-  readonly asJson: boolean
-  readonly databaseUrl: string
-  /** Only of a refund, which is proven on chain. */
-  readonly chain: z.infer<typeof chainSchema> | null
-}
+type Options = NonNullable<Awaited<ReturnType<typeof readOptions>>>
 
 const HELP = `Usage: npm run resolve -- [list] [--kind KIND] [--payer ADDRESS]
        npm run resolve -- show ITEM
@@ -80,7 +74,7 @@ const databaseSchema = z.object({ DATABASE_URL: z.url({ error: 'is not set, or n
 const chainSchema = z.object({ ...chainSettings, ...refundSettings })
 
 /** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
-async function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<Options | null> {
+async function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const request = readRequest(positionals, values)
@@ -90,6 +84,7 @@ async function readOptions(commandLine: readonly string[], environment: NodeJS.P
     request,
     asJson: values.json ?? false,
     databaseUrl: checkedSettings(databaseSchema, settings).DATABASE_URL,
+    /** Only of a refund, which is proven on chain. */
     chain: isRefund ? checkedSettings(chainSchema, settings) : null,
   }
 }
@@ -155,17 +150,11 @@ interface Outcome {
 }
 
 /** Runs the command and returns its exit code. */
-export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  return await runCommand(
-    HELP,
-    () => readOptions(commandLine, environment),
-    async (options) => {
-      const connection = { connectionString: options.databaseUrl, applicationName: 'farebox resolve' }
-      const outcome = await withConnection(connection, (pool) => run(createResolutionStore(pool), options))
-      console.log(options.asJson ? toJson(outcome.json) : outcome.text)
-    },
-  )
-}
+export const main = createCommand(HELP, readOptions, async (options) => {
+  const connection = { connectionString: options.databaseUrl, applicationName: 'farebox resolve' }
+  const outcome = await withConnection(connection, (pool) => run(createResolutionStore(pool), options))
+  console.log(options.asJson ? toJson(outcome.json) : outcome.text)
+})
 
 async function run(store: ResolutionStore, { request, chain }: Options): Promise<Outcome> {
   switch (request.command) {

@@ -1,17 +1,9 @@
 import type { PublicationKind } from '#shared/operators/configuration.ts'
-import { COMMON, type CommonOptions, FLAG, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
+import { COMMON, FLAG, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
 
 const COMMANDS = ['show', 'draft', 'discard', 'validate', 'diff', 'publish', 'history', 'import'] as const
 
-export interface ConfigurationOptions extends CommonOptions {
-  readonly command: (typeof COMMANDS)[number]
-  /** A file, or for `show` the number of a publication. */
-  readonly given: string | undefined
-  readonly reason: string | undefined
-  readonly replaces: boolean
-  /** Whether keys may go where they did not go before. */
-  readonly confirmsDestinations: boolean
-}
+export type ConfigurationOptions = NonNullable<ReturnType<typeof readOptions>>
 
 const OPTIONS = { ...COMMON, reason: TEXT, replace: FLAG, 'new-hosts': FLAG }
 
@@ -44,10 +36,7 @@ arguments or a database that cannot be reached.`
 }
 
 /** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
-export function readOptions(
-  commandLine: readonly string[],
-  environment: NodeJS.ProcessEnv,
-): ConfigurationOptions | null {
+export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv) {
   const { values, positionals } = readArguments(commandLine, OPTIONS)
   if (values.help) return null
   const [name, given, surplus] = positionals
@@ -63,9 +52,11 @@ export function readOptions(
   return {
     ...readCommon(values, environment),
     command,
+    /** A file, or for `show` the number of a publication. */
     given,
     reason: values.reason?.trim(),
     replaces: values.replace ?? false,
+    /** Whether keys may go where they did not go before. */
     confirmsDestinations: values['new-hosts'] ?? false,
   }
 }

@@ -21,7 +21,7 @@ import {
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
 import { Refusal, runCommand, toJson, UsageError } from '../command-line.ts'
 import { type ConfigurationOptions, helpOf, readOptions } from './read-options.ts'
-import { renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
+import { type Rendered, renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
 
 const FIRST_PAGE = { limit: 50, after: null }
 
@@ -37,30 +37,24 @@ export async function runConfigurationCommand(
     async (options) => {
       const { databaseUrl: connectionString } = options
       const connection = { connectionString, applicationName: 'farebox configuration', maximumConnections: 2 }
-      await withConnection(connection, (pool) => run(createConfigurationStore(pool), kind, options))
+      await withConnection(connection, (pool) =>
+        ACTIONS[options.command](createConfigurationStore(pool), kind, options),
+      )
     },
   )
 }
 
-async function run(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
-  switch (options.command) {
-    case 'show':
-      return await show(store, kind, options)
-    case 'history':
-      return print(options, renderHistory((await store.listPublications(kind, FIRST_PAGE)).entries))
-    case 'draft':
-      return await draft(store, kind, options)
-    case 'discard':
-      return await discard(store, kind, options)
-    case 'validate':
-      return await validate(store, kind, options)
-    case 'diff':
-      return await diff(store, kind, options)
-    case 'publish':
-      return await publish(store, kind, options)
-    case 'import':
-      return await importFile(store, kind, options)
-  }
+type Action = (store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions) => Promise<void>
+
+const ACTIONS: Readonly<Record<ConfigurationOptions['command'], Action>> = {
+  show,
+  history,
+  draft,
+  discard,
+  validate,
+  diff,
+  publish,
+  import: importFile,
 }
 
 async function show(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
@@ -70,6 +64,10 @@ async function show(store: ConfigurationStore, kind: PublicationKind, options: C
   if (found?.kind !== kind)
     throw new Refusal(given === undefined ? 'Nothing is published.' : `There is no ${kind} ${given}.`)
   print(options, renderPublication(found))
+}
+
+async function history(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  print(options, renderHistory((await store.listPublications(kind, FIRST_PAGE)).entries))
 }
 
 async function draft(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
@@ -197,9 +195,6 @@ async function readContent(path: string): Promise<JsonValue> {
   }
 }
 
-function print(
-  { asJson }: ConfigurationOptions,
-  { text, json }: { readonly text: string; readonly json: object },
-): void {
+function print({ asJson }: ConfigurationOptions, { text, json }: Rendered): void {
   console.log(asJson ? toJson(json) : text)
 }

@@ -37,15 +37,7 @@ export async function planChange(client: PublicClient, request: ChangeRequest): 
   }
 }
 
-interface Change {
-  readonly data: `0x${string}`
-  readonly purpose: string
-  readonly result: string
-  readonly hints: readonly string[]
-  readonly isDone: (state: ContractState) => boolean
-}
-
-function describeChange(request: ChangeRequest): Change {
+function describeChange(request: ChangeRequest) {
   const abi = settlementContractAbi
   switch (request.action) {
     case 'set-key': {
@@ -57,7 +49,7 @@ function describeChange(request: ChangeRequest): Change {
         hints: isListed
           ? []
           : ['Batches of it that are not mined yet revert; settlers sign them again with another key.'],
-        isDone: ({ listed }) => listed.includes(key) === isListed,
+        isDone: ({ listed }: ContractState) => listed.includes(key) === isListed,
       }
     }
     case 'propose-owner':
@@ -66,7 +58,7 @@ function describeChange(request: ChangeRequest): Change {
         purpose: 'proposes the owner',
         result: `${request.owner} becomes the owner once it sends --accept-ownership`,
         hints: [],
-        isDone: ({ owner, proposedOwner }) => proposedOwner === request.owner || owner === request.owner,
+        isDone: ({ owner, proposedOwner }: ContractState) => proposedOwner === request.owner || owner === request.owner,
       }
     case 'accept-ownership':
       return {

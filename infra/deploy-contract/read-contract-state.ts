@@ -3,19 +3,10 @@ import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/ad
 import { Refusal } from '../command-line.ts'
 
 /** Who may do what with a contract. */
-export interface ContractState {
-  readonly owner: Hex
-  readonly proposedOwner: Hex
-  /** Those of the given accounts that it lists. */
-  readonly listed: readonly Hex[]
-}
+export type ContractState = Awaited<ReturnType<typeof readContractState>>
 
-/** Reads a settlement contract. Throws `Refusal` when the address is none of this version of farebox. */
-export async function readContractState(
-  client: PublicClient,
-  contract: Hex,
-  accounts: readonly Hex[],
-): Promise<ContractState> {
+/** Reads a settlement contract and which of the accounts it lists. Throws `Refusal` when the address is none of this version of farebox. */
+export async function readContractState(client: PublicClient, contract: Hex, accounts: readonly Hex[]) {
   const code = await client.getCode({ address: contract })
   if (code === undefined) throw new Refusal(`There is no contract at ${contract}`)
   if (keccak256(code) !== SETTLEMENT_CONTRACT_CODE_HASH)

@@ -61,18 +61,6 @@ export function parseInvoice(text: string): readonly InvoiceLine[] {
   })
 }
 
-/** Something that a vendor bills otherwise than the ledger recorded it. */
-interface InvoiceDifference {
-  readonly day: string
-  /** As the invoice names it. */
-  readonly model: string
-  /** A field of `usage`, or `usd`. */
-  readonly unit: string
-  /** In units of the field, or in atomic USDC. */
-  readonly invoiced: bigint
-  readonly recorded: bigint
-}
-
 export type InvoiceComparison = ReturnType<typeof compareInvoice>
 
 /** Returns the days that an invoice covers. */
@@ -136,11 +124,15 @@ function withModel({ deployment, upstreamModel }: VendorWork): string {
   return upstreamModel === null ? deployment : `${deployment} (${upstreamModel})`
 }
 
+/**
+ * Returns what a vendor bills otherwise than the ledger recorded it. The unit is a field of `usage`, with counts of it, or
+ * `usd`, with atomic USDC.
+ */
 function compareDay(
   of: { readonly day: string; readonly model: string },
   lines: readonly InvoiceLine[],
   work: readonly VendorWork[],
-): readonly InvoiceDifference[] {
+) {
   const calls = work.reduce((sum, { attempts }) => sum + BigInt(attempts), 0n)
   const fields = [...new Set(lines.map(({ unit }) => UNITS[unit][0]))]
   const units = fields.map((field) => {

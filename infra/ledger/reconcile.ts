@@ -16,7 +16,6 @@ import {
 import type { PaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
-import { comparePermits } from './compare-permits.ts'
 import {
   compareSettlement,
   type Difference,
@@ -25,7 +24,7 @@ import {
   transferKey,
   transfersOfSettlement,
 } from './compare-settlement.ts'
-import { findForeignTransactions } from './find-foreign-transactions.ts'
+import { comparePermits, findForeignTransactions } from './compare-transactions.ts'
 import { LEAST_ID } from './least-id.ts'
 
 /** The period's settlements according to ledger and chain. Sums are atomic USDC. */

@@ -53,7 +53,7 @@ async function main(): Promise<number> {
       settlementContract: !(values['no-contract'] ?? false),
       outerServices: await findOuterServices(),
       upstreamDelayMs: environment.UPSTREAM_DELAY_MS,
-      ...(environment.BLOCK_TIME_SECONDS === undefined ? {} : { blockTimeSeconds: environment.BLOCK_TIME_SECONDS }),
+      blockTimeSeconds: environment.BLOCK_TIME_SECONDS,
       onStep: printStep,
     })
     const line = await prepareClient(sandbox.info, workspace.directory)
@@ -70,14 +70,10 @@ async function main(): Promise<number> {
   }
 }
 
-interface Workspace {
-  directory: string
-  sandboxFile: string
-  release(): Promise<void>
-}
+type Workspace = Awaited<ReturnType<typeof chooseDirectory>>
 
 /** Chooses `.farebox/`, or a temporary directory when another sandbox runs there: concurrent sandboxes share no state. */
-async function chooseDirectory(sandboxFile: string | undefined): Promise<Workspace> {
+async function chooseDirectory(sandboxFile: string | undefined) {
   const directory = resolve('.farebox')
   if (await lockDirectory(directory))
     return {

@@ -20,7 +20,7 @@ export interface SandboxOptions {
   sandboxFile?: string
   fresh?: boolean
   upstreamDelayMs?: number
-  blockTimeSeconds?: number
+  blockTimeSeconds?: number | undefined
   /** The number of the chain's first block; default 0. */
   firstBlock?: number
   /** The number of processes of each kind; default 1. */
@@ -52,7 +52,6 @@ export interface SandboxOptions {
   /** Additional settings of API and worker, which override the sandbox's. */
   apiEnvironment?: Record<string, string>
   workerEnvironment?: Record<string, string>
-  operatorEnvironment?: Record<string, string>
   /** Additional settings of one process, which override all others. */
   environmentOf?: (name: ServiceName) => Record<string, string>
   /** Starts a facilitator with the settlement key and returns its URL; by default the worker has the key. */

@@ -5,8 +5,7 @@ import { migrateAll } from '../commands/migrate.ts'
 import { deploySettlementContract } from './chain/contracts/deploy-settlement-contract.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './chain/devnet.ts'
 import { fundSandboxAccounts, fundSettlementAccount } from './chain/fund-devnet.ts'
-import { sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
-import { importDeployments } from './import-deployments.ts'
+import { importDeployments, sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
 import { startPostgres } from './postgres/embedded-postgres.ts'
 import { grantToService, serviceUrlOf } from './postgres/service-connection.ts'
 import type { ProcessExit } from './processes/guarded-process.ts'
@@ -54,18 +53,10 @@ interface Part {
 }
 
 /** A running sandbox. The caller decides how to react to the crash of a part; `npm start` stops everything. */
-export interface Sandbox {
-  info: SandboxInfo
-  /** Resolves with the first part that ended unexpectedly. */
-  crashed: Promise<{ part: PartName; exit: ProcessExit }>
-  /** Waits until an API, a worker or the database has ended, restarts it at the same address, and returns how it ended. */
-  restart(part: ServiceName | 'database'): Promise<ProcessExit | undefined>
-  pidOf(part: PartName): number
-  stop(): Promise<void>
-}
+export type Sandbox = Awaited<ReturnType<typeof startSandbox>>
 
 /** Starts everything that farebox needs, each part as a real process on loopback. Stops all parts when one fails to start. */
-export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
+export async function startSandbox(options: SandboxOptions) {
   const parts = new Map<PartName, Part>()
   const crashed = Promise.withResolvers<{ part: PartName; exit: ProcessExit }>()
   // A part that was replaced or stopped on purpose is no longer in the map.
@@ -81,28 +72,27 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     if (options.sandboxFile) await rm(options.sandboxFile, { force: true })
   }
   try {
-    return await startParts(options, add, (info, start) => ({
+    const { info, start } = await startParts(options, add)
+    return {
       info,
+      /** Resolves with the first part that ended unexpectedly. */
       crashed: crashed.promise,
-      restart: async (name) => {
+      /** Waits until an API, a worker or the database has ended, restarts it at the same address, and returns how it ended. */
+      restart: async (name: ServiceName | 'database') => {
         const exit = await parts.get(name)?.exited
         await start(name)
         return exit
       },
-      pidOf: (name) => parts.get(name)?.pid ?? 0,
+      pidOf: (name: PartName) => parts.get(name)?.pid ?? 0,
       stop,
-    }))
+    }
   } catch (error) {
     await stop()
     throw error
   }
 }
 
-async function startParts(
-  options: SandboxOptions,
-  add: AddPart,
-  assemble: (info: SandboxInfo, start: (name: ServiceName | 'database') => Promise<void>) => Sandbox,
-): Promise<Sandbox> {
+async function startParts(options: SandboxOptions, add: AddPart) {
   const { directory, settlementKeys = 1 } = options
   const step = reporter(options)
   if (options.fresh) await discardState(directory)
@@ -127,16 +117,11 @@ async function startParts(
   const connections = (await options.connections?.(real)) ?? real
   const deploymentsFile = await writeDeployments(options, connections.upstreamUrl, serviceUrl)
   const { contract: settlementContract } = chain
-  const plan = await planProcesses(options, {
-    connections,
-    deploymentsFile,
-    secrets,
-    facilitatorUrl,
-    settlementContract,
-  })
-  const start = async (name: ServiceName) => add(name, await plan.start(name))
+  const context = { connections, deploymentsFile, secrets, facilitatorUrl, settlementContract }
+  const plan = await planProcesses(options, context)
+  const startProcess = async (name: ServiceName) => add(name, await plan.start(name))
   const started = await Promise.all(
-    plan.names.map(async (name) => [name, await step(name, plan.describe(name), () => start(name))] as const),
+    plan.names.map(async (name) => [name, await step(name, plan.describe(name), () => startProcess(name))] as const),
   )
   const pids = Object.fromEntries(started.map(([name, { pid }]) => [name, pid]))
   const info: SandboxInfo = {
@@ -158,15 +143,16 @@ async function startParts(
     if (options.sandboxFile) await replaceFile(options.sandboxFile, `${JSON.stringify(info, null, 2)}\n`)
   }
   await publish()
-  return assemble(info, async (name) => {
+  const start = async (name: ServiceName | 'database') => {
     if (name === 'database') {
       if (database.port === undefined) throw new Error('this sandbox uses the caller’s database')
       add(name, await startPostgres({ dataDirectory: join(directory, 'postgres'), port: database.port }))
       return
     }
-    info.pids[name] = (await start(name)).pid
+    info.pids[name] = (await startProcess(name)).pid
     await publish()
-  })
+  }
+  return { info, start }
 }
 
 type AddPart = <P extends Part>(name: PartName, part: P) => P
@@ -191,8 +177,8 @@ async function startChain(options: SandboxOptions, secrets: SandboxSecrets, add:
     'chain',
     await startDevnet({
       stateFile: join(chainDirectory, 'state.json'),
-      ...(options.blockTimeSeconds === undefined ? {} : { blockTimeSeconds: options.blockTimeSeconds }),
-      ...(options.firstBlock === undefined ? {} : { firstBlock: options.firstBlock }),
+      blockTimeSeconds: options.blockTimeSeconds,
+      firstBlock: options.firstBlock,
     }),
   )
   const keys = settlementAccounts(secrets, options.settlementKeys ?? 1).map(({ address }) => address)

@@ -12,10 +12,8 @@ export const PORTS_FILE = 'ports.json'
 /** The client's journal of what it paid on this chain, and recordings to try it with. */
 export const CLIENT_STATE = 'client'
 
-const keyPair = z.object({
-  address: z.custom<`0x${string}`>((value) => typeof value === 'string' && value.startsWith('0x')),
-  privateKey: z.custom<`0x${string}`>((value) => typeof value === 'string' && value.startsWith('0x')),
-})
+const hex = z.templateLiteral(['0x', z.string()])
+const keyPair = z.object({ address: hex, privateKey: hex })
 
 const secretsSchema = z.object({
   accounts: z.object({ payer: keyPair, settlement: keyPair, recipient: keyPair }),

@@ -90,3 +90,20 @@ export async function sendView(request: FastifyRequest, reply: FastifyReply, pag
     .header('content-type', 'text/html; charset=utf-8')
     .send(html)
 }
+
+export interface Problem {
+  readonly status: number
+  readonly title: string
+  readonly sentence: string
+}
+
+/** Sends a page that says what is wrong. During an outage it reads itself again. */
+export async function sendProblem(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { status, title, sentence }: Problem,
+): Promise<FastifyReply> {
+  const isOutage = status === 503 && request.method === 'GET'
+  const view = { title, view: 'problem/problem', data: { sentence }, status }
+  return await sendView(request, reply, { ...view, isLive: isOutage, isOpenedAgain: isOutage })
+}

@@ -1,17 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { Forbidden } from '../sessions/forbidden.ts'
-import { sendView } from './console.ts'
+import { type Problem, sendProblem } from './console.ts'
 
 interface FailureDependencies {
   readonly logger: Logger
   readonly isDependencyFailure: (error: unknown) => boolean
-}
-
-interface Problem {
-  readonly status: number
-  readonly title: string
-  readonly sentence: string
 }
 
 /** Answers everything that is thrown, and paths without a page. During an outage a page reads itself again. */
@@ -35,18 +29,6 @@ export function answerUnreadable(_error: unknown, _request: FastifyRequest, repl
       'cache-control': 'no-store',
     })
     .send('The path contains invalid percent-encoding. Open /operator.')
-}
-
-async function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): Promise<FastifyReply> {
-  const isOutage = problem.status === 503 && request.method === 'GET'
-  return await sendView(request, reply, {
-    title: problem.title,
-    view: 'problem/problem',
-    data: { sentence: problem.sentence },
-    status: problem.status,
-    isLive: isOutage,
-    isOpenedAgain: isOutage,
-  })
 }
 
 const OUTAGE: Problem = {

@@ -5,7 +5,7 @@ import { z } from 'zod'
 import type { Author } from '#shared/operators/author.ts'
 import type { Operator, Role } from '#shared/operators/operator-account.ts'
 import { Forbidden } from '../sessions/forbidden.ts'
-import { sendView } from './console.ts'
+import { sendProblem, sendView } from './console.ts'
 import { enteredFields, fieldErrorsOf, requireSameOrigin } from './forms.ts'
 import { leaveNotice } from './notice.ts'
 import type { Asked, Done, Moved, NotFound, Refused, View } from './outcomes.ts'
@@ -173,19 +173,13 @@ async function sendOutcome(
 ): Promise<FastifyReply> {
   if ('movedTo' in shown) return reply.redirect(shown.movedTo, 303)
   if ('invalidQuery' in shown)
-    return await sendView(request, reply, {
-      title: 'This link is not valid',
-      view: 'problem/problem',
-      data: { sentence: shown.invalidQuery },
+    return await sendProblem(request, reply, {
       status: 400,
+      title: 'This link is not valid',
+      sentence: shown.invalidQuery,
     })
   if ('notFound' in shown)
-    return await sendView(request, reply, {
-      title: 'Not found',
-      view: 'problem/problem',
-      data: { sentence: shown.notFound },
-      status: 404,
-    })
+    return await sendProblem(request, reply, { status: 404, title: 'Not found', sentence: shown.notFound })
   return await sendView(request, reply, { ...shown, ...options })
 }
 

@@ -3,31 +3,13 @@ import type { OperatorStore } from '#shared/adapters/postgres/operators/operator
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 
 /** The console's cookies: their names and attributes, and texts that only the console can have written. */
-export interface ConsoleCookies {
-  readonly options: {
-    readonly path: string
-    readonly httpOnly: true
-    readonly sameSite: 'strict'
-    readonly secure: boolean
-  }
-  readonly session: string
-  readonly notice: string
-  /** The name of the cookie by which a browser is known to an account. */
-  deviceOf(operator: string): string
-  /** Signs a text for one purpose: the value of a cookie. */
-  sign(purpose: string, text: string): Promise<string>
-  /** Returns the text that was signed for this purpose; `null` for any other value. */
-  verify(purpose: string, value: string | undefined): Promise<string | null>
-}
+export type ConsoleCookies = ReturnType<typeof createCookies>
 
 /**
  * Over TLS the names begin with `__Host-`, so no other host can set them. Browsers take that prefix only with `Secure`,
  * which Safari refuses over http also on loopback, where the names stay plain.
  */
-export function createCookies(
-  isSecure: boolean,
-  { readCookieSecret }: Pick<OperatorStore, 'readCookieSecret'>,
-): ConsoleCookies {
+export function createCookies(isSecure: boolean, { readCookieSecret }: Pick<OperatorStore, 'readCookieSecret'>) {
   const prefix = isSecure ? '__Host-' : ''
   let secret: Promise<Buffer> | undefined
   const macOf = async (purpose: string, text: string) => {
@@ -42,13 +24,16 @@ export function createCookies(
   }
   return {
     // `__Host-` demands the path `/`.
-    options: { path: isSecure ? '/' : '/operator', httpOnly: true, sameSite: 'strict', secure: isSecure },
+    options: { path: isSecure ? '/' : '/operator', httpOnly: true, sameSite: 'strict', secure: isSecure } as const,
     session: `${prefix}operator_session`,
     notice: `${prefix}operator_notice`,
-    deviceOf: (operator) => `${prefix}operator_device_${sha256Hex(operator).slice(0, 16)}`,
-    sign: async (purpose, text) =>
+    /** The name of the cookie by which a browser is known to an account. */
+    deviceOf: (operator: string) => `${prefix}operator_device_${sha256Hex(operator).slice(0, 16)}`,
+    /** Signs a text for one purpose: the value of a cookie. */
+    sign: async (purpose: string, text: string) =>
       `${Buffer.from(text).toString('base64url')}.${(await macOf(purpose, text)).toString('base64url')}`,
-    verify: async (purpose, value) => {
+    /** Returns the text that was signed for this purpose; `null` for any other value. */
+    verify: async (purpose: string, value: string | undefined) => {
       const [encoded = '', mac] = value?.split('.') ?? []
       if (mac === undefined) return null
       const text = Buffer.from(encoded, 'base64url').toString('utf8')

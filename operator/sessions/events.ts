@@ -5,12 +5,7 @@ import type { Author } from '#shared/operators/author.ts'
 export type SignInOutcome = 'opened' | 'refused' | 'throttled'
 
 /** What changes nothing, but belongs in the audit and into alerts. */
-export interface SessionEvents {
-  /** A sign-in; `account` is `null` for a name that has none. One that opened a session has its row with the session. */
-  signIn(outcome: SignInOutcome, account: string | null, address: string): Promise<void>
-  /** A file that an operator saved. */
-  download(operator: string, url: string): Promise<void>
-}
+export type SessionEvents = ReturnType<typeof createSessionEvents>
 
 interface EventDependencies {
   readonly metrics: Registry
@@ -32,7 +27,7 @@ const LONGEST_SUBJECT = 300
  * Records and counts such events. However many strangers make, the audit gets some 30 rows a day for each account, and the
  * memory of this process one counter: a row says how many there were on its day.
  */
-export function createSessionEvents({ metrics, actions, now }: EventDependencies): SessionEvents {
+export function createSessionEvents({ metrics, actions, now }: EventDependencies) {
   const signIns = new Counter({
     name: 'farebox_operator_sign_ins_total',
     help: 'Sign-ins to the console, by outcome',
@@ -47,7 +42,8 @@ export function createSessionEvents({ metrics, actions, now }: EventDependencies
   })
   const countToday = createDailyCounter(now)
   return {
-    signIn: async (outcome, account, address) => {
+    /** A sign-in; `account` is `null` for a name that has none. One that opened a session has its row with the session. */
+    signIn: async (outcome: SignInOutcome, account: string | null, address: string): Promise<void> => {
       signIns.inc({ outcome })
       if (outcome === 'opened') return
       const [action, subject] = [outcome === 'refused' ? 'session.refuse' : 'session.throttle', account ?? NO_ACCOUNT]
@@ -55,18 +51,14 @@ export function createSessionEvents({ metrics, actions, now }: EventDependencies
       if (isRecorded(count, FAILURES_ONE_BY_ONE))
         await actions.recordEvent(STRANGER, { action, subject, reason: null, details: { address, today: count } })
     },
-    download: async (operator, url) => {
+    /** A file that an operator saved. */
+    download: async (operator: string, url: string): Promise<void> => {
       downloads.inc()
       const count = countToday(`file.download ${operator}`)
       if (isRecorded(count, DOWNLOADS_ONE_BY_ONE))
         await actions.recordEvent(
           { operator, source: 'console' },
-          {
-            action: 'file.download',
-            subject: url.slice(0, LONGEST_SUBJECT),
-            reason: null,
-            details: { today: count },
-          },
+          { action: 'file.download', subject: url.slice(0, LONGEST_SUBJECT), reason: null, details: { today: count } },
         )
     },
   }

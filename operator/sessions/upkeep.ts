@@ -14,14 +14,8 @@ interface UpkeepOptions {
   readonly logger: Pick<Logger, 'info' | 'warn'>
 }
 
-export interface Upkeep {
-  /** Resolves when there is an account, or when none is to be created. */
-  readonly ready: Promise<void>
-  stop(): Promise<void>
-}
-
 /** Creates the first account, as soon as the database answers, and deletes expired sessions once an hour. */
-export function startUpkeep({ store, initialPassword, logger }: UpkeepOptions): Upkeep {
+export function startUpkeep({ store, initialPassword, logger }: UpkeepOptions) {
   const stopping = new AbortController()
   const addFirst = async () => {
     if (initialPassword === undefined || (await store.listAccounts()).length > 0) return
@@ -40,6 +34,7 @@ export function startUpkeep({ store, initialPassword, logger }: UpkeepOptions): 
   }
   const upkeep = keepSwept()
   return {
+    /** Resolves when there is an account, or when none is to be created. */
     ready,
     stop: async () => {
       stopping.abort()

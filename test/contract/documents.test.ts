@@ -27,7 +27,7 @@ import { createListings } from '../../api/paid-request/challenge/listing.ts'
 import { renderProbeChallenge } from '../../api/paid-request/challenge/probe-challenge.ts'
 import { readIdempotencyKey } from '../../api/request/headers.ts'
 import { PUBLISHED_CONTRACTS } from '../../infra/preflight/check-chain.ts'
-import { DEVNET_ADDRESSES, PERMIT2_ADDRESS, startDevnet } from '../../infra/sandbox/chain/devnet.ts'
+import { DEVNET_ADDRESSES, startDevnet } from '../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { terms } from '../integration/routes/compose-app.ts'
 import {
@@ -280,13 +280,16 @@ describe('the code of deployed contracts', () => {
   beforeAll(async () => {
     const devnet = await startDevnet({})
     const codeAt = (address: string) => callRpc<Hex>(devnet.rpcUrl, 'eth_getCode', [address, 'latest'])
-    canonical = { permit2: await codeAt(PERMIT2_ADDRESS), multicall3: await codeAt(DEVNET_ADDRESSES.multicall3) }
+    canonical = {
+      permit2: await codeAt(DEVNET_ADDRESSES.permit2),
+      multicall3: await codeAt(DEVNET_ADDRESSES.multicall3),
+    }
     await devnet.stop()
   })
 
   function permit2CodeHash(chainId: number): Hex {
     const domain = hashDomain({
-      domain: { name: 'Permit2', chainId: BigInt(chainId), verifyingContract: PERMIT2_ADDRESS },
+      domain: { name: 'Permit2', chainId: BigInt(chainId), verifyingContract: DEVNET_ADDRESSES.permit2 },
       types: {
         EIP712Domain: [
           { name: 'name', type: 'string' },

@@ -27,18 +27,13 @@ interface AnvilOptions {
 export async function startAnvil({ args, port, log }: AnvilOptions) {
   const attempts = port === undefined ? PORT_ATTEMPTS : 1
   for (let attempt = 1; ; attempt++) {
-    const lastLines: string[] = []
     const chosenPort = port ?? (await findFreePort())
     // The only allowed browser origin does not exist, so no web page can use the chain.
     const origin = `http://${randomUUID()}.invalid`
     const anvil = spawnGuarded({
       command: findAnvilBinary(),
       args: ['--host', '127.0.0.1', '--port', String(chosenPort), '--allow-origin', origin, '--quiet', ...args],
-      log: (line) => {
-        lastLines.splice(0, lastLines.length - 9)
-        lastLines.push(line)
-        log?.(line)
-      },
+      log: (line) => log?.(line),
     })
     const rpcUrl = `http://127.0.0.1:${chosenPort}`
     const waiting = new AbortController()
@@ -46,7 +41,9 @@ export async function startAnvil({ args, port, log }: AnvilOptions) {
     waiting.abort()
     if (outcome === 'answering') return { ...anvil, rpcUrl }
     if (attempt === attempts) {
-      throw new Error(`anvil ended (${outcome.signal ?? `code ${outcome.code}`}): ${lastLines.join('\n')}`)
+      throw new Error(
+        `anvil ended (${outcome.signal ?? `code ${outcome.code}`}): ${anvil.lastLines.slice(-10).join('\n')}`,
+      )
     }
   }
 }

@@ -16,10 +16,6 @@ interface TransactionPool {
   readonly queued: Readonly<Record<Hex, Readonly<Record<string, { readonly hash: Hex }>>>>
 }
 
-/** Both contracts have the same address on every chain. */
-export const PERMIT2_ADDRESS = '0x000000000022D473030F116dDEE9F6B43aC78BA3'
-const MULTICALL3_ADDRESS = '0xcA11bde05977b3631167028862bE2a173976CA11'
-
 /** The running code of contracts that exist at one address on every chain. */
 interface CanonicalContracts {
   permit2: Hex
@@ -32,9 +28,9 @@ export const DEVNET_CHAIN_ID = 8453
 /** Production addresses on eip155:8453, at which the sandbox places its contracts. */
 export const DEVNET_ADDRESSES = {
   usdc: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
-  permit2: PERMIT2_ADDRESS,
+  permit2: '0x000000000022D473030F116dDEE9F6B43aC78BA3',
   uptoProxy: '0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002',
-  multicall3: MULTICALL3_ADDRESS,
+  multicall3: '0xcA11bde05977b3631167028862bE2a173976CA11',
 } as const
 
 /** Of the first block: Base's lowest base fee (docs.base.org, configuration changelog, 19 February 2026). */
@@ -160,8 +156,8 @@ async function readFromTempo(): Promise<CanonicalContracts> {
   const tempo = await startAnvil({ args: ['--network', 'tempo'] })
   try {
     const [permit2, multicall3] = await Promise.all([
-      readCode(tempo.rpcUrl, PERMIT2_ADDRESS),
-      readCode(tempo.rpcUrl, MULTICALL3_ADDRESS),
+      readCode(tempo.rpcUrl, DEVNET_ADDRESSES.permit2),
+      readCode(tempo.rpcUrl, DEVNET_ADDRESSES.multicall3),
     ])
     return { permit2, multicall3 }
   } finally {

@@ -92,15 +92,12 @@ async function launch(
   const attempts = wantedPort === undefined ? PORT_ATTEMPTS : 1
   const giveUpAt = Date.now() + START_TIMEOUT_MS
   for (let attempt = 1; ; ) {
-    const lastLines: string[] = []
     const accepting = Promise.withResolvers<'accepting'>()
     const port = wantedPort ?? (await findFreePort())
     const postgres = spawnGuarded({
       ...asPostgresUser(cluster.user, cluster.binaries.postgres, serverArguments(cluster.dataDirectory, port, options)),
       orphanSignal: 'SIGINT',
       log: (line) => {
-        lastLines.splice(0, lastLines.length - 9)
-        lastLines.push(line)
         if (line.includes(ACCEPTING_MESSAGE)) accepting.resolve('accepting')
         cluster.log?.(line)
       },
@@ -112,6 +109,7 @@ async function launch(
       return { postgres, port }
     }
     await postgres.stop()
+    const lastLines = postgres.lastLines.slice(-10)
     if ((await isHeldByKilledServer(lastLines)) && Date.now() < giveUpAt) {
       await delay(RELEASE_POLL_MS)
       continue

@@ -29,6 +29,7 @@ exec "$@"
 
 /** The last lines may still be in the output pipes when a program has ended; a detached grandchild may keep those open. */
 const OUTPUT_GRACE_MS = 2_000
+const KEPT_LINES = 20
 
 /** The program to run, and its user. */
 export interface GuardedProcessOptions {
@@ -58,6 +59,8 @@ export interface ProcessExit {
 export interface GuardedProcess {
   /** The program's own process id. */
   pid: number
+  /** The last lines of its output, at most 20; none without a `log`. */
+  lastLines: readonly string[]
   /** Resolves when the program has ended for any reason; never rejects. A missing command ends with code 127. */
   exited: Promise<ProcessExit>
   /**
@@ -94,10 +97,18 @@ export function spawnGuarded(options: GuardedProcessOptions): GuardedProcess {
   child.stdin?.on('error', () => undefined)
   const { pid } = child
   if (pid === undefined) throw new Error(`Cannot start ${command} in ${cwd ?? process.cwd()}`)
-  forwardLines(child, log)
+  const lastLines: string[] = []
+  if (log !== undefined) {
+    forwardLines(child, (line) => {
+      lastLines.push(line)
+      if (lastLines.length > KEPT_LINES) lastLines.shift()
+      log(line)
+    })
+  }
   const exited = watchExit(child, pid)
   return {
     pid,
+    lastLines,
     exited,
     async stop({ signal = 'SIGTERM', graceMs = 5_000 } = {}) {
       child.kill(signal)
@@ -107,8 +118,7 @@ export function spawnGuarded(options: GuardedProcessOptions): GuardedProcess {
   }
 }
 
-function forwardLines(child: ChildProcess, log: ((line: string) => void) | undefined): void {
-  if (log === undefined) return
+function forwardLines(child: ChildProcess, log: (line: string) => void): void {
   for (const stream of [child.stdout, child.stderr]) {
     if (stream !== null) createInterface({ input: stream }).on('line', log)
   }

@@ -11,17 +11,6 @@ import { type ServiceProcess, startService } from './service-processes.ts'
 /** The sandbox has one receipt secret and never rotates it. */
 const RECEIPT_SECRET_ID = 'k1'
 
-/** The sandbox's APIs, workers and console, each of which can be started repeatedly at the same address. */
-export interface ProcessPlan {
-  readonly names: readonly ServiceName[]
-  /** The base URLs of the APIs, in the order of their names. */
-  readonly baseUrls: [string, ...string[]]
-  /** Where the console runs, and its first account; `null` without one. */
-  readonly operator: { readonly url: string; readonly user: string; readonly password: string } | null
-  describe(name: ServiceName): string
-  start(name: ServiceName): Promise<ServiceProcess>
-}
-
 interface PlanContext {
   readonly connections: Connections
   readonly deploymentsFile: string
@@ -32,14 +21,17 @@ interface PlanContext {
   readonly settlementContract: `0x${string}` | undefined
 }
 
-/** Determines names, ports and settings of all processes before the first one starts. */
-export async function planProcesses(options: SandboxOptions, context: PlanContext): Promise<ProcessPlan> {
+/**
+ * Determines names, ports and settings of all APIs, workers and the console before the first one starts. Each can be
+ * started repeatedly at the same address.
+ */
+export async function planProcesses(options: SandboxOptions, context: PlanContext) {
   const { apis = 1, workers = 1 } = options
   const chosen = await choosePorts(options.directory, apis + (options.operator ? 1 : 0))
   const [ports, [operatorPort]] = [chosen.slice(0, apis), chosen.slice(apis)]
   const [firstUrl, ...furtherUrls] = ports.map((port) => `http://127.0.0.1:${port}`)
   if (firstUrl === undefined || workers < 1) throw new Error('a sandbox has at least one API and one worker')
-  const baseUrls: ProcessPlan['baseUrls'] = [firstUrl, ...furtherUrls]
+  const baseUrls: [string, ...string[]] = [firstUrl, ...furtherUrls]
   const apiProcesses = ports.map((port, index) => [nameOf('api', index), apiProcess(options, context, port)] as const)
   const workerProcesses = Array.from({ length: workers }, (_, index) => nameOf('worker', index)).map(
     (name) => [name, workerProcess(options, context)] as const,
@@ -54,21 +46,22 @@ export async function planProcesses(options: SandboxOptions, context: PlanContex
   }
   return {
     names: [...processes.keys()],
+    /** In the order of the APIs' names. */
     baseUrls,
+    /** Where the console runs, and its first account; `null` without one. */
     operator:
       operatorPort === undefined
         ? null
         : { url: consoleUrl(operatorPort), user: 'operator', password: context.secrets.operatorPassword },
-    describe: (name) => find(name).description,
-    start: (name) => {
+    describe: (name: ServiceName) => find(name).description,
+    start: (name: ServiceName): Promise<ServiceProcess> => {
       const { entry, isReady, environment } = find(name)
       const common = commonEnvironment(options, context, firstUrl)
       const all = { ...common, ...environment, ...options.environmentOf?.(name) }
-      const root = options.rootOf?.(name)
       return startService({
         name,
         entry,
-        ...(root === undefined ? {} : { root }),
+        root: options.rootOf?.(name),
         logsDirectory: join(options.directory, 'logs'),
         isReady,
         environment: withoutUnusedKeys(all),
@@ -134,7 +127,6 @@ function apiProcess(
   { secrets, facilitatorUrl, settlementContract }: PlanContext,
   port: number,
 ): PlannedProcess {
-  const facilitators = settlementAccounts(secrets, settlementKeys)
   return {
     entry: apiEntry,
     description: `http://127.0.0.1:${port}`,
@@ -147,7 +139,7 @@ function apiProcess(
       DRAIN_SECONDS: '3',
       PAY_TO: secrets.accounts.recipient.address,
       ...(facilitatorUrl === undefined
-        ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }
+        ? { FACILITATOR_ADDRESSES: addressesOf(secrets, settlementKeys) }
         : { FACILITATOR_URL: facilitatorUrl }),
       ...(settlementContract && { SETTLEMENT_CONTRACT: settlementContract }),
       CHALLENGE_SECRET: secrets.challengeSecret,
@@ -185,16 +177,21 @@ function workerProcess(
   }
 }
 
+function addressesOf(secrets: SandboxSecrets, settlementKeys: number): string {
+  return settlementAccounts(secrets, settlementKeys)
+    .map(({ address }) => address)
+    .join(',')
+}
+
 function consoleUrl(port: number): string {
   return `http://127.0.0.1:${port}/operator`
 }
 
 function operatorProcess(
-  { operatorEntry = 'operator/main.ts', operatorEnvironment, settlementKeys = 1 }: SandboxOptions,
+  { operatorEntry = 'operator/main.ts', settlementKeys = 1 }: SandboxOptions,
   { secrets, facilitatorUrl }: PlanContext,
   port: number,
 ): PlannedProcess {
-  const facilitators = settlementAccounts(secrets, settlementKeys)
   return {
     entry: operatorEntry,
     description: consoleUrl(port),
@@ -202,10 +199,7 @@ function operatorProcess(
     environment: {
       OPERATOR_PORT: String(port),
       OPERATOR_INITIAL_PASSWORD: secrets.operatorPassword,
-      ...(facilitatorUrl === undefined
-        ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }
-        : {}),
-      ...operatorEnvironment,
+      ...(facilitatorUrl === undefined ? { FACILITATOR_ADDRESSES: addressesOf(secrets, settlementKeys) } : {}),
     },
   }
 }

@@ -3,7 +3,7 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
-import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
+import { spawnGuarded } from './guarded-process.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 
@@ -11,10 +11,7 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 const START_TIMEOUT_MS = 120_000
 
 /** A Node process of farebox: an API, a worker or the simulated vendors. */
-export interface ServiceProcess extends GuardedProcess {
-  /** The line that reported readiness. */
-  readonly readyLine: string
-}
+export type ServiceProcess = Awaited<ReturnType<typeof startService>>
 
 /** What the image sets for the runtime itself, so that measurements of memory are those of a deployment. */
 const IMAGE_ENVIRONMENT = { MALLOC_ARENA_MAX: '1' }
@@ -33,14 +30,13 @@ export async function startService(options: {
   logsDirectory: string
   isReady: (line: string) => boolean
   /** Another checkout to run from. */
-  root?: string
-}): Promise<ServiceProcess> {
+  root?: string | undefined
+}) {
   const { root = ROOT } = options
   await mkdir(options.logsDirectory, { recursive: true })
   const logPath = join(options.logsDirectory, `${options.name}.log`)
   const logFile = createWriteStream(logPath, { flags: 'a', mode: 0o600 })
   const ready = Promise.withResolvers<string>()
-  const lastLines: string[] = []
   const started = spawnGuarded({
     command: process.execPath,
     args: [join(root, options.entry)],
@@ -55,14 +51,14 @@ export async function startService(options: {
     orphanGraceMs: 5000,
     log: (line) => {
       logFile.write(`${line}\n`)
-      lastLines.push(line)
-      if (lastLines.length > 20) lastLines.shift()
       if (options.isReady(line)) ready.resolve(line)
     },
   })
   void started.exited.then(() => logFile.end())
   const failed = started.exited.then(({ code, signal }) => {
-    throw new Error(`${options.name} ended (${signal ?? `code ${code}`}) before it was ready:\n${lastLines.join('\n')}`)
+    throw new Error(
+      `${options.name} ended (${signal ?? `code ${code}`}) before it was ready:\n${started.lastLines.join('\n')}`,
+    )
   })
   try {
     const readyLine = await withDeadline(START_TIMEOUT_MS, Promise.race([ready.promise, failed]), () => {
@@ -70,6 +66,7 @@ export async function startService(options: {
     })
     // From now on, the supervisor handles its exit.
     failed.catch(() => undefined)
+    /** `readyLine` is the line that reported readiness. */
     return { ...started, readyLine }
   } catch (error) {
     await started.stop()

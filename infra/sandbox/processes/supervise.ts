@@ -3,13 +3,10 @@ import type { Sandbox } from '../sandbox.ts'
 
 const PARENT_POLL_MS = 500
 
-export type StopReason =
-  | { reason: 'signal'; signal: string }
-  | { reason: 'parent gone' }
-  | { reason: 'crash'; part: string; how: string }
+export type StopReason = Awaited<ReturnType<typeof untilStop>>
 
 /** Resolves when the sandbox should stop: on a signal, when its parent npm process has exited, or when a part has ended. */
-export function untilStop(sandbox: Sandbox, signals: ReturnType<typeof listenForStopSignals>): Promise<StopReason> {
+export function untilStop(sandbox: Sandbox, signals: ReturnType<typeof listenForStopSignals>) {
   return Promise.race([
     signals.received.then((signal) => ({ reason: 'signal', signal }) as const),
     untilParentGone().then(() => ({ reason: 'parent gone' }) as const),

@@ -6,9 +6,12 @@ import { answerCall } from './answer-call.ts'
 import { createMessagesRoute } from './anthropic/messages.ts'
 import { modelRoute as anthropicModel } from './anthropic/models.ts'
 import { type CallLog, createCallLog } from './call-log.ts'
-import { modelsRoute as elevenLabsModels, voicesRoute as elevenLabsVoices } from './elevenlabs/models.ts'
 import { speechToTextRoute } from './elevenlabs/speech-to-text.ts'
-import { textToSpeechRoute } from './elevenlabs/text-to-speech.ts'
+import {
+  modelsRoute as elevenLabsModels,
+  voicesRoute as elevenLabsVoices,
+  textToSpeechRoute,
+} from './elevenlabs/text-to-speech.ts'
 import { createFaultQueue, type FaultQueue, type FaultRuleInput } from './faults.ts'
 import { createGenerateContentRoutes } from './gemini/generate-content.ts'
 import { modelRoutes as geminiModels } from './gemini/models.ts'

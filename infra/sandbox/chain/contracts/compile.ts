@@ -14,13 +14,10 @@ export interface CompiledContract {
 }
 
 /** The stand-ins that the sandbox places at production addresses. */
-export interface SandboxContracts {
-  usdc: CompiledContract
-  uptoProxy: CompiledContract
-}
+export type SandboxContracts = Awaited<ReturnType<typeof compileContracts>>
 
 /** Compiles the sandbox's contracts, or reads them from `cacheDirectory`. */
-export async function compileContracts(cacheDirectory: string): Promise<SandboxContracts> {
+export async function compileContracts(cacheDirectory: string) {
   const compiled = await compileSources(new URL('.', import.meta.url), SOURCES, cacheDirectory)
   return { usdc: compiled['Usdc.sol'], uptoProxy: compiled['X402UptoPermit2Proxy.sol'] }
 }

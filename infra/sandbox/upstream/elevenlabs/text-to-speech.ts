@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { type SpokenFormat, speakMp3 } from '../speaking/speak-mp3.ts'
-import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
+import { type ListingRoute, listed, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { readJson } from '../writing/json-request.ts'
 import { refusal, refuseKey } from './refusals.ts'
 
 /** The models of speech synthesis. */
-export const SPEECH_MODELS: ReadonlySet<string> = new Set([
+const SPEECH_MODELS: ReadonlySet<string> = new Set([
   'eleven_flash_v2_5',
   'eleven_turbo_v2_5',
   'eleven_multilingual_v2',
@@ -58,7 +58,7 @@ function describeFields({ parameter: voice, query, body: bytes }: VendorRequest)
 }
 
 /** Returns whether the account has the voice. */
-export function isKnownVoice(voice: string): boolean {
+function isKnownVoice(voice: string): boolean {
   return !voice.startsWith('unknown')
 }
 
@@ -94,4 +94,35 @@ function speak({ parameter: voice, query, body: bytes }: VendorRequest): VendorA
 function invalidBody({ issues }: z.ZodError): VendorAnswer {
   const detail = issues.map(({ code, path }) => ({ type: code, loc: ['body', ...path], msg: 'Invalid', input: null }))
   return { status: 422, accepted: false, body: { detail } }
+}
+
+/**
+ * `GET /v1/models` as documented by ElevenLabs, which lists models of speech synthesis.
+ * Source: elevenlabs.io/docs/api-reference/models/list
+ */
+export const modelsRoute: ListingRoute = {
+  path: '/v1/models',
+  refuseKey,
+  accepts: (headers) => headers.has('xi-api-key'),
+  answer: () =>
+    listed(
+      [...SPEECH_MODELS].map((model_id) => ({
+        model_id,
+        name: model_id,
+        can_do_text_to_speech: true,
+        maximum_text_length_per_request: 40_000,
+        languages: [{ language_id: 'en', name: 'English' }],
+      })),
+    ),
+}
+
+/** `GET /v2/voices`, for a search by ids. Source: elevenlabs.io/docs/api-reference/voices/search */
+export const voicesRoute: ListingRoute = {
+  path: '/v2/voices',
+  refuseKey,
+  answer: ({ query }) => {
+    const ids = query.getAll('voice_ids').filter(isKnownVoice)
+    const voices = ids.map((voice_id) => ({ voice_id, name: voice_id, category: 'generated' }))
+    return listed({ voices, has_more: false, total_count: voices.length })
+  },
 }

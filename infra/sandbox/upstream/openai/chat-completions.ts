@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
+import { inGroups, serverEvent } from '../server-event.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
+import { tokenPieces } from '../writing/count-tokens.ts'
 import { readJson } from '../writing/json-request.ts'
 import { createPromptCache, imageBlockText, type PromptCache } from '../writing/prompt-cache.ts'
 import { readImage, type SeenImage } from '../writing/read-image.ts'
@@ -7,7 +9,6 @@ import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/wr
 import { invalidRequest, refuseKey } from './answers.ts'
 import { type ChatMessage, type ChatRequest, chatRequest, contradictionIn, textOf } from './chat-request.ts'
 import { limitExceededBy, thinkingOf } from './model-limits.ts'
-import { completionChunks } from './stream-chunks.ts'
 
 /**
  * Creates `POST /v1/chat/completions` as documented by OpenAI. OpenAI's reasoning models, and those whose
@@ -108,18 +109,12 @@ function taskOf(request: ChatRequest): WritingTask | string {
     toolResults: request.messages
       .slice(lastSpoken + 1)
       .map((message) => textOf(message.role === 'tool' ? message.content : '')),
-    ...(tools === undefined
-      ? {}
-      : { tools: tools.map(({ function: { name, description, parameters } }) => ({ name, description, parameters })) }),
-    ...(choice === undefined ? {} : { toolChoice: typeof choice === 'string' ? choice : choice.function }),
-    ...(format === undefined
-      ? {}
-      : {
-          responseFormat:
-            format.type === 'json_schema' ? { type: format.type, schema: format.json_schema.schema ?? {} } : format,
-        }),
+    tools: tools?.map(({ function: { name, description, parameters } }) => ({ name, description, parameters })),
+    toolChoice: typeof choice === 'object' ? choice.function : choice,
+    responseFormat:
+      format?.type === 'json_schema' ? { type: format.type, schema: format.json_schema.schema ?? {} } : format,
     images,
-    ...(limit == null ? {} : { maxOutputTokens: limit }),
+    maxOutputTokens: limit ?? undefined,
     stopSequences: [request.stop ?? []].flat(),
     thinking: thinkingOf(request),
   }
@@ -133,9 +128,8 @@ function textsOf(message: ChatMessage, lastSpoken: number, messages: readonly Ch
   const at = messages.indexOf(message)
   if (message.role === 'tool') return at > lastSpoken ? [] : [textOf(message.content)]
   if (message.role === 'user') return [userText(message.content)]
-  const text = textOf(message.content)
+  const read = wholeTextOf(message)
   const calls = message.role === 'assistant' ? (message.tool_calls ?? []) : []
-  const read = [text, ...calls.map(({ function: { name, arguments: json } }) => `${name} ${json}`)].join(' ').trim()
   return read === '' || (at === lastSpoken && calls.length > 0) ? [] : [read]
 }
 
@@ -199,4 +193,42 @@ function withoutOutput(body: Completion): unknown {
     ...body,
     choices: body.choices?.map((choice) => ({ ...choice, message: { role: 'assistant', content: '', refusal: null } })),
   }
+}
+
+type Message = Completion['choices'][number]['message']
+
+/**
+ * Divides a completion into the chunks of a stream, one for each token of text. The counts are in a chunk of their own, for
+ * requests with `include_usage`. Source: developers.openai.com/api/reference, ChatCompletionChunk
+ */
+function completionChunks(body: unknown, { reportsUsage }: { reportsUsage: boolean }): string[] {
+  const { id, created, model, choices, usage } = body as Completion
+  const known = { id, object: 'chat.completion.chunk', created, model, service_tier: 'default' }
+  const chunk = (delta: object, finishReason: string | null = null) =>
+    serverEvent({
+      ...known,
+      choices: [{ index: 0, delta, logprobs: null, finish_reason: finishReason }],
+      ...(reportsUsage ? { usage: null } : {}),
+    })
+  return [
+    ...choices.flatMap(({ message: { content, refusal, tool_calls: calls = [] }, finish_reason }) => [
+      chunk({ role: 'assistant', content: content === null ? null : '', refusal: null }),
+      ...tokenPieces(content ?? '').map((text) => chunk({ content: text })),
+      ...tokenPieces(refusal ?? '').map((text) => chunk({ refusal: text })),
+      ...calls.flatMap((call, index) => callChunks(call, index).map((delta) => chunk({ tool_calls: [delta] }))),
+      chunk({}, finish_reason),
+    ]),
+    ...(reportsUsage ? [serverEvent({ ...known, choices: [], usage })] : []),
+    'data: [DONE]\n\n',
+  ]
+}
+
+function callChunks(
+  { id, function: { name, arguments: json } }: NonNullable<Message['tool_calls']>[number],
+  index: number,
+): object[] {
+  return [
+    { index, id, type: 'function', function: { name, arguments: '' } },
+    ...inGroups(Array.from(json), 16).map((piece) => ({ index, function: { arguments: piece } })),
+  ]
 }

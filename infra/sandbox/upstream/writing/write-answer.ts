@@ -15,11 +15,12 @@ export interface WritingTask {
   readonly texts: readonly string[]
   /** Tool results after the last message, which are answered with text. */
   readonly toolResults?: readonly string[]
-  readonly tools?: readonly WritingTool[]
-  readonly toolChoice?: 'auto' | 'none' | 'required' | { readonly name: string }
+  readonly tools?: readonly WritingTool[] | undefined
+  readonly toolChoice?: 'auto' | 'none' | 'required' | { readonly name: string } | undefined
   readonly responseFormat?:
     | { readonly type: 'text' | 'json_object' }
     | { readonly type: 'json_schema'; readonly schema: unknown }
+    | undefined
   readonly images?: readonly SeenImage[]
   /** Returns an image's tokens; default 258, Gemini's fixed number for a small image. */
   readonly imageTokens?: (image: SeenImage) => number

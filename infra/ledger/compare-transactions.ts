@@ -1,6 +1,7 @@
 import { USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import type { MinedTransaction, TransferReader } from '#shared/adapters/chain/reading/transfer-reader.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
+import { readNonceGaps, readSettlementAccounts } from '#shared/adapters/postgres/reports/nonce-gaps.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { type LedgerPermit, readMinedPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import type { Difference, DifferenceKind } from './compare-settlement.ts'
@@ -44,4 +45,28 @@ function comparePermit(permit: LedgerPermit, mined: MinedTransaction | null): re
     compare('target', USDC_ADDRESS, mined.target)
   }
   return found.map((detail) => difference('permit_differs', detail))
+}
+
+/**
+ * Finds transactions that a settlement key sent and the ledger does not know, of any kind, by the account nonces that
+ * they used. Reads the chain first: every transaction of ours is stored before it is sent.
+ */
+export async function findForeignTransactions(
+  { sql, chain }: { readonly sql: Sql; readonly chain: Pick<TransferReader, 'readNonceCount'> },
+  period: LedgerPeriod,
+): Promise<readonly Difference[]> {
+  const differences: Difference[] = []
+  for (const account of await readSettlementAccounts(sql)) {
+    const count = await chain.readNonceCount(account.facilitator)
+    for (const { first, last } of await readNonceGaps(sql, account, count, period)) {
+      const nonces = first === last ? `account nonce ${first}` : `account nonces ${first} to ${last}`
+      differences.push({
+        kind: 'nonce_used_elsewhere',
+        jobId: null,
+        transaction: null,
+        detail: `${nonces} of ${account.facilitator}`,
+      })
+    }
+  }
+  return differences
 }
