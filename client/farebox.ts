@@ -10,7 +10,7 @@ import type { FareboxContext } from './context.ts'
 import { examineAll } from './doctor/doctor.ts'
 import type { DoctorCheck, DoctorOptions } from './doctor/doctor-check.ts'
 import { homeDirectory } from './journal/home-directory.ts'
-import { createMemoryJournal, type Journal } from './journal/journal.ts'
+import { createMemoryJournal } from './journal/journal.ts'
 import { openTidyJournal } from './journal/open-journal.ts'
 import { askQuote, type QuoteRequest } from './payment/ask-quote.ts'
 import type { Terms } from './payment/check-challenge.ts'
@@ -227,7 +227,8 @@ async function createContext(options: FareboxOptions) {
   const { budget: limits = {}, rpcUrl, terms = {}, fetch = globalThis.fetch, approves = true, onApproved } = options
   requireSafeUrl(options.baseUrl)
   const wallet = 'keySecret' in options.wallet ? options.wallet : walletFromAccount(options.wallet)
-  const journal = await journalOf(options.journal)
+  const { journal: place = homeDirectory() } = options
+  const journal = place === 'memory' ? createMemoryJournal() : await openTidyJournal(place)
   const lowerCased = Object.entries({ ...PUBLISHED_TERMS, ...terms }).map(([name, value]) => [
     name,
     value.toLowerCase(),
@@ -268,10 +269,6 @@ function createReceiptContext(context: FareboxContext): ReceiptContext {
       return await node
     },
   }
-}
-
-async function journalOf(place: string | undefined): Promise<Journal> {
-  return place === 'memory' ? createMemoryJournal() : await openTidyJournal(place ?? homeDirectory())
 }
 
 async function pay<Result>(context: PaymentContext, call: PaidCall): Promise<Answer<Result>> {

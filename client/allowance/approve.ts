@@ -5,7 +5,7 @@ import { askForJson, type Followed } from '../wire/ask-service.ts'
 import type { Allowance, AllowanceRequest } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
 import { signPermit } from './allowance-terms.ts'
-import { type ApprovalRefused, asRefusal, refusalOf } from './approval-refused.ts'
+import { asRefusal, refusalOf } from './approval-refused.ts'
 import { allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
 
 export interface ApproveOptions extends Followed {
@@ -55,7 +55,8 @@ export async function approve(context: ApprovalContext, options: ApproveOptions 
     if (isSufficient(state, value)) return { outcome: 'already_approved', owner, spender, allowance, transaction: null }
     if (!state.sponsoring.isAvailable) {
       const refusal = refusalOf(state)
-      if (!isForSoon(refusal) || context.now() >= soonEndsAt) throw refusal
+      const { retryAfterMs } = refusal
+      if (retryAfterMs === null || retryAfterMs > SOON_MS || context.now() >= soonEndsAt) throw refusal
       options.onWait?.(refusal, SOON_PAUSE_MS)
       await wait(SOON_PAUSE_MS, options.signal).catch(() => {
         throw refusal
@@ -71,10 +72,6 @@ export async function approve(context: ApprovalContext, options: ApproveOptions 
       if (!isCurable || signatures >= MOST_SIGNATURES) throw asRefusal(error)
     }
   }
-}
-
-function isForSoon({ retryAfterMs }: ApprovalRefused): boolean {
-  return retryAfterMs !== null && retryAfterMs <= SOON_MS
 }
 
 async function submit(

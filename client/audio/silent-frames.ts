@@ -41,7 +41,11 @@ export function leadInFrame(table: FrameTable, frame: number): Uint8Array | unde
   const leadIn = silentFrameLike(bytes.subarray(offsets[frame]), borrowed)
   let end = leadIn.length
   for (let before = frame - 1; before >= 0 && end > leadIn.length - borrowed; before--) {
-    const data = bytes.subarray(dataOffset(bytes, offsets[before] as number), offsets[before + 1])
+    const start = offsets[before] as number
+    const data = bytes.subarray(
+      sideInformationAt(bytes, start) + sideInformationBytesAt(bytes, start),
+      offsets[before + 1],
+    )
     const taken = data.subarray(Math.max(0, data.length - (end - leadIn.length + borrowed)))
     end -= taken.length
     leadIn.set(taken, end)
@@ -51,11 +55,11 @@ export function leadInFrame(table: FrameTable, frame: number): Uint8Array | unde
 
 /** Returns how many bytes of the frames before it the frame at an offset uses, which its side information begins with. */
 function borrowedBytes(bytes: Uint8Array, offset: number): number {
-  const start = offset + HEADER_BYTES + (hasCrcAt(bytes, offset) ? CRC_BYTES : 0)
+  const start = sideInformationAt(bytes, offset)
   const isMpeg1 = ((byteAt(bytes, offset + 1) >> 3) & 3) === MPEG1
   return isMpeg1 ? (byteAt(bytes, start) << 1) | (byteAt(bytes, start + 1) >> 7) : byteAt(bytes, start)
 }
 
-function dataOffset(bytes: Uint8Array, offset: number): number {
-  return offset + HEADER_BYTES + (hasCrcAt(bytes, offset) ? CRC_BYTES : 0) + sideInformationBytesAt(bytes, offset)
+function sideInformationAt(bytes: Uint8Array, offset: number): number {
+  return offset + HEADER_BYTES + (hasCrcAt(bytes, offset) ? CRC_BYTES : 0)
 }

@@ -1,4 +1,5 @@
 import { Argument, type Command, type Option } from 'commander'
+import { shellQuoted } from '../wire/plain-text.ts'
 import { examples } from './examples.ts'
 import type { RegisterCommand } from './run.ts'
 
@@ -76,7 +77,8 @@ function optionOf(option: Option): CompletableOption[] {
 /** Renders the completion script for bash. */
 export function bashCompletion({ name, globalOptions, commands }: CompletableProgram): string {
   const names = commands.map((command) => command.name)
-  const values = uniqueByLong([...globalOptions, ...commands.flatMap(({ options }) => options)])
+  const all = [...globalOptions, ...commands.flatMap(({ options }) => options)]
+  const byName = new Map(all.map((option) => [option.long, option]))
   return `# ${name} completion for bash. In ~/.bashrc: eval "$(${name} completion bash)"
 _${name}() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD - 1]} command='' word options choices
@@ -85,7 +87,7 @@ _${name}() {
   done
   COMPREPLY=()
   case $previous in
-${values.flatMap(valueCase).join('\n')}
+${[...byName.values()].flatMap(valueCase).join('\n')}
   esac
   case $command in
     '') options='${longs(globalOptions)}' choices='${names.join(' ')}' ;;
@@ -110,13 +112,9 @@ function longs(options: readonly CompletableOption[]): string {
   return options.map(({ long }) => long).join(' ')
 }
 
-function uniqueByLong(options: readonly CompletableOption[]): CompletableOption[] {
-  return [...new Map(options.map((option) => [option.long, option])).values()]
-}
-
 /** Renders the completion script for zsh. */
 export function zshCompletion({ name, globalOptions, commands }: CompletableProgram): string {
-  const list = commands.map((command) => quoteForZsh(`${command.name}:${command.description.replaceAll(':', '\\:')}`))
+  const list = commands.map((command) => shellQuoted(`${command.name}:${command.description.replaceAll(':', '\\:')}`))
   return `#compdef ${name}
 # ${name} completion for zsh. In ~/.zshrc, after compinit: eval "$(${name} completion zsh)"
 _${name}() {
@@ -148,16 +146,12 @@ function spec({ long, short, description, takesValue, choices }: CompletableOpti
   const text = `[${description.replace(/[[\]:\\]/g, '\\$&')}]`
   const value = takesValue ? `:value:${choices.length > 0 ? `(${choices.join(' ')})` : '_files'}` : ''
   const longForm = takesValue ? `${long}=` : long
-  if (short === undefined) return quoteForZsh(`${longForm}${text}${value}`)
-  return `${quoteForZsh(`(${short} ${long})`)}{${short},${longForm}}${quoteForZsh(text + value)}`
+  if (short === undefined) return shellQuoted(`${longForm}${text}${value}`)
+  return `${shellQuoted(`(${short} ${long})`)}{${short},${longForm}}${shellQuoted(text + value)}`
 }
 
 function rest(choices: readonly string[]): string {
-  return quoteForZsh(choices.length > 0 ? `1:value:(${choices.join(' ')})` : '*:file:_files')
-}
-
-function quoteForZsh(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`
+  return shellQuoted(choices.length > 0 ? `1:value:(${choices.join(' ')})` : '*:file:_files')
 }
 
 /** Renders the completion script for fish. */

@@ -89,7 +89,8 @@ async function openFarebox(
   const { createFarebox } = await import('../farebox.ts')
   const { throwawayWallet } = await import('../wallet/wallet-from-private-key.ts')
   const { rpcUrl, home, budget } = settings
-  const wallet = needsWallet || hasWallet(settings, environment) ? await openWallet(settings) : throwawayWallet()
+  const isNamed = [settings.keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
+  const wallet = needsWallet || isNamed ? await openWallet(settings) : throwawayWallet()
   const journal = home === undefined ? {} : { journal: home }
   return await createFarebox({ wallet, baseUrl, rpcUrl, budget, onApproved, ...journal })
 }
@@ -98,8 +99,4 @@ async function openFarebox(
 async function openWallet({ keyFile }: Settings): Promise<Wallet> {
   const { walletFromEnvironment, walletFromKeyFile } = await import('../farebox.ts')
   return keyFile === undefined ? walletFromEnvironment() : walletFromKeyFile(keyFile)
-}
-
-function hasWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
-  return [keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
 }

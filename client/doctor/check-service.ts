@@ -8,12 +8,6 @@ import { type DoctorCheck, fine, wrong } from './doctor-check.ts'
 
 type ServiceContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'pins'>
 
-/** What `/readyz` states. */
-interface Health {
-  readonly status?: string
-  readonly checks?: Readonly<Record<string, string>>
-}
-
 const TIMEOUT_MS = 10_000
 /** Challenges are valid for minutes, so a smaller difference costs no call. */
 const LARGEST_SKEW_MS = 30_000
@@ -30,7 +24,10 @@ export async function checkService(context: ServiceContext, signal?: AbortSignal
     const reason = cause instanceof Error && cause.message !== '' ? cause.message : message
     return wrong(name, `${origin} cannot be reached (${reason}).`, 'Check the URL (FAREBOX_URL) and the network.')
   }
-  const { status, checks = {} } = (parseObject(answer.body) ?? {}) as Health
+  const { status, checks = {} } = (parseObject(answer.body) ?? {}) as {
+    status?: string
+    checks?: Record<string, string>
+  }
   const down = Object.entries(checks).filter(([, state]) => state !== 'ok')
   if (answer.status === 200 && status === 'ok') return fine(name, `${origin} is ready`)
   if (status === undefined)

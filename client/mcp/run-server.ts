@@ -67,7 +67,8 @@ interface ServerOptions extends SessionSettings {
 export async function runServer(options: ServerOptions): Promise<void> {
   const { version, allowsPrivateAddresses, home, budgets, onError } = options
   const limits = openLimits(home, budgets)
-  const hidden = [home, dirname(limits.path), ...keyFilesOf(options)]
+  const keyFiles = [options.keyFile, options.environment['FAREBOX_KEY_FILE']].flatMap((path) => path || [])
+  const hidden = [home, dirname(limits.path), ...keyFiles]
   const folders = await openFolders({ folders: options.folders, hidden, allowsPrivateAddresses })
   const session = openSession(options, { limits, folders })
   const confirmations = createConfirmations(limits)
@@ -77,10 +78,6 @@ export async function runServer(options: ServerOptions): Promise<void> {
   } finally {
     await session.close()
   }
-}
-
-function keyFilesOf({ keyFile, environment }: SessionSettings): readonly string[] {
-  return [keyFile, environment['FAREBOX_KEY_FILE']].flatMap((path) => (path ? [path] : []))
 }
 
 /**

@@ -10,17 +10,12 @@ export interface HostedMedia {
   readonly bytes?: number | undefined
 }
 
-interface DownloadOptions extends Followed {
-  /** What to do when it fails, as one sentence. */
-  readonly advice: string
-}
-
 const LONGEST_DOWNLOAD_MS = 10 * 60_000
 
 /** Downloads the result of a call that is paid for, and compares it with its size and digest as far as they are known. */
 export async function downloadMedia(
   media: HostedMedia,
-  { signal, onWait, advice }: DownloadOptions,
+  { signal, onWait, advice }: Followed & { readonly advice: string },
 ): Promise<Uint8Array<ArrayBuffer>> {
   try {
     requireSafeUrl(media.url)

@@ -23,18 +23,13 @@ const SECRET_BYTES = 32
 export async function readKeySecret(wallet: Wallet, home: string | null): Promise<KeySecret> {
   const derived = await wallet.keySecret()
   if (derived !== null) return { secret: derived, source: 'wallet' }
-  const random = home === null ? processSecret() : await storedSecret(home)
+  const random = home === null ? (drawn ??= randomBytes(SECRET_BYTES)) : await storedSecret(home)
   const secret = createHmac('sha256', random).update(wallet.address.toLowerCase()).digest()
   return { secret: new Uint8Array(secret), source: 'journal' }
 }
 
-let drawn: Buffer | undefined
-
 /** A journal in memory remembers no keys, so its secret need not outlive the process either. */
-function processSecret(): Buffer {
-  drawn ??= randomBytes(SECRET_BYTES)
-  return drawn
-}
+let drawn: Buffer | undefined
 
 /** Reads the secret, or draws it once for all processes. A process that is killed meanwhile leaves no part of it. */
 async function storedSecret(home: string): Promise<Buffer> {

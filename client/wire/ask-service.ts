@@ -42,7 +42,8 @@ export async function askService(access: ServiceAccess, url: string, request: Fr
       return await askOnce(access, url, request)
     } catch (error) {
       const isUnanswered = error instanceof NoAnswer && patienceMs === DEFAULT_PATIENCE_MS && sent < LEAST_UNANSWERED
-      const waitMs = isWorthRepeating(error) ? (schedule.next(retryAfterOf(error)) ?? (isUnanswered ? 0 : null)) : null
+      const askedMs = error instanceof ServiceError ? error.retryAfterMs : undefined
+      const waitMs = isWorthRepeating(error) ? (schedule.next(askedMs) ?? (isUnanswered ? 0 : null)) : null
       if (waitMs === null) throw error
       onWait?.(error as FareboxError, waitMs)
       await wait(waitMs, signal).catch(() => {
@@ -93,10 +94,6 @@ async function askOnce(
 function isWorthRepeating(error: unknown): boolean {
   if (error instanceof ServiceError) return error.retry === 'same_request'
   return error instanceof NoAnswer || (error instanceof FareboxError && error.code === 'connection_lost')
-}
-
-function retryAfterOf(error: unknown): number | undefined {
-  return error instanceof ServiceError ? error.retryAfterMs : undefined
 }
 
 function unreachable(url: string, isAborted: boolean, cause: unknown): FareboxError {

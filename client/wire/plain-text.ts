@@ -8,3 +8,8 @@ export function plainText(text: string, longest = 1000): string {
   const line = text.slice(0, longest).replace(UNPRINTABLE, ' ').trim()
   return text.length > longest ? `${line}…` : line
 }
+
+/** Returns a text as one word of a shell. */
+export function shellQuoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`
+}

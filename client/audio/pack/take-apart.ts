@@ -32,8 +32,9 @@ export function takeApart(transcript: Transcript, spans: readonly Span[]): ClipT
     words[current]?.push(word)
   }
   const { text: _, words: __, ...rest } = transcript
-  return spans.map((span, index) => {
-    const own = withoutOuterSpacing(words[index] ?? []).map((word) => withinClip(word, span))
+  return spans.map(({ startMs, endMs }, index) => {
+    const within = (seconds: number) => (Math.min(endMs, Math.max(startMs, seconds * 1000)) - startMs) / 1000
+    const own = withoutOuterSpacing(words[index] ?? []).map((word) => retimed(word, within))
     return { ...rest, ...withOwnSpeakers(own), wordsInSilence: inSilence[index] ?? 0 }
   })
 }
@@ -49,10 +50,6 @@ function placeOf(startMs: number, endMs: number, spans: readonly Span[]): { clip
     clip = index
   }
   return { clip, isSilence: best < 0 }
-}
-
-function withinClip(word: TranscribedWord, { startMs, endMs }: Span): TranscribedWord {
-  return retimed(word, (seconds) => (Math.min(endMs, Math.max(startMs, seconds * 1000)) - startMs) / 1000)
 }
 
 function isWord({ type }: TranscribedWord): boolean {

@@ -7,6 +7,7 @@ import { pipeline } from 'node:stream/promises'
 import { glob, isDynamicPattern } from 'tinyglobby'
 import { openTemporaryFolder } from '../../files/files.ts'
 import { uncharged } from '../../wire/farebox-error.ts'
+import { shellQuoted } from '../../wire/plain-text.ts'
 import type { Source } from '../types.ts'
 
 /**
@@ -65,7 +66,7 @@ async function findExisting(named: string, cwd: string): Promise<Source[]> {
     throw uncharged(
       'url_not_fetched',
       `${named} is a URL, and recordings are read from files or standard input.`,
-      `Download it first (curl -LO ${quoted(named)}), or pipe it: curl -L ${quoted(named)} | farebox transcribe - --yes`,
+      `Download it first (curl -LO ${shellQuoted(named)}), or pipe it: curl -L ${shellQuoted(named)} | farebox transcribe - --yes`,
     )
   if (!isFolder) return [{ path, label: named, name: basename(path) }]
   const names: string[] = []
@@ -75,11 +76,6 @@ async function findExisting(named: string, cwd: string): Promise<Source[]> {
     label: join(named, name),
     name: name === '' ? basename(path) : name,
   }))
-}
-
-/** For a shell. */
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`
 }
 
 /** A pattern that names no ending matches transcripts, too, so only recordings are taken. */

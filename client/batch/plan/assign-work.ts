@@ -20,12 +20,8 @@ interface AssignPacks extends AssignWork {
   readonly contents: readonly Content[]
 }
 
-interface Assigned extends Pick<PlannedWork, 'jobs' | 'again' | 'means'> {
-  readonly files: readonly PlannedFile[]
-}
-
 /** Decides which calls are made for which files: contents that are there twice once, clips in packs. */
-export async function assignWork(context: AssignWork): Promise<Assigned> {
+export async function assignWork(context: AssignWork) {
   const { measured, options } = context
   const contents = contentsOf(context)
   const packs = options.pack ? await assignPacks({ ...context, contents }) : []

@@ -65,7 +65,6 @@ function chooseOne(source: Source, context: OutputContext, taken: ReadonlySet<st
       (path) => taken.has(folded(path)) || ownerOf(path, source.path) !== undefined,
     )
   const isWritten = (chosen: string) => namesAt(chosen).outputs.some((path) => isOwn(path, source.path))
-  const all = (names: Names) => [...names.outputs, ...(names.receipt === undefined ? [] : [names.receipt])]
   const beginsFull = !isWritten(stem) && isWritten(full)
   const kept: OccupiedOutput[] = []
   let preferred: Names | undefined
@@ -73,8 +72,8 @@ function chooseOne(source: Source, context: OutputContext, taken: ReadonlySet<st
     const chosen = number === 0 ? stem : number === 1 ? full : `${full}-${number}`
     if (isForOthers(chosen)) continue
     const names = namesAt(chosen)
-    const isDone = !options.again && isFinished(all(names), source)
-    const found = isDone ? [] : all(names).flatMap((path) => occupied(path) ?? [])
+    const isDone = !options.again && isFinished(pathsOf(names), source)
+    const found = isDone ? [] : pathsOf(names).flatMap((path) => occupied(path) ?? [])
     if (found.length > 0 && options.force !== true) {
       kept.push(...found)
       preferred ??= names
@@ -83,6 +82,11 @@ function chooseOne(source: Source, context: OutputContext, taken: ReadonlySet<st
     const { outputs, receipt } = names
     return { outputs, receipt, kept, overwritten: found, ...(kept.length > 0 && preferred && { preferred }) }
   }
+}
+
+/** Returns all files that are written under these names. */
+export function pathsOf({ outputs, receipt }: { outputs: readonly string[]; receipt?: string | undefined }) {
+  return receipt === undefined ? outputs : [...outputs, receipt]
 }
 
 function receiptNextTo(output: string, { options }: OutputContext): string {

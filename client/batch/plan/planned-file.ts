@@ -27,6 +27,7 @@ export interface MeasuredSource {
 /** Returns what a plan says about a source before prices, duplicates and packs are known. */
 export function plannedFile({ index, surveyed, isToDo, recording, error }: MeasuredSource): PlannedFile {
   const { source, stamp, chosen, finished } = surveyed
+  const sha256 = recording?.sha256 ?? finished?.sha256
   const state: FileState = !isToDo ? 'finished' : error === undefined ? 'to_do' : 'failed'
   return {
     index,
@@ -40,7 +41,8 @@ export function plannedFile({ index, surveyed, isToDo, recording, error }: Measu
     price: 0n,
     alreadyPaid: 0n,
     parts: isToDo && recording !== undefined ? uploadsOf(recording).length : 0,
-    ...withKnown(recording?.sha256 ?? finished?.sha256, isToDo ? undefined : finished?.receiptIds),
+    ...(sha256 !== undefined && { sha256 }),
+    ...(!isToDo && finished?.receiptIds !== undefined && { receiptIds: finished.receiptIds }),
     ...(recording !== undefined && { treatment: recording.treatment }),
     ...(isToDo && recording !== undefined && 'statedMs' in recording && { isEstimate: true }),
     outputs: chosen.outputs,
@@ -49,10 +51,6 @@ export function plannedFile({ index, surveyed, isToDo, recording, error }: Measu
     warnings: recording?.warnings ?? [],
     ...(error !== undefined && { error }),
   }
-}
-
-function withKnown(sha256: string | undefined, receiptIds: readonly string[] | undefined) {
-  return { ...(sha256 !== undefined && { sha256 }), ...(receiptIds !== undefined && { receiptIds }) }
 }
 
 function occupiedOf({ kept, overwritten, preferred }: ChosenOutputs): Partial<PlannedFile> {

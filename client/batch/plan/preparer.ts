@@ -180,11 +180,13 @@ export class Preparer {
     prepare: (path: string, options: PrepareOptions) => Promise<Found>,
   ): Promise<Found> {
     const { terms, signal, copiesSources: copiesSource } = this.#options
+    const { limits, prices } = terms
     const options = {
-      limits: terms.limits,
+      limits,
       folder: await this.#openFolder(),
       copiesSource,
-      minimumPartMs: shortestPart(terms),
+      // A last part below this is charged the minimum; it is pointless where every part is.
+      minimumPartMs: Math.min(longestAtMinimumMs(prices), limits.maximumDurationMs / 2),
       ...(signal && { signal }),
     }
     if (this.#ffmpeg === undefined) {
@@ -226,7 +228,8 @@ export class Preparer {
   async #keepFiles(uploads: readonly Pick<Upload, 'bytes' | 'sha256' | 'path'>[]): Promise<void> {
     for (const { sha256, path } of uploads) {
       if (this.#kept.has(sha256)) continue
-      if ((await freeBytesAt(path)) < SPARED_BYTES) await rm(path, { force: true })
+      const { bavail, bsize } = await statfs(path)
+      if (bavail * bsize < SPARED_BYTES) await rm(path, { force: true })
       else this.#kept.set(sha256, path)
     }
   }
@@ -261,16 +264,6 @@ export class Preparer {
     if (pack === undefined || pack.clips.length !== clips.length) throw new Error('the clips did not become one pack')
     return { upload: measuredUpload(pack.upload), spans: pack.spans, path: pack.upload.path }
   }
-}
-
-async function freeBytesAt(path: string): Promise<number> {
-  const { bavail, bsize } = await statfs(path)
-  return bavail * bsize
-}
-
-/** A last part below this is charged the minimum; it is pointless where every part is. */
-function shortestPart({ prices, limits }: TranscriptionTerms): number {
-  return Math.min(longestAtMinimumMs(prices), limits.maximumDurationMs / 2)
 }
 
 /** What was prepared before a change must not be sent in place of the file as it is. */

@@ -19,12 +19,6 @@ interface UploadPricing {
   readonly charged: ReadonlyMap<string, bigint>
 }
 
-interface PricedUploads {
-  readonly uploads: readonly UploadWork[]
-  readonly price: bigint
-  readonly alreadyPaid: bigint
-}
-
 /** Names and prices the calls of a batch. A call that two files need is counted for the first one. */
 export class UploadPricer {
   readonly #pricing: UploadPricing
@@ -34,7 +28,7 @@ export class UploadPricer {
     this.#pricing = pricing
   }
 
-  price(uploads: readonly MeasuredUpload[], occurrence: number): PricedUploads {
+  price(uploads: readonly MeasuredUpload[], occurrence: number) {
     let price = 0n
     let alreadyPaid = 0n
     const priced = uploads.map((upload): UploadWork => {

@@ -5,7 +5,7 @@ import { type FileStamp, stampOf } from '../record/file-state.ts'
 import type { FinishedFile, FinishedFiles } from '../record/finished-files.ts'
 import type { BatchOptions, OccupiedOutput, Source } from '../types.ts'
 import type { ResolvedRequest } from './batch-request.ts'
-import { type ChosenOutputs, chooseOutputs, type OutputContext } from './choose-outputs.ts'
+import { type ChosenOutputs, chooseOutputs, type OutputContext, pathsOf } from './choose-outputs.ts'
 
 /** What is known of a source without reading it. */
 export interface SurveyedSource {
@@ -43,7 +43,7 @@ export async function survey(
   return sources.map((source, index): SurveyedSource => {
     const own = chosen[index] as ChosenOutputs
     const surveyed = { source, stamp: stamps[index] ?? null, chosen: own }
-    const wanted = own.receipt === undefined ? own.outputs : [...own.outputs, own.receipt]
+    const wanted = pathsOf(own)
     const record = recorded(source, wanted)
     return record !== undefined && wanted.every(exists) ? { ...surveyed, finished: record } : surveyed
   })

@@ -6,6 +6,7 @@ import { fetchReceipt } from '../../receipts/read-receipt.ts'
 import { ReceiptStore } from '../../receipts/receipt-store.ts'
 import type { Receipt } from '../../wire/schemas.ts'
 import { type RenderedTranscript, renderTranscript } from '../output/render-transcript.ts'
+import { pathsOf } from '../plan/choose-outputs.ts'
 import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
@@ -111,10 +112,6 @@ async function asPreferred(target: PlannedFile, contents: readonly string[]) {
     }
   }
   return { file: target, paths: pathsOf(target).map((path) => ({ path, isPresent: false })) }
-}
-
-function pathsOf({ outputs, receipt }: Pick<PlannedFile, 'outputs' | 'receipt'>): readonly string[] {
-  return receipt === undefined ? outputs : [...outputs, receipt]
 }
 
 /** Returns what a file has, `null` for what is no readable file, `undefined` if nothing is there. */

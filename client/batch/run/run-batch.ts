@@ -57,7 +57,7 @@ export async function runBatch(
   const stopped: Stopped = {}
   const called = new Set<string>()
   try {
-    await runJobs({ farebox, plan, options, tally, onEvent, called }, stopped)
+    await runJobs(plan, { farebox, options, tally, onEvent, called }, stopped)
   } finally {
     await plan.discard()
   }
@@ -90,11 +90,11 @@ interface Stopped {
   error?: FareboxError
 }
 
-interface Run extends Pick<RunContext, 'farebox' | 'options' | 'tally' | 'onEvent' | 'called'> {
-  readonly plan: BatchPlan
-}
-
-async function runJobs({ plan, ...run }: Run, stopped: Stopped): Promise<void> {
+async function runJobs(
+  plan: BatchPlan,
+  run: Pick<RunContext, 'farebox' | 'options' | 'tally' | 'onEvent' | 'called'>,
+  stopped: Stopped,
+): Promise<void> {
   const { options, tally, onEvent } = run
   const work = workOf(plan)
   if (work.means === undefined || work.jobs.length === 0) return

@@ -1,6 +1,7 @@
 import { stitch } from '../../audio/parts/stitch.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
+import { pathsOf } from '../plan/choose-outputs.ts'
 import { asFareboxError, durationOf } from '../plan/planned-file.ts'
 import type { FileJob, Job, PlannedJob, RecordingWork, StatedJob } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
@@ -8,7 +9,7 @@ import { finishRecording, receiptsOf } from './finish-recording.ts'
 import { type RunContext, warn } from './run-context.ts'
 import { runPackJob } from './run-pack-job.ts'
 import { isLeftForLater, stopIfHopeless, stopReasonOf } from './stop-reason.ts'
-import { type TranscribedUpload, transcribeUpload } from './transcribe-upload.ts'
+import { transcribeUpload } from './transcribe-upload.ts'
 
 /** Returns the files that a job writes. */
 export function targetsOf(job: PlannedJob): readonly PlannedFile[] {
@@ -61,7 +62,7 @@ async function withWritable(context: RunContext, work: RecordingWork): Promise<R
   const targets: PlannedFile[] = []
   for (const file of work.targets) {
     try {
-      await folders.requireWritable(file.receipt === undefined ? file.outputs : [...file.outputs, file.receipt])
+      await folders.requireWritable(pathsOf(file))
       targets.push(file)
     } catch (error) {
       stopIfHopeless(context, error)
@@ -128,9 +129,9 @@ function errorOfClip(file: PlannedFile, error: FareboxError): FareboxError {
 /** Transcribes a recording, its parts at the same time, and writes it. The first part has entered the gate already. */
 async function runFileJob(context: RunContext, job: FileJob): Promise<void> {
   const startedAt = performance.now()
-  const { gate, preparer, work } = context
+  const { gate, preparer, work, onEvent } = context
   const { num_speakers: numSpeakers } = work.request.fields
-  const { recording, uploads } = job
+  const { file, recording, uploads } = job
   let failure: { readonly error: unknown } | undefined
   const parts = await Promise.all(
     uploads.map(async (upload, index) => {
@@ -138,9 +139,10 @@ async function runFileJob(context: RunContext, job: FileJob): Promise<void> {
       try {
         // What is paid already can be had later; the rest of a recording that fails is not paid.
         if (failure !== undefined) return undefined
-        const part = await transcribeUpload(context, upload, await preparer.pathOf(recording, index), job.file)
-        reportPart(context, job, index, part)
-        return part
+        const done = await transcribeUpload(context, upload, await preparer.pathOf(recording, index), file)
+        const { charged, payment } = done
+        onEvent({ event: 'part', file, part: index + 1, parts: uploads.length, charged, replayed: payment.replayed })
+        return done
       } catch (error) {
         failure ??= { error }
         stopIfHopeless(context, error)
@@ -165,11 +167,6 @@ async function runFileJob(context: RunContext, job: FileJob): Promise<void> {
   const receipts = receiptsOf(context, payments)
   await finishRecording(context, { work: job, transcript, payments, receipts, charged, startedAt })
   await preparer.remove(recording.uploads)
-}
-
-function reportPart({ onEvent }: RunContext, { file, uploads }: FileJob, index: number, part: TranscribedUpload): void {
-  const { charged, payment } = part
-  onEvent({ event: 'part', file, part: index + 1, parts: uploads.length, charged, replayed: payment.replayed })
 }
 
 /** Prepares a recording that was priced by what its file states. Throws if it would cost more than was agreed to. */

@@ -5,10 +5,6 @@ import type { CommandContext, RegisterCommand } from '../run.ts'
 import { counted } from '../transcribe/amounts.ts'
 import { renderTable } from './text-table.ts'
 
-interface DoctorOptions {
-  readonly ffmpeg?: string
-}
-
 /** Checks that fail because of the wallet's money. */
 const FUNDS_CHECKS: ReadonlySet<string> = new Set(['wallet', 'balance', 'allowance'])
 const BUDGET_CHECK = 'budget'
@@ -31,7 +27,7 @@ export const registerDoctor: RegisterCommand = (program, run) => {
     .action(run(doctor))
 }
 
-async function doctor(context: CommandContext, { ffmpeg }: DoctorOptions): Promise<ExitCode> {
+async function doctor(context: CommandContext, { ffmpeg }: { readonly ffmpeg?: string }): Promise<ExitCode> {
   const { output, signal } = context
   const farebox = await context.farebox()
   const [checks, converter] = await Promise.all([farebox.doctor({ signal }), findConverter(ffmpeg)])

@@ -3,17 +3,12 @@ import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import { homeDirectory } from '../../journal/home-directory.ts'
 import { type LimitsChange, NO_LIMIT } from '../../mcp/limits/change-limits.ts'
 import { examples } from '../examples.ts'
-import type { ExitCode } from '../exit-codes.ts'
-import { UsageError } from '../exit-codes.ts'
+import { type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { amountLike } from './calls/option-values.ts'
 
 const ACTIONS = ['show', 'set', 'reset'] as const
 type Action = (typeof ACTIONS)[number]
-
-interface LimitsOptions extends LimitsChange {
-  readonly yes?: boolean
-}
 
 export const registerLimits: RegisterCommand = (program, run) => {
   program
@@ -43,7 +38,11 @@ export const registerLimits: RegisterCommand = (program, run) => {
     .action(run(limits))
 }
 
-async function limits(context: CommandContext, action: Action, options: LimitsOptions): Promise<ExitCode | undefined> {
+async function limits(
+  context: CommandContext,
+  action: Action,
+  options: LimitsChange & { readonly yes?: boolean },
+): Promise<ExitCode | undefined> {
   const home = context.settings.home ?? homeDirectory(context.io.environment)
   const { yes, ...change } = options
   if (action !== 'set' && Object.keys(change).length > 0)

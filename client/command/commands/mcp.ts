@@ -5,10 +5,6 @@ import { examples } from '../examples.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { readVersion } from '../version.ts'
 
-interface McpOptions {
-  readonly allowPrivateAddresses?: boolean
-}
-
 export const registerMcp: RegisterCommand = (program, run) => {
   program
     .command('mcp')
@@ -29,7 +25,11 @@ export const registerMcp: RegisterCommand = (program, run) => {
     .action(run(mcp))
 }
 
-async function mcp(context: CommandContext, folders: readonly string[], options: McpOptions): Promise<undefined> {
+async function mcp(
+  context: CommandContext,
+  folders: readonly string[],
+  options: { readonly allowPrivateAddresses?: boolean },
+): Promise<undefined> {
   const { io, settings, output, signal } = context
   const { url, keyFile, rpcUrl, home = homeDirectory(io.environment) } = settings
   const { runServer } = await import('../../mcp/run-server.ts')

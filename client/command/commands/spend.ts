@@ -47,17 +47,14 @@ async function spend(context: CommandContext, { by, days, csv, fromService }: Sp
   if (csv === true && output.json) throw new UsageError('--csv and --json exclude each other.')
   const farebox = await context.farebox()
   const total = await farebox.spend({ days, source: fromService === true ? 'service' : 'journal', signal })
-  const rows = by === 'all' ? total.rows : rowsBy(total.rows, by)
+  const rows: readonly Row[] =
+    by === 'all' ? total.rows : sumsBy(total.rows, by).map(({ value, ...sum }) => ({ [by]: value ?? '', ...sum }))
   if (output.json) output.event({ ...total, by, rows })
   else if (csv === true) await output.content(csvOf(by, rows))
   else output.result({}, describeSpend(by, rows, total))
 }
 
 type Row = Partial<SpendRow> & Pick<SpendRow, 'calls' | 'charged'>
-
-function rowsBy(rows: readonly SpendRow[], by: Exclude<SpendOptions['by'], 'all'>): readonly Row[] {
-  return sumsBy(rows, by).map(({ value, ...sum }) => ({ [by]: value ?? '', ...sum }))
-}
 
 function columnsOf(by: SpendOptions['by']): readonly (typeof SPEND_COLUMNS)[number][] {
   return by === 'all' ? SPEND_COLUMNS : [by]

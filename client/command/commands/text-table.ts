@@ -1,18 +1,13 @@
 import { columnsOf } from '../../subtitles/width.ts'
 import { printable } from '../output/terminal.ts'
 
-interface TableOptions {
-  /** Columns of numbers, from 0. */
-  readonly right?: readonly number[]
-}
-
 const GAP = '  '
 
-/** Renders rows under a heading, if there is one; the columns are as wide as their content. */
+/** Renders rows under a heading, if there is one; `right` are columns of numbers, from 0. */
 export function renderTable(
   heading: readonly string[] | null,
   rows: readonly (readonly string[])[],
-  { right = [] }: TableOptions = {},
+  { right = [] }: { readonly right?: readonly number[] } = {},
 ): string {
   const lines = (heading === null ? rows : [heading, ...rows]).map((cells) => cells.map(printable))
   const columns = Math.max(...lines.map(({ length }) => length))

@@ -8,10 +8,6 @@ import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { renderTable } from './text-table.ts'
 
-interface VerifyOptions {
-  readonly token?: string
-}
-
 export const registerVerify: RegisterCommand = (program, run) => {
   program
     .command('verify')
@@ -31,7 +27,11 @@ export const registerVerify: RegisterCommand = (program, run) => {
     .action(run(verify))
 }
 
-async function verify(context: CommandContext, given: readonly string[], { token }: VerifyOptions): Promise<ExitCode> {
+async function verify(
+  context: CommandContext,
+  given: readonly string[],
+  { token }: { readonly token?: string },
+): Promise<ExitCode> {
   if (token !== undefined && given.length > 1) throw new UsageError('--token opens one receipt: name one id.')
   const { output, signal } = context
   const farebox = await context.farebox()

@@ -83,6 +83,7 @@ function wireForm(value: unknown): unknown {
   if (value instanceof Error) return errorForm(value)
   if (Array.isArray(value)) return value.map(wireForm)
   if (typeof value !== 'object' || value === null) return value
+  const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [snakeCase(name), wireForm(member)]))
 }
 
@@ -90,8 +91,4 @@ function wireForm(value: unknown): unknown {
 function errorForm(error: Error): Record<string, unknown> {
   const { code = 'unexpected', money, advice, key, requestId } = error as Error & Record<string, unknown>
   return { code, message: error.message, money, advice, key, request_id: requestId }
-}
-
-function snakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 }

@@ -90,9 +90,7 @@ function estimatesOf({ estimated }: BatchTotals): string[] {
   return [`${counted(estimated, 'recording')} ${are}; none that costs more is sent`]
 }
 
-/**
- * Returns a hint if clips of different lengths have the same price, which only the minimum charge explains.
- */
+/** Returns a hint if clips of different lengths have the same price, which only the minimum charge explains. */
 export function packHint({ files }: BatchPlan): string | undefined {
   const alone = files.filter(
     ({ state, parts, pack, alreadyPaid }) =>

@@ -1,5 +1,5 @@
 import { createLogUpdate } from 'log-update'
-import type { BatchEvent, BatchTotals } from '../../batch/types.ts'
+import type { BatchEvent } from '../../batch/types.ts'
 import type { Io } from '../io.ts'
 import type { Output } from '../output/output.ts'
 import { type BatchView, firstView, nextView } from './batch-view.ts'
@@ -7,12 +7,6 @@ import { type BatchReporter, describeEvent } from './line-reporter.ts'
 import { renderTable } from './render-table.ts'
 
 const REFRESH_MS = 200
-
-interface LiveOptions {
-  readonly totals: BatchTotals
-  readonly concurrency: number
-  budgetLeft(): bigint | null
-}
 
 /** Some terminals report no size, or one of 0; the table is drawn for the size that is assumed then. */
 function sizedStream({ stderr }: Io, { terminal }: Output): NodeJS.WriteStream {
@@ -28,10 +22,14 @@ function sizedStream({ stderr }: Io, { terminal }: Output): NodeJS.WriteStream {
 }
 
 /** Reports a batch as a table that is drawn again and again; failures and warnings stay above it. */
-export function createLiveReporter(io: Io, output: Output, options: LiveOptions): BatchReporter {
+export function createLiveReporter(
+  io: Io,
+  output: Output,
+  { totals, concurrency, budgetLeft }: Pick<BatchView, 'totals' | 'concurrency'> & { budgetLeft: () => bigint | null },
+): BatchReporter {
   const draw = createLogUpdate(sizedStream(io, output))
-  let view: BatchView = firstView(options.totals, options.concurrency, Date.now())
-  const refresh = () => draw(renderTable(view, { now: Date.now(), left: options.budgetLeft() }, output.terminal))
+  let view: BatchView = firstView(totals, concurrency, Date.now())
+  const refresh = () => draw(renderTable(view, { now: Date.now(), left: budgetLeft() }, output.terminal))
   const timer = setInterval(refresh, REFRESH_MS)
   timer.unref()
   refresh()

@@ -1,7 +1,6 @@
 import type { StoppedBy } from '../../batch/types.ts'
 import { columnsOf, graphemesOf } from '../../subtitles/width.ts'
-import type { Terminal } from '../output/terminal.ts'
-import { inAscii, printable } from '../output/terminal.ts'
+import { inAscii, printable, type Terminal } from '../output/terminal.ts'
 import { count, duration, hours, speed, usdc } from './amounts.ts'
 import { type BatchView, type FileUnderWay, remainingMs, shareDone } from './batch-view.ts'
 
@@ -77,7 +76,9 @@ function fileLine(file: FileUnderWay, now: number, width: number, screen: Screen
   const label = shown(printable(file.label), screen)
   const labelRoom = Math.max(room - columnsOf(state) - SEPARATOR.length, 1)
   // A long state may leave no room for the name: the line as a whole has to fit.
-  const line = shorten(padEnd(shorten(label, labelRoom), labelRoom) + SEPARATOR + state, room)
+  const name = shorten(label, labelRoom)
+  const padding = ' '.repeat(Math.max(labelRoom - columnsOf(name), 0))
+  const line = shorten(name + padding + SEPARATOR + state, room)
   return `${FILE_MARGIN}${screen.paint(file.waiting ? 'yellow' : 'cyan', frame)} ${line}`
 }
 
@@ -112,10 +113,6 @@ function shorten(text: string, width: number): string {
     kept = grapheme.text + kept
   }
   return `~${kept}`
-}
-
-function padEnd(text: string, width: number): string {
-  return text + ' '.repeat(Math.max(width - columnsOf(text), 0))
 }
 
 function shown(text: string, { unicode }: Screen): string {

@@ -110,8 +110,10 @@ export async function payTool<Result>(
         ? await priceAndAgree(session, exchange, farebox, call, key, prepared)
         : { maximum: known.maximum }
     work.step('paying')
-    // The price and the person took their time.
-    requireOwnName(farebox, key, prepared)
+    // The price and the person took their time: another call may have taken the request id meanwhile. Its identity in the
+    // journal must not be replaced.
+    const { identity } = farebox.knownCall(key) ?? prepared
+    if (identity !== prepared.identity) throw conflict()
     const paying = prepared.pay({
       requestId: key,
       maximum,
@@ -143,12 +145,6 @@ async function priceAndAgree<Result>(
   const maximum = await quote()
   const question = { tool, key, maximum: parseUsdc(maximum), summary }
   return { maximum, beforePayment: await agree(session, farebox, exchange, question) }
-}
-
-/** Another call may have taken the request id meanwhile. Its identity in the journal must not be replaced. */
-function requireOwnName(farebox: Farebox, key: string, { identity }: Pick<PreparedCall<unknown>, 'identity'>): void {
-  const known = farebox.knownCall(key)
-  if (known !== null && known.identity !== identity) throw conflict()
 }
 
 /** Calls at the same time, here or in another process, are told apart by their keys, which an agent does not know. */

@@ -75,7 +75,9 @@ const PERSONS_ADVICE: Readonly<Record<string, string>> = {
 function errorForm(error: unknown): ToolErrorForm {
   if (error instanceof FareboxError) {
     const { code, problem, money } = error
-    const advice = PERSONS_ADVICE[code] ?? asToolAdvice(error.advice)
+    // An agent does not know the keys, which follow from the call.
+    const own = error.advice.replaceAll('the call with the same key', 'the call unchanged')
+    const advice = PERSONS_ADVICE[code] ?? own
     return { code, message: problem, advice, money: MONEY[money] }
   }
   return {
@@ -84,9 +86,4 @@ function errorForm(error: unknown): ToolErrorForm {
     advice: 'Repeat the call unchanged; standard error of the server has the reason.',
     money: 'unknown',
   }
-}
-
-/** An agent does not know the keys, which follow from the call. */
-function asToolAdvice(advice: string): string {
-  return advice.replaceAll('the call with the same key', 'the call unchanged')
 }

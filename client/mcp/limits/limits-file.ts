@@ -5,6 +5,7 @@ import type { BudgetAmounts } from '../../budget/limits.ts'
 import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
 import { homeDirectory } from '../../journal/home-directory.ts'
 import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
+import { shellQuoted } from '../../wire/plain-text.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 
 /** The limits that a person has set, as decimal USDC. Nothing that a model can reach changes them. */
@@ -58,13 +59,8 @@ const MOST_BYTES = 64 << 10
 // Windows knows none of these.
 const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants as Partial<typeof constants> & { O_RDONLY: number }
 
-interface LimitsFile {
-  readonly limits: SpendingLimits
-  readonly text: string
-}
-
 /** Reads a limits file; `null` if there is none. Throws `limits_unusable` unless only its owner can have written it. */
-export function readLimitsFile(path: string): LimitsFile | null {
+export function readLimitsFile(path: string): { limits: SpendingLimits; text: string } | null {
   const text = readPrivateText(path)
   if (text === null) return null
   const { success, data, error } = limitsSchema.safeParse(parse(path, text))
@@ -142,10 +138,6 @@ export function limitsPath(home: string): string {
 /** Returns what a person runs in a terminal to change a limits file, also where it is not the one of the default home. */
 export function limitsCommand(path: string, change: string): string {
   const home = dirname(path).slice(0, -SUFFIX.length)
-  const option = home === resolve(homeDirectory({})) ? '' : ` --home ${quoted(home)}`
+  const option = home === resolve(homeDirectory({})) ? '' : ` --home ${PLAIN.test(home) ? home : shellQuoted(home)}`
   return `farebox limits ${change}${option}`
-}
-
-function quoted(text: string): string {
-  return PLAIN.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 }

@@ -5,7 +5,6 @@ import { formatUsdc } from '../../budget/usdc.ts'
 import type { Balance, BudgetLeft } from '../../farebox.ts'
 import { safeName } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
-import type { SpendingLimits } from '../limits/limits-file.ts'
 import { defineTool } from '../tool.ts'
 
 const amount = z.string().nullable()
@@ -45,7 +44,9 @@ export const walletTool = defineTool({
       allowance_usdc: allowanceText(funds),
       is_approved: isSufficient({ allowance: funds.allowance, balance: funds.usdc }, UNLIMITED),
       limits: limitsForm(limits, farebox.budgetLeft()),
-      tools: toolsForm(limits, (tool) => farebox.budgetLeft(tool)),
+      tools: Object.fromEntries(
+        Object.entries(limits.tools).map(([tool, own]) => [tool, limitsForm(own, farebox.budgetLeft(tool))]),
+      ),
       confirm_above_usdc: limits.confirmAbove,
       changed_with: 'farebox limits' as const,
     }
@@ -63,10 +64,6 @@ function limitsForm({ call, session, day }: BudgetAmounts, left: BudgetLeft): z.
     day_usdc: day ?? null,
     day_left_usdc: leftOf(left.day),
   }
-}
-
-function toolsForm({ tools }: SpendingLimits, leftOfTool: (tool: string) => BudgetLeft) {
-  return Object.fromEntries(Object.entries(tools).map(([tool, limits]) => [tool, limitsForm(limits, leftOfTool(tool))]))
 }
 
 function leftOf(left: bigint | null): string | null {

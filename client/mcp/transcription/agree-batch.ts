@@ -3,7 +3,7 @@ import type { UploadWork } from '../../batch/plan/price-uploads.ts'
 import { exactJobsOf } from '../../batch/plan/work.ts'
 import type { BatchPlan } from '../../batch/types.ts'
 import { parseUsdc } from '../../budget/usdc.ts'
-import type { Farebox, KnownCall } from '../../farebox.ts'
+import type { Farebox } from '../../farebox.ts'
 import { uncharged } from '../../wire/farebox-error.ts'
 import { canonicalJson } from '../../wire/json.ts'
 import { agree, toolCallKey } from '../call/agree.ts'
@@ -27,25 +27,20 @@ export async function agreeToBatch(
   const minutes = Math.ceil(unpaid.reduce((sum, { upload }) => sum + upload.durationMs, 0) / 60_000)
   const { toDo } = plan.totals
   const summary = `transcribe ${toDo} ${toDo === 1 ? 'recording' : 'recordings'} of ${minutes} min in all`
-  return await agree(session, farebox, exchange, { tool: TOOL, key: keyOf(unpaid), maximum, summary })
+  // The agreement is to these uploads: with another one among them it is another question.
+  const key = digest(unpaid.map((upload) => upload.key).sort())
+  return await agree(session, farebox, exchange, { tool: TOOL, key, maximum, summary })
 }
 
 /** What a payment was signed for earlier was agreed to then, at its price. */
 function unpaidUploads(farebox: Farebox, plan: BatchPlan): readonly UploadWork[] {
   const byKey = new Map<string, UploadWork>()
   for (const job of exactJobsOf(plan))
-    for (const upload of job.kind === 'pack' ? [job.upload] : job.uploads)
-      if (!wasAgreedTo(farebox.knownCall(upload.key), upload)) byKey.set(upload.key, upload)
+    for (const upload of job.kind === 'pack' ? [job.upload] : job.uploads) {
+      const { maximum } = farebox.knownCall(upload.key) ?? { maximum: null }
+      if (maximum === null || parseUsdc(maximum) < upload.price) byKey.set(upload.key, upload)
+    }
   return [...byKey.values()]
-}
-
-function wasAgreedTo(known: KnownCall | null, { price }: UploadWork): boolean {
-  return known?.maximum != null && parseUsdc(known.maximum) >= price
-}
-
-/** The agreement is to these uploads: with another one among them it is another question. */
-function keyOf(uploads: readonly UploadWork[]): string {
-  return digest(uploads.map(({ key }) => key).sort())
 }
 
 /**

@@ -100,7 +100,9 @@ export async function transcribeAll(
     const plan = await planBatch(farebox, recordings.sources, options, report.onEvent)
     try {
       await requireSafe(session, exchange, recordings, plan)
-      await requireSameCall(session, farebox, plan, { requestId: call.requestId, options: keptOptions(call, plan) })
+      const { requestId, formats, outputFolder = null } = call
+      const kept = { request: workOf(plan).request.fields, formats, outputFolder }
+      await requireSameCall(session, farebox, plan, { requestId, options: kept })
       const beforePayment = await agreeToBatch(session, exchange, farebox, plan)
       const ends = new Map<number, FileEnd>()
       const outcome = await runBatch(farebox, plan, { ...options, beforePayment }, (event) => {
@@ -144,11 +146,6 @@ async function batchOptions(
     patienceMs: PATIENCE_MS,
     signal,
   }
-}
-
-/** What decides about the transcripts, apart from the recordings. */
-function keptOptions({ formats, outputFolder }: TranscriptionCall, plan: BatchPlan): unknown {
-  return { request: workOf(plan).request.fields, formats, outputFolder: outputFolder ?? null }
 }
 
 /**

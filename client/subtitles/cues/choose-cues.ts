@@ -76,7 +76,10 @@ function weighCues({ atoms, measured, breaks, table, rules, best }: Weighing, fr
     const last = atoms[to - 1] as Atom
     const turns = to - 1 > from && measured.turns[to - 1] === 1
     if (turns) speakers++
-    if (to - 1 === turnEnd) replay(table, from, to - 1)
+    if (to - 1 === turnEnd) {
+      table.begin(from, true)
+      for (let atom = from; atom < to - 1; atom++) table.extend()
+    }
     const lines = table.extend()
     if (lines === 0) return
     if (!last.event) speechEnd = Math.max(speechEnd, last.endMs)
@@ -101,11 +104,6 @@ function weighCues({ atoms, measured, breaks, table, rules, best }: Weighing, fr
       cueBreakCost(atoms, breaks, to)
     improve(best, from, to, broken, cost)
   }
-}
-
-function replay(table: LineTable, from: number, to: number): void {
-  table.begin(from, true)
-  for (let atom = from; atom < to; atom++) table.extend()
 }
 
 function improve(best: Best, from: number, to: number, broken: number, cost: number): void {

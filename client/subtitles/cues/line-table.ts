@@ -13,18 +13,7 @@ const ORPHAN_COLUMNS = 6
  * Finds the best lines of all cues that begin with one atom, by dynamic programming over their ends. The sum of
  * the squares of the widths, above what equal lines would have, makes lines close in length.
  */
-export interface LineTable {
-  /** Starts over with the cues that begin with an atom; `dashes` if they have several speakers. */
-  readonly begin: (atom: number, dashes: boolean) => void
-  /** Appends the next atom. Returns the number of lines, 0 if the cue cannot hold it. */
-  readonly extend: () => number
-  /** Returns the cost of the lines of the present cue, whose text has so many columns. */
-  readonly cost: (columns: number) => number
-  /** Returns the first atom of each line of the present cue. */
-  readonly lineStarts: () => number[]
-}
-
-export function createLineTable(measured: MeasuredAtoms, breaks: BreakCosts, rules: SubtitleRules): LineTable {
+export function createLineTable(measured: MeasuredAtoms, breaks: BreakCosts, rules: SubtitleRules) {
   const { lineColumns, maximumLines } = rules
   const { turns, turnEnds, labels, dashColumns } = measured
   let first = 0
@@ -74,14 +63,16 @@ export function createLineTable(measured: MeasuredAtoms, breaks: BreakCosts, rul
   }
 
   return {
-    begin(atom, withDashes) {
+    /** Starts over with the cues that begin with an atom; `withDashes` if they have several speakers. */
+    begin(atom: number, withDashes: boolean): void {
       first = atom
       length = 0
       lines = 0
       dashes = withDashes
       for (const row of costs) row[0] = Infinity
     },
-    extend() {
+    /** Appends the next atom. Returns the number of lines, 0 if the cue cannot hold it. */
+    extend(): number {
       length++
       for (const row of costs) row[length] = Infinity
       // What needs two lines needs them with one atom more, and text that fits fewer lines is never on more.
@@ -94,11 +85,13 @@ export function createLineTable(measured: MeasuredAtoms, breaks: BreakCosts, rul
       }
       return 0
     },
-    cost(columns) {
+    /** Returns the cost of the lines of the present cue, whose text has so many columns. */
+    cost(columns: number): number {
       const share = columns / lineColumns
       return ((costs[lines] as number[])[length] as number) - (BALANCE * share * share) / lines
     },
-    lineStarts() {
+    /** Returns the first atom of each line of the present cue. */
+    lineStarts(): number[] {
       const starts: number[] = []
       let end = length
       for (let row = lines; row > 0; row--) {
@@ -110,3 +103,5 @@ export function createLineTable(measured: MeasuredAtoms, breaks: BreakCosts, rul
     },
   }
 }
+
+export type LineTable = ReturnType<typeof createLineTable>

@@ -15,12 +15,9 @@ export function noteWait(output: Output): (error: FareboxError, waitMs: number) 
   return ({ code, problem }, waitMs) => {
     const hint = code === PERMIT_IN_USE && !isHinted ? ' Run farebox approve once, and calls run in parallel.' : ''
     isHinted ||= hint !== ''
-    output.note(`waiting ${(waitMs / 1000).toFixed(1)} s: ${firstSentence(problem)}${hint}`)
+    const sentence = /^.*?[.!?](?= [A-Z]|$)/s.exec(problem)?.[0] ?? problem
+    output.note(`waiting ${(waitMs / 1000).toFixed(1)} s: ${sentence}${hint}`)
   }
-}
-
-function firstSentence(text: string): string {
-  return /^.*?[.!?](?= [A-Z]|$)/s.exec(text)?.[0] ?? text
 }
 
 /** Says what was charged, and warns of everything that is wrong with the payment. Returns whether nothing is. */

@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs'
 import { PUBLISHER } from '../publisher.ts'
 import { FOLDERS_ARGUMENT, SERVER_SETTINGS } from '../settings.ts'
 import { INSTRUCTIONS, SERVER, TOOL_TEXTS } from '../tool-texts.ts'
-import type { ServerDescription } from './server-json.ts'
-import { bundleManifest, serverJson } from './server-json.ts'
+import { bundleManifest, type ServerDescription, serverJson } from './server-json.ts'
 
 type Launch = Pick<ServerDescription, 'publisher' | 'packageName' | 'version' | 'settings' | 'folders'>
 
