@@ -1,4 +1,5 @@
 import { AppError } from '#shared/errors/app-error.ts'
+import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import { invalidPayment } from '../paid-request/payment/read-authorization.ts'
 import type { ReadCall } from '../request/call.ts'
@@ -77,10 +78,6 @@ export function requireUsable(meta: Readonly<Record<string, unknown>>, outer: Re
   refuseKeys(meta, '_meta', [META.payment, META.key])
   const { [META.key]: key } = meta
   if (key !== undefined && typeof key !== 'string') throw new AppError('invalid_idempotency_key')
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** What the texts of the endpoints call the parts of a request, and what they are called in a tool call. */

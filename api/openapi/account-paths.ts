@@ -11,7 +11,7 @@ import {
   MAXIMUM_SPEND_DAYS,
 } from '../schemas/account.ts'
 import { hoistDefinitions, type JsonSchema, jsonSchemaOf } from '../schemas/json-schema.ts'
-import { failureReferences, headerReferences } from './components.ts'
+import { failureReferences, headerReferences, jsonOf } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 
 /** How a wallet proves itself. The extension key lets listing services tell wallets from API keys. */
@@ -95,12 +95,8 @@ const reads = [
   },
 ] as const satisfies readonly { schema: z.ZodType; [key: string]: unknown }[]
 
-const json = (schemaName: string) => ({
-  'application/json': { schema: { $ref: `#/components/schemas/${schemaName}` } },
-})
-
 function refusal(description: string, headers: object = headerReferences('X-Request-ID')) {
-  return { description, headers, content: json('Error') }
+  return { description, headers, content: jsonOf('Error') }
 }
 
 function readOperation({ path, operationId, summary, description, schemaName, parameters }: (typeof reads)[number]) {
@@ -116,7 +112,7 @@ function readOperation({ path, operationId, summary, description, schemaName, pa
       '200': {
         description: 'What this wallet’s own calls came to.',
         headers: headerReferences('X-Request-ID', 'X-Account-Session'),
-        content: { ...json(schemaName), ...csv },
+        content: { ...jsonOf(schemaName), ...csv },
       },
       '401': refusal('The sign-in was refused, has expired or was used before.'),
       '402': refusal(

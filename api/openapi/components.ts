@@ -140,11 +140,16 @@ export function headerReferences(...names: readonly HeaderName[]) {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 }
 
+/** Returns the content of a JSON body with a schema of the components. */
+export function jsonOf(schemaName: string) {
+  return { 'application/json': { schema: { $ref: `#/components/schemas/${schemaName}` } } }
+}
+
 function failure(description: string, ...names: readonly HeaderName[]) {
   return {
     description,
     headers: headerReferences('X-Request-ID', ...names),
-    content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+    content: jsonOf('Error'),
   }
 }
 
@@ -158,7 +163,7 @@ function challenge(description: string) {
   return {
     description,
     headers: { ...headerReferences('X-Request-ID', 'PAYMENT-REQUIRED'), 'Retry-After': RETRY_AFTER_REFUSAL },
-    content: { 'application/json': { schema: { $ref: '#/components/schemas/PaymentRequired' } } },
+    content: jsonOf('PaymentRequired'),
   }
 }
 

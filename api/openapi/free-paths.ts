@@ -2,7 +2,7 @@ import type { z } from 'zod'
 import { walletAddressSchema, walletBalanceSchema } from '../schemas/allowances.ts'
 import { catalogSchema, modelListSchema, pricingCatalogSchema, voiceListSchema } from '../schemas/catalogs.ts'
 import { hoistDefinitions, jsonSchemaOf } from '../schemas/json-schema.ts'
-import { failureReferences, headerReferences } from './components.ts'
+import { failureReferences, headerReferences, jsonOf } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 
 const lists = [
@@ -63,7 +63,7 @@ function listOperation({ operationId, schemaName, summary, description }: (typeo
       '200': {
         description: 'The list.',
         headers: headerReferences('X-Request-ID', 'ETag'),
-        content: { 'application/json': { schema: { $ref: `#/components/schemas/${schemaName}` } } },
+        content: jsonOf(schemaName),
       },
       '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
     },
@@ -90,7 +90,7 @@ const catalogOperation = {
     '200': {
       description: 'The catalog.',
       headers: headerReferences('X-Request-ID', 'ETag'),
-      content: { 'application/json': { schema: { $ref: '#/components/schemas/Catalog' } } },
+      content: jsonOf('Catalog'),
     },
     '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
     ...failureReferences(404, 429, 503),
@@ -116,7 +116,7 @@ const balanceOperation = {
     '200': {
       description: 'The balance.',
       headers: headerReferences('X-Request-ID'),
-      content: { 'application/json': { schema: { $ref: '#/components/schemas/WalletBalance' } } },
+      content: jsonOf('WalletBalance'),
     },
     ...failureReferences(400, 429, 503),
   },

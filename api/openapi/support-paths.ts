@@ -3,7 +3,7 @@ import { allowanceRequestSchema, allowanceSchema, allowanceStatusSchema } from '
 import { modelSchema } from '../schemas/catalogs.ts'
 import { jsonSchemaOf } from '../schemas/json-schema.ts'
 import { quoteSchema } from '../schemas/quotes.ts'
-import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
+import { type FailureStatus, failureReferences, headerReferences, jsonOf } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 import { quoteParameters, quoteRequestBody } from './quote-request-body.ts'
 
@@ -44,7 +44,7 @@ const quotes = support({
     'Takes the operation’s name and the JSON body of its endpoint; returns the maximum price and the terms. A transcription may describe its recording by SHA-256, size and duration, so that the signed request is the first to bring it. With challenge true the answer is the 402 that the endpoint itself would send, to be signed and sent there. A recording that is not the one described gets a new 402 with its own price; nothing is charged.',
   parameters: quoteParameters,
   requestBody: quoteRequestBody,
-  content: json({ $ref: '#/components/schemas/Quote' }),
+  content: jsonOf('Quote'),
   failures: [400, 402, 408, 409, 413, 415, 429, 503],
 })
 
@@ -98,7 +98,7 @@ const allowanceStatus = support({
       schema: { type: 'string', pattern: '^0x[0-9a-fA-F]{40}$' },
     },
   ],
-  content: json({ $ref: '#/components/schemas/AllowanceStatus' }),
+  content: jsonOf('AllowanceStatus'),
   failures: [400, 429, 503],
 })
 
@@ -107,8 +107,8 @@ const allowances = support({
   summary: 'Approve Permit2 once, without gas, so that calls can be paid in parallel',
   description:
     'Submits the owner’s EIP-2612 permit of USDC for Permit2 at the service’s cost and answers when it is confirmed. Repeating a permit is free and returns the same answer; an allowance that already suffices is a success without a transaction. The permit moves no funds: each payment still needs its own signature.',
-  requestBody: { required: true, content: json({ $ref: '#/components/schemas/AllowanceRequest' }) },
-  content: json({ $ref: '#/components/schemas/Allowance' }),
+  requestBody: { required: true, content: jsonOf('AllowanceRequest') },
+  content: jsonOf('Allowance'),
   failures: [400, 408, 409, 413, 415, 429, 503],
 })
 
@@ -127,7 +127,7 @@ const receipts = support({
       schema: { type: 'string' },
     },
   ],
-  content: json({ $ref: '#/components/schemas/Receipt' }),
+  content: jsonOf('Receipt'),
   failures: [401, 404, 503],
 })
 
@@ -164,7 +164,7 @@ const model = support({
   summary: 'Read one available model',
   description: 'As GET /v1/models lists it. A slash in the id may be encoded or not.',
   parameters: [pathParameter('id', { type: 'string' })],
-  content: json({ $ref: '#/components/schemas/Model' }),
+  content: jsonOf('Model'),
   failures: [404],
 })
 

@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import { checkJsonStructure } from '#shared/json/untrusted-json.ts'
+import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import { type FieldAdvice, invalidField, repeatedField, unknownField } from './field-errors.ts'
 
 /** Parses the bytes of a JSON body, which must be UTF-8. Throws `invalid_json` and `duplicate_field`. */
@@ -22,9 +23,8 @@ export function readJsonRequest<Body>(body: unknown, schema: z.ZodType<Body>): B
 
 /** Returns the body as an object. Throws `invalid_json` for anything else. */
 export function asObject(body: unknown): Record<string, unknown> {
-  if (typeof body !== 'object' || body === null || Array.isArray(body))
-    throw new AppError('invalid_json', { message: 'The request body must be a JSON object.' })
-  return body as Record<string, unknown>
+  if (!isObject(body)) throw new AppError('invalid_json', { message: 'The request body must be a JSON object.' })
+  return body
 }
 
 /** Validates fields against a schema. Throws `invalid_field`, `missing_field` or `unknown_field`. */

@@ -4,6 +4,7 @@ import { shrinkAdvice } from '#shared/audio/conversion.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { decodeCanonicalBase64 } from '#shared/operations/canonical-base64.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
+import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import { missingField } from './field-errors.ts'
 import { asObject, parseFields, parseJsonBody } from './json-body.ts'
 
@@ -72,10 +73,6 @@ function parseOrNull(bytes: Buffer): unknown {
   } catch {
     return null
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** The length of one byte with padding. */

@@ -1,5 +1,6 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import { operationById } from '#shared/operations/registry.ts'
+import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import { isPaidTool, PAID_TOOL_NAMES, QUOTE_TOOL, TOOL_OPERATIONS } from '../schemas/tool-operations.ts'
 import { unknownField } from './field-errors.ts'
 import { asObject } from './json-body.ts'
@@ -65,8 +66,4 @@ function quoteRequestOf(given: unknown): unknown {
   if (request === undefined)
     throw new AppError('missing_field', { param: 'arguments', message: 'arguments is required.' })
   return { operation: TOOL_OPERATIONS[tool], request }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

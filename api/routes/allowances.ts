@@ -1,5 +1,4 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Admission } from '../admission/admission.ts'
 import { describeAllowance } from '../allowances/describe-allowance.ts'
@@ -15,8 +14,6 @@ import { createCallerHold, sendInterimResponses } from './held-connection.ts'
 const PATH = '/v1/allowances'
 /** Many times the longest permit. */
 const BODY_LIMIT_BYTES = 8 * 1024
-
-const querySchema = z.object({ owner: walletAddressSchema })
 
 interface RouteDependencies {
   readonly allowanceRequests: AllowanceDependencies
@@ -41,7 +38,7 @@ export function addAllowanceRoutes(app: FastifyInstance, dependencies: RouteDepe
     handler: async (request, reply) => {
       const status = await describeAllowance(
         allowanceRequests,
-        readOwnerAddress(request.query),
+        readWallet(request.query, 'owner').toLowerCase() as `0x${string}`,
         clientNetwork(request.ip),
       )
       return reply.header('cache-control', 'no-store').send(status)
@@ -81,12 +78,14 @@ async function holdForAllowance(
   }
 }
 
-function readOwnerAddress(query: unknown): `0x${string}` {
-  const parsed = querySchema.safeParse(query)
-  if (parsed.success) return parsed.data.owner.toLowerCase() as `0x${string}`
-  const missing = typeof query === 'object' && query !== null && !('owner' in query)
-  const message = missing
-    ? 'owner is required: the wallet to look up, 0x and 40 hexadecimal digits.'
-    : 'owner must be given once, as 0x and 40 hexadecimal digits.'
-  throw new AppError(missing ? 'missing_field' : 'invalid_field', { param: 'owner', message })
+/** Reads the wallet that a query names. Throws `missing_field` and `invalid_field`. */
+export function readWallet(query: unknown, name: 'address' | 'owner'): `0x${string}` {
+  const given = (query as Readonly<Record<string, unknown>>)[name]
+  const parsed = walletAddressSchema.safeParse(given)
+  if (parsed.success) return parsed.data as `0x${string}`
+  const isMissing = given === undefined
+  const message = isMissing
+    ? `${name} is required: the wallet to look up, 0x and 40 hexadecimal digits.`
+    : `${name} must be given once, as 0x and 40 hexadecimal digits.`
+  throw new AppError(isMissing ? 'missing_field' : 'invalid_field', { param: name, message })
 }

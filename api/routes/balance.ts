@@ -1,13 +1,11 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import type { z } from 'zod'
 import type { BalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
-import { AppError } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
-import { walletAddressSchema, type walletBalanceSchema } from '../schemas/allowances.ts'
-
-const querySchema = z.object({ address: walletAddressSchema })
+import type { walletBalanceSchema } from '../schemas/allowances.ts'
+import { readWallet } from './allowances.ts'
 
 interface BalanceDependencies {
   readonly terms: Pick<PaymentTerms, 'network' | 'asset'>
@@ -24,7 +22,7 @@ export function addBalanceRoutes(app: FastifyInstance, { terms, balances, limitR
   app.get('/v1/balance', {
     onRequest: async (request, reply) => limitRate(request, reply, 'openai'),
     handler: async (request, reply) => {
-      const address = readAddress(request.query)
+      const address = readWallet(request.query, 'address')
       const balance = await balances.readBalance(address)
       const body: z.infer<typeof walletBalanceSchema> = {
         object: 'wallet_balance',
@@ -38,14 +36,4 @@ export function addBalanceRoutes(app: FastifyInstance, { terms, balances, limitR
       return reply.header('cache-control', 'no-store').send(body)
     },
   })
-}
-
-function readAddress(query: unknown): `0x${string}` {
-  const parsed = querySchema.safeParse(query)
-  if (parsed.success) return parsed.data.address as `0x${string}`
-  const missing = typeof query === 'object' && query !== null && !('address' in query)
-  const message = missing
-    ? 'address is required: the wallet to look up, 0x and 40 hexadecimal digits.'
-    : 'address must be given once, as 0x and 40 hexadecimal digits.'
-  throw new AppError(missing ? 'missing_field' : 'invalid_field', { param: 'address', message })
 }

@@ -13,7 +13,7 @@ import {
   withheldOutput,
 } from '../../workers/providers/failures.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import type { Effort } from '../../workers/providers/thinking.ts'
+import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'

@@ -12,7 +12,7 @@ import { gone, rejectedByDeployment, unserviceable } from '../../workers/provide
 import type { GeminiThinking } from '../../workers/providers/gemini/model-traits.ts'
 import { createGeminiText } from '../../workers/providers/gemini/text.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import type { Effort } from '../../workers/providers/thinking.ts'
+import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'

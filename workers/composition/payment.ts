@@ -1,24 +1,21 @@
 import type { PublicClient } from 'viem'
-import type { AllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
-import { createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
-import type { PermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
-import { createPermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
+import { type AllowanceReader, createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
+import { createPermitSubmitter, type PermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import type { RpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
-import type { BlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
-import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
+import { type BlockWatch, createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
-import type { SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
+import { createSettlementSearch, type SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
-import type { GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import type { SettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
-import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
+import { createGasReader, type GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import {
+  createSettlementAccounts,
+  type SettlementAccounts,
+} from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { createSettler, type VerifySettlement } from '#shared/adapters/chain/settlement/settler.ts'
 import { gasOfContracts, UNLIMITED_GAS } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
 import {
@@ -26,8 +23,7 @@ import {
   requireSettlementContract,
 } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
-import type { PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
-import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
+import { createPayerCodePolicy, type PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import {
   createSettlementVerification,
   type SettlementVerification,

@@ -1,5 +1,4 @@
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import { messages } from '#shared/operations/messages.ts'
 import { chatCompletionResult, type TextResultFacts } from '#shared/operations/text/chat-result.ts'
@@ -11,36 +10,24 @@ import type { ImageCaller, RemoteImages } from './remote-images.ts'
 
 /** The part of a text execution that depends on the endpoint's family. */
 interface TextFamily {
-  readRequest(job: ClaimedJob): { request: TextRequest; includeThoughtSignatures: boolean }
-  result(facts: TextResultFacts, output: TextOutput): unknown
+  readonly effectiveRequestSchema: (typeof chatCompletions | typeof messages)['effectiveRequestSchema']
+  readonly result: (facts: TextResultFacts, output: TextOutput) => unknown
 }
 
-const chatFamily: TextFamily = {
-  readRequest: ({ effectiveRequest }) => {
-    const { request, include_thought_signatures } = chatCompletions.effectiveRequestSchema.parse(effectiveRequest)
-    return { request, includeThoughtSignatures: include_thought_signatures }
-  },
-  result: chatCompletionResult,
-}
-
-const messageFamily: TextFamily = {
-  readRequest: ({ effectiveRequest }) => {
-    const { request, include_thought_signatures } = messages.effectiveRequestSchema.parse(effectiveRequest)
-    return { request, includeThoughtSignatures: include_thought_signatures }
-  },
-  result: messageResult,
-}
-
-export const chatCompletion = (remoteImages: RemoteImages): Execution => textExecution(chatFamily, remoteImages)
-export const message = (remoteImages: RemoteImages): Execution => textExecution(messageFamily, remoteImages)
+export const chatCompletion = (remoteImages: RemoteImages): Execution =>
+  textExecution({ ...chatCompletions, result: chatCompletionResult }, remoteImages)
+export const message = (remoteImages: RemoteImages): Execution =>
+  textExecution({ ...messages, result: messageResult }, remoteImages)
 
 /** Creates a text execution: the internal request goes upstream, and the result takes the family's shape. */
 function textExecution(family: TextFamily, remoteImages: RemoteImages): Execution {
   return {
     heldBytes: textBytes,
-    screenedTexts: ({ job }) => textsOf(family.readRequest(job).request),
+    screenedTexts: ({ job }) => textsOf(family.effectiveRequestSchema.parse(job.effectiveRequest).request),
     prepare: async ({ job }, memory) => {
-      const { request, includeThoughtSignatures } = family.readRequest(job)
+      const { request, include_thought_signatures: includeThoughtSignatures } = family.effectiveRequestSchema.parse(
+        job.effectiveRequest,
+      )
       const caller = { payer: job.authorization.payer, isNewPayer: job.isNewPayer }
       const bytesWith = (imageBytes: number) => textBytes(job) + remoteImageBytes(imageBytes)
       let heldBytes = textBytes(job)

@@ -1,6 +1,4 @@
-import { z } from 'zod'
 import type { VendorPrices } from '#shared/catalog/vendor-cost.ts'
-import type { SendHttp } from './http.ts'
 import type { LookUpModel } from './model-look-up.ts'
 import type { ImageProvider, SpeechProvider, TextProvider, TranscriptionProvider } from './provider.ts'
 
@@ -43,23 +41,3 @@ export function upstreamVoice({ voices }: Pick<Deployment, 'voices'>, alias: str
   if (voices === undefined) return alias
   return Object.hasOwn(voices, alias) ? voices[alias] : undefined
 }
-
-interface Connection {
-  readonly baseUrl: string
-  readonly upstreamModel: string
-  readonly http: SendHttp
-}
-
-type KeyedConnection = Connection & { readonly apiKey: string }
-type OpenConnection = Connection & { readonly apiKey?: string }
-
-/**
- * A vendor's way of serving deployments. `ports` throws a ZodError for `options` of the deployments file that the
- * adapter does not support.
- */
-export type Adapter =
-  | { readonly needsKey: true; ports(connection: KeyedConnection, options: unknown): ProviderPorts }
-  | { readonly needsKey: false; ports(connection: OpenConnection, options: unknown): ProviderPorts }
-
-/** The options of adapters that have none. */
-export const noOptionsSchema = z.strictObject({})

@@ -24,7 +24,7 @@ export function rejectedByDeployment(reason: string): ProviderFailure {
  * account does not have. Other requests succeed, so its circuit stays closed, and the caller is not at fault.
  */
 export function misconfigured(reason: string): ProviderFailure {
-  return { ...unavailable(reason), concerns: 'request', isSetupFault: true }
+  return { ...unserviceable(reason), isSetupFault: true }
 }
 
 /** Creates the failure of a call whose upstream model was shut down. */
@@ -79,25 +79,18 @@ export function retryAfter(headers: Headers): { retryAfterSeconds?: number } {
 }
 
 /**
- * A `provider_unavailable` that concerns this request only: the deployment works but does not support what was
- * requested, and another may.
+ * Creates the failure of a request that the deployment does not support although it works; another may.
+ * `reason` is as in `ProviderFailure`: it never contains input, output or the key.
  */
-interface UnserviceableRequest extends ProviderFailure {
-  readonly certainty: 'definite'
-  readonly code: 'provider_unavailable'
-  readonly concerns: 'request'
-}
-
-/** Creates the failure. `reason` is as in `ProviderFailure`: it never contains input, output or the key. */
-export function unserviceable(reason: string): UnserviceableRequest {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', concerns: 'request', reason }
+export function unserviceable(reason: string): ProviderFailure {
+  return { ...unavailable(reason), concerns: 'request' }
 }
 
 /**
  * Returns the refusal of a request with fields that an adapter does not send, or `null` if there are none: what changes
  * the output is never left out silently.
  */
-export function refuseUnsent(fields: object): UnserviceableRequest | null {
+export function refuseUnsent(fields: object): ProviderFailure | null {
   const names = Object.keys(fields)
   return names.length === 0 ? null : unserviceable(`not sent: this API has no ${names.join(', ')}`)
 }

@@ -15,7 +15,7 @@ export interface HttpLimits {
   readonly timeoutMs: number
   /** Counted after decompression, which also stops decompression bombs. */
   readonly maximumResponseBytes: number
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** Takes the events of a response that is a stream; every other response is read as without it. */
   readonly onEvent?: TakeEvent
 }

@@ -1,5 +1,6 @@
 import type { HttpOutcome, SendHttp } from './http.ts'
 import type { CallOptions } from './provider.ts'
+import { readJson } from './wire-fields.ts'
 
 /**
  * What a vendor says about the model of a deployment:
@@ -28,23 +29,13 @@ export interface Listing {
 }
 
 /** Sends one GET request of a look-up. */
-export function getListing({ url, headers, http }: Listing, { signal, timeoutMs }: CallOptions): Promise<HttpOutcome> {
-  const limits = {
-    timeoutMs,
-    maximumResponseBytes: MAXIMUM_RESPONSE_BYTES,
-    ...(signal === undefined ? {} : { signal }),
-  }
-  return http({ method: 'GET', url, headers }, limits)
+export function getListing({ url, headers, http }: Listing, options: CallOptions): Promise<HttpOutcome> {
+  return http({ method: 'GET', url, headers }, { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES })
 }
 
-/** Returns the JSON of an answer, or `undefined` when there is none. The parser's message is discarded. */
+/** Returns the JSON of an answer, or `undefined` when there is none. */
 export function listingJson(exchange: HttpOutcome, status = 200): unknown {
-  if (exchange.outcome !== 'response' || exchange.status !== status) return undefined
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(exchange.bytes))
-  } catch {
-    return undefined
-  }
+  return exchange.outcome === 'response' && exchange.status === status ? readJson(exchange.bytes) : undefined
 }
 
 /** Creates the status for an answer that says nothing about the model. */

@@ -28,3 +28,62 @@ export function withinOutputLimit(provider: TextProvider, maximumOutputTokens: n
     },
   }
 }
+
+/** How hard a model may think, in ascending order. Each vendor, and each of its models, supports some of these. */
+export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
+
+export type Effort = (typeof EFFORTS)[number]
+
+/**
+ * The highest effort of a request by its output limit, since hidden thinking counts against the limit and an answer
+ * that was thought away is empty (infra/decisions/providers.md#answers).
+ */
+const HIGHEST_EFFORTS: readonly { readonly below: number; readonly effort: Effort }[] = [
+  { below: 4096, effort: 'none' },
+  { below: 16_384, effort: 'low' },
+  { below: 32_768, effort: 'medium' },
+]
+
+interface EffortRange {
+  /** For requests with a high output limit; absent: the vendor's default. */
+  readonly highest?: Effort | undefined
+  /** The lowest effort that the model supports. */
+  readonly lowest: Effort
+}
+
+/** Returns the effort for an output limit; `undefined` for the vendor's default. */
+export function effortWithin(outputTokens: number, { highest, lowest }: EffortRange): Effort | undefined {
+  const bound = HIGHEST_EFFORTS.find(({ below }) => outputTokens < below)?.effort
+  if (bound === undefined) return highest
+  const supported = rank(bound) >= rank(lowest) ? bound : lowest
+  return highest !== undefined && rank(highest) < rank(supported) ? highest : supported
+}
+
+/** Returns whether the efforts are in order; a range without a highest effort is. */
+export function isEffortRange({ highest, lowest }: EffortRange): boolean {
+  return highest === undefined || rank(lowest) <= rank(highest)
+}
+
+function rank(effort: Effort): number {
+  return EFFORTS.indexOf(effort)
+}
+
+/** The share of an output limit that a thinking budget may take; the rest is for text. */
+const THINKING_SHARE = 1 / 4
+
+export interface BudgetRange {
+  /** The smallest budget that the model supports, apart from none at all. */
+  readonly minimumTokens: number
+  /** Whether a budget of 0 turns thinking off. */
+  readonly canBeOff: boolean
+}
+
+/**
+ * Returns the thinking budget for an output limit: at most a quarter of it, and where that is less than the model
+ * supports, 0 or the least.
+ */
+export function budgetWithin(outputTokens: number, budgetTokens: number, range: BudgetRange): number {
+  const budget = Math.min(budgetTokens, Math.floor(outputTokens * THINKING_SHARE))
+  if (budget >= range.minimumTokens) return budget
+  return range.canBeOff ? 0 : range.minimumTokens
+}

@@ -104,7 +104,7 @@ export type TranscriptionOutcome =
 
 export interface CallOptions {
   /** Aborting makes the outcome ambiguous unless nothing was sent yet. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** For the whole call: connecting, sending, waiting and reading the response. */
   readonly timeoutMs: number
 }

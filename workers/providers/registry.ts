@@ -1,6 +1,6 @@
 import type { AdapterName } from '#shared/catalog/adapter-names.ts'
+import type { Adapter } from './adapter.ts'
 import { anthropic } from './anthropic/adapter.ts'
-import type { Adapter } from './deployment.ts'
 import { elevenlabs } from './elevenlabs/adapter.ts'
 import { gemini } from './gemini/adapter.ts'
 import { openAiCompatible } from './openai-compatible/adapter.ts'

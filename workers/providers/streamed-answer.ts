@@ -41,15 +41,6 @@ export function hasError(event: unknown): boolean {
   return typeof event === 'object' && event !== null && 'error' in event && event.error !== null
 }
 
-/** Parses the data of an event; `undefined` when it is not JSON. The parser's message would quote the output. */
-export function parseEvent(data: string): unknown {
-  try {
-    return JSON.parse(data)
-  } catch {
-    return undefined
-  }
-}
-
 /** Slower than any model that is worth selling. */
 const SLOW_TOKENS_PER_SECOND = 16
 

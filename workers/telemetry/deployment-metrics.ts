@@ -1,4 +1,5 @@
 import { Gauge, Histogram, type Registry } from 'prom-client'
+import type { DeploymentState } from '../providers/lane.ts'
 import type { Router, Slot } from '../providers/route.ts'
 import type { ModelWatch, WatchedModel } from '../providers/watch-models.ts'
 
@@ -20,26 +21,24 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
         for (const state of CIRCUITS) circuit.set({ deployment: name, state }, state === current ? 1 : 0)
     },
   })
-  const activeCalls = new Gauge({
-    name: 'farebox_deployment_active_calls',
-    help: 'Calls to a deployment in progress',
-    labelNames: ['deployment'],
-    ...register,
-    collect: () => {
-      activeCalls.reset()
-      for (const { name, activeCalls: count } of router.states()) activeCalls.set({ deployment: name }, count)
-    },
-  })
-  const recentCalls = new Gauge({
-    name: 'farebox_deployment_recent_calls',
-    help: 'Calls to a deployment started in the last 60 seconds',
-    labelNames: ['deployment'],
-    ...register,
-    collect: () => {
-      recentCalls.reset()
-      for (const { name, recentCalls: count } of router.states()) recentCalls.set({ deployment: name }, count)
-    },
-  })
+  const addCount = (name: string, help: string, countOf: (state: DeploymentState) => number) => {
+    const gauge = new Gauge({
+      name,
+      help,
+      labelNames: ['deployment'],
+      ...register,
+      collect: () => {
+        gauge.reset()
+        for (const state of router.states()) gauge.set({ deployment: state.name }, countOf(state))
+      },
+    })
+  }
+  addCount('farebox_deployment_active_calls', 'Calls to a deployment in progress', ({ activeCalls }) => activeCalls)
+  addCount(
+    'farebox_deployment_recent_calls',
+    'Calls to a deployment started in the last 60 seconds',
+    ({ recentCalls }) => recentCalls,
+  )
 }
 
 /** Up to the longest timeout of a call. */

@@ -3,15 +3,16 @@ import type { CountAndTotal, LedgerTotals } from '#shared/adapters/postgres/repo
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
-interface LedgerGauge {
+/** A gauge that shows a part of totals, which are read for all gauges of a scrape together. */
+interface TotalsGauge<Totals> {
   readonly name: string
   readonly help: string
   readonly labelNames: readonly string[]
-  readonly show: (gauge: Gauge, totals: LedgerTotals) => void
+  readonly show: (gauge: Gauge, totals: Totals) => void
 }
 
 /** Amounts are atomic USDC (a millionth). */
-const GAUGES: readonly LedgerGauge[] = [
+const GAUGES: readonly TotalsGauge<LedgerTotals>[] = [
   {
     name: 'farebox_queue_jobs',
     help: 'Unfinished jobs by queue: waiting, running or deferred (put_off)',
@@ -121,22 +122,30 @@ function absorbedByReason({ ambiguous, withheld, uncharged }: LedgerTotals): rea
  * reports the same totals: take the maximum, not the sum. Totals that cannot be read are left out.
  */
 export function addLedgerMetrics(registry: Registry, reportsStore: Pick<ReportsStore, 'readLedgerTotals'>): void {
-  const register = { registers: [registry] }
   const read = sharedReading(() => reportsStore.readLedgerTotals())
   const readable: Gauge = new Gauge({
     name: 'farebox_ledger_readable',
     help: '1 when this process could read the totals of the ledger for this scrape, else 0',
-    ...register,
+    registers: [registry],
     collect: async () => {
       readable.set((await read()) ? 1 : 0)
     },
   })
-  for (const { name, help, labelNames, show } of GAUGES) {
+  addTotals(registry, read, GAUGES)
+}
+
+/** Adds gauges of the same totals. Those that cannot be read are left out. */
+export function addTotals<Totals>(
+  registry: Registry,
+  read: () => Promise<Totals | null>,
+  gauges: readonly TotalsGauge<Totals>[],
+): void {
+  for (const { name, help, labelNames, show } of gauges) {
     const gauge: Gauge = new Gauge({
       name,
       help,
       labelNames: [...labelNames],
-      ...register,
+      registers: [registry],
       collect: async () => {
         const totals = await read()
         gauge.reset()

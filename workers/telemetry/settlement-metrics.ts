@@ -5,9 +5,9 @@ import type { SettlementStore } from '#shared/adapters/postgres/settlement/settl
 import type { StoredSettlement, Written } from '#shared/jobs/job.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
-import type { SettlementBatches } from '../settlement/own-keys/gather-batches.ts'
+import type { BatchesState, SettlementBatches } from '../settlement/own-keys/gather-batches.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
-import { sharedReading } from './ledger-metrics.ts'
+import { addTotals, sharedReading } from './ledger-metrics.ts'
 
 export interface SettlementMetricsDependencies {
   readonly reportsStore: Pick<ReportsStore, 'readSettlementTotals'>
@@ -90,24 +90,24 @@ export function measuredSettlementStore(registry: Registry, settlementStore: Set
 /** Adds the state of this process's batches. */
 export function addBatchMetrics(registry: Registry, batches: Pick<SettlementBatches, 'readState'>): void {
   const register = { registers: [registry] }
-  const out: Gauge = new Gauge({
-    name: 'farebox_settlement_batches_out',
-    help: 'Batches whose payments this process follows until they are confirmed',
-    ...register,
-    collect: () => out.set(batches.readState().out),
-  })
-  const withoutNonce: Gauge = new Gauge({
-    name: 'farebox_settlements_without_nonce',
-    help: 'Charges of this process that wait because their settlement key has as many unmined transactions as nodes hold',
-    ...register,
-    collect: () => withoutNonce.set(batches.readState().withoutNonce),
-  })
-  const gasLimit: Gauge = new Gauge({
-    name: 'farebox_settlement_batch_gas_limit',
-    help: 'The most gas that a batch of this process may need: SETTLEMENT_BATCH_GAS, or less after every node refused a size',
-    ...register,
-    collect: () => gasLimit.set(Number(batches.readState().gasLimit)),
-  })
+  const add = (name: string, help: string, valueOf: (state: BatchesState) => number) => {
+    const gauge: Gauge = new Gauge({ name, help, ...register, collect: () => gauge.set(valueOf(batches.readState())) })
+  }
+  add(
+    'farebox_settlement_batches_out',
+    'Batches whose payments this process follows until they are confirmed',
+    ({ out }) => out,
+  )
+  add(
+    'farebox_settlements_without_nonce',
+    'Charges of this process that wait because their settlement key has as many unmined transactions as nodes hold',
+    ({ withoutNonce }) => withoutNonce,
+  )
+  add(
+    'farebox_settlement_batch_gas_limit',
+    'The most gas that a batch of this process may need: SETTLEMENT_BATCH_GAS, or less after every node refused a size',
+    ({ gasLimit }) => Number(gasLimit),
+  )
   let counted = 0
   const refused: Counter = new Counter({
     name: 'farebox_settlement_batches_refused_total',
@@ -130,64 +130,54 @@ export function addSettlementMetrics(
   { reportsStore, gas, facilitators, nativeTokenUsd }: SettlementMetricsDependencies,
 ): Pick<ReplacementDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   const register = { registers: [registry] }
-  const readSettlementTotals = sharedReading(() => reportsStore.readSettlementTotals())
-  const counts = new Gauge({
-    name: 'farebox_settlements',
-    help: 'Unfinished settlements: signed, confirmed but not final, unproven (transfer missing), lost, surplus and unknown (to refund) until they are resolved',
-    labelNames: ['state'],
-    ...register,
-    collect: async () => {
-      counts.reset()
-      const totals = await readSettlementTotals()
-      for (const [state, count] of Object.entries(totals?.counts ?? {})) counts.set({ state }, count)
+  const readTotals = sharedReading(() => reportsStore.readSettlementTotals())
+  addTotals(registry, readTotals, [
+    {
+      name: 'farebox_settlements',
+      help: 'Unfinished settlements: signed, confirmed but not final, unproven (transfer missing), lost, surplus and unknown (to refund) until they are resolved',
+      labelNames: ['state'],
+      show: (gauge, { counts }) => {
+        for (const [state, count] of Object.entries(counts)) gauge.set({ state }, count)
+      },
     },
-  })
-  const oldest = new Gauge({
-    name: 'farebox_settlement_oldest_unconfirmed_seconds',
-    help: 'Age of the oldest signed settlement that is not confirmed; 0 when there is none',
-    ...register,
-    collect: async () => {
-      const totals = await readSettlementTotals()
-      if (totals) oldest.set(totals.oldestSignedAgeSeconds)
-      else oldest.remove()
+    {
+      name: 'farebox_settlement_oldest_unconfirmed_seconds',
+      help: 'Age of the oldest signed settlement that is not confirmed; 0 when there is none',
+      labelNames: [],
+      show: (gauge, { oldestSignedAgeSeconds }) => gauge.set(oldestSignedAgeSeconds),
     },
-  })
-  const perKey = async (gauge: Gauge<'facilitator'>, valueOf: (read: Gas) => number) => {
-    gauge.reset()
-    for (const facilitator of facilitators) {
-      const read = await gas.readGas(facilitator).catch(() => null)
-      if (read) gauge.set({ facilitator }, valueOf(read))
-    }
+  ])
+  const addPerKey = (name: string, help: string, valueOf: (read: Gas) => number) => {
+    const gauge = new Gauge({
+      name,
+      help,
+      labelNames: ['facilitator'],
+      ...register,
+      collect: async () => {
+        gauge.reset()
+        for (const facilitator of facilitators) {
+          const read = await gas.readGas(facilitator).catch(() => null)
+          if (read) gauge.set({ facilitator }, valueOf(read))
+        }
+      },
+    })
   }
-  const left = new Gauge({
-    name: 'farebox_settlement_gas_settlements_left',
-    help: 'How many settlements at the highest gas use a settlement key can pay for at current fees',
-    labelNames: ['facilitator'],
-    ...register,
-    collect: (): Promise<void> => perKey(left, ({ settlementsLeft }) => settlementsLeft),
-  })
-  const wei = new Gauge({
-    name: 'farebox_settlement_gas_wei',
-    help: 'Native balance of a settlement key',
-    labelNames: ['facilitator'],
-    ...register,
-    collect: (): Promise<void> => perKey(wei, ({ balanceWei }) => Number(balanceWei)),
-  })
-  const expected = new Gauge({
-    name: 'farebox_settlement_expected_gas_usdc_atomic',
-    help: 'What one settlement by permit is expected to cost at current fees, in atomic USDC at NATIVE_TOKEN_USD',
-    labelNames: ['facilitator'],
-    ...register,
-    collect: (): Promise<void> =>
-      perKey(expected, ({ expectedSettlementWei }) => Number(usdcOfWei(expectedSettlementWei, nativeTokenUsd))),
-  })
-  const limited = new Gauge({
-    name: 'farebox_settlement_fee_limited',
-    help: '1 while calls are refused for fees near or above MAXIMUM_FEE_PER_GAS_WEI, else 0',
-    labelNames: ['facilitator'],
-    ...register,
-    collect: (): Promise<void> => perKey(limited, ({ isFeeLimited }) => (isFeeLimited ? 1 : 0)),
-  })
+  addPerKey(
+    'farebox_settlement_gas_settlements_left',
+    'How many settlements at the highest gas use a settlement key can pay for at current fees',
+    ({ settlementsLeft }) => settlementsLeft,
+  )
+  addPerKey('farebox_settlement_gas_wei', 'Native balance of a settlement key', ({ balanceWei }) => Number(balanceWei))
+  addPerKey(
+    'farebox_settlement_expected_gas_usdc_atomic',
+    'What one settlement by permit is expected to cost at current fees, in atomic USDC at NATIVE_TOKEN_USD',
+    ({ expectedSettlementWei }) => Number(usdcOfWei(expectedSettlementWei, nativeTokenUsd)),
+  )
+  addPerKey(
+    'farebox_settlement_fee_limited',
+    '1 while calls are refused for fees near or above MAXIMUM_FEE_PER_GAS_WEI, else 0',
+    ({ isFeeLimited }) => (isFeeLimited ? 1 : 0),
+  )
   const replacements = new Counter({
     name: 'farebox_settlement_replacements_total',
     help: 'Transactions that this process replaced with a higher fee',

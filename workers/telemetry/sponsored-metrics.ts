@@ -1,9 +1,9 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
+import { Counter, type Registry } from 'prom-client'
 import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { Written } from '#shared/jobs/job.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
-import { sharedReading } from './ledger-metrics.ts'
+import { addTotals, sharedReading } from './ledger-metrics.ts'
 
 /** Wraps the store of sponsored permits to count those that this process finished, and what they cost. */
 export function measuredAllowanceStore(registry: Registry, store: AllowanceWorkStore): AllowanceWorkStore {
@@ -45,36 +45,27 @@ export function addSponsoredMetrics(
   registry: Registry,
   { reportsStore }: { readonly reportsStore: Pick<ReportsStore, 'readSponsoredTotals'> },
 ): void {
-  const register = { registers: [registry] }
   const read = sharedReading(() => reportsStore.readSponsoredTotals())
-  const pending = new Gauge({
-    name: 'farebox_sponsored_permits',
-    help: 'Sponsored permits in progress: requested, or signed and not confirmed',
-    labelNames: ['state'],
-    ...register,
-    collect: async () => {
-      pending.reset()
-      for (const [state, count] of Object.entries((await read())?.counts ?? {})) pending.set({ state }, count)
+  addTotals(registry, read, [
+    {
+      name: 'farebox_sponsored_permits',
+      help: 'Sponsored permits in progress: requested, or signed and not confirmed',
+      labelNames: ['state'],
+      show: (gauge, { counts }) => {
+        for (const [state, count] of Object.entries(counts)) gauge.set({ state }, count)
+      },
     },
-  })
-  const oldest = new Gauge({
-    name: 'farebox_sponsored_permit_oldest_pending_seconds',
-    help: 'Age of the oldest sponsored permit in progress; 0 when there is none',
-    ...register,
-    collect: async () => {
-      const totals = await read()
-      if (totals) oldest.set(totals.oldestPendingAgeSeconds)
-      else oldest.remove()
+    {
+      name: 'farebox_sponsored_permit_oldest_pending_seconds',
+      help: 'Age of the oldest sponsored permit in progress; 0 when there is none',
+      labelNames: [],
+      show: (gauge, { oldestPendingAgeSeconds }) => gauge.set(oldestPendingAgeSeconds),
     },
-  })
-  const day = new Gauge({
-    name: 'farebox_sponsored_gas_day_wei',
-    help: 'Gas of sponsored permits in the last 24 hours, with what those in progress are expected to cost; limited by SPONSORED_GAS_DAILY_MAXIMUM',
-    ...register,
-    collect: async () => {
-      const totals = await read()
-      if (totals) day.set(Number(totals.dayGasWei))
-      else day.remove()
+    {
+      name: 'farebox_sponsored_gas_day_wei',
+      help: 'Gas of sponsored permits in the last 24 hours, with what those in progress are expected to cost; limited by SPONSORED_GAS_DAILY_MAXIMUM',
+      labelNames: [],
+      show: (gauge, { dayGasWei }) => gauge.set(Number(dayGasWei)),
     },
-  })
+  ])
 }

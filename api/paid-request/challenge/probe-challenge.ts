@@ -3,6 +3,7 @@ import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Catalogs } from '../../request/live-catalog.ts'
@@ -36,7 +37,7 @@ export function mayBeProbe(headers: IncomingHttpHeaders): boolean {
 export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
   if (!mayBeProbe(headers)) return false
   if (body === undefined) return true
-  return typeof body === 'object' && body !== null && !Array.isArray(body) && Object.keys(body).length === 0
+  return isObject(body) && Object.keys(body).length === 0
 }
 
 /**

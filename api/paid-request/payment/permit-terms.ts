@@ -1,5 +1,4 @@
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import { SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
+import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 
 type PermitTerms = Pick<PaymentTerms, 'network' | 'asset' | 'permit2'>
 

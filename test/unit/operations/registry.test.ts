@@ -9,7 +9,7 @@ import { messageResult, messageResultSchema } from '#shared/operations/text/mess
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
 import { createExecutions, type Executions } from '../../../workers/executions/registry.ts'
-import type { Adapter } from '../../../workers/providers/deployment.ts'
+import type { Adapter } from '../../../workers/providers/adapter.ts'
 import { adapters } from '../../../workers/providers/registry.ts'
 
 /*

@@ -359,7 +359,7 @@ describe('watching the vendors’ models', () => {
 
     test('a vendor that never answers delays neither the start nor the stop', async () => {
       const lookUpModel = vi.fn(
-        (_voices: readonly string[], { signal }: { signal?: AbortSignal }) =>
+        (_voices: readonly string[], { signal }: { signal?: AbortSignal | undefined }) =>
           new Promise<ModelStatus>((resolve) => {
             signal?.addEventListener('abort', () => resolve({ outcome: 'unknown', reason: 'aborted by the caller' }))
           }),

@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest'
 import { z } from 'zod'
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { createFailover } from '../../../workers/job/failover.ts'
-import { errorToken } from '../../../workers/providers/error-token.ts'
+import { errorToken } from '../../../workers/providers/wire-fields.ts'
 import {
   emptyOutput,
   gone,
@@ -15,9 +15,9 @@ import {
 } from '../../../workers/providers/failures.ts'
 import type { HttpRequest } from '../../../workers/providers/http.ts'
 import { leastInputTokens, leastOutputTokens, leastTokens } from '../../../workers/providers/least-tokens.ts'
+import { budgetWithin, type Effort, effortWithin } from '../../../workers/providers/output-limit.ts'
 import type { ProviderFailure } from '../../../workers/providers/provider.ts'
 import { adapters } from '../../../workers/providers/registry.ts'
-import { budgetWithin, type Effort, effortWithin } from '../../../workers/providers/thinking.ts'
 
 const FAILURES = {
   gone: gone('x'),

@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import type { Adapter } from '../deployment.ts'
+import { type Adapter, type KeyedConnection, urlBelow } from '../adapter.ts'
 import { announcedTime, getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
 import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
-import { type AnthropicTextDependencies, createAnthropicText } from './text.ts'
+import { createAnthropicText } from './text.ts'
 
 const optionsSchema = z.strictObject({
   /** A higher output limit of a request is reduced to this. */
@@ -39,9 +39,8 @@ const modelWire = z.object({
 const notFoundWire = z.object({ error: z.object({ type: z.literal('not_found_error') }) })
 
 /** Creates the look-up `GET {baseUrl}/v1/models/{model}`, which also finds the aliases that the list does not contain. */
-function createModelLookUp(dependencies: AnthropicTextDependencies): LookUpModel {
-  const { apiKey, upstreamModel, http } = dependencies
-  const url = `${dependencies.baseUrl.replace(/\/+$/, '')}/v1/models/${encodeURIComponent(upstreamModel)}`
+function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: KeyedConnection): LookUpModel {
+  const url = urlBelow(baseUrl, `/v1/models/${encodeURIComponent(upstreamModel)}`)
   const headers = { 'x-api-key': apiKey, 'anthropic-version': '2023-06-01' }
   return async (_voices, options) => {
     const exchange = await getListing({ url, headers, http }, options)

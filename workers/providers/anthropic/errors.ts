@@ -10,6 +10,7 @@ import {
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
+import { readErrorJson } from '../wire-fields.ts'
 import type { MessageStream } from './message-stream.ts'
 import { errorWire } from './wire.ts'
 
@@ -102,20 +103,16 @@ export function requestIdOf(headers: Headers): string | undefined {
   return id !== null && /^[A-Za-z0-9_.-]{1,128}$/.test(id) ? id : undefined
 }
 
-function readError(bytes: Uint8Array): { type?: string; requestId?: string; message?: string } {
-  let body: unknown
-  try {
-    body = JSON.parse(new TextDecoder().decode(bytes))
-  } catch {
-    // A proxy responded with HTML or nothing; the status decides.
-    return {}
-  }
-  const parsed = errorWire.safeParse(body)
+interface ErrorFacts {
+  readonly type?: string | undefined
+  readonly requestId?: string | undefined
+  readonly message?: string | undefined
+}
+
+function readError(bytes: Uint8Array): ErrorFacts {
+  const parsed = errorWire.safeParse(readErrorJson(bytes))
+  // A proxy responded with HTML or nothing; the status decides.
   if (!parsed.success) return {}
   const { error, request_id: requestId } = parsed.data
-  return {
-    ...(typeof error.type === 'string' ? { type: error.type } : {}),
-    ...(typeof requestId === 'string' ? { requestId } : {}),
-    ...(error.message === undefined ? {} : { message: error.message }),
-  }
+  return { type: error.type, requestId: requestId ?? undefined, message: error.message }
 }

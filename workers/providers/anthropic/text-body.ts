@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { argumentsObject } from '../call-arguments.ts'
-import { type Effort, effortWithin } from '../thinking.ts'
+import { type Effort, effortWithin } from '../output-limit.ts'
+import { argumentsObject } from '../text-answer.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
 
 interface Block extends Cacheable {
@@ -182,7 +182,7 @@ function blockOf(part: TextPart): Block | undefined {
 
 /** Returns an id of letters, digits, `_` and `-`, as the vendor requires; callers of other families may use others. */
 function acceptedId(id: string): string {
-  return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : `call_${createHash('sha256').update(id).digest('hex').slice(0, 24)}`
+  return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : `call_${sha256Hex(id).slice(0, 24)}`
 }
 
 function toolChoice(choice: TextRequest['tool_choice']): object {

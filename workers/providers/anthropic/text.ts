@@ -1,9 +1,6 @@
-import { createHash } from 'node:crypto'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
-import { deliveredText } from '../delivered-text.ts'
+import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
-import type { SendHttp } from '../http.ts'
-import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import {
@@ -14,6 +11,8 @@ import {
   streamsAnswer,
   withReported,
 } from '../streamed-answer.ts'
+import { callIdOf, deliveredText, inputUsage, WITHHELD_REFUSAL } from '../text-answer.ts'
+import { readJson } from '../wire-fields.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
 import { createMessageStream, type MessageStream } from './message-stream.ts'
 import { type AnthropicTextSettings, modelTraits, textBody } from './text-body.ts'
@@ -28,31 +27,19 @@ const CUT: ReadonlySet<string> = new Set(['max_tokens', 'model_context_window_ex
 /** Stop reasons for which the request's own limits ended the answer. */
 const ENDED_BY_REQUEST: ReadonlySet<string> = new Set(['stop_sequence', ...CUT])
 
-const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
-
-export interface AnthropicTextDependencies extends AnthropicTextSettings {
-  /** Origin, with a path if the API is mounted below one: `https://api.anthropic.com`. */
-  readonly baseUrl: string
-  readonly apiKey: string
-  readonly http: SendHttp
-}
-
 /**
  * Creates the text provider for the Anthropic API: one `POST {baseUrl}/v1/messages` per call. Long answers are streamed.
  *
  * Throws immediately when the base URL or the key is unusable, since no call could ever succeed.
  * Source: platform.claude.com/docs/en/api/messages, …/api/versioning
  */
-export function createAnthropicText(dependencies: AnthropicTextDependencies): TextProvider {
+export function createAnthropicText(dependencies: KeyedConnection & AnthropicTextSettings): TextProvider {
   const { apiKey, http } = dependencies
-  const url = `${dependencies.baseUrl.replace(/\/+$/, '')}/v1/messages`
-  if (!URL.canParse(url)) throw new Error('The Anthropic base URL is not a URL')
-  // Checked here because `fetch` quotes an invalid header value in its message.
-  if (!/^[\x21-\x7e]+$/.test(apiKey)) throw new Error('The Anthropic key must be visible ASCII characters')
+  const url = callUrl('Anthropic', dependencies, '/v1/messages')
   const headers = { 'content-type': 'application/json', 'x-api-key': apiKey, 'anthropic-version': '2023-06-01' }
 
   return {
-    async generateText(request, { signal, timeoutMs }) {
+    async generateText(request, options) {
       const obstacle = obstacleIn(request, dependencies.upstreamModel)
       if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
       const parts = request.messages.flatMap((message) => message.parts)
@@ -60,16 +47,11 @@ export function createAnthropicText(dependencies: AnthropicTextDependencies): Te
         return rejected('not sent: an image is not inline')
       }
       const stream = createMessageStream()
-      const streaming = streamsAnswer(request, timeoutMs) ? { stream: true } : {}
+      const streaming = streamsAnswer(request, options.timeoutMs) ? { stream: true } : {}
       const body = JSON.stringify({ ...textBody(request, dependencies), ...streaming })
       const exchange = await http(
         { method: 'POST', url, headers, body },
-        {
-          timeoutMs,
-          maximumResponseBytes: MAXIMUM_RESPONSE_BYTES,
-          onEvent: stream.take,
-          ...(signal === undefined ? {} : { signal }),
-        },
+        { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, onEvent: stream.take },
       )
       if (isStreamed(exchange)) return readStream(stream, exchange, request)
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
@@ -79,13 +61,8 @@ export function createAnthropicText(dependencies: AnthropicTextDependencies): Te
 }
 
 function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutcome {
-  let body: unknown
-  try {
-    body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
-  } catch {
-    // The parser's message quotes the body, which is the output.
-    return unknownOutcome('HTTP 200 with a body that is not JSON')
-  }
+  const body = readJson(bytes)
+  if (body === undefined) return unknownOutcome('HTTP 200 with a body that is not JSON')
   const message = messageWire.safeParse(body)
   if (!message.success) return unknownOutcome('HTTP 200 with a malformed message')
   return withId(readOutput(withoutCutCall(message.data)), requestId ?? message.data.id)
@@ -179,17 +156,11 @@ function finishReason(reason: string, calls: boolean): TextOutput['finish_reason
   }
 }
 
-/** Generates ids, because the vendor's would reveal the vendor. */
 function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_calls'] {
   const calls = content.flatMap((block) => (block.type === 'tool_use' ? [block] : []))
   return calls.map(({ name, input }, index) => {
     const argumentsJson = JSON.stringify(input)
-    const seed = JSON.stringify([messageId, index, name, argumentsJson])
-    return {
-      id: `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`,
-      name,
-      arguments_json: argumentsJson,
-    }
+    return { id: callIdOf(messageId, index, name, argumentsJson), name, arguments_json: argumentsJson }
   })
 }
 

@@ -1,8 +1,5 @@
 import { z } from 'zod'
-import { errorToken } from '../error-token.ts'
-
-/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
-const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+import { errorToken, storableText } from '../wire-fields.ts'
 
 /** The id of a message or request; anything else counts as absent, so that free text never reaches a log. */
 const id = z
@@ -28,6 +25,12 @@ const otherBlock = z
 /** A malformed count is no reason to withhold a result that the vendor bills. */
 const cacheCount = tokens.nullish().catch(undefined)
 
+const otherCounts = {
+  cache_creation_input_tokens: cacheCount,
+  cache_read_input_tokens: cacheCount,
+  output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
+}
+
 /**
  * The 200 answer of `POST /v1/messages`, without unused fields. `output_tokens` includes thinking; `input_tokens`
  * excludes tokens written to or read from the cache.
@@ -39,27 +42,13 @@ export const messageWire = z.object({
   id,
   content: z.array(z.union([usedBlocks, otherBlock])),
   stop_reason: errorToken,
-  usage: z
-    .object({
-      input_tokens: tokens,
-      cache_creation_input_tokens: cacheCount,
-      cache_read_input_tokens: cacheCount,
-      output_tokens: tokens,
-      output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
-    })
-    .optional(),
+  usage: z.object({ input_tokens: tokens, output_tokens: tokens, ...otherCounts }).optional(),
 })
 
 export type MessageWire = z.infer<typeof messageWire>
 
 const reportedUsage = z
-  .object({
-    input_tokens: tokens.nullish(),
-    cache_creation_input_tokens: cacheCount,
-    cache_read_input_tokens: cacheCount,
-    output_tokens: tokens.nullish(),
-    output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
-  })
+  .object({ input_tokens: tokens.nullish(), output_tokens: tokens.nullish(), ...otherCounts })
   .nullish()
 
 export type ReportedUsage = NonNullable<z.infer<typeof reportedUsage>>

@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { type Adapter, noOptionsSchema } from '../deployment.ts'
+import { type Adapter, type KeyedConnection, noOptionsSchema, urlBelow } from '../adapter.ts'
 import { getListing, type LookUpModel, listingJson, type ModelStatus, unknownStatus } from '../model-look-up.ts'
 import type { CallOptions } from '../provider.ts'
-import { createElevenLabsSpeech, type ElevenLabsSpeechDependencies } from './speech.ts'
+import { createElevenLabsSpeech } from './speech.ts'
 import { createElevenLabsTranscription } from './transcription.ts'
 
 export const elevenlabs: Adapter = {
@@ -31,9 +31,7 @@ const MAXIMUM_VOICES = 100
  * {baseUrl}/v2/voices`. The vendor lists models of speech synthesis; another one, such as `scribe_v2`, is unknown unless
  * it is listed.
  */
-function createModelLookUp(dependencies: ElevenLabsSpeechDependencies): LookUpModel {
-  const { apiKey, upstreamModel, http } = dependencies
-  const baseUrl = dependencies.baseUrl.replace(/\/+$/, '')
+function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: KeyedConnection): LookUpModel {
   const headers = { 'xi-api-key': apiKey }
 
   const missingVoices = async (voices: readonly string[], options: CallOptions) => {
@@ -41,7 +39,10 @@ function createModelLookUp(dependencies: ElevenLabsSpeechDependencies): LookUpMo
     if (ids.length === 0) return {}
     const query = new URLSearchParams({ page_size: '100' })
     for (const id of ids) query.append('voice_ids', id)
-    const exchange = await getListing({ url: `${baseUrl}/v2/voices?${query.toString()}`, headers, http }, options)
+    const exchange = await getListing(
+      { url: urlBelow(baseUrl, `/v2/voices?${query.toString()}`), headers, http },
+      options,
+    )
     const answer = voicesWire.safeParse(listingJson(exchange))
     if (!answer.success) return {}
     const known = new Set(answer.data.voices.map(({ voice_id }) => voice_id))
@@ -49,7 +50,7 @@ function createModelLookUp(dependencies: ElevenLabsSpeechDependencies): LookUpMo
   }
 
   return async (voices, options): Promise<ModelStatus> => {
-    const exchange = await getListing({ url: `${baseUrl}/v1/models`, headers, http }, options)
+    const exchange = await getListing({ url: urlBelow(baseUrl, '/v1/models'), headers, http }, options)
     const answer = modelsWire.safeParse(listingJson(exchange))
     if (!answer.success) return unknownStatus(exchange)
     if (answer.data.some(({ model_id }) => model_id === upstreamModel))

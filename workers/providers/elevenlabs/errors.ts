@@ -12,6 +12,7 @@ import {
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
+import { readErrorJson } from '../wire-fields.ts'
 import { errorWire } from './wire.ts'
 
 /** Statuses that reject the request, before any work. */
@@ -63,15 +64,9 @@ function rejectionOf(reason: string, status: number, code: string): ProviderFail
   return failureOfStatus(status, reason) ?? rejectedByDeployment(reason)
 }
 
-function errorTokens(bytes: Uint8Array): { code?: string; requestId?: string } {
-  let body: unknown
-  try {
-    body = JSON.parse(new TextDecoder().decode(bytes))
-  } catch {
-    // A proxy responded with HTML or nothing; the status decides.
-    return {}
-  }
-  const parsed = errorWire.safeParse(body)
+function errorTokens(bytes: Uint8Array): { code?: string | undefined; requestId?: string | undefined } {
+  const parsed = errorWire.safeParse(readErrorJson(bytes))
+  // A proxy responded with HTML or nothing; the status decides.
   if (!parsed.success) return {}
   const { detail } = parsed.data
   if (Array.isArray(detail)) {
@@ -80,9 +75,5 @@ function errorTokens(bytes: Uint8Array): { code?: string; requestId?: string } {
     if (first?.type === undefined) return {}
     return { code: typeof field === 'string' && /^[a-z_]{1,40}$/.test(field) ? `${first.type} ${field}` : first.type }
   }
-  const code = detail.code ?? detail.status ?? detail.type
-  return {
-    ...(code === undefined ? {} : { code }),
-    ...(detail.request_id === undefined ? {} : { requestId: detail.request_id }),
-  }
+  return { code: detail.code ?? detail.status ?? detail.type, requestId: detail.request_id }
 }

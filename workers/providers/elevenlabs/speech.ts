@@ -1,20 +1,11 @@
+import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, refuseUnsent, unknownOutcome } from '../failures.ts'
-import type { SendHttp } from '../http.ts'
 import type { SpeechProvider } from '../provider.ts'
 import { looksLikeMp3 } from '../received-media.ts'
 import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 4 MB at 128 kbit/s. */
 const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
-
-export interface ElevenLabsSpeechDependencies {
-  /** Origin, with a path if the API is mounted below one: `https://api.elevenlabs.io`. */
-  readonly baseUrl: string
-  readonly apiKey: string
-  /** The vendor's model name: `eleven_flash_v2_5`. */
-  readonly upstreamModel: string
-  readonly http: SendHttp
-}
 
 /**
  * Creates the text-to-speech provider for ElevenLabs: one `POST {baseUrl}/v1/text-to-speech/{voice_id}` per call,
@@ -24,16 +15,13 @@ export interface ElevenLabsSpeechDependencies {
  * Source: elevenlabs.io/docs/api-reference/text-to-speech/convert, and the vendor's Python SDK,
  * src/elevenlabs/text_to_speech/raw_client.py and types/voice_settings.py.
  */
-export function createElevenLabsSpeech(dependencies: ElevenLabsSpeechDependencies): SpeechProvider {
-  const { apiKey, upstreamModel, http } = dependencies
-  const baseUrl = `${dependencies.baseUrl.replace(/\/+$/, '')}/v1/text-to-speech/`
-  if (!URL.canParse(baseUrl)) throw new Error('The ElevenLabs base URL is not a URL')
-  // Checked here because `fetch` quotes an invalid header value in its message.
-  if (!/^[\x21-\x7e]+$/.test(apiKey)) throw new Error('The ElevenLabs key must be visible ASCII characters')
+export function createElevenLabsSpeech(connection: KeyedConnection): SpeechProvider {
+  const { apiKey, upstreamModel, http } = connection
+  const baseUrl = callUrl('ElevenLabs', connection, '/v1/text-to-speech/')
   const headers = { 'xi-api-key': apiKey, 'content-type': 'application/json', accept: 'audio/mpeg' }
 
   return {
-    async synthesize({ text, voice, speed, ...unsent }, { signal, timeoutMs }) {
+    async synthesize({ text, voice, speed, ...unsent }, options) {
       const refusal = refuseUnsent(unsent)
       if (refusal) return refusal
       const url = `${baseUrl}${encodeURIComponent(voice)}?output_format=mp3_44100_128`
@@ -41,7 +29,7 @@ export function createElevenLabsSpeech(dependencies: ElevenLabsSpeechDependencie
       const body = JSON.stringify({ text, model_id: upstreamModel, voice_settings: { speed } })
       const exchange = await http(
         { method: 'POST', url, headers, body },
-        { timeoutMs, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, ...(signal === undefined ? {} : { signal }) },
+        { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
       )
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       const vendorRequestId = exchange.headers.get('request-id')

@@ -1,5 +1,5 @@
+import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
-import type { SendHttp } from '../http.ts'
 import { languageCode, withoutRegion } from '../language-code.ts'
 import type {
   TranscribedCharacter,
@@ -10,6 +10,7 @@ import type {
   TranscriptionProvider,
 } from '../provider.ts'
 import { type StreamedBody, streamedForm } from '../streamed-body.ts'
+import { readJson } from '../wire-fields.ts'
 import { failureOf } from './errors.ts'
 import { transcriptWire, type WordWire, wordsWire } from './wire.ts'
 
@@ -19,35 +20,20 @@ import { transcriptWire, type WordWire, wordsWire } from './wire.ts'
  */
 const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
 
-export interface ElevenLabsTranscriptionDependencies {
-  /** Origin, with a path if the API is mounted below one: `https://api.elevenlabs.io`. */
-  readonly baseUrl: string
-  readonly apiKey: string
-  /** The vendor's model name: `scribe_v2`. */
-  readonly upstreamModel: string
-  readonly http: SendHttp
-}
-
 /**
  * Creates the speech-to-text provider for ElevenLabs: one `POST {baseUrl}/v1/speech-to-text` per call.
  *
  * Throws immediately when the base URL or the key is unusable, since no call could ever succeed.
  * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert
  */
-export function createElevenLabsTranscription(
-  dependencies: ElevenLabsTranscriptionDependencies,
-): TranscriptionProvider {
-  const { apiKey, upstreamModel, http } = dependencies
-  const url = `${dependencies.baseUrl.replace(/\/+$/, '')}/v1/speech-to-text`
-  if (!URL.canParse(url)) throw new Error('The ElevenLabs base URL is not a URL')
-  // Checked here because `fetch` quotes an invalid header value in its message.
-  if (!/^[\x21-\x7e]+$/.test(apiKey)) throw new Error('The ElevenLabs key must be visible ASCII characters')
-
+export function createElevenLabsTranscription(connection: KeyedConnection): TranscriptionProvider {
+  const { apiKey, upstreamModel, http } = connection
+  const url = callUrl('ElevenLabs', connection, '/v1/speech-to-text')
   return {
-    async transcribe(input, { signal, timeoutMs }) {
+    async transcribe(input, options) {
       const exchange = await http(
         { method: 'POST', url, headers: { 'xi-api-key': apiKey }, body: requestForm(input, upstreamModel) },
-        { timeoutMs, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, ...(signal === undefined ? {} : { signal }) },
+        { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
       )
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       return readTranscript(exchange.bytes, input)
@@ -76,13 +62,8 @@ function wantsWords(input: TranscriptionInput): boolean {
 }
 
 function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
-  let body: unknown
-  try {
-    body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
-  } catch {
-    // The parser's message quotes the body, which is the transcript.
-    return unknownOutcome('HTTP 200 with a body that is not JSON')
-  }
+  const body = readJson(bytes)
+  if (body === undefined) return unknownOutcome('HTTP 200 with a body that is not JSON')
   const answer = transcriptWire.safeParse(body)
   if (!answer.success) return unknownOutcome('HTTP 200 with a malformed transcript')
   const { language_probability: probability } = answer.data
@@ -100,9 +81,8 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
       : { languageProbabilityMillionths: Math.round(Math.min(1, Math.max(0, probability)) * 1_000_000) }),
     ...(words === undefined ? {} : { words }),
   }
-  const vendorRequestId = answer.data.transcription_id
-  if (vendorRequestId === undefined || vendorRequestId === null) return { outcome: 'transcribed', transcript }
-  return { outcome: 'transcribed', transcript, vendorRequestId }
+  const { transcription_id: id } = answer.data
+  return { outcome: 'transcribed', transcript, ...(typeof id === 'string' ? { vendorRequestId: id } : {}) }
 }
 
 /** Reads the words. Paid details must be present: at least one time, and characters when requested. */

@@ -1,8 +1,5 @@
 import { z } from 'zod'
-import { errorToken } from '../error-token.ts'
-
-/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
-const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+import { errorToken, storableText } from '../wire-fields.ts'
 
 const seconds = z.number().nonnegative().nullish()
 

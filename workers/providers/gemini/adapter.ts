@@ -1,9 +1,7 @@
 import { z } from 'zod'
-import type { Adapter } from '../deployment.ts'
+import { type Adapter, type KeyedConnection, urlBelow } from '../adapter.ts'
 import { getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
-import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
-import { isEffortRange } from '../thinking.ts'
-import type { GeminiDependencies } from './generate-content.ts'
+import { isEffortRange, maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
 import { createGeminiImage } from './image.ts'
 import type { GeminiThinking } from './model-traits.ts'
 import { createGeminiText } from './text.ts'
@@ -54,10 +52,12 @@ export const gemini: Adapter = {
   },
 }
 
-function thinkingOf({ thinking_budget_tokens: budgetTokens, thinking_level: level }: Options) {
-  const thinking: GeminiThinking | undefined =
-    budgetTokens !== undefined ? { budgetTokens } : level === undefined ? undefined : { level }
-  return thinking
+function thinkingOf({
+  thinking_budget_tokens: budgetTokens,
+  thinking_level: level,
+}: Options): GeminiThinking | undefined {
+  if (budgetTokens !== undefined) return { budgetTokens }
+  return level === undefined ? undefined : { level }
 }
 
 /** Source: ai.google.dev/api/models, Model; it contains no date of retirement. */
@@ -66,8 +66,8 @@ const modelWire = z.object({ name: z.string() })
 const notFoundWire = z.object({ error: z.object({ status: z.literal('NOT_FOUND') }) })
 
 /** Creates the look-up `GET {baseUrl}/v1beta/models/{model}`. */
-function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: GeminiDependencies): LookUpModel {
-  const url = `${baseUrl.replace(/\/+$/, '')}/v1beta/models/${upstreamModel}`
+function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: KeyedConnection): LookUpModel {
+  const url = urlBelow(baseUrl, `/v1beta/models/${upstreamModel}`)
   const headers = { 'x-goog-api-key': apiKey }
   return async (_voices, options) => {
     const exchange = await getListing({ url, headers, http }, options)

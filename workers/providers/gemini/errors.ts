@@ -9,6 +9,7 @@ import {
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
+import { readErrorJson } from '../wire-fields.ts'
 import type { AnswerStream } from './answer-stream.ts'
 import { errorWire } from './wire.ts'
 
@@ -86,31 +87,20 @@ export function failureOfEvent(error: NonNullable<AnswerStream['error']>): Provi
 }
 
 interface ErrorFacts {
-  readonly name?: string
-  readonly detail?: string
-  readonly retryDelaySeconds?: number
+  readonly name?: string | undefined
+  readonly detail?: string | undefined
+  readonly retryDelaySeconds?: number | undefined
   /** Quotes the request: it is compared, never kept. */
-  readonly message?: string
+  readonly message?: string | undefined
 }
 
 function readError(bytes: Uint8Array): ErrorFacts {
-  let body: unknown
-  try {
-    body = JSON.parse(new TextDecoder().decode(bytes))
-  } catch {
-    // A proxy responded with HTML or nothing; the status decides.
-    return {}
-  }
-  const parsed = errorWire.safeParse(body)
+  const parsed = errorWire.safeParse(readErrorJson(bytes))
+  // A proxy responded with HTML or nothing; the status decides.
   if (!parsed.success) return {}
   const { status: name, message, details = [] } = parsed.data.error
   const detail = details.find(({ reason }) => reason !== undefined)?.reason
   const delay = details.find(({ retryDelay }) => retryDelay !== undefined)?.retryDelay
   const seconds = /^(\d{1,5})(?:\.\d+)?s$/.exec(delay ?? '')?.[1]
-  return {
-    ...(name === undefined ? {} : { name }),
-    ...(detail === undefined ? {} : { detail }),
-    ...(seconds === undefined ? {} : { retryDelaySeconds: Number(seconds) }),
-    ...(message === undefined ? {} : { message }),
-  }
+  return { name, detail, message, retryDelaySeconds: seconds === undefined ? undefined : Number(seconds) }
 }

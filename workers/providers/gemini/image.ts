@@ -1,8 +1,9 @@
+import type { KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, withheldOutput } from '../failures.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { readGeneratedImage } from '../received-media.ts'
 import { IMAGE_SETUP_MESSAGE } from './errors.ts'
-import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
+import { createGenerateContent } from './generate-content.ts'
 import type { AnswerWire } from './wire.ts'
 
 /** A PNG of 1024 × 1024 pixels has at most 4 MiB before Base64; thinking models add drafts. */
@@ -24,7 +25,7 @@ const WITHHELD_REASONS: ReadonlySet<string> = new Set([
  * Creates the image provider for a Gemini image model, one image per call.
  * Source: ai.google.dev/gemini-api/docs/image-generation and GenerationConfig.imageConfig
  */
-export function createGeminiImage(dependencies: GeminiDependencies): ImageProvider {
+export function createGeminiImage(dependencies: KeyedConnection): ImageProvider {
   const generateContent = createGenerateContent(dependencies, IMAGE_SETUP_MESSAGE)
   return {
     async generateImage({ prompt }, options) {

@@ -1,3 +1,5 @@
+import { isObject } from '#shared/operations/text/tool-arguments.ts'
+
 type JsonSchema = { [keyword: string]: unknown }
 
 /** Keywords whose value is kept as it is. */
@@ -110,10 +112,6 @@ function reduceEach(schemas: JsonSchema): JsonSchema {
 
 function reduceList(schemas: readonly unknown[]): JsonSchema[] {
   return schemas.map((value) => (isObject(value) ? reduce(value) : {}))
-}
-
-function isObject(value: unknown): value is JsonSchema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function isStringOrNumber(value: unknown): value is string | number {

@@ -1,4 +1,4 @@
-import type { BudgetRange, Effort } from '../thinking.ts'
+import type { BudgetRange, Effort } from '../output-limit.ts'
 
 /** Models of generation 2.5 have a budget, later ones a level; an absent level is the vendor’s default. */
 export type GeminiThinking = { readonly budgetTokens: number } | { readonly level: Effort | undefined }

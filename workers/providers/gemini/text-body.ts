@@ -1,6 +1,6 @@
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { argumentsObject } from '../call-arguments.ts'
-import { budgetWithin, type Effort, effortWithin } from '../thinking.ts'
+import { budgetWithin, type Effort, effortWithin } from '../output-limit.ts'
+import { argumentsObject } from '../text-answer.ts'
 import { geminiSchema } from './json-schema.ts'
 import { type GeminiModelTraits, type GeminiThinking, modelTraits } from './model-traits.ts'
 

@@ -1,8 +1,6 @@
-import { createHash } from 'node:crypto'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
-import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
+import type { KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
-import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import {
@@ -13,9 +11,10 @@ import {
   streamsAnswer,
   withReported,
 } from '../streamed-answer.ts'
+import { callIdOf, deliveredText, endsAtStopSequence, inputUsage, WITHHELD_REFUSAL } from '../text-answer.ts'
 import { type AnswerStream, createAnswerStream } from './answer-stream.ts'
 import { failureOfEvent } from './errors.ts'
-import { answerOf, createPost, type GeminiDependencies } from './generate-content.ts'
+import { answerOf, createPost } from './generate-content.ts'
 import { modelTraits } from './model-traits.ts'
 import { type GeminiTextSettings, textBody } from './text-body.ts'
 import type { AnswerWire, PartWire } from './wire.ts'
@@ -32,13 +31,11 @@ const FAILED_CALL_REASONS: ReadonlySet<string> = new Set([
   'MALFORMED_RESPONSE',
 ])
 
-const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
-
 /**
  * Creates the text provider for the Gemini API. Long answers are streamed.
  * Source: ai.google.dev/api/generate-content
  */
-export function createGeminiText(dependencies: GeminiDependencies & GeminiTextSettings): TextProvider {
+export function createGeminiText(dependencies: KeyedConnection & GeminiTextSettings): TextProvider {
   const [stream, whole] = [
     createPost(dependencies, 'streamGenerateContent?alt=sse'),
     createPost(dependencies, 'generateContent'),
@@ -141,13 +138,12 @@ function finishReason(reason: string, calls: boolean): TextOutput['finish_reason
   return calls ? 'tool_calls' : 'stop'
 }
 
-/** Generates ids: the vendor's may be missing, and would reveal the vendor. */
+/** Returns the calls with ids of ours, since the vendor's may be missing. */
 function toolCalls(parts: readonly PartWire[], answer: AnswerWire): TextOutput['tool_calls'] {
   const calls = parts.flatMap(({ functionCall }) => functionCall ?? [])
   return calls.map(({ name, args }, index) => {
     const argumentsJson = JSON.stringify(args ?? {})
-    const seed = JSON.stringify([answer.responseId, answer.usageMetadata, index, name, argumentsJson])
-    const id = `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`
+    const id = callIdOf(answer.responseId, answer.usageMetadata, index, name, argumentsJson)
     return { id, name, arguments_json: argumentsJson }
   })
 }

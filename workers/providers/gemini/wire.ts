@@ -1,8 +1,5 @@
 import { z } from 'zod'
-import { errorToken } from '../error-token.ts'
-
-/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
-const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+import { errorToken, storableText } from '../wire-fields.ts'
 
 /** The vendor omits a count that is zero. */
 const tokens = z.int().nonnegative().optional()

@@ -1,9 +1,7 @@
 import { z } from 'zod'
-import type { Adapter } from '../deployment.ts'
+import { type Adapter, type OpenConnection, urlBelow } from '../adapter.ts'
 import { announcedTime, getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
-import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
-import { EFFORTS, isEffortRange } from '../thinking.ts'
-import type { OpenAiCompatibleDependencies } from './connection.ts'
+import { EFFORTS, isEffortRange, maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
 import { createOpenAiCompatibleImage, IMAGE_QUALITIES } from './image.ts'
 import { createOpenAiCompatibleSpeech } from './speech.ts'
 import { createOpenAiCompatibleText } from './text.ts'
@@ -85,8 +83,8 @@ const modelsWire = z.object({
 })
 
 /** Creates the look-up of a server's list, `GET {baseUrl}/models`. Servers do not offer a look-up of one model. */
-function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: OpenAiCompatibleDependencies): LookUpModel {
-  const url = `${baseUrl.replace(/\/+$/, '')}/models`
+function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: OpenConnection): LookUpModel {
+  const url = urlBelow(baseUrl, '/models')
   const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
   return async (_voices, options) => {
     const exchange = await getListing({ url, headers, http }, options)

@@ -11,8 +11,9 @@ import {
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
+import { readJson } from '../wire-fields.ts'
 import type { CompletionStream } from './completion-stream.ts'
-import { callId, readJson } from './connection.ts'
+import { callId } from './connection.ts'
 import { errorWire } from './wire.ts'
 
 /** Statuses that reject the request, before any work. */

@@ -1,7 +1,9 @@
+import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { readGeneratedImage } from '../received-media.ts'
-import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { readJson } from '../wire-fields.ts'
+import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 import { imagesWire } from './wire.ts'
 
@@ -12,7 +14,7 @@ const MAXIMUM_RESPONSE_BYTES = 12 * 1024 * 1024
 export const IMAGE_QUALITIES = ['low', 'medium', 'high', 'xhigh', 'max'] as const
 export type ImageQuality = (typeof IMAGE_QUALITIES)[number]
 
-export interface OpenAiCompatibleImageDependencies extends OpenAiCompatibleDependencies {
+export interface OpenAiCompatibleImageDependencies extends OpenConnection {
   /**
    * Whether to send `response_format: b64_json`; the default. Self-hosted servers return a URL otherwise; OpenAI's GPT
    * image models reject the field and always return the image inline.

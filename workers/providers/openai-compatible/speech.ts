@@ -1,7 +1,8 @@
+import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, refuseUnsent, unknownOutcome } from '../failures.ts'
 import type { SpeechProvider } from '../provider.ts'
 import { looksLikeMp3 } from '../received-media.ts'
-import { callId, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
+import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 10 MB at the highest bitrate. */
@@ -11,7 +12,7 @@ const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
  * Creates the text-to-speech provider for an OpenAI-style server: one `POST {baseUrl}/audio/speech` per call, answered
  * with an MP3. Throws like `createPost`. Source: the npm package `openai` 7, resources/audio/speech.d.ts.
  */
-export function createOpenAiCompatibleSpeech(dependencies: OpenAiCompatibleDependencies): SpeechProvider {
+export function createOpenAiCompatibleSpeech(dependencies: OpenConnection): SpeechProvider {
   const post = createPost(dependencies, '/audio/speech')
   return {
     async synthesize({ text, voice, speed, ...unsent }, options) {

@@ -1,5 +1,5 @@
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { type Effort, effortWithin } from '../thinking.ts'
+import { type Effort, effortWithin } from '../output-limit.ts'
 
 /** The deployment's settings of a text body. */
 export interface OpenAiTextSettings {

@@ -1,14 +1,13 @@
-import { createHash } from 'node:crypto'
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
-import { callArguments } from '../call-arguments.ts'
-import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
+import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
-import { inputUsage } from '../input-usage.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { isStreamed, nothingInTime, type StreamedExchange, streamEnding, streamsAnswer } from '../streamed-answer.ts'
+import { callArguments, callIdOf, deliveredText, endsAtStopSequence, inputUsage } from '../text-answer.ts'
+import { readJson } from '../wire-fields.ts'
 import { type CompletionStream, createCompletionStream } from './completion-stream.ts'
-import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { callId, createPost } from './connection.ts'
 import { failureOf, failureOfEvent } from './errors.ts'
 import { type OpenAiTextSettings, obstacleIn, textBody } from './text-body.ts'
 import { type CompletionWire, completionWire } from './wire.ts'
@@ -16,7 +15,7 @@ import { type CompletionWire, completionWire } from './wire.ts'
 /** 65,536 tokens of the longest kind, escaped as JSON, stay far below this. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
 
-export interface OpenAiCompatibleTextDependencies extends OpenAiCompatibleDependencies, OpenAiTextSettings {
+export interface OpenAiCompatibleTextDependencies extends OpenConnection, OpenAiTextSettings {
   /** Whether long answers are streamed, which they are by default; a server may support only whole ones. */
   readonly streams?: boolean | undefined
 }
@@ -123,12 +122,8 @@ function readCompletion({ id, choices, usage }: CompletionWire, request: TextReq
   }
   if (choice === undefined) return emptyOutput('HTTP 200 without a choice', counted)
   const finishReason = FINISH_REASONS[choice.finish_reason]
-  // Generated ids, because the server's would reveal the server.
   const calls = (choice.message.tool_calls ?? []).map((call, index, all) => ({
-    id: `call_${createHash('sha256')
-      .update(JSON.stringify([id, index, call.id]))
-      .digest('hex')
-      .slice(0, 24)}`,
+    id: callIdOf(id, index, call.id),
     name: call.function.name,
     arguments_json: callArguments(call.function.arguments, finishReason === 'length' && index === all.length - 1),
   }))

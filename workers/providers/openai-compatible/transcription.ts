@@ -1,8 +1,10 @@
+import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
 import { languageCode, shortLanguageCode } from '../language-code.ts'
 import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
 import { type StreamedBody, streamedForm } from '../streamed-body.ts'
-import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { readJson } from '../wire-fields.ts'
+import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 import { transcriptionWire, wordsWire } from './wire.ts'
 
@@ -18,7 +20,7 @@ const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
  * This API has no speakers, audio events or character times; a request for any of them is not sent and left to another
  * deployment (`unserviceable`). Throws like `createPost`. Source: see `wire.ts`.
  */
-export function createOpenAiCompatibleTranscription(dependencies: OpenAiCompatibleDependencies): TranscriptionProvider {
+export function createOpenAiCompatibleTranscription(dependencies: OpenConnection): TranscriptionProvider {
   const post = createPost(dependencies, '/audio/transcriptions')
   return {
     async transcribe(input, options) {

@@ -1,8 +1,5 @@
 import { z } from 'zod'
-import { errorToken } from '../error-token.ts'
-
-/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
-const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+import { errorToken, storableText } from '../wire-fields.ts'
 
 const tokenCount = z.int().min(0)
 /** A malformed count is no reason to withhold a result that the vendor bills: its input is charged as any other. */

@@ -49,7 +49,7 @@ export interface SettlementBatches {
 }
 
 /** For the metrics. */
-interface BatchesState {
+export interface BatchesState {
   /** Batches whose payments this process follows. */
   readonly out: number
   /** Payments that wait because their key has no account nonce left. */

@@ -1,0 +1,40 @@
+import { z } from 'zod'
+
+/**
+ * A name in a vendor's error, such as `rate_limit_error`, `INVALID_ARGUMENT` or `BadRequestError`. Anything that is not
+ * words of letters joined by underscores counts as absent: names are stored and logged, and a vendor might quote the
+ * caller's text in that place.
+ */
+export const errorToken = z
+  .string()
+  .max(64)
+  .regex(/^[A-Za-z]+(?:_[A-Za-z]+)*$/)
+  .nullish()
+  .transform((name) => name ?? undefined)
+  .catch(undefined)
+
+/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
+export const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+
+/** Parses a body as JSON; `undefined` when it is none. The parser's message, which quotes the body, is discarded. */
+export function readJson(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch {
+    return undefined
+  }
+}
+
+/** Parses the body of an error. Bytes that are not UTF-8 are replaced, since only its codes are read. */
+export function readErrorJson(bytes: Uint8Array): unknown {
+  return parseText(new TextDecoder().decode(bytes))
+}
+
+/** Parses a text as JSON, such as the data of an event; `undefined` when it is none. The parser's message is discarded. */
+export function parseText(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
