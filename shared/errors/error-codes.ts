@@ -420,7 +420,7 @@ export const ERROR_CODES = {
   request_unsupported: {
     ...invalidRequest,
     message:
-      'No provider of this model supports everything that this request asks for. Nothing was charged. Leave out an option, shorten the input, end the conversation with a user message, or choose another voice.',
+      'No provider of this model supports everything that this request asks for. Nothing was charged. Leave out an option, name another language or voice, shorten the input, or end the conversation with a user message.',
   },
   provider_outcome_unknown: {
     ...uncharged,

@@ -27,18 +27,11 @@ export function unchargedWorkOf(job: Pick<Job, 'terms' | 'authorization'>, failu
       }
     case 'failed_definite':
     case 'none':
-      return isCallersDoing(failure.code)
+      // A 400 follows from what the caller sent, by the error table: it would happen again.
+      return ERROR_CODES[failure.code].status === 400
         ? { kind: 'rejected_request', amount: atMost(minimumCharge(job.terms) ?? maximum) }
         : null
   }
-}
-
-/**
- * Returns whether the failure follows from what the caller sent, by the error table: it would happen again. A request
- * that was quoted although no deployment can serve it is the service's fault.
- */
-function isCallersDoing(code: JobFailure['code']): boolean {
-  return ERROR_CODES[code].status === 400 && code !== 'request_unsupported'
 }
 
 const termsSchema = z.object({ minimum_charge_usd: z.string() })

@@ -134,9 +134,9 @@ describe('the record of uncharged work', () => {
       null,
     ],
     [
-      'a request that no deployment can serve as nothing',
-      { code: 'request_unsupported', reason: 'test', attempt: 'none' },
-      null,
+      'a request that every vendor refuses, as one in a language that none knows, at the minimum charge',
+      { code: 'request_unsupported', reason: 'test', attempt: 'failed_definite' },
+      { kind: 'rejected_request', amount: '34' },
     ],
     [
       'a refusal for uncharged work as nothing',
