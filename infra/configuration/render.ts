@@ -6,6 +6,8 @@ import type { Amounts, ComparedCall, Comparison } from '#shared/operators/what-i
 
 /** What a command prints, in both forms. */
 export interface Rendered {
+  /** Goes to standard error, so that a content alone can be redirected to a file. */
+  readonly heading?: string
   readonly text: string
   readonly json: object
 }
@@ -13,8 +15,19 @@ export interface Rendered {
 export function renderPublication(publication: Publication): Rendered {
   const { content } = publication
   return {
-    text: `${headOf(publication)}\n${JSON.stringify(content, null, 2)}`,
+    heading: headOf(publication),
+    text: JSON.stringify(content, null, 2),
     json: { ...summaryOf(publication), content },
+  }
+}
+
+/** The content that changes nothing of the built-in catalog, which is in force before the first publication. */
+export function renderBuiltIn(): Rendered {
+  const content = { models: {} }
+  return {
+    heading: 'Nothing is published: the built-in catalog is in force (GET /v1/pricing). A catalog names what differs.',
+    text: JSON.stringify(content, null, 2),
+    json: { number: null, kind: 'catalog', content },
   }
 }
 
@@ -28,7 +41,8 @@ export function renderHistory(publications: readonly PublicationSummary[]): Rend
 export function renderDraft({ content, basedOn, operator, editedAt }: Draft): Rendered {
   const base = basedOn === null ? 'nothing published' : `publication ${basedOn}`
   return {
-    text: `Draft of ${operator}, ${editedAt.toISOString()}, based on ${base}\n${JSON.stringify(content, null, 2)}`,
+    heading: `Draft of ${operator}, ${editedAt.toISOString()}, based on ${base}`,
+    text: JSON.stringify(content, null, 2),
     json: { operator, edited_at: editedAt, based_on: basedOn?.toString() ?? null, content },
   }
 }

@@ -21,7 +21,7 @@ import {
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
 import { Refusal, runCommand, toJson, UsageError } from '../command-line.ts'
 import { type ConfigurationOptions, helpOf, readOptions } from './read-options.ts'
-import { type Rendered, renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
+import { type Rendered, renderBuiltIn, renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
 
 const FIRST_PAGE = { limit: 50, after: null }
 
@@ -61,8 +61,13 @@ async function show(store: ConfigurationStore, kind: PublicationKind, options: C
   const { given } = options
   if (given !== undefined && !/^[1-9]\d{0,17}$/.test(given)) throw new UsageError(`"${given}" is not a number`)
   const found = given === undefined ? await store.findNewest(kind) : await store.findPublication(BigInt(given))
+  if (found === null && given === undefined && kind === 'catalog') return print(options, renderBuiltIn())
   if (found?.kind !== kind)
-    throw new Refusal(given === undefined ? 'Nothing is published.' : `There is no ${kind} ${given}.`)
+    throw new Refusal(
+      given === undefined
+        ? 'Nothing is published: the first API or worker imports its DEPLOYMENTS_FILE.'
+        : `There is no ${kind} ${given}.`,
+    )
   print(options, renderPublication(found))
 }
 
@@ -195,6 +200,7 @@ async function readContent(path: string): Promise<JsonValue> {
   }
 }
 
-function print({ asJson }: ConfigurationOptions, { text, json }: Rendered): void {
+function print({ asJson }: ConfigurationOptions, { heading, text, json }: Rendered): void {
+  if (heading !== undefined && !asJson) console.error(heading)
   console.log(asJson ? toJson(json) : text)
 }

@@ -273,6 +273,12 @@ describe('the commands that publish a configuration', () => {
   const others = (...words: readonly string[]) =>
     callCommand(() => runConfigurationCommand('catalog', [...words, '--as', 'grace'], { DATABASE_URL: ledger.url }))
   describe('npm run catalog', () => {
+    it('shows a content that can be edited, of the built-in catalog as well', async () => {
+      const { output, errors } = await catalog('show')
+      expect(errors).toContain('the built-in catalog is in force')
+      expect((await catalog('validate', await write(output))).output).toBe('The content is valid.\n')
+    })
+
     it('a draft is saved, reviewed, published and listed', async () => {
       await jobInState(ledger, 'completed')
       expect(await catalog('draft', await catalogFile('0.119'))).toMatchObject({
@@ -285,7 +291,9 @@ describe('the commands that publish a configuration', () => {
       expect(output).toMatch(/all +1 calls, charged 0.005034 → 0.005034 USDC \(then 0.005034\)/)
       expect((await catalog('publish', '--reason', 'cheaper hours')).output).toMatch(/^Published as catalog \d+/)
       expect((await catalog('history')).output).toMatch(/ada {2}cheaper hours$/m)
-      expect((await catalog('show')).output).toContain('"price_per_audio_hour_usd": "0.119"')
+      const shown = await catalog('show')
+      expect(JSON.parse(shown.output)).toEqual({ models: { [TRANSCRIPTION]: { price_per_audio_hour_usd: '0.119' } } })
+      expect(shown.errors).toMatch(/ada {2}cheaper hours$/m)
       expect(await catalog('diff')).toMatchObject({ exitCode: 1, errors: expect.stringContaining('There is no draft') })
     })
 
