@@ -89,10 +89,13 @@ async function openFarebox(
   const { createFarebox } = await import('../farebox.ts')
   const { throwawayWallet } = await import('../wallet/wallet-from-private-key.ts')
   const { rpcUrl, home, budget } = settings
-  const isNamed = [settings.keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
-  const wallet = needsWallet || isNamed ? await openWallet(settings) : throwawayWallet()
+  const wallet = needsWallet || namesWallet(settings, environment) ? await openWallet(settings) : throwawayWallet()
   const journal = home === undefined ? {} : { journal: home }
   return await createFarebox({ wallet, baseUrl, rpcUrl, budget, onApproved, ...journal })
+}
+
+export function namesWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
+  return [keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
 }
 
 /** The file of the flag comes before the environment. */

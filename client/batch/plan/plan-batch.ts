@@ -1,9 +1,10 @@
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Farebox } from '../../farebox.ts'
-import { uncharged } from '../../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { BegunPacks } from '../record/begun-packs.ts'
 import { FinishedFiles } from '../record/finished-files.ts'
+import { warn } from '../run/run-context.ts'
 import type { BatchOptions, BatchPlan, BatchTotals, FileState, OnBatchEvent, PlannedFile, Source } from '../types.ts'
 import { assignWork } from './assign-work.ts'
 import { resolveRequest } from './batch-request.ts'
@@ -53,9 +54,14 @@ async function plan(
     for (const [index, file] of files.entries()) onEvent({ event: 'planned', file, done: index + 1, of: files.length })
     return makePlan(sources, files, { request, jobs: [], finished, means: undefined, again: [] }, onEvent)
   }
-  const terms = await askTerms(farebox, request.fields.model, options.signal)
+  const { ffmpegPath, copiesSources, signal: interrupt, patienceMs } = options
+  let isSaid = false
+  const onWait = ({ problem }: FareboxError) => {
+    if (!isSaid) warn({ onEvent }, 'service_away', `${problem} It is asked again until it answers, or patience ends.`)
+    isSaid = true
+  }
+  const terms = await askTerms(farebox, request.fields.model, { signal: interrupt, patienceMs, onWait })
   const { home } = farebox
-  const { ffmpegPath, copiesSources, signal: interrupt } = options
   const preparer = new Preparer({ terms, home, ffmpegPath, copiesSources, signal: interrupt })
   try {
     const begunPacks = options.pack && !options.again ? new BegunPacks(home) : undefined

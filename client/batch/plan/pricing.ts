@@ -1,7 +1,7 @@
 import type { AudioLimits, AudioPrices } from '../../audio/limits.ts'
 import { larger } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
-import { askForJson } from '../../wire/ask-service.ts'
+import { askForJson, type FreeRequest } from '../../wire/ask-service.ts'
 import { uncharged } from '../../wire/farebox-error.ts'
 
 /** What the service charges and accepts, from `GET /v1/pricing`. */
@@ -33,11 +33,11 @@ const SCALE = 10n ** BigInt(DECIMALS - USDC_DECIMALS)
 export async function askTerms(
   farebox: Pick<Farebox, 'fetch' | 'baseUrl'>,
   model: string,
-  signal: AbortSignal | undefined,
+  request: Pick<FreeRequest, 'signal' | 'patienceMs' | 'onWait'>,
 ): Promise<TranscriptionTerms> {
   const { fetch, baseUrl } = farebox
   const url = new URL('/v1/pricing', baseUrl).href
-  const { data } = await askForJson<{ readonly data?: unknown }>({ fetch, now: Date.now }, url, { signal })
+  const { data } = await askForJson<{ readonly data?: unknown }>({ fetch, now: Date.now }, url, request)
   const entries = Array.isArray(data) ? (data as readonly (Partial<PricingEntry> | null)[]) : []
   const entry = entries.find((one) => one?.model === model)
   if (entry?.price_per_audio_hour_usd === undefined)

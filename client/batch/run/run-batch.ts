@@ -21,11 +21,13 @@ function createAffordable(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) 
   const budget = farebox.budgetLeft(group)
   const left = leastLeft(budget)
   let begun = 0n
+  const fits = (price: bigint) => left === null || begun + price <= left
   return {
+    fits,
     /** Counts files as begun; returns the error of the budget instead if they do not fit. */
     begin: (files: readonly PlannedFile[]): FareboxError | undefined => {
       const price = toCharge(files)
-      if (left !== null && begun + price > left)
+      if (left !== null && !fits(price))
         return uncharged(
           'budget_exceeded',
           `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${left === budget.session ? 'session' : 'day'} budget has ${formatUsdc(left - begun)} USDC left.`,
@@ -176,19 +178,31 @@ async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { to
 /** How many recordings are prepared beyond those under way, so that no upload waits for ffmpeg, and the disk holds few. */
 const PREPARED_AHEAD = 2
 
-/** Begins one job after the other, as many at the same time as the gate admits. */
+/**
+ * Begins one job after the other, as many at the same time as the gate admits. What does not fit into the budget is left
+ * for another run, and what comes after it goes on: one long recording must not keep all others from a nightly run.
+ */
 async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped: Stopped): Promise<void> {
   const { farebox, options, gate, stop, charges } = context
   const affordable = createAffordable(farebox, options.group)
   const nearby = pLimit(options.concurrency + PREPARED_AHEAD)
+  const prices = jobs.map((job) => toCharge(targetsOf(job)))
+  const lowestPrice = prices.reduce((lowest, price) => (price < lowest ? price : lowest))
+  let unaffordable: FareboxError | undefined
   const begin = async (planned: PlannedJob) => {
-    const job = stopped.by === undefined ? await makeReady(context, planned) : undefined
+    if (stopped.by !== undefined) return
+    // Nothing is converted any more once not even the cheapest would fit.
+    if (!affordable.fits(lowestPrice)) {
+      unaffordable ??= affordable.begin(targetsOf(planned))
+      return
+    }
+    const job = await makeReady(context, planned)
     if (job === undefined || !(await gate.enter('file'))) return
     const targets = targetsOf(job)
-    const unaffordable = stopped.by === undefined ? affordable.begin(targets) : undefined
-    if (stopped.by !== undefined || unaffordable !== undefined) {
+    const refusal = stopped.by === undefined ? affordable.begin(targets) : undefined
+    if (stopped.by !== undefined || refusal !== undefined) {
       gate.leave()
-      if (unaffordable !== undefined) stop('budget', unaffordable)
+      unaffordable ??= refusal
       return
     }
     await runJob(context, job)
@@ -196,6 +210,7 @@ async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped:
     affordable.end(targets, charged)
   }
   await Promise.all(jobs.map((job) => nearby(() => begin(job))))
+  if (unaffordable !== undefined) stop('budget', unaffordable)
 }
 
 function toCharge(files: readonly PlannedFile[]): bigint {

@@ -1,7 +1,7 @@
 import type { DoctorCheck } from '../../farebox.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import type { CommandContext, RegisterCommand } from '../run.ts'
+import { type CommandContext, namesWallet, type RegisterCommand } from '../run.ts'
 import { counted } from '../transcribe/amounts.ts'
 import { renderTable } from './text-table.ts'
 
@@ -28,13 +28,23 @@ export const registerDoctor: RegisterCommand = (program, run) => {
 }
 
 async function doctor(context: CommandContext, { ffmpeg }: { readonly ffmpeg?: string }): Promise<ExitCode> {
-  const { output, signal } = context
-  const farebox = await context.farebox()
-  const [checks, converter] = await Promise.all([farebox.doctor({ signal }), findConverter(ffmpeg)])
+  const { io, settings, output, signal } = context
+  const farebox = await context.farebox({ needsWallet: false })
+  const hasWallet = namesWallet(settings, io.environment)
+  const [all, converter] = await Promise.all([farebox.doctor({ signal }), findConverter(ffmpeg)])
+  const checks = hasWallet ? all : [...all.filter(({ name }) => !FUNDS_CHECKS.has(name)), NO_WALLET]
   const wrong = checks.filter(({ ok }) => !ok).map(({ name }) => name)
   if (output.json) for (const check of [...checks, converter]) output.event(check)
   else output.result({}, describeChecks(checks, converter, wrong.length))
-  return exitCodeFor(wrong)
+  return hasWallet ? exitCodeFor(wrong) : EXIT.usage
+}
+
+const NO_WALLET: DoctorCheck = {
+  name: 'wallet',
+  ok: false,
+  found: null,
+  problem: 'No wallet is configured.',
+  advice: 'Set FAREBOX_PRIVATE_KEY, or FAREBOX_KEY_FILE to a file with mode 600.',
 }
 
 /** Tells a missing ffmpeg apart from what payments need: recordings in MP3 do without it. */

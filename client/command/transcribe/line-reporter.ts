@@ -22,7 +22,7 @@ interface EventLine {
 }
 
 const STOPPED_BY: Readonly<Record<StoppedBy, string>> = {
-  budget: 'The budget is used up.',
+  budget: 'What is left does not fit into the budget.',
   funds: 'The wallet cannot pay for more.',
   interrupt: 'Interrupted.',
   service: 'The service cannot be used any longer.',

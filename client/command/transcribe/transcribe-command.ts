@@ -43,9 +43,13 @@ export const registerTranscribe: RegisterCommand = (program, run) => {
         'none',
       ]),
     )
-    .option('--num-speakers <n>', 'how many people speak at most (default: found by the model)', wholeNumber(1))
+    .option('--num-speakers <n>', 'how many people speak at most (default: found by the model)', wholeNumber(1, 32))
     .option('--no-events', 'leave out sounds such as [laughter]')
-    .option('-l, --language <code>', 'language of the recordings, such as en (default: found by the model)')
+    .option(
+      '-l, --language <code>',
+      'language of the recordings, such as en (default: found by the model)',
+      languageCode,
+    )
     .option('-m, --model <id>', 'model (default: the service’s transcription model)')
     .option('--max-line <n>', 'most characters on a line of a subtitle', wholeNumber(1))
     .option('--max-lines <n>', 'most lines of a subtitle', wholeNumber(1))
@@ -88,11 +92,18 @@ const EXAMPLES = [
   ['farebox transcribe inbox/ --watch --yes --json', 'one JSON object for each event, for a program'],
 ] as const
 
-/** Returns a parser of whole numbers from a smallest one on. */
-function wholeNumber(smallest: number): (text: string) => number {
+/** Returns a parser of whole numbers from a smallest one on, up to a largest one if there is one. */
+function wholeNumber(smallest: number, largest?: number): (text: string) => number {
   return (text) => {
     const number = Number(text)
-    if (/^\d{1,9}$/.test(text) && number >= smallest) return number
-    throw new InvalidArgumentError(`Write a whole number of at least ${smallest}.`)
+    if (/^\d{1,9}$/.test(text) && number >= smallest && number <= (largest ?? number)) return number
+    const range = largest === undefined ? `of at least ${smallest}` : `from ${smallest} to ${largest}`
+    throw new InvalidArgumentError(`Write a whole number ${range}.`)
   }
+}
+
+/** Refuses names of languages, which no model knows: each recording would be sent and refused by itself. */
+function languageCode(text: string): string {
+  if (/^[a-z]{2,3}(-[a-z0-9]{1,8})*$/i.test(text)) return text
+  throw new InvalidArgumentError('Write the code of a language, such as en, eng or pt-BR.')
 }

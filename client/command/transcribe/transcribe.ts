@@ -118,7 +118,7 @@ function reportPlan({ output }: CommandContext, farebox: Farebox, task: Transcri
   if (hint !== undefined) output.note(hint)
   const left = leastLeft(farebox.budgetLeft())
   if (left !== null && left < plan.totals.toCharge)
-    output.warn(`The budget has ${usdc(left)} left: the batch stops when it is used up.`)
+    output.warn(`The budget has ${usdc(left)} left: what does not fit is left for another run.`)
 }
 
 async function isAgreed(

@@ -402,6 +402,15 @@ describe('a batch against the service', () => {
     expect(await batch.paid()).toBe(4n * MINIMUM)
   })
 
+  it('leaves a recording that the budget has no room for, and does what comes after it', async () => {
+    await batch.record(['b.mp3', 'c.mp3'])
+    await writeFile(join(batch.folder, 'a.mp3'), generateMp3({ durationMs: 15 * 60_000, bitrate: 32 }))
+    const { outcome, events } = await batch.run({ concurrency: 1 }, { budget: { session: '0.0125' } })
+    expect(outcome).toMatchObject({ finished: 2, notBegun: 1, stoppedBy: 'budget', charged: 2n * MINIMUM })
+    expect(outcome.stopError?.message).toMatch(/^a\.mp3 costs .* but the session budget has 0\.0125 USDC left/)
+    expect(events.at(-1)).toMatchObject({ event: 'stopping', underWay: 0 })
+  })
+
   it('finishes what is under way when it is drained, and leaves the rest', async () => {
     await batch.record(['a.mp3', 'b.mp3', 'c.mp3'])
     const drain = new AbortController()

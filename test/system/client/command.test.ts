@@ -54,6 +54,15 @@ describe('farebox transcribe', () => {
     expect(await readdir(bench.folder)).toHaveLength(2)
   })
 
+  it.each([
+    ['-l', 'english', 'Write the code of a language, such as en, eng or pt-BR.'],
+    ['--num-speakers', '33', 'Write a whole number from 1 to 32.'],
+  ])('refuses %s %s before anything is sent', async (option, value, sentence) => {
+    await bench.record('a.mp3')
+    const { code, err } = await bench.run(['transcribe', '.', '--yes', option, value])
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(sentence) as string })
+  })
+
   it('pays nothing without --yes where no terminal is', async () => {
     await bench.record('a.mp3')
     const { code, out, err } = await bench.run(['transcribe', '.'])

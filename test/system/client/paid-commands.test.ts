@@ -428,6 +428,14 @@ describe('commands on the account', () => {
       expect(out).toMatch(/^ok +ffmpeg +/m)
     })
 
+    it('checks everything else without a wallet, and exits with 2', async () => {
+      const { code, out } = await wallet.run(['doctor'], { environment: { FAREBOX_PRIVATE_KEY: '' } })
+      expect(out).toMatch(/^ok +service +/m)
+      expect(out).toMatch(/^FAILED +wallet +No wallet is configured\. Set FAREBOX_PRIVATE_KEY/m)
+      expect(out).not.toMatch(/balance/)
+      expect(code).toBe(2)
+    })
+
     it('exits with 4 when only money is missing', async () => {
       const { code, out } = await poor.run(['doctor'])
       expect(out).toMatch(/^FAILED +balance +0x[0-9a-f]{40} has no USDC on eip155:8453\. Send USDC to the wallet\.$/m)

@@ -2,7 +2,6 @@ import { describe, expect, it, test } from 'vitest'
 import { z } from 'zod'
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { createFailover } from '../../../workers/job/failover.ts'
-import { errorToken } from '../../../workers/providers/wire-fields.ts'
 import {
   emptyOutput,
   gone,
@@ -18,6 +17,7 @@ import { leastInputTokens, leastOutputTokens, leastTokens } from '../../../worke
 import { budgetWithin, type Effort, effortWithin } from '../../../workers/providers/output-limit.ts'
 import type { ProviderFailure } from '../../../workers/providers/provider.ts'
 import { adapters } from '../../../workers/providers/registry.ts'
+import { errorToken } from '../../../workers/providers/wire-fields.ts'
 
 const FAILURES = {
   gone: gone('x'),

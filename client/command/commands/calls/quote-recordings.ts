@@ -34,7 +34,7 @@ export async function quoteRecordings(
   const { signal, output } = context
   const { id: model } = await chooseModel(context, 'speech_to_text', options.model)
   const farebox = await context.farebox({ needsWallet: false })
-  const terms = await askTerms(farebox, model, signal)
+  const terms = await askTerms(farebox, model, { signal })
   const preparer = new Preparer({ terms, home: farebox.home, ffmpegPath: options.ffmpeg, signal })
   const concurrently = pLimit(CONCURRENT_QUOTES)
   try {

@@ -170,7 +170,7 @@ describe('lines about a batch', () => {
       'failed: clip-1.mp3: It ends early. Nothing was charged. Copy it.',
       'waiting 30 s: clip-2.mp3: Too many requests.',
       'warning: clip-2.mp3: No ffmpeg.',
-      'warning: The budget is used up. 2 recordings under way will finish.',
+      'warning: What is left does not fit into the budget. 2 recordings under way will finish.',
       'warning: Interrupted. 1 recording under way will finish. Ctrl-C again leaves them to the next run.',
     ])
   })
