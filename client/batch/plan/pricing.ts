@@ -33,7 +33,7 @@ const SCALE = 10n ** BigInt(DECIMALS - USDC_DECIMALS)
 export async function askTerms(
   farebox: Pick<Farebox, 'fetch' | 'baseUrl'>,
   model: string,
-  request: Pick<FreeRequest, 'signal' | 'patienceMs' | 'onWait'>,
+  request: Pick<FreeRequest, 'signal' | 'patienceMs' | 'onWait'> = {},
 ): Promise<TranscriptionTerms> {
   const { fetch, baseUrl } = farebox
   const url = new URL('/v1/pricing', baseUrl).href
