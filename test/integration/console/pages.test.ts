@@ -117,6 +117,15 @@ describe('the pages on money', () => {
     if (answer.status !== status) throw new Error(`${address} answers ${answer.status}: ${answer.body}`)
     return answer.body
   }
+  /** Reads a CSV of calls: their ids in their order as text, and the sum of a column of amounts. */
+  async function exportedCalls(file: string) {
+    const [head = '', ...lines] = (await reader.get(file)).body.trimEnd().split('\r\n')
+    const rows = lines.map((line) => line.split(','))
+    const places = head.split(',')
+    const sumOf = (column: string) =>
+      rows.reduce((sum, row) => sum + BigInt((row[places.indexOf(column)] ?? '').replace('.', '')), 0n)
+    return { ids: rows.map(([id = '']) => id).toSorted(), sumOf }
+  }
   async function actionsOn(subject: string) {
     return await running.ledger.sql(
       'SELECT action, operator, source, reason FROM operator_actions WHERE subject = $1',
@@ -516,10 +525,6 @@ describe('the pages on money', () => {
     await make('completed', '2026-04-19T23:59:57Z', '2026-04-19T23:59:59Z')
     const withheld = await make('settlement_failed', '2026-04-20T13:00:00Z', '2026-04-20T13:00:01Z')
     const period = `from=${day}&until=${day}`
-    const linksOf = (page: string, path: string) =>
-      [...page.matchAll(/href="([^"]*)"/g)]
-        .map(([, href = '']) => href.replaceAll('&amp;', '&'))
-        .filter((href) => href.startsWith(path))
     const books = await textOf(`/operator/ledger?${period}`)
     const models = await textOf(`/operator/models/${model}?${period}`)
     const rows = cellsOf(books).filter((row) => row.startsWith(day))
@@ -531,26 +536,18 @@ describe('the pages on money', () => {
     const files = [ofBooks[0] ?? '', ...linksOf(models, '/operator/ledger/calls.csv')]
     for (const list of lists) {
       const page = await textOf(list)
-      expect([list, callsIn(page).toSorted()]).toEqual([list, idsOf(before, within)])
+      expect([list, callsIn(page)]).toEqual([list, idsOf(before, within)])
       expect(page).toContain('<th scope="col">Ended</th>')
       files.push(...linksOf(page, '/operator/ledger/calls.csv'))
     }
     expect(files).toHaveLength(5)
-    const exported = async (file: string) => {
-      const [head = '', ...lines] = (await reader.get(file)).body.trimEnd().split('\r\n')
-      const rows = lines.map((line) => line.split(','))
-      const places = head.split(',')
-      const sumOf = (column: string) =>
-        rows.reduce((sum, row) => sum + BigInt((row[places.indexOf(column)] ?? '').replace('.', '')), 0n)
-      return { ids: rows.map(([id]) => id).toSorted(), sumOf }
-    }
     for (const file of files) {
-      const { ids, sumOf } = await exported(file)
+      const { ids, sumOf } = await exportedCalls(file)
       expect([file, ids]).toEqual([file, idsOf(before, within)])
       expect(['charge_usdc', 'gas_usdc', 'vendor_usdc', 'margin_usdc'].map(sumOf)).toEqual([10_068n, 68n, 642n, 9358n])
     }
     // Vendors bill for results that were not paid as well.
-    const all = await exported(ofBooks[1] ?? '')
+    const all = await exportedCalls(ofBooks[1] ?? '')
     expect([all.ids, all.sumOf('vendor_usdc')]).toEqual([idsOf(before, within, withheld), 963n])
   })
 
@@ -601,17 +598,17 @@ describe('the pages on money', () => {
       ids.push(id)
     }
     const [first = '', second = '', third = ''] = ids
-    const cases = [
+    const cases: readonly (readonly [days: string, expected: readonly string[], name: string])[] = [
       ['', [first, second, third], 'first-last'],
       ['&from=2019-01-01', [first, second, third], '2019-01-01-last'],
       ['&from=2019-06-02', [second, third], '2019-06-02-last'],
       ['&until=2021-12-31', [first, second], 'first-2021-12-31'],
       ['&from=2019-01-01&until=2024-12-31', [first, second], '2019-01-01-2024-12-31'],
       ['&from=2025-01-01&until=2024-12-31', [], '2025-01-01-2024-12-31'],
-    ] as const
+    ]
     for (const [days, expected, name] of cases) {
       const page = await textOf(`/operator/payments?model=${model}${days}`)
-      expect([days, callsIn(page).toSorted()]).toEqual([days, expected.toSorted()])
+      expect([days, callsIn(page)]).toEqual([days, expected.toSorted()])
       const link = /href="([^"]*calls\.csv[^"]*)"/.exec(page)?.[1]?.replaceAll('&amp;', '&') ?? ''
       const { body, headers } = await reader.get(link)
       const listed = body.trimEnd().split('\r\n').slice(1)
@@ -673,10 +670,16 @@ describe('the pages on money', () => {
   })
 })
 
-/** Returns the ids of the calls that a page links to. */
-const callsIn = (page: string) => [
-  ...new Set([...page.matchAll(/\/operator\/payments\/([0-9a-f-]{36})"/g)].map(([, id]) => id)),
-]
+/** Returns the ids of the calls that a page links to, in their order as text. */
+const callsIn = (page: string): readonly string[] => {
+  const ids = [...page.matchAll(/\/operator\/payments\/([0-9a-f-]{36})"/g)].map(([, id = '']) => id)
+  return [...new Set(ids)].toSorted()
+}
+/** Returns the links of a page that begin with a text. */
+const linksOf = (page: string, beginning: string): readonly string[] =>
+  [...page.matchAll(/href="([^"]*)"/g)]
+    .map(([, href = '']) => href.replaceAll('&amp;', '&'))
+    .filter((href) => href.startsWith(beginning))
 const idsOf = (...those: readonly { id: string }[]) => those.map(({ id }) => id).toSorted()
 const shownTextOf = (html: string) =>
   html

@@ -9,6 +9,12 @@ import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/jo
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
 const PAGE = (body: string) => `<!doctype html><html lang="en"><title>A page</title><main><h1>A page</h1>${body}</main>`
+const isNow = (url: URL) => url.pathname === '/operator'
+/** Returns a page with charts in which all values of the first series are 4321. */
+const withOtherValues = (html: string) =>
+  html.replace(/(&quot;values&quot;:)\[([^\]]*)\]/, (_all, name: string, numbers: string) => {
+    return `${name}[${numbers.replaceAll(/\d+/g, '4321')}]`
+  })
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'"
 
 /** The tests of the console trust these: each must find what it is there for. */
@@ -141,12 +147,9 @@ describe.skipIf(!havePrograms('chromium'))('a live page of the console', () => {
     const values = () => chart.locator('.u-value').allTextContents()
     await expect.poll(values).toContain('0 calls')
     await page.evaluate("document.querySelector('[data-chart] canvas').isSame = true")
-    const isNow = (url: URL) => url.pathname === '/operator'
     await page.route(isNow, async (route) => {
       const answer = await route.fetch()
-      // Other values of the first series.
-      const changed = (_all: string, name: string, numbers: string) => `${name}[${numbers.replaceAll(/\d+/g, '4321')}]`
-      const body = (await answer.text()).replace(/(&quot;values&quot;:)\[([^\]]*)\]/, changed)
+      const body = withOtherValues(await answer.text())
       await route.fulfill({ response: answer, body })
     })
     await expect.poll(values).toContain('4321 calls')
