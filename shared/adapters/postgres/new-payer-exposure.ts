@@ -1,5 +1,6 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Sql } from './pool.ts'
+import { readRows } from './read-rows.ts'
 
 /** How long a loss counts. */
 export const LOSS_WINDOW_SECONDS = 86_400
@@ -20,12 +21,10 @@ export interface NewPayerExposures {
   readonly byNetwork: ReadonlyMap<string, NewPayerExposure>
 }
 
-interface ExposureRow {
-  client_network: string | null
-  is_all: boolean
-  open: string
-  lost: string
-  leaves_in_seconds: number | null
+type ExposureRow = Pick<NewPayerExposure, 'open' | 'lost'> & {
+  readonly network: string | null
+  readonly isAll: boolean
+  readonly leavesInSeconds: number | null
 }
 
 const NOTHING: NewPayerExposure = {
@@ -39,12 +38,12 @@ const NOTHING: NewPayerExposure = {
  * window: otherwise a stranger's unpaid debts would keep new payers out until the withheld results expire.
  */
 export async function readNewPayerExposure(sql: Sql, networks: readonly string[] = []): Promise<NewPayerExposures> {
-  const { rows } = await sql.query<ExposureRow>({
+  const rows = await readRows<ExposureRow>(sql, {
     name: 'read_new_payer_exposure',
-    text: `SELECT client_network, grouping(client_network) = 1 AS is_all,
+    text: `SELECT client_network AS network, grouping(client_network) = 1 AS "isAll",
        coalesce(sum(amount) FILTER (WHERE ended_at IS NULL), 0) AS open,
        coalesce(sum(amount) FILTER (WHERE ended_at IS NOT NULL), 0) AS lost,
-       extract(epoch FROM min(ended_at) + make_interval(secs => $1) - clock_timestamp())::float8 AS leaves_in_seconds
+       extract(epoch FROM min(ended_at) + make_interval(secs => $1) - clock_timestamp())::float8 AS "leavesInSeconds"
      FROM (
        SELECT client_network, coalesce(charge_amount, quoted_maximum) AS amount, finished_at AS ended_at
        FROM jobs WHERE is_new_payer AND (finished_at IS NULL OR is_owed)
@@ -56,22 +55,18 @@ export async function readNewPayerExposure(sql: Sql, networks: readonly string[]
      HAVING grouping(client_network) = 1 OR client_network = ANY($2)`,
     values: [LOSS_WINDOW_SECONDS, networks],
   })
-  const all = rows.find((row) => row.is_all)
+  const all = rows.find(({ isAll }) => isAll)
   return {
     all: all ? exposureOf(all) : NOTHING,
     byNetwork: new Map(
       networks.map((network) => {
-        const row = rows.find((one) => !one.is_all && one.client_network === network)
+        const row = rows.find((one) => !one.isAll && one.network === network)
         return [network, row ? exposureOf(row) : NOTHING]
       }),
     ),
   }
 }
 
-function exposureOf({ open, lost, leaves_in_seconds: seconds }: ExposureRow): NewPayerExposure {
-  return {
-    open: atomicAmount(BigInt(open)),
-    lost: atomicAmount(BigInt(lost)),
-    oldestLeavesInSeconds: Math.max(1, Math.ceil(seconds ?? LOSS_WINDOW_SECONDS)),
-  }
+function exposureOf({ open, lost, leavesInSeconds }: ExposureRow): NewPayerExposure {
+  return { open, lost, oldestLeavesInSeconds: Math.max(1, Math.ceil(leavesInSeconds ?? LOSS_WINDOW_SECONDS)) }
 }

@@ -8,6 +8,8 @@ export interface PreparedStatement {
   readonly name: string
   readonly text: string
   readonly values: readonly unknown[]
+  /** How its columns are parsed, where not as pg does it by default. */
+  readonly types?: pg.CustomTypesConfig
 }
 
 /** Runs statements: the pool, or one client inside a transaction. Parameters require a prepared statement. */

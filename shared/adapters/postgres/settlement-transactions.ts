@@ -1,7 +1,6 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { Sql } from './pool.ts'
-
-type Hex = `0x${string}`
+import { readRows } from './read-rows.ts'
 
 /** The batches that the row `settlements` is or was in. */
 const BATCHES = 'array_prepend(settlements.batch_id, settlements.earlier_batches)'
@@ -40,13 +39,7 @@ export async function readTransactions(
   settlementIds: readonly string[],
 ): Promise<ReadonlyMap<string, readonly StoredTransaction[]>> {
   if (settlementIds.length === 0) return new Map()
-  const { rows } = await sql.query<{
-    hash: Hex
-    raw: Hex
-    sender: Hex
-    account_nonce: string
-    settlements: readonly { id: string; rank: number }[]
-  }>({
+  const rows = await readRows<StoredTransaction & { settlements: readonly { id: string; rank: number }[] }>(sql, {
     name: 'read_transactions_of_settlements',
     text: `WITH named AS (
        SELECT settlements.id, signed.hash,
@@ -55,15 +48,13 @@ export async function readTransactions(
        WHERE settlements.id = ANY($1::uuid[]) AND signed.settled_by = 'own_key'
      ), by_hash AS (
        SELECT hash, json_agg(json_build_object('id', id, 'rank', rank)) AS settlements FROM named GROUP BY hash)
-     SELECT hash, raw_transaction AS raw, facilitator AS sender, account_nonce, by_hash.settlements
+     SELECT hash, raw_transaction AS raw, facilitator AS sender, account_nonce AS "accountNonce", by_hash.settlements
      FROM by_hash JOIN settlement_transactions USING (hash)`,
     values: [settlementIds],
   })
   const ranked = new Map<string, [rank: number, transaction: StoredTransaction][]>()
-  for (const { hash, raw, sender, account_nonce, settlements } of rows) {
-    const transaction: StoredTransaction = { hash, raw, sender, accountNonce: BigInt(account_nonce) }
+  for (const { settlements, ...transaction } of rows)
     for (const { id, rank } of settlements) ranked.set(id, [...(ranked.get(id) ?? []), [rank, transaction]])
-  }
   return new Map(
     [...ranked].map(([id, transactions]) => [
       id,

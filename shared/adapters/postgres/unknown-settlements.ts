@@ -3,6 +3,7 @@ import type { UnknownSettlement } from '#shared/jobs/unknown-settlement.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Parameter } from './move-job.ts'
 import type { Sql } from './pool.ts'
+import { readFirst } from './read-rows.ts'
 
 /** Records a settlement that the ledger does not know, once for each payment. */
 export async function recordUnknownSettlement(sql: Sql, settlement: UnknownSettlement): Promise<void> {
@@ -30,13 +31,12 @@ export async function findUnknownEnding(
   sql: Sql,
   { network, payer, nonce }: Pick<Authorization, 'network' | 'payer' | 'nonce'>,
 ): Promise<ReviewEnding | null> {
-  const { rows } = await sql.query<{ outcome: ReviewEnding['outcome']; refund_transaction: string | null }>({
+  const row = await readFirst<{ outcome: ReviewEnding['outcome']; refund_transaction: string | null }>(sql, {
     name: 'find_unknown_ending',
     text: `SELECT outcome, refund_transaction FROM resolutions
      WHERE item = 'unknown_settlement' AND network = $1 AND payer = $2 AND nonce = $3`,
     values: [network, payer, nonce.toString()],
   })
-  const [row] = rows
   if (!row) return null
   if (row.outcome !== 'refunded') return { outcome: row.outcome }
   if (row.refund_transaction === null) throw new Error('a refund has a transaction')

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
-import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from '#shared/adapters/postgres/execution/job-row.ts'
+import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from '#shared/adapters/postgres/execution/leases.ts'
+import { readFirst } from '#shared/adapters/postgres/read-rows.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobState, NewResult, Written } from '#shared/jobs/job.ts'
@@ -55,11 +56,13 @@ export async function claimTestJob(ledger: TestLedger, jobId: string, leaseMs = 
 
 /** Returns the job with its current columns; a finished job is returned as it was. */
 export async function rereadJob(ledger: TestLedger, job: ClaimedJob): Promise<ClaimedJob> {
-  const [row] = await ledger.sql<ClaimedJobRow>(
-    `SELECT ${CLAIMED_JOB} FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
+  const row = await readFirst<ClaimedJobRow>(ledger.pool, {
+    name: 'reread_job',
+    text: `SELECT ${CLAIMED_JOB}, 0 AS "waitedMs", 0 AS "deferredMs", 0 AS "paymentBlockedMs"
+     FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
      WHERE jobs.id = $1 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
-    [job.id],
-  )
+    values: [job.id],
+  })
   return row ? claimedJobFromRow(row) : job
 }
 

@@ -1,11 +1,9 @@
-import { encodeFunctionData, hashTypedData, numberToHex, type PublicClient, parseSignature } from 'viem'
+import { encodeFunctionData, type Hex, hashTypedData, numberToHex, type PublicClient, parseSignature } from 'viem'
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { isFeeRefusal, isRevert } from '../network/rpc-failure.ts'
 import type { Fees } from '../settlement/fee-estimator.ts'
 import type { SimulatedFees } from '../verification/settlement-call.ts'
-
-type Hex = `0x${string}`
 
 /**
  * The gas limit of a permit's transaction. The devnet's USDC uses 75,000 for an owner's first permit; USDC on Base is

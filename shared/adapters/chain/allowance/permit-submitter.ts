@@ -1,4 +1,4 @@
-import { isAddressEqual, keccak256, type Log, type PublicClient, parseEventLogs } from 'viem'
+import { type Hex, isAddressEqual, keccak256, type Log, type PublicClient, parseEventLogs } from 'viem'
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Broadcast, GasSpent, SignedTransaction } from '#shared/payment/facilitator.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
@@ -61,8 +61,6 @@ export interface PermitSubmitter {
   confirm(hash: Hex, permit: AllowancePermit): Promise<PermitConfirmation>
   readEvidence(owner: Hex, facilitator: Hex): Promise<PermitEvidence>
 }
-
-type Hex = `0x${string}`
 
 export interface PermitSubmitterOptions {
   readonly confirmations?: number

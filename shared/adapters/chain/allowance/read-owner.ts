@@ -1,9 +1,7 @@
-import type { ContractFunctionParameters, PublicClient } from 'viem'
+import type { ContractFunctionParameters, Hex, PublicClient } from 'viem'
 import { z } from 'zod'
 import type { OwnerAllowance } from '#shared/payment/allowance-permit.ts'
 import { MULTICALL3_ADDRESS, multicall3Abi, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
-
-type Hex = `0x${string}`
 
 /** An owner's allowance, the code of the account and the block of the reading. */
 export interface AllowanceReading extends OwnerAllowance {

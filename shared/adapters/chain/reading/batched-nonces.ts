@@ -1,9 +1,7 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { concatHex, decodeFunctionData, getAbiItem, type PublicClient, toFunctionSelector } from 'viem'
+import { concatHex, decodeFunctionData, getAbiItem, type Hex, type PublicClient, toFunctionSelector } from 'viem'
 import { settlementContractAbi } from '../network/contracts.ts'
 import { nonceOfCall, type PayerNonce } from './nonce-use.ts'
-
-type Hex = `0x${string}`
 
 /**
  * Returns the nonces that a call of a settlement contract asks to settle, in their order; of none for other calldata.

@@ -1,6 +1,4 @@
-import type { PublicClient } from 'viem'
-
-type Hex = `0x${string}`
+import type { Hex, PublicClient } from 'viem'
 
 /** What is read of a block. */
 export interface Block {

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { PublicClient } from 'viem'
+import type { Hex, PublicClient } from 'viem'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PayerProvenance } from '#shared/payment/exposure.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -21,8 +21,6 @@ export interface ProvenanceReader {
   recent(payer: `0x${string}`): PayerProvenance | null
   read(payer: `0x${string}`, needed: AtomicAmount): Promise<ProvenanceReading>
 }
-
-type Hex = `0x${string}`
 
 /** Public nodes read the logs of this many blocks in one call: half an hour. */
 const LOG_RANGE = 1000n

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
-import { isAddressEqual, type PublicClient } from 'viem'
+import { type Hex, isAddressEqual, type PublicClient } from 'viem'
 import type { FoundSettlement } from '#shared/jobs/unknown-settlement.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -37,8 +37,6 @@ export interface SettlementSearch {
    */
   find(authorization: Authorization, since?: Date): Promise<SettlementOnChain>
 }
-
-type Hex = `0x${string}`
 
 /** A nonce that a successful transaction spent by settling a payment. */
 interface Spending extends PayerNonce {

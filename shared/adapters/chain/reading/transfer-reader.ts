@@ -1,6 +1,7 @@
 import {
   createPublicClient,
   fallback,
+  type Hex,
   http,
   parseEventLogs,
   type TransactionReceipt,
@@ -9,8 +10,6 @@ import {
 import { base } from '../network/base-chain.ts'
 import { CHAIN_ID, settlementContractAbi, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { findFirstBlock } from './find-first-block.ts'
-
-type Hex = `0x${string}`
 
 /** One USDC `Transfer` event, with addresses and hashes in lower case and the value in atomic units. */
 export interface ChainTransfer {

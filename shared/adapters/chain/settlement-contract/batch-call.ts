@@ -1,7 +1,5 @@
-import { encodeFunctionData, prepareEncodeFunctionData } from 'viem'
+import { encodeFunctionData, type Hex, prepareEncodeFunctionData } from 'viem'
 import { settlementContractAbi } from '../network/contracts.ts'
-
-type Hex = `0x${string}`
 
 /** One settlement of a batch: a call of the proxy, and the most gas that it may use. */
 export interface BatchItem {

@@ -1,8 +1,6 @@
-import { getAbiItem, parseEventLogs, type TransactionReceipt } from 'viem'
+import { getAbiItem, type Hex, parseEventLogs, type TransactionReceipt } from 'viem'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { settlementContractAbi, usdcAbi } from '../network/contracts.ts'
-
-type Hex = `0x${string}`
 
 /** What the settlement contract reports of one payment of a batch. Addresses are in lower case. */
 export interface BatchPayment {

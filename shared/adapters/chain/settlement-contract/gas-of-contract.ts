@@ -1,9 +1,7 @@
-import type { PublicClient } from 'viem'
+import type { Hex, PublicClient } from 'viem'
 import type { Gas, GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { readCode } from '../verification/payer-code.ts'
 import { createListedKeys } from './listed-keys.ts'
-
-type Hex = `0x${string}`
 
 /** Of those whose gas is not this process's concern. */
 export const UNLIMITED_GAS: Gas = {

@@ -1,8 +1,6 @@
-import { BaseError, ContractFunctionZeroDataError, type PublicClient } from 'viem'
+import { BaseError, ContractFunctionZeroDataError, type Hex, type PublicClient } from 'viem'
 import { settlementContractAbi } from '../network/contracts.ts'
 import { isRevert } from '../network/rpc-failure.ts'
-
-type Hex = `0x${string}`
 
 /** Which of this process's keys a settlement contract lists. */
 export interface ListedKeys {

@@ -1,4 +1,4 @@
-import { keccak256, type PublicClient } from 'viem'
+import { type Hex, keccak256, type PublicClient } from 'viem'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import {
   PERMIT2_ADDRESS,
@@ -8,8 +8,6 @@ import {
 } from '../network/contracts.ts'
 import { isRevert } from '../network/rpc-failure.ts'
 import { readCode } from '../verification/payer-code.ts'
-
-type Hex = `0x${string}`
 
 /** The contracts without which nothing can be settled. Their code is compared by `npm run preflight`. */
 const PAYMENT_CONTRACTS = [

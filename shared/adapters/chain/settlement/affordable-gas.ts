@@ -1,6 +1,4 @@
-import type { PublicClient } from 'viem'
-
-type Hex = `0x${string}`
+import type { Hex, PublicClient } from 'viem'
 
 /** Returns the most gas that one transaction of a key should reserve at this fee. Rejects when the node does not answer. */
 export type ReadAffordableGas = (key: Hex, maxFeePerGas: bigint) => Promise<bigint>

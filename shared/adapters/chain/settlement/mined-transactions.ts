@@ -1,9 +1,7 @@
 import { LRUCache } from 'lru-cache'
-import { BlockNotFoundError, type PublicClient, type TransactionReceipt } from 'viem'
+import { BlockNotFoundError, type Hex, type PublicClient, type TransactionReceipt } from 'viem'
 import { base } from '../network/base-chain.ts'
 import { type Block, createLatestBlock, type LatestBlock } from '../reading/latest-block.ts'
-
-type Hex = `0x${string}`
 
 /** A transaction in a block with enough confirmations. */
 export interface DeepTransaction {

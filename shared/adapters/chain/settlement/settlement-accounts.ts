@@ -1,10 +1,8 @@
-import { keccak256, type PublicClient, parseTransaction } from 'viem'
+import { type Hex, keccak256, type PublicClient, parseTransaction } from 'viem'
 import type { Broadcast, SignedTransaction } from '../../../payment/facilitator.ts'
 import { settlementKeys } from '../signing/settlement-keys.ts'
 import { broadcast } from './broadcast.ts'
 import { createFeeEstimator, type FeeEstimator } from './fee-estimator.ts'
-
-type Hex = `0x${string}`
 
 /** The accounts of this process's settlement keys. Methods throw when the chain cannot be read. */
 export interface SettlementAccounts {

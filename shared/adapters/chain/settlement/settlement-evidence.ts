@@ -1,12 +1,10 @@
 import { LRUCache } from 'lru-cache'
-import type { PublicClient } from 'viem'
+import type { Hex, PublicClient } from 'viem'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SettlementEvidence } from '#shared/payment/facilitator.ts'
 import { PERMIT2_ADDRESS, permit2Abi } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
 import { readConfirmedBlock } from '../reading/confirmed-block.ts'
-
-type Hex = `0x${string}`
 
 export type ReadEvidence = (
   authorization: Pick<Authorization, 'payer' | 'nonce'>,

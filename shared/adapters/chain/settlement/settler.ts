@@ -1,4 +1,4 @@
-import { keccak256, type PublicClient } from 'viem'
+import { type Hex, keccak256, type PublicClient } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PreparedCharge, SettlementTerms, Settler, Verification } from '#shared/payment/facilitator.ts'
@@ -19,8 +19,6 @@ import { createFeeEstimator, type FeeEstimator, type Fees } from './fee-estimato
 import { createReadTransaction } from './mined-transactions.ts'
 import { createReadEvidence } from './settlement-evidence.ts'
 import { shareReadings } from './shared-readings.ts'
-
-type Hex = `0x${string}`
 
 /** Checks whether an amount could be settled now; of the chain alone, without the policy for accounts with code. */
 export type VerifySettlement = (authorization: Authorization, amount: AtomicAmount) => Promise<Verification>

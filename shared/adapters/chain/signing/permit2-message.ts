@@ -1,8 +1,6 @@
-import { hashDomain, keccak256, stringToHex } from 'viem'
+import { type Hex, hashDomain, keccak256, stringToHex } from 'viem'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { PERMIT2_ADDRESS } from '../network/contracts.ts'
-
-type Hex = `0x${string}`
 
 /* The type strings that EIP-712 hashes, as Permit2 and the proxy's witness define them. */
 const TOKEN_PERMISSIONS = 'TokenPermissions(address token,uint256 amount)'

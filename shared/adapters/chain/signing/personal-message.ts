@@ -1,7 +1,5 @@
-import { hashMessage } from 'viem'
+import { type Hex, hashMessage } from 'viem'
 import { recoverSigner, withCanonicalV } from './secp256k1.ts'
-
-type Hex = `0x${string}`
 
 /**
  * Returns the lower-case address whose key signed a message as `personal_sign` does (EIP-191), or `null`. Computed

@@ -1,7 +1,5 @@
 import { recover, signRecoverable } from 'tiny-secp256k1'
-import { bytesToHex, hexToBytes, keccak256, type Signature } from 'viem'
-
-type Hex = `0x${string}`
+import { bytesToHex, type Hex, hexToBytes, keccak256, type Signature } from 'viem'
 
 /* libsecp256k1 as WebAssembly: recovers a signer in a seventh of the time that JavaScript takes. */
 

@@ -1,4 +1,4 @@
-import type { PublicClient } from 'viem'
+import type { Hex, PublicClient } from 'viem'
 
 /**
  * Whether the account of a payer may pay. Permit2 lets an account with code validate signatures itself, with any amount
@@ -25,8 +25,6 @@ export interface PayerCodePolicy {
   /** Reads the account's code at the latest block: one RPC call. It may be different in the next block. */
   check(payer: `0x${string}`): Promise<PayerCodeCheck>
 }
-
-type Hex = `0x${string}`
 
 /** The code of an account that delegates to a contract (EIP-7702): this prefix and the address of the contract. */
 const DELEGATION = /^0xef0100([0-9a-f]{40})$/i

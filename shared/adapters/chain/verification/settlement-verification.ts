@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { PublicClient } from 'viem'
+import type { Hex, PublicClient } from 'viem'
 import type { AccountCode, PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -15,8 +15,6 @@ import {
   simulateMany,
 } from './simulate-many.ts'
 import { judgeSimulation, type ReadFees, verifySettlement } from './verify-settlement.ts'
-
-type Hex = `0x${string}`
 
 /** Payers whose accounts had code when they were last simulated; the least recently seen are dropped first. */
 const MAXIMUM_PAYERS_WITH_CODE = 10_000

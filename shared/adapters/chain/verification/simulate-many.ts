@@ -1,6 +1,7 @@
 import {
   decodeFunctionResult,
   encodeFunctionData,
+  type Hex,
   numberToHex,
   type PublicClient,
   prepareEncodeFunctionData,
@@ -11,8 +12,6 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import { settlementContractAbi } from '../network/contracts.ts'
 import { isFeeRefusal } from '../network/rpc-failure.ts'
 import { mayNeedPermit, type SimulatedFees, settlementCall, settlementGas } from './settlement-call.ts'
-
-type Hex = `0x${string}`
 
 /** Gas of the contract itself for one entry, its calldata included, and of the call as a whole. Generous: it is free. */
 const GAS_OF_ENTRY = 60_000n

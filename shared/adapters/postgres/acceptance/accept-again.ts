@@ -2,6 +2,7 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
 import { REVERTS_WINDOW_SECONDS, settlementPause } from '#shared/payment/settlement-retry.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
+import { readOnly } from '../read-rows.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { type Acceptance, AcceptanceRefused, type NewJob } from './acceptance.ts'
 import { claimNonce, type UnchargedLimits } from './claim-nonce.ts'
@@ -97,11 +98,11 @@ export async function isResultComplete(sql: Sql, jobId: string): Promise<boolean
 }
 
 interface RevertsRow {
-  of_job: string
-  since_job: number | null
-  of_payer: string
-  since_payer: number | null
-  settles_another: boolean
+  readonly ofJob: bigint
+  readonly sinceJob: number | null
+  readonly ofPayer: bigint
+  readonly sincePayer: number | null
+  readonly settlesAnother: boolean
 }
 
 /**
@@ -109,24 +110,22 @@ interface RevertsRow {
  * Called under the lock of the payer, so that simultaneous payments count each other.
  */
 async function refuseAfterReverts(sql: Sql, jobId: string, payer: string): Promise<void> {
-  const { rows } = await sql.query<RevertsRow>({
+  const { ofJob, sinceJob, ofPayer, sincePayer, settlesAnother } = await readOnly<RevertsRow>(sql, {
     name: 'read_recent_reverts',
-    text: `SELECT count(*) FILTER (WHERE job_id = $2) AS of_job, count(*) AS of_payer,
-       extract(epoch FROM clock_timestamp() - max(finished_at) FILTER (WHERE job_id = $2))::float8 AS since_job,
-       extract(epoch FROM clock_timestamp() - max(finished_at))::float8 AS since_payer,
+    text: `SELECT count(*) FILTER (WHERE job_id = $2) AS "ofJob", count(*) AS "ofPayer",
+       extract(epoch FROM clock_timestamp() - max(finished_at) FILTER (WHERE job_id = $2))::float8 AS "sinceJob",
+       extract(epoch FROM clock_timestamp() - max(finished_at))::float8 AS "sincePayer",
        EXISTS (SELECT 1 FROM jobs WHERE payer = $1 AND finished_at IS NULL AND id <> $2
-         AND state IN ('generated', 'settling')) AS settles_another
+         AND state IN ('generated', 'settling')) AS "settlesAnother"
      FROM settlements
      WHERE payer = $1 AND state = 'reverted' AND gas_used IS NOT NULL
        AND finished_at > now() - make_interval(secs => $3)`,
     values: [payer, jobId, REVERTS_WINDOW_SECONDS],
   })
-  const [row] = rows
-  if (!row) return
   const retryAfterSeconds = settlementPause({
-    ofJob: { count: Number(row.of_job), secondsSinceNewest: row.since_job ?? 0 },
-    ofPayer: { count: Number(row.of_payer), secondsSinceNewest: row.since_payer ?? 0 },
-    settlesAnother: row.settles_another,
+    ofJob: { count: Number(ofJob), secondsSinceNewest: sinceJob ?? 0 },
+    ofPayer: { count: Number(ofPayer), secondsSinceNewest: sincePayer ?? 0 },
+    settlesAnother,
   })
   if (retryAfterSeconds > 0) throw new AcceptanceRefused({ outcome: 'settlement_retry_limit', retryAfterSeconds })
 }

@@ -3,6 +3,7 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst } from '../read-rows.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inPipelinedTransaction, type PipelinedTransaction } from '../transaction.ts'
 import { isResultComplete, runAgain, settleAgain } from './accept-again.ts'
@@ -10,11 +11,6 @@ import { type Acceptance, AcceptanceRefused, type NewJob } from './acceptance.ts
 import { claimWithFreeKey, findHolder, judgePayment, readPayerExposure, type UnchargedLimits } from './claim-nonce.ts'
 import { insertJobs } from './insert-jobs.ts'
 import { type NewPayersLimit, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
-
-interface HolderRow {
-  payer: string
-  state: JobState
-}
 
 /**
  * Claims the payment nonce and creates the job, or reopens the key's uncharged job, in one transaction. The key's row
@@ -109,13 +105,12 @@ async function acceptUnderLocks(sql: PipelinedTransaction, job: NewJob, limits: 
  * Reads in a separate statement, after the lock: joined to the locking one it would see the snapshot from before the
  * wait.
  */
-async function readHolder(sql: Sql, jobId: string): Promise<HolderRow> {
-  const { rows } = await sql.query<HolderRow>({
+async function readHolder(sql: Sql, jobId: string) {
+  const holder = await readFirst<{ readonly payer: string; readonly state: JobState }>(sql, {
     name: 'read_job_holder',
     text: 'SELECT payer, state FROM jobs WHERE id = $1',
     values: [jobId],
   })
-  const [row] = rows
-  if (!row) throw new Error(`the key is bound to job ${jobId}, which does not exist`)
-  return row
+  if (!holder) throw new Error(`the key is bound to job ${jobId}, which does not exist`)
+  return holder
 }

@@ -7,6 +7,7 @@ import { batch } from '../batch.ts'
 import { bindTo } from '../bind-to.ts'
 import { CURRENT_RECEIPT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } from '../current-receipt.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst } from '../read-rows.ts'
 import { findMedia } from '../retention/hosted-media.ts'
 import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
 import { createJobAcceptor } from './accept-together.ts'
@@ -66,14 +67,13 @@ export function createAcceptanceStore(
  * receipt is read from the archive.
  */
 async function findReceipt(sql: Sql, archive: ReceiptArchive, receiptId: string): Promise<CurrentReceipt | null> {
-  const { rows } = await sql.query<CurrentReceiptRow>({
+  const row = await readFirst<CurrentReceiptRow>(sql, {
     name: 'find_receipt',
     text: `SELECT ${CURRENT_RECEIPT}
      FROM receipts JOIN settlements ON settlements.job_id = receipts.job_id AND ${HAS_RECEIPT}
      WHERE receipts.id = $1`,
     values: [receiptId],
   })
-  const [row] = rows
   return row ? await currentReceipt(row, archive) : null
 }
 

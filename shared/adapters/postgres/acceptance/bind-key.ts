@@ -1,10 +1,10 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { shareStatement } from '../batch.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 
 export interface KeyBindingRequest {
@@ -39,18 +39,13 @@ export interface ClaimOfBinding {
   readonly isReplaced: boolean
 }
 
-interface BoundRow {
-  quoted_maximum: string
-  catalog_version: string
-  terms: JsonValue
-  expires_at: Date
-}
+type BoundRow = Quote<JsonValue> & Pick<CurrentBinding, 'expiresAt'>
 
-interface BindingRow {
-  request_digest: string
-  is_live: boolean
-  claimed_audio: ClaimColumn | null
-}
+type BindingRow = BoundRow &
+  Pick<CurrentBinding, 'requestDigest' | 'isLive'> & {
+    readonly idempotencyKey: string
+    readonly claimedAudio: ClaimColumn | null
+  }
 
 /**
  * Binds a key to a request until its challenge expires. A live challenge of the same request keeps its price and expiry
@@ -82,13 +77,12 @@ async function isExpiredWithJob(sql: Sql, idempotencyKey: string): Promise<boole
  * before, and the job is no longer failed, or after, and finds the key without a job.
  */
 async function releaseFailedJob(sql: Sql, idempotencyKey: string): Promise<void> {
-  const { rows } = await sql.query<{ job_id: string }>({
+  const key = await readFirst<{ job_id: string }>(sql, {
     name: 'lock_expired_key',
     text: `SELECT job_id FROM idempotency_keys
      WHERE idempotency_key = $1 AND job_id IS NOT NULL AND expires_at <= now() FOR UPDATE`,
     values: [idempotencyKey],
   })
-  const [key] = rows
   if (!key) return
   await sql.query({
     name: 'release_key_of_failed_job',
@@ -107,7 +101,7 @@ async function bind(
   request: KeyBindingRequest,
   { isReleased }: { readonly isReleased: boolean },
 ): Promise<KeyBinding> {
-  const { rows } = await sql.query<BoundRow>({
+  const row = await readFirst<BoundRow>(sql, {
     name: 'bind_key',
     text: `INSERT INTO idempotency_keys AS bound
        (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, claimed_audio, expires_at)
@@ -124,11 +118,12 @@ async function bind(
        expires_at = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.expires_at ELSE EXCLUDED.expires_at END
      WHERE (bound.request_digest = EXCLUDED.request_digest AND ($7 OR bound.job_id IS NULL OR bound.expires_at > now()))
        OR (bound.job_id IS NULL AND bound.expires_at <= now())
-     RETURNING quoted_maximum, catalog_version, terms, expires_at`,
+     RETURNING quoted_maximum AS "quotedMaximum", catalog_version AS "catalogVersion", terms, expires_at AS "expiresAt"`,
     values: [...bindingValues(request), isReleased, claimColumn(request.claimedAudio)],
   })
-  const [row] = rows
-  return row ? { outcome: 'bound', quote: quoteFromRow(row), expiresAt: row.expires_at } : { outcome: 'other_request' }
+  if (!row) return { outcome: 'other_request' }
+  const { expiresAt, ...quote } = row
+  return { outcome: 'bound', quote, expiresAt }
 }
 
 /** Returns what a binding is written with: the key, the digest, the quote in three columns, and the lifetime in seconds. */
@@ -144,8 +139,9 @@ function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSeconds }
   ] as const
 }
 
-const BINDING = `request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live,
-  CASE WHEN job_id IS NULL THEN claimed_audio END AS claimed_audio`
+const BINDING = `request_digest AS "requestDigest", quoted_maximum AS "quotedMaximum",
+  catalog_version AS "catalogVersion", terms, expires_at AS "expiresAt", expires_at > now() AS "isLive",
+  CASE WHEN job_id IS NULL THEN claimed_audio END AS "claimedAudio"`
 const IS_BOUND = "(expires_at > now() OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))"
 
 /**
@@ -163,29 +159,23 @@ async function findBindings(
   sql: Sql,
   idempotencyKeys: readonly string[],
 ): Promise<ReadonlyMap<string, CurrentBinding | null>> {
-  const { rows } = await sql.query<BoundRow & BindingRow & { idempotency_key: string }>({
+  const rows = await readRows<BindingRow>(sql, {
     name: 'find_bindings',
-    text: `SELECT asked.idempotency_key, bound.request_digest, quoted_maximum, catalog_version, terms, expires_at, is_live, claimed_audio FROM ${listed('text')} AS asked (idempotency_key) CROSS JOIN LATERAL (
+    text: `SELECT asked.idempotency_key AS "idempotencyKey", bound."requestDigest", "quotedMaximum", "catalogVersion",
+       terms, "expiresAt", "isLive", "claimedAudio"
+     FROM ${listed('text')} AS asked (idempotency_key) CROSS JOIN LATERAL (
        SELECT ${BINDING} FROM idempotency_keys
        WHERE idempotency_keys.idempotency_key = asked.idempotency_key AND ${IS_BOUND} OFFSET 0) AS bound`,
     values: [idempotencyKeys],
   })
-  const found = new Map(rows.map((row) => [row.idempotency_key, bindingFromRow(row)]))
+  const found = new Map(rows.map((row) => [row.idempotencyKey, bindingFromRow(row)]))
   return new Map(idempotencyKeys.map((key) => [key, found.get(key) ?? null]))
 }
 
-function bindingFromRow(row: BoundRow & BindingRow): CurrentBinding {
-  return {
-    requestDigest: row.request_digest,
-    quote: quoteFromRow(row),
-    expiresAt: row.expires_at,
-    isLive: row.is_live,
-    claim: claimFromColumn(row.claimed_audio),
-  }
-}
-
-function quoteFromRow({ quoted_maximum, catalog_version, terms }: BoundRow): Quote<JsonValue> {
-  return { quotedMaximum: atomicAmount(BigInt(quoted_maximum)), catalogVersion: catalog_version, terms }
+function bindingFromRow({ quotedMaximum, catalogVersion, terms, ...row }: BindingRow): CurrentBinding {
+  const { requestDigest, expiresAt, isLive, claimedAudio } = row
+  const quote = { quotedMaximum, catalogVersion, terms }
+  return { requestDigest, quote, expiresAt, isLive, claim: claimFromColumn(claimedAudio) }
 }
 
 /** The column `claimed_audio`, with the names of the request. */

@@ -1,10 +1,11 @@
-import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, lastingPermitOf, storedAuthorization } from '#shared/payment/authorization.ts'
 import { fitsFunds, mixesPermits, openTotal, settlingNonces } from '#shared/payment/exposure.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
+import { readFirst, readRows } from '../read-rows.ts'
 import { type Acceptance, AcceptanceRefused, type NewJob } from './acceptance.ts'
 import { findExhaustedBudget } from './find-exhausted-budget.ts'
 import { admitUncovered, refuseBeyondTrust } from './judge-new-payer.ts'
@@ -79,6 +80,7 @@ export async function claimWithFreeKey(
   sql: Sql,
   claim: NewClaim,
 ): Promise<{ readonly key: LockedKey | null; readonly isClaimed: boolean }> {
+  // Not by `readFirst`: others are sent behind it, and its error, the first one, has to be the first to reject.
   const { rows } = await sql.query<LockedKey & { is_claimed: boolean }>({
     name: 'claim_with_free_key',
     text: `WITH key AS (SELECT request_digest, job_id FROM idempotency_keys WHERE idempotency_key = $11 FOR UPDATE),
@@ -189,12 +191,11 @@ export async function findHolder(
   jobId: string,
   { network, payer, nonce }: Authorization,
 ): Promise<Exclude<NonceClaim, { outcome: 'claimed' }>> {
-  const { rows } = await sql.query<{ job_id: string }>({
+  const holder = await readFirst<{ job_id: string }>(sql, {
     name: 'find_nonce_claim',
     text: 'SELECT job_id FROM authorizations WHERE network = $1 AND payer = $2 AND nonce = $3',
     values: [network, payer, nonce.toString()],
   })
-  const [holder] = rows
   if (!holder) return { outcome: 'permit_already_used' }
   return holder.job_id === jobId ? { outcome: 'exists', jobId } : { outcome: 'authorization_already_used' }
 }
@@ -279,13 +280,14 @@ async function findDebt(
   payer: string,
   jobId: string | null,
 ): Promise<{ idempotencyKey: string; chargeAmount: AtomicAmount } | null> {
-  const { rows } = await sql.query<{ id: string; idempotency_key: string; charge_amount: string }>({
+  const debts = await readRows<{ id: string; idempotencyKey: string; chargeAmount: AtomicAmount }>(sql, {
     name: 'find_debt',
-    text: `SELECT id, idempotency_key, charge_amount FROM jobs
+    text: `SELECT id, idempotency_key AS "idempotencyKey", charge_amount AS "chargeAmount" FROM jobs
      WHERE payer = $1 AND is_owed ORDER BY finished_at`,
     values: [payer],
   })
-  const [oldest] = rows
-  if (!oldest || rows.some(({ id }) => id === jobId)) return null
-  return { idempotencyKey: oldest.idempotency_key, chargeAmount: atomicAmount(BigInt(oldest.charge_amount)) }
+  const [oldest] = debts
+  if (!oldest || debts.some(({ id }) => id === jobId)) return null
+  const { idempotencyKey, chargeAmount } = oldest
+  return { idempotencyKey, chargeAmount }
 }

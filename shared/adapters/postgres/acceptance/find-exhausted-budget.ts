@@ -1,6 +1,7 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Sql } from '../pool.ts'
+import { readOnly } from '../read-rows.ts'
 
 /**
  * A call with an unknown outcome is the vendor's doing when calls of at least this many other established payers to the
@@ -29,10 +30,10 @@ const COUNTED = `entries AS (
     FROM entries)`
 
 interface BudgetRow {
-  used: string
-  allowed: string
-  by_kind: Record<string, string> | null
-  leaves_in_seconds: number | null
+  readonly used: AtomicAmount
+  readonly allowed: AtomicAmount
+  readonly byKind: Readonly<Record<string, string>> | null
+  readonly leavesInSeconds: number | null
 }
 
 /**
@@ -46,7 +47,7 @@ export async function findExhaustedBudget(
   { windowSeconds, perPayer, maximumForgiven }: UnchargedBudget,
 ): Promise<ExhaustedBudget | null> {
   if (uncharged < perPayer) return null
-  const { rows } = await sql.query<BudgetRow>({
+  const { used, allowed, byKind, leavesInSeconds } = await readOnly<BudgetRow>(sql, {
     name: 'read_uncharged_budget',
     text: `WITH ${COUNTED},
        allowed AS (
@@ -54,23 +55,20 @@ export async function findExhaustedBudget(
          WHERE payer = $1 AND state = 'completed' AND finished_at > now() - make_interval(secs => $2))
      SELECT allowed.amount AS allowed, (SELECT coalesce(sum(amount), 0) FROM counted) AS used,
        (SELECT jsonb_object_agg(kind, total::text) FROM (
-         SELECT kind, sum(amount) AS total FROM counted GROUP BY kind HAVING sum(amount) > 0) AS kinds) AS by_kind,
+         SELECT kind, sum(amount) AS total FROM counted GROUP BY kind HAVING sum(amount) > 0) AS kinds) AS "byKind",
        (SELECT extract(epoch FROM max(created_at) + make_interval(secs => $2) - clock_timestamp())::float8 FROM (
          SELECT created_at, sum(amount) OVER (ORDER BY created_at DESC, id DESC) AS not_older FROM counted) AS sums
-         WHERE not_older >= allowed.amount) AS leaves_in_seconds
+         WHERE not_older >= allowed.amount) AS "leavesInSeconds"
      FROM allowed`,
     values: [payer, windowSeconds, perPayer.toString(), maximumForgiven.toString()],
   })
-  const [row] = rows
-  if (!row) throw new Error('a sum over no rows is a row')
-  const [used, allowed] = [atomicAmount(BigInt(row.used)), atomicAmount(BigInt(row.allowed))]
   if (used < allowed) return null
   return {
     used,
     allowed,
     byKind: Object.fromEntries(
-      Object.entries(row.by_kind ?? {}).map(([kind, total]) => [kind, atomicAmount(BigInt(total))]),
+      Object.entries(byKind ?? {}).map(([kind, total]) => [kind, atomicAmount(BigInt(total))]),
     ),
-    retryAfterSeconds: Math.max(1, Math.ceil(row.leaves_in_seconds ?? windowSeconds)),
+    retryAfterSeconds: Math.max(1, Math.ceil(leavesInSeconds ?? windowSeconds)),
   }
 }

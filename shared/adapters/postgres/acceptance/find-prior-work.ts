@@ -3,6 +3,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import { shareStatement } from '../batch.ts'
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 
 /** The jobs that a key and an authorization already belong to, read in one snapshot. */
 export interface PriorWork {
@@ -27,12 +28,13 @@ export interface PresentedClaim {
 }
 
 interface PriorWorkRow {
-  holder_id: string | null
-  payer: string | null
-  state: JobState | null
-  is_releasable: boolean | null
-  claimed_for: string | null
-  has_same_token: boolean | null
+  readonly idempotencyKey: string
+  readonly holderId: string | null
+  readonly payer: string | null
+  readonly state: JobState | null
+  readonly isReleasable: boolean | null
+  readonly claimedFor: string | null
+  readonly hasSameToken: boolean | null
 }
 
 /**
@@ -46,13 +48,12 @@ interface Presented {
   readonly claim: PresentedClaim
 }
 
-const PRIOR_WORK = 'holder_id, prior.payer, state, is_releasable, claimed_for, has_same_token'
 const ASKED = '(idempotency_key, network, payer, nonce, challenge_token_sha256, tokenless_seconds)'
 const PRIOR_WORK_OF_ASKED = `
-  SELECT holder.id AS holder_id, holder.payer, holder.state,
-    holder.state = 'failed' AND bound.expires_at <= now() AS is_releasable, claim.job_id AS claimed_for,
+  SELECT holder.id AS "holderId", holder.payer, holder.state,
+    holder.state = 'failed' AND bound.expires_at <= now() AS "isReleasable", claim.job_id AS "claimedFor",
     CASE WHEN claim.challenge_token_sha256 IS NOT NULL THEN claim.challenge_token_sha256 = asked.challenge_token_sha256
-      ELSE claim.claimed_at > now() - make_interval(secs => asked.tokenless_seconds) END AS has_same_token
+      ELSE claim.claimed_at > now() - make_interval(secs => asked.tokenless_seconds) END AS "hasSameToken"
   FROM (VALUES (true)) AS always
   LEFT JOIN jobs AS holder ON holder.idempotency_key = asked.idempotency_key
   LEFT JOIN idempotency_keys AS bound ON bound.idempotency_key = holder.idempotency_key
@@ -72,14 +73,15 @@ export function createPriorWorkFinder(sql: Sql) {
 }
 
 async function findPriorWorks(sql: Sql, presented: readonly Presented[]): Promise<ReadonlyMap<string, PriorWork>> {
-  const { rows } = await sql.query<PriorWorkRow & { idempotency_key: string }>({
+  const rows = await readRows<PriorWorkRow>(sql, {
     name: 'find_prior_works',
-    text: `SELECT asked.idempotency_key, ${PRIOR_WORK}
+    text: `SELECT asked.idempotency_key AS "idempotencyKey", "holderId", prior.payer, state, "isReleasable", "claimedFor",
+       "hasSameToken"
      FROM ${listed('text', 'text', 'text', 'numeric', 'text', 'float8')} AS asked ${ASKED}
      CROSS JOIN LATERAL (${PRIOR_WORK_OF_ASKED}) AS prior`,
     values: columnsOf(presented.map(askedValues)),
   })
-  return new Map(rows.map((row) => [row.idempotency_key, priorWorkFromRow(row)]))
+  return new Map(rows.map((row) => [row.idempotencyKey, priorWorkFromRow(row)]))
 }
 
 function askedValues({ idempotencyKey, claim: { authorization, challengeTokenSha256 } }: Presented) {
@@ -87,17 +89,11 @@ function askedValues({ idempotencyKey, claim: { authorization, challengeTokenSha
   return [idempotencyKey, network, payer, nonce.toString(), challengeTokenSha256, TOKENLESS_SECONDS] as const
 }
 
-function priorWorkFromRow({
-  holder_id: jobId,
-  payer,
-  state,
-  claimed_for: claimedFor,
-  ...row
-}: PriorWorkRow): PriorWork {
+function priorWorkFromRow({ holderId: jobId, payer, state, claimedFor, ...row }: PriorWorkRow): PriorWork {
   const hasHolder = jobId !== null && payer !== null && state !== null
   return {
-    holder: hasHolder ? { jobId, payer, state, isReleasable: row.is_releasable === true } : null,
-    claim: claimedFor === null ? null : { jobId: claimedFor, hasSameToken: row.has_same_token === true },
+    holder: hasHolder ? { jobId, payer, state, isReleasable: row.isReleasable === true } : null,
+    claim: claimedFor === null ? null : { jobId: claimedFor, hasSameToken: row.hasSameToken === true },
   }
 }
 

@@ -5,18 +5,18 @@ import { isUnfinished } from '#shared/jobs/transitions.ts'
 import type { Sql } from '../pool.ts'
 
 interface OutcomeRow {
-  id: string
-  state: JobState
-  catalog_version: string
-  result_body: string | null
-  result_expired: boolean
-  receipt_id: string | null
-  token_secret_id: string | null
-  receipt_issued_at: string | null
-  payment_response: PaymentResponse | null
-  failure_code: ErrorCode | null
-  resolution: ResolutionOutcome | null
-  refund_transaction: string | null
+  readonly id: string
+  readonly state: JobState
+  readonly catalogVersion: string
+  readonly resultBody: string | null
+  readonly isExpired: boolean
+  readonly receiptId: string | null
+  readonly receiptSecretId: string | null
+  readonly receiptIssuedAt: string | null
+  readonly paymentResponse: PaymentResponse | null
+  readonly failureCode: ErrorCode | null
+  readonly resolution: ResolutionOutcome | null
+  readonly transaction: string | null
 }
 
 /** Returns the outcomes of jobs by id. The result body is read only when it is returned, as it may be large. */
@@ -26,10 +26,12 @@ export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise
   const [condition, value] = jobIds.length === 1 ? ['= $1', jobIds[0]] : ['= ANY($1)', jobIds]
   const { rows } = await sql.query<OutcomeRow>({
     name: jobIds.length === 1 ? 'read_outcome' : 'read_outcomes',
-    text: `SELECT jobs.id, state, catalog_version, receipt_id, token_secret_id, payment_response, failure_code,
-       receipts.body->>'issued_at' AS receipt_issued_at,
-       CASE WHEN state = 'completed' OR resolutions.outcome = 're_served' THEN result_body END AS result_body,
-       result_expired_at IS NOT NULL AS result_expired, resolutions.outcome AS resolution, refund_transaction
+    text: `SELECT jobs.id, state, catalog_version AS "catalogVersion", receipt_id AS "receiptId",
+       token_secret_id AS "receiptSecretId", receipts.body->>'issued_at' AS "receiptIssuedAt",
+       payment_response AS "paymentResponse", failure_code AS "failureCode",
+       CASE WHEN state = 'completed' OR resolutions.outcome = 're_served' THEN result_body END AS "resultBody",
+       result_expired_at IS NOT NULL AS "isExpired", resolutions.outcome AS resolution,
+       refund_transaction AS transaction
      FROM jobs LEFT JOIN receipts ON receipts.id = jobs.receipt_id
      LEFT JOIN resolutions ON state = 'review' AND resolutions.job_id = jobs.id AND resolutions.item = 'review'
      WHERE jobs.id ${condition}`,
@@ -42,39 +44,30 @@ function outcomeFromRow(row: OutcomeRow): JobOutcome {
   if (isUnfinished(row.state)) return { state: row.state }
   if (row.state === 'review') return reviewOutcome(row)
   if (row.state !== 'completed') {
-    if (row.failure_code === null) throw new Error(`job ${row.id} failed without a code`)
-    return { state: row.state, failureCode: row.failure_code }
+    if (row.failureCode === null) throw new Error(`job ${row.id} failed without a code`)
+    return { state: row.state, failureCode: row.failureCode }
   }
-  const { result_body, receipt_id, token_secret_id, receipt_issued_at, payment_response } = row
-  if (receipt_id === null || token_secret_id === null || receipt_issued_at === null || payment_response === null)
+  const { state, resultBody, catalogVersion, receiptId, receiptSecretId, receiptIssuedAt: at, paymentResponse } = row
+  if (receiptId === null || receiptSecretId === null || at === null || paymentResponse === null)
     throw new Error(`job ${row.id} is completed without receipt or payment`)
-  if (row.result_expired) return { state: 'expired', receiptId: receipt_id }
-  if (result_body === null) throw new Error(`job ${row.id} is completed without result`)
-  return {
-    state: 'completed',
-    resultBody: result_body,
-    catalogVersion: row.catalog_version,
-    receiptId: receipt_id,
-    receiptSecretId: token_secret_id,
-    receiptIssuedAt: new Date(receipt_issued_at),
-    paymentResponse: payment_response,
-  }
+  if (row.isExpired) return { state: 'expired', receiptId }
+  if (resultBody === null) throw new Error(`job ${row.id} is completed without result`)
+  const receiptIssuedAt = new Date(at)
+  return { state, resultBody, catalogVersion, receiptId, receiptSecretId, receiptIssuedAt, paymentResponse }
 }
 
-function reviewOutcome({ id, resolution, refund_transaction, result_body, catalog_version }: OutcomeRow): JobOutcome {
+function reviewOutcome({ id, resolution, transaction, resultBody, catalogVersion }: OutcomeRow): JobOutcome {
   switch (resolution) {
     case null:
       return { state: 'review' }
     case 'refunded':
-      if (refund_transaction === null) throw new Error(`job ${id} is refunded without a transaction`)
-      return { state: 'resolved', outcome: resolution, transaction: refund_transaction }
+      if (transaction === null) throw new Error(`job ${id} is refunded without a transaction`)
+      return { state: 'resolved', outcome: resolution, transaction }
     case 'paid_outside':
     case 'written_off':
       return { state: 'resolved', outcome: resolution }
     case 're_served':
-      return result_body === null
-        ? { state: 're_serving_ended' }
-        : { state: 're_served', resultBody: result_body, catalogVersion: catalog_version }
+      return resultBody === null ? { state: 're_serving_ended' } : { state: 're_served', resultBody, catalogVersion }
     case 'forgiven':
       throw new Error(`the review of job ${id} cannot be forgiven`)
   }

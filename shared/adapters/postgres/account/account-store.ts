@@ -1,5 +1,5 @@
 import { NO_ARCHIVE, type ReceiptArchive } from '#shared/archive/receipt-archive.ts'
-import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { CurrentReceipt } from '#shared/payment/receipt.ts'
 import { bindTo } from '../bind-to.ts'
 import { CURRENT_RECEIPT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } from '../current-receipt.ts'
@@ -14,6 +14,7 @@ import {
   positionAt,
   timestampOf,
 } from '../position.ts'
+import { countRows, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { readDebts, readOpenCalls } from './read-unpaid-calls.ts'
 
@@ -50,12 +51,12 @@ export interface ReceiptsRequest extends PageRequest {
 
 /** Records the nonce of an answered sign-in challenge until it expires. Returns whether it was not used before. */
 async function useSignIn(sql: Sql, nonce: string, expiresAt: Date): Promise<boolean> {
-  const { rowCount } = await sql.query({
+  const written = await countRows(sql, {
     name: 'use_sign_in',
     text: 'INSERT INTO used_sign_ins (nonce, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING',
     values: [nonce, expiresAt],
   })
-  return rowCount === 1
+  return written === 1
 }
 
 export interface AccountReceipt {
@@ -119,14 +120,6 @@ export interface DailySpend {
 
 const QUERY_CANCELED = '57014'
 
-interface SpendRow {
-  readonly date: string
-  readonly model: string
-  readonly operation: string
-  readonly calls: number
-  readonly charge: string
-}
-
 /** Returns a payer's charges by UTC day of completion, model and operation, or `too_long` when time runs out. */
 async function readSpend(
   pool: Pool,
@@ -137,7 +130,7 @@ async function readSpend(
   try {
     return await inTransaction(pool, async (sql) => {
       await sql.query(`SET LOCAL statement_timeout = ${timeoutMs}`)
-      const { rows } = await sql.query<SpendRow>({
+      return await readRows<DailySpend>(sql, {
         name: 'read_account_spend',
         text: `SELECT to_char(day, 'YYYY-MM-DD') AS date, model, operation, calls, charge
          FROM (
@@ -149,7 +142,6 @@ async function readSpend(
          ORDER BY day, model, operation`,
         values: [payer, from, until],
       })
-      return rows.map((row) => ({ ...row, charge: atomicAmount(BigInt(row.charge)) }))
     })
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === QUERY_CANCELED) return 'too_long'

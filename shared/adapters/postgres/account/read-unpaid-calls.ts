@@ -10,6 +10,7 @@ import {
   type PositionRow,
   timestampOf,
 } from '../position.ts'
+import { readRows } from '../read-rows.ts'
 
 /** A call that is not paid for: in progress, or completed and owed. */
 export interface UnpaidCall {
@@ -30,19 +31,10 @@ export interface UnpaidCalls extends AccountPage<UnpaidCall> {
   readonly total: AtomicAmount
 }
 
-interface CallRow extends PositionRow {
-  readonly idempotency_key: string
-  readonly request_id: string | null
-  readonly operation: string
-  readonly public_model: string
-  readonly state: JobState
-  readonly accepted_at: Date
-  readonly quoted_maximum: string
-  readonly charge_amount: string | null
-}
+type CallRow = PositionRow & UnpaidCall
 
 /** Every row repeats the totals; a list without entries is one row without an id. */
-type Row = { readonly calls: number; readonly total: string } & (CallRow | { readonly id: null })
+type Row = Pick<UnpaidCalls, 'calls' | 'total'> & (CallRow | { readonly id: null })
 
 /** Returns completed calls of a payer whose charge is owed, oldest first. */
 export function readDebts(sql: Sql, payer: string, page: PageRequest): Promise<UnpaidCalls> {
@@ -69,11 +61,12 @@ async function readUnpaidCalls(
   { name, conditions }: { readonly name: string; readonly conditions: readonly string[] },
 ): Promise<UnpaidCalls> {
   const from = after ?? BEGINNING
-  const { rows } = await sql.query<Row>({
+  const rows = await readRows<Row>(sql, {
     name,
     text: `WITH unpaid AS MATERIALIZED (${conditions.map(selectCalls).join(' UNION ALL ')})
-     SELECT totals.calls, totals.total, page.id, page.microseconds, page.idempotency_key, page.request_id,
-       page.operation, page.public_model, page.state, page.accepted_at, page.quoted_maximum, page.charge_amount
+     SELECT totals.calls, totals.total, page.id, page.microseconds, page.idempotency_key AS "idempotencyKey",
+       page.request_id AS "requestId", page.operation, page.public_model AS model, page.state,
+       page.accepted_at AS "acceptedAt", page.quoted_maximum AS "quotedMaximum", page.charge_amount AS charge
      FROM (
        SELECT count(*)::int AS calls, coalesce(sum(coalesce(charge_amount, quoted_maximum)), 0) AS total
        FROM unpaid) AS totals
@@ -85,7 +78,7 @@ async function readUnpaidCalls(
      ORDER BY page.accepted_at, page.id`,
     values: [payer, from.microseconds.toString(), from.id, limit + 1],
   })
-  const [first] = rows
+  const [{ calls, total } = { calls: 0, total: atomicAmount(0n) }] = rows
   const page = cutPage(
     rows.filter((row): row is Row & CallRow => row.id !== null),
     limit,
@@ -93,8 +86,8 @@ async function readUnpaidCalls(
   return {
     entries: page.rows.map(unpaidCall),
     next: page.next,
-    calls: first?.calls ?? 0,
-    total: atomicAmount(BigInt(first?.total ?? 0)),
+    calls,
+    total,
   }
 }
 
@@ -103,15 +96,7 @@ function selectCalls(condition: string): string {
     FROM jobs WHERE payer = $1 AND ${condition}`
 }
 
-function unpaidCall(row: CallRow): UnpaidCall {
-  return {
-    idempotencyKey: row.idempotency_key,
-    requestId: row.request_id,
-    operation: row.operation,
-    model: row.public_model,
-    state: row.state,
-    acceptedAt: row.accepted_at,
-    quotedMaximum: atomicAmount(BigInt(row.quoted_maximum)),
-    charge: row.charge_amount === null ? null : atomicAmount(BigInt(row.charge_amount)),
-  }
+function unpaidCall({ idempotencyKey, requestId, operation, model, state, ...row }: CallRow): UnpaidCall {
+  const { acceptedAt, quotedMaximum, charge } = row
+  return { idempotencyKey, requestId, operation, model, state, acceptedAt, quotedMaximum, charge }
 }

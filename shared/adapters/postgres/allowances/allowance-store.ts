@@ -2,7 +2,8 @@ import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { insertTransaction, NonceQueueFull, takeAccountNonces } from '../settlement/account-nonces.ts'
+import { countRows, readRows } from '../read-rows.ts'
+import { insertTransaction, takeAccountNonces, unlessQueueFull } from '../settlement/account-nonces.ts'
 import { inTransaction } from '../transaction.ts'
 import {
   type ClaimedPermit,
@@ -68,18 +69,9 @@ async function recordPermit(
   claim: ClaimedPermit,
   signing: Signing,
 ): Promise<SignedPermit | 'stale' | 'queue_full'> {
-  try {
-    return await record(pool, claim, signing)
-  } catch (error) {
-    if (error instanceof NonceQueueFull) return 'queue_full'
-    throw error
-  }
-}
-
-async function record(pool: Pool, claim: ClaimedPermit, signing: Signing): Promise<SignedPermit | 'stale'> {
   const { allowanceId, fence } = claim
   const { account, minimumAccountNonce } = signing
-  return await inTransaction(pool, async (sql) => {
+  const record = async (sql: Sql): Promise<SignedPermit | 'stale'> => {
     const locked = await sql.query({
       name: 'lock_claimed_permit',
       text: "SELECT 1 FROM sponsored_permits WHERE id = $1 AND fence = $2 AND state = 'requested' FOR UPDATE",
@@ -107,7 +99,8 @@ async function record(pool: Pool, claim: ClaimedPermit, signing: Signing): Promi
       fillers: [],
       isAbandoned: false,
     }
-  })
+  }
+  return await unlessQueueFull('queue_full', () => inTransaction(pool, record))
 }
 
 interface DecidedBlock {
@@ -124,7 +117,7 @@ const FINAL_BLOCKS = 32
  * `finalizedNumber`.
  */
 async function findUnfinalAllowanceBlocks(sql: Sql, finalizedNumber: bigint): Promise<readonly DecidedBlock[]> {
-  const { rows } = await sql.query<{ number: string; hash: Hex }>({
+  return await readRows<DecidedBlock>(sql, {
     name: 'find_unfinal_allowance_blocks',
     text: `WITH unfinal AS (
        SELECT DISTINCT block_number, block_hash FROM sponsored_permits
@@ -133,18 +126,16 @@ async function findUnfinalAllowanceBlocks(sql: Sql, finalizedNumber: bigint): Pr
      UNION (SELECT block_number, block_hash FROM unfinal WHERE block_number <= $1 ORDER BY block_number LIMIT $3)`,
     values: [finalizedNumber.toString(), NEWEST_BLOCKS, FINAL_BLOCKS],
   })
-  return rows.map(({ number, hash }) => ({ number: BigInt(number), hash }))
 }
 
 /** Marks permits that these blocks decided as final. Returns their number. */
 async function markAllowancesFinal(sql: Sql, blockHashes: readonly Hex[]): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'mark_allowances_final',
     text: `UPDATE sponsored_permits SET finalized_at = now()
      WHERE block_hash = ANY($1) AND finalized_at IS NULL`,
     values: [blockHashes],
   })
-  return rowCount ?? 0
 }
 
 /**
@@ -152,7 +143,7 @@ async function markAllowancesFinal(sql: Sql, blockHashes: readonly Hex[]): Promi
  * and judged again. Raises the fence, as a claim does.
  */
 async function reopenAllowances(sql: Sql, blockHashes: readonly Hex[]): Promise<number> {
-  const { rows } = await sql.query<{ id: string }>({
+  return await countRows(sql, {
     name: 'reopen_allowances',
     text: `WITH moved AS (
        UPDATE sponsored_permits SET state = 'signed', fence = fence + 1, finished_at = NULL, lease_expires_at = NULL,
@@ -162,5 +153,4 @@ async function reopenAllowances(sql: Sql, blockHashes: readonly Hex[]): Promise<
      SELECT id, pg_notify('farebox_allowances', id::text) FROM moved`,
     values: [blockHashes],
   })
-  return rows.length
 }

@@ -2,8 +2,7 @@ import type { StoredTransaction, Written } from '#shared/jobs/job.ts'
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Sql } from '../pool.ts'
-
-type Hex = `0x${string}`
+import { readRows, writeFenced } from '../read-rows.ts'
 
 /** A permit that this worker holds under a lease. */
 export interface ClaimedPermit {
@@ -30,27 +29,14 @@ export interface SignedPermit {
   readonly isAbandoned: boolean
 }
 
-interface ClaimedRow {
-  readonly id: string
-  readonly fence: string
-  readonly network: string
-  readonly owner: Hex
-  readonly value: string
-  readonly deadline: string
-  readonly permit_nonce: string
-  readonly signature: Hex
-  readonly reserved_gas_wei: string
-  readonly minimum_balance: string
-  readonly age_ms: number
-  readonly is_signed: boolean
-}
+type ClaimedRow = Omit<ClaimedPermit, 'permit' | 'signed'> & AllowancePermit & { readonly isSigned: boolean }
 
 /**
  * Takes the lease of due permits without one, oldest first, and raises their fences, by PostgreSQL's clock. One whose
  * worker is gone is due once its lease expires.
  */
 export async function claimAllowances(sql: Sql, leaseMs: number, limit: number): Promise<readonly ClaimedPermit[]> {
-  const { rows } = await sql.query<ClaimedRow>({
+  const rows = await readRows<ClaimedRow>(sql, {
     name: 'claim_allowances',
     text: `UPDATE sponsored_permits SET fence = fence + 1, lease_expires_at = now() + make_interval(secs => $1 / 1000.0)
      WHERE id IN (
@@ -58,28 +44,16 @@ export async function claimAllowances(sql: Sql, leaseMs: number, limit: number):
        WHERE state IN ('requested', 'signed') AND run_after <= now()
          AND (lease_expires_at IS NULL OR lease_expires_at <= now())
        ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
-     RETURNING id, fence, network, owner, value, deadline, permit_nonce, signature, reserved_gas_wei, minimum_balance,
-       extract(epoch FROM now() - requested_at)::float8 * 1000 AS age_ms, state = 'signed' AS is_signed`,
+     RETURNING id AS "allowanceId", fence, network, owner, value, deadline, permit_nonce AS nonce, signature,
+       reserved_gas_wei AS "reservedGasWei", minimum_balance AS "minimumBalance",
+       extract(epoch FROM now() - requested_at)::float8 * 1000 AS "ageMs", state = 'signed' AS "isSigned"`,
     values: [leaseMs, limit],
   })
   const claimed: ClaimedPermit[] = []
-  for (const row of rows)
-    claimed.push({
-      allowanceId: row.id,
-      fence: BigInt(row.fence),
-      permit: {
-        owner: row.owner,
-        value: BigInt(row.value),
-        deadline: BigInt(row.deadline),
-        nonce: BigInt(row.permit_nonce),
-        signature: row.signature,
-      },
-      reservedGasWei: BigInt(row.reserved_gas_wei),
-      minimumBalance: BigInt(row.minimum_balance),
-      network: row.network,
-      ageMs: row.age_ms,
-      signed: row.is_signed ? await readSignedPermit(sql, row.id) : null,
-    })
+  for (const { owner, value, deadline, nonce, signature, isSigned, ...claim } of rows) {
+    const signed = isSigned ? await readSignedPermit(sql, claim.allowanceId) : null
+    claimed.push({ ...claim, permit: { owner, value, deadline, nonce, signature }, signed })
+  }
   return claimed
 }
 
@@ -89,13 +63,12 @@ export async function renewAllowance(
   { allowanceId, fence }: ClaimedPermit,
   leaseMs: number,
 ): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'renew_allowance',
     text: `UPDATE sponsored_permits SET lease_expires_at = now() + make_interval(secs => $3 / 1000.0)
      WHERE id = $1 AND fence = $2 AND finished_at IS NULL`,
     values: [allowanceId, fence.toString(), leaseMs],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }
 
 /** Ends the lease; the permit is due again after the delay. */
@@ -104,23 +77,18 @@ export async function releaseAllowance(
   { allowanceId, fence }: ClaimedPermit,
   delayMs: number,
 ): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'release_allowance',
     text: `UPDATE sponsored_permits SET lease_expires_at = NULL, run_after = now() + make_interval(secs => $3 / 1000.0)
      WHERE id = $1 AND fence = $2 AND finished_at IS NULL`,
     values: [allowanceId, fence.toString(), delayMs],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }
 
-interface TransactionRow {
-  readonly facilitator: Hex
+type TransactionRow = StoredTransaction & {
   readonly network: string
-  readonly account_nonce: string
-  readonly is_abandoned: boolean
-  readonly hash: Hex
-  readonly raw: Hex
-  readonly is_filler: boolean
+  readonly isAbandoned: boolean
+  readonly isFiller: boolean
 }
 
 /**
@@ -128,29 +96,22 @@ interface TransactionRow {
  * when it is not signed.
  */
 export async function readSignedPermit(sql: Sql, allowanceId: string): Promise<SignedPermit | null> {
-  const { rows } = await sql.query<TransactionRow>({
+  const rows = await readRows<TransactionRow>(sql, {
     name: 'read_signed_permit',
-    text: `SELECT facilitator, network, account_nonce, abandoned_at IS NOT NULL AS is_abandoned, hash,
-       raw_transaction AS raw, sponsored_permit_id IS NULL AS is_filler
+    text: `SELECT facilitator AS sender, network, account_nonce AS "accountNonce",
+       abandoned_at IS NOT NULL AS "isAbandoned", hash, raw_transaction AS raw, sponsored_permit_id IS NULL AS "isFiller"
      FROM sponsored_permits JOIN settlement_transactions AS signed USING (network, facilitator, account_nonce)
      WHERE sponsored_permits.id = $1 ORDER BY signed.signed_at DESC`,
     values: [allowanceId],
   })
   const [newest] = rows
   if (!newest) return null
-  const accountNonce = BigInt(newest.account_nonce)
-  const stored = rows.map(({ hash, raw, is_filler }) => ({
-    hash,
-    raw,
-    sender: newest.facilitator,
-    accountNonce,
-    isFiller: is_filler,
-  }))
+  const { network, sender: facilitator, accountNonce, isAbandoned } = newest
   return {
-    account: { network: newest.network, facilitator: newest.facilitator },
+    account: { network, facilitator },
     accountNonce,
-    transactions: stored.filter(({ isFiller }) => !isFiller),
-    fillers: stored.filter(({ isFiller }) => isFiller),
-    isAbandoned: newest.is_abandoned,
+    transactions: rows.filter(({ isFiller }) => !isFiller),
+    fillers: rows.filter(({ isFiller }) => isFiller),
+    isAbandoned,
   }
 }

@@ -1,6 +1,7 @@
 import type { Written } from '#shared/jobs/job.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { Sql } from '../pool.ts'
+import { writeFenced } from '../read-rows.ts'
 import type { ClaimedPermit } from './claim-allowances.ts'
 
 type Hex = `0x${string}`
@@ -75,7 +76,7 @@ async function finish(
   { allowanceId, fence }: ClaimedPermit,
   { state, failure, by, blockNumber, mined }: Ending,
 ): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'finish_allowance',
     text: `WITH moved AS (
        UPDATE sponsored_permits SET state = $3, finished_at = now(), lease_expires_at = NULL, failure_code = $4,
@@ -100,7 +101,6 @@ async function finish(
       by === 'other_submission',
     ],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }
 
 /**
@@ -108,7 +108,7 @@ async function finish(
  * be mined any more.
  */
 export async function requestAgain(sql: Sql, { allowanceId, fence }: ClaimedPermit): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'request_allowance_again',
     text: `WITH moved AS (
        UPDATE sponsored_permits SET state = 'requested', facilitator = NULL, account_nonce = NULL, abandoned_at = NULL,
@@ -117,5 +117,4 @@ export async function requestAgain(sql: Sql, { allowanceId, fence }: ClaimedPerm
      SELECT pg_notify('farebox_allowances', id::text) FROM moved`,
     values: [allowanceId, fence.toString()],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }

@@ -1,5 +1,6 @@
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst, readOnly, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import type { AllowanceFailureCode } from './finish-allowance.ts'
 import { findSponsoringRefusal, type SponsoringLimits, type SponsoringRefusal } from './sponsoring-limits.ts'
@@ -35,7 +36,7 @@ export async function requestAllowance(
   return await inTransaction(pool, async (sql) => {
     await sql.query(`SELECT ${LOCK}`)
     const existing = await findExisting(sql, permit.digest)
-    if (existing && !existing.may_be_tried_again)
+    if (existing && !existing.mayBeTriedAgain)
       return { outcome: 'existing', allowanceId: existing.id, state: stateOf(existing.state) }
     await forgetNetworks(sql)
     const refusal = await findSponsoringRefusal(sql, permit, limits)
@@ -60,20 +61,13 @@ async function forgetNetworks(sql: Sql): Promise<void> {
   })
 }
 
-interface ExistingRow {
-  readonly id: string
-  readonly state: string
-  readonly may_be_tried_again: boolean
-}
-
-async function findExisting(sql: Sql, digest: string): Promise<ExistingRow | undefined> {
-  const { rows } = await sql.query<ExistingRow>({
+function findExisting(sql: Sql, digest: string) {
+  return readFirst<{ id: string; state: string; mayBeTriedAgain: boolean }>(sql, {
     name: 'find_requested_permit',
-    text: `SELECT id, state, state = 'failed' AND gas_wei IS NULL AS may_be_tried_again
+    text: `SELECT id, state, state = 'failed' AND gas_wei IS NULL AS "mayBeTriedAgain"
      FROM sponsored_permits WHERE digest = $1`,
     values: [digest],
   })
-  return rows[0]
 }
 
 /** The two states before the end are one to callers. */
@@ -83,7 +77,7 @@ function stateOf(state: string): 'pending' | 'confirmed' | 'failed' {
 
 /** Inserts the permit, or starts one again that failed without a cost. */
 async function store(sql: Sql, network: string, permit: VerifiedPermit, limits: SponsoringLimits): Promise<string> {
-  const { rows } = await sql.query<{ id: string }>({
+  const { id } = await readOnly<{ id: string }>(sql, {
     name: 'store_permit',
     text: `INSERT INTO sponsored_permits
        (digest, network, owner, value, deadline, permit_nonce, signature, reserved_gas_wei, minimum_balance,
@@ -111,9 +105,7 @@ async function store(sql: Sql, network: string, permit: VerifiedPermit, limits: 
       limits.clientNetwork,
     ],
   })
-  const [row] = rows
-  if (!row) throw new Error('an upsert always returns its row')
-  return row.id
+  return id
 }
 
 /** The state of a sponsored permit. Nothing of the owner's ever moves. */
@@ -134,41 +126,36 @@ export interface SponsoredPermit {
 }
 
 interface OutcomeRow {
-  readonly id: string
+  readonly allowanceId: string
   readonly state: string
-  readonly transaction_hash: Hex | null
-  readonly block_number: string | null
-  readonly failure_code: AllowanceFailureCode | null
+  readonly transaction: Hex | null
+  readonly blockNumber: bigint | null
+  readonly code: AllowanceFailureCode | null
 }
 
-interface PermitRow extends OutcomeRow {
-  readonly owner: Hex
-  readonly value: string
-  readonly permit_nonce: string
-  readonly requested_at: Date
-}
+type PermitRow = OutcomeRow & Omit<SponsoredPermit, 'outcome'>
 
-const OUTCOME = `id, state, block_number, failure_code,
-  CASE WHEN NOT is_granted_elsewhere THEN transaction_hash END AS transaction_hash`
-const PERMIT = `${OUTCOME}, owner, value, permit_nonce, requested_at`
+const OUTCOME = `id AS "allowanceId", state, block_number AS "blockNumber", failure_code AS code,
+  CASE WHEN NOT is_granted_elsewhere THEN transaction_hash END AS transaction`
+const PERMIT = `${OUTCOME}, owner, value, permit_nonce AS nonce, requested_at AS "requestedAt"`
 
 export async function findSponsoredPermit(sql: Sql, digest: Hex): Promise<SponsoredPermit | null> {
-  const { rows } = await sql.query<PermitRow>({
+  const row = await readFirst<PermitRow>(sql, {
     name: 'find_sponsored_permit',
     text: `SELECT ${PERMIT} FROM sponsored_permits WHERE digest = $1`,
     values: [digest],
   })
-  return rows[0] ? permitFromRow(rows[0]) : null
+  return row ? permitFromRow(row) : null
 }
 
 /** Returns the owner's newest permit. */
 export async function findLatestSponsored(sql: Sql, owner: Hex): Promise<SponsoredPermit | null> {
-  const { rows } = await sql.query<PermitRow>({
+  const row = await readFirst<PermitRow>(sql, {
     name: 'find_latest_sponsored',
     text: `SELECT ${PERMIT} FROM sponsored_permits WHERE owner = $1 ORDER BY requested_at DESC LIMIT 1`,
     values: [owner],
   })
-  return rows[0] ? permitFromRow(rows[0]) : null
+  return row ? permitFromRow(row) : null
 }
 
 /** Returns the outcomes of those that exist, by id. */
@@ -176,30 +163,21 @@ export async function readAllowanceOutcomes(
   sql: Sql,
   allowanceIds: readonly string[],
 ): Promise<ReadonlyMap<string, AllowanceOutcome>> {
-  const { rows } = await sql.query<OutcomeRow>({
+  const rows = await readRows<OutcomeRow>(sql, {
     name: 'read_allowance_outcomes',
     text: `SELECT ${OUTCOME} FROM sponsored_permits WHERE id = ANY($1::uuid[])`,
     values: [allowanceIds],
   })
-  return new Map(rows.map((row) => [row.id, outcomeFromRow(row)]))
+  return new Map(rows.map((row) => [row.allowanceId, outcomeFromRow(row)]))
 }
 
 function permitFromRow(row: PermitRow): SponsoredPermit {
-  return {
-    allowanceId: row.id,
-    owner: row.owner,
-    value: BigInt(row.value),
-    nonce: BigInt(row.permit_nonce),
-    requestedAt: row.requested_at,
-    outcome: outcomeFromRow(row),
-  }
+  const { allowanceId, owner, value, nonce, requestedAt } = row
+  return { allowanceId, owner, value, nonce, requestedAt, outcome: outcomeFromRow(row) }
 }
 
-function outcomeFromRow({ state, transaction_hash, block_number, failure_code }: OutcomeRow): AllowanceOutcome {
-  const outcome = stateOf(state)
-  if (outcome === 'confirmed' && block_number !== null)
-    return { state: outcome, transaction: transaction_hash, blockNumber: BigInt(block_number) }
-  if (outcome === 'failed' && failure_code !== null)
-    return { state: outcome, code: failure_code, transaction: transaction_hash }
+function outcomeFromRow({ state, transaction, blockNumber, code }: OutcomeRow): AllowanceOutcome {
+  if (state === 'confirmed' && blockNumber !== null) return { state, transaction, blockNumber }
+  if (state === 'failed' && code !== null) return { state, code, transaction }
   return { state: 'pending' }
 }

@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readFirst, readOnly } from '../read-rows.ts'
 
 /** What the service spends on the permits of owners. */
 export interface SponsoringLimits {
@@ -54,7 +55,7 @@ async function checkOwner(
   { owner, digest }: Requested,
   { perOwnerSeconds }: Limits,
 ): Promise<SponsoringRefusal | null> {
-  const { rows } = await sql.query<{ seconds: number }>({
+  const row = await readFirst<{ seconds: number }>(sql, {
     name: 'check_owner_of_permit',
     text: `SELECT max(CASE WHEN finished_at IS NULL THEN $4::float8
          ELSE extract(epoch FROM finished_at - now())::float8 + $3::float8 END) AS seconds
@@ -65,13 +66,16 @@ async function checkOwner(
      HAVING count(*) > 0`,
     values: [owner, digest, perOwnerSeconds, SOON_SECONDS],
   })
-  const [row] = rows
   return row ? { outcome: 'owner_limit', retryAfterSeconds: wholeSeconds(row.seconds) } : null
 }
 
 /** What was spent in the last day, and what permits in progress are expected to cost. */
 async function checkCeiling(sql: Sql, { dailyGasWei, expectedGasWei }: Limits): Promise<SponsoringRefusal | null> {
-  const { rows } = await sql.query<{ is_reached: boolean; has_open: boolean; seconds: number | null }>({
+  const { isReached, hasOpen, untilFreed } = await readOnly<{
+    isReached: boolean
+    hasOpen: boolean
+    untilFreed: number | null
+  }>(sql, {
     name: 'check_sponsored_gas',
     text: `WITH spent AS (
        SELECT finished_at, gas_wei, sum(gas_wei) OVER (ORDER BY finished_at, id) AS freed
@@ -80,17 +84,15 @@ async function checkCeiling(sql: Sql, { dailyGasWei, expectedGasWei }: Limits): 
        SELECT (SELECT coalesce(sum(gas_wei), 0) FROM spent) + coalesce(sum(coalesce(expected_gas_wei, reserved_gas_wei)), 0) + $2::numeric - $1::numeric
            AS excess, count(*) > 0 AS has_open
        FROM sponsored_permits WHERE state IN ('requested', 'signed'))
-     SELECT excess > 0 AS is_reached, has_open,
+     SELECT excess > 0 AS "isReached", has_open AS "hasOpen",
        (SELECT extract(epoch FROM min(finished_at) + interval '1 day' - now())::float8
-        FROM spent WHERE freed >= excess) AS seconds
+        FROM spent WHERE freed >= excess) AS "untilFreed"
      FROM total`,
     values: [dailyGasWei.toString(), expectedGasWei.toString()],
   })
-  const [row] = rows
-  if (!row) throw new Error('an aggregate always returns its row')
-  if (!row.is_reached) return null
-  const untilFreed = row.seconds ?? DAY_SECONDS
-  const seconds = row.has_open ? Math.min(untilFreed, SOON_SECONDS) : untilFreed
+  if (!isReached) return null
+  const freedAfter = untilFreed ?? DAY_SECONDS
+  const seconds = hasOpen ? Math.min(freedAfter, SOON_SECONDS) : freedAfter
   return { outcome: 'ceiling_reached', retryAfterSeconds: wholeSeconds(seconds) }
 }
 
@@ -108,12 +110,12 @@ const OF_A_NETWORK = 1 / 16
 
 /** Returns whether a charge of this wallet was ever collected. */
 export async function hasPaid(sql: Sql, owner: string): Promise<boolean> {
-  const { rows } = await sql.query<{ has_paid: boolean }>({
+  const { paid } = await readOnly<{ paid: boolean }>(sql, {
     name: 'has_owner_paid',
-    text: `SELECT EXISTS (SELECT FROM settlements WHERE payer = $1 AND state = 'confirmed') AS has_paid`,
+    text: `SELECT EXISTS (SELECT FROM settlements WHERE payer = $1 AND state = 'confirmed') AS paid`,
     values: [owner],
   })
-  return rows[0]?.has_paid === true
+  return paid
 }
 
 /**
@@ -122,13 +124,9 @@ export async function hasPaid(sql: Sql, owner: string): Promise<boolean> {
  */
 async function checkShares(
   sql: Sql,
-  {
-    dailyGasWei,
-    expectedGasWei,
-    clientNetwork,
-  }: Pick<SponsoringLimits, 'dailyGasWei' | 'expectedGasWei' | 'clientNetwork'>,
+  { dailyGasWei, expectedGasWei, clientNetwork }: Limits,
 ): Promise<SponsoringRefusal | null> {
-  const { rows } = await sql.query<{ seconds: number | null }>({
+  const row = await readFirst<{ seconds: number | null }>(sql, {
     name: 'check_shares_of_gas',
     text: `WITH spent AS (
        SELECT gas_wei AS wei, finished_at AS at, client_network FROM sponsored_permits
@@ -147,10 +145,9 @@ async function checkShares(
      HAVING count(*) > 0`,
     values: [dailyGasWei.toString(), expectedGasWei.toString(), clientNetwork, OF_AN_HOUR, OF_A_DAY, OF_A_NETWORK],
   })
-  const [row] = rows
   if (!row) return null
   // Nothing is spent, and yet this one would be too much: fees may fall within the hour.
-  return { outcome: 'ceiling_reached', retryAfterSeconds: Math.max(1, Math.ceil(row.seconds ?? HOUR_SECONDS)) }
+  return { outcome: 'ceiling_reached', retryAfterSeconds: wholeSeconds(row.seconds ?? HOUR_SECONDS) }
 }
 
 const HOUR_SECONDS = 3600

@@ -1,6 +1,7 @@
 import type { RecordedObject } from '#shared/archive/archived-object.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst, readOnly, readRows } from '../read-rows.ts'
 import { SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
 import { eraseDocuments } from './erase-documents.ts'
 import { boundsOf, firstDayOf, IS_OVER, monthOf, NOT_ARCHIVED } from './is-over.ts'
@@ -68,14 +69,13 @@ interface OtherProcess {
 
 /** Returns the processes that run now and are not of this version. */
 async function findOtherProcesses(sql: Sql, version: string): Promise<readonly OtherProcess[]> {
-  const { rows } = await sql.query<OtherProcess>({
+  return await readRows<OtherProcess>(sql, {
     name: 'find_processes_of_other_versions',
     text: `SELECT instance, kind, report ->> 'version' AS version FROM process_reports
      WHERE seen_at > now() - make_interval(secs => $1) AND report ->> 'version' IS DISTINCT FROM $2
      ORDER BY kind, instance`,
     values: [RUNS_WITHIN_SECONDS, version],
   })
-  return rows
 }
 
 /** Returns the months before `before` that have completed calls, without those that are archived completely. */
@@ -107,7 +107,7 @@ export interface MonthTotals {
 
 /** Counts what a run would archive of a month. The bytes are those of the stored columns, without what stays of them. */
 async function readTotals(sql: Sql, month: string): Promise<MonthTotals> {
-  const { rows } = await sql.query<{ calls: string; remaining: string; bytes: string }>({
+  const row = await readOnly<{ calls: bigint; remaining: bigint; bytes: bigint }>(sql, {
     name: 'read_archive_totals',
     text: `SELECT count(*) FILTER (WHERE is_over) AS calls, count(*) FILTER (WHERE NOT is_over) AS remaining,
        coalesce(sum(bytes) FILTER (WHERE is_over), 0) AS bytes
@@ -121,13 +121,7 @@ async function readTotals(sql: Sql, month: string): Promise<MonthTotals> {
        FROM jobs WHERE ${NOT_ARCHIVED}) AS calls`,
     values: [...boundsOf(month)],
   })
-  const [row] = rows
-  return {
-    month,
-    calls: Number(row?.calls ?? 0),
-    bytes: Number(row?.bytes ?? 0),
-    remaining: Number(row?.remaining ?? 0),
-  }
+  return { month, calls: Number(row.calls), bytes: Number(row.bytes), remaining: Number(row.remaining) }
 }
 
 /** A call whose documents are archived. */
@@ -142,7 +136,7 @@ interface ArchivedRow extends Omit<ArchivedCall, 'object'>, RecordedObject {}
 
 /** Returns where the documents of a receipt or a job are; `null` when they are in the ledger, or there are none. */
 async function findCall(sql: Sql, id: string): Promise<ArchivedCall | null> {
-  const { rows } = await sql.query<ArchivedRow>({
+  const row = await readFirst<ArchivedRow>(sql, {
     name: 'find_archived_call',
     text: `SELECT receipts.id AS "receiptId", key, sha256, coalesce((
          SELECT json_agg(json_build_object('hash', hash, 'object', json_build_object('key', of_transaction.key,
@@ -154,7 +148,6 @@ async function findCall(sql: Sql, id: string): Promise<ArchivedCall | null> {
      WHERE receipts.id = $1 OR receipts.job_id = $1`,
     values: [id],
   })
-  const [row] = rows
   if (!row) return null
   const { receiptId, key, sha256, transactions } = row
   return { receiptId, object: { key, sha256 }, transactions }

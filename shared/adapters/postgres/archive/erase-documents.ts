@@ -1,5 +1,6 @@
 import type { PackedObject } from '#shared/archive/archived-object.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { countRows, readOnly } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { firstDayOf, IS_OVER } from './is-over.ts'
 import type { Documents } from './read-documents.ts'
@@ -39,14 +40,13 @@ export async function eraseDocuments(
 
 /** Returns how many of the calls are over and not archived. They stay so until the transaction ends. */
 async function lockCalls(sql: Sql, jobIds: readonly string[]): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'lock_calls_to_archive',
     text: `SELECT FROM jobs JOIN receipts ON receipts.job_id = jobs.id
      WHERE jobs.id = ANY($1) AND receipts.archive_object IS NULL AND ${IS_OVER}
      ORDER BY jobs.id FOR UPDATE OF jobs, receipts`,
     values: [jobIds],
   })
-  return rowCount ?? 0
 }
 
 async function recordObject(
@@ -55,15 +55,13 @@ async function recordObject(
   { key, sha256, bytes, uncompressedBytes }: ErasedObject,
   counts: readonly [calls: number, transactions: number],
 ): Promise<number> {
-  const { rows } = await sql.query<{ id: number }>({
+  const { id } = await readOnly<{ id: number }>(sql, {
     name: 'record_archive_object',
     text: `INSERT INTO archive_objects (key, sha256, month, bytes, uncompressed_bytes, calls, transactions)
      VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
     values: [key, sha256, firstDayOf(month), bytes, uncompressedBytes, ...counts],
   })
-  const [row] = rows
-  if (!row) throw new Error('an insertion returns its row')
-  return row.id
+  return id
 }
 
 async function eraseCalls(sql: Sql, objectId: number, jobIds: readonly string[]): Promise<void> {
@@ -94,11 +92,10 @@ async function eraseCalls(sql: Sql, objectId: number, jobIds: readonly string[])
 
 /** Returns how many of the transactions were not archived before. */
 async function eraseTransactions(sql: Sql, objectId: number, hashes: readonly string[]): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'archive_transactions',
     text: `UPDATE settlement_transactions SET archive_object = $1, raw_transaction = ''
      WHERE hash = ANY($2) AND archive_object IS NULL`,
     values: [objectId, hashes],
   })
-  return rowCount ?? 0
 }

@@ -1,5 +1,6 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import { readConfiguration } from './configuration-reader.ts'
 import { controlDeployment } from './control-deployment.ts'
 import { createControlStore } from './control-store.ts'
@@ -27,12 +28,11 @@ export interface Spent {
  * expects a third of all attempts, and reads the whole table.
  */
 async function readSpent(sql: Sql, from: Date, stableBefore: Date): Promise<readonly Spent[]> {
-  const { rows } = await sql.query<Omit<Spent, 'isStable' | 'amount'> & { is_stable: boolean; amount: string }>({
+  return await readRows<Spent>(sql, {
     name: 'read_spent',
-    text: `SELECT vendor, deployment, finished_at < $2 AS is_stable, sum(vendor_cost) AS amount FROM upstream_attempts
+    text: `SELECT vendor, deployment, finished_at < $2 AS "isStable", sum(vendor_cost) AS amount FROM upstream_attempts
      WHERE state IN ('succeeded', 'failed_empty', 'failed_ambiguous') AND vendor_cost IS NOT NULL
        AND finished_at BETWEEN $1 AND now() GROUP BY 1, 2, 3`,
     values: [from, stableBefore],
   })
-  return rows.map(({ is_stable: isStable, amount, ...row }) => ({ ...row, isStable, amount: BigInt(amount) }))
 }

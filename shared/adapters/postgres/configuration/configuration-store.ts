@@ -1,8 +1,7 @@
-import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PastCall } from '#shared/operators/price-again.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import { discardDraft, findDraft, saveDraft } from './drafts.ts'
 import { importFile } from './import-files.ts'
 import { readWorkerKeys } from './process-report-store.ts'
@@ -37,36 +36,16 @@ async function countWaitingCalls(sql: Sql): Promise<ReadonlyMap<string, number>>
   return new Map(rows.map(({ model, count }) => [model, count]))
 }
 
-interface CallRow {
-  readonly id: string
-  readonly accepted_at: Date
-  readonly operation: string
-  readonly public_model: string
-  readonly terms: JsonValue
-  readonly usage: JsonValue | null
-  readonly quoted_maximum: string
-  readonly charge_amount: string | null
-}
-
 /** Reads the last calls, newest first, without those among them whose terms are archived. */
 async function readLastCalls(sql: Sql, limit: number): Promise<readonly PastCall[]> {
-  const { rows } = await sql.query<CallRow>({
+  return await readRows<PastCall>(sql, {
     name: 'read_last_calls',
-    text: `SELECT id, accepted_at, operation, public_model, terms, usage, quoted_maximum, charge_amount
+    text: `SELECT id AS "jobId", accepted_at AS "acceptedAt", operation, public_model AS model, terms, usage,
+             quoted_maximum AS "quotedMaximum", charge_amount AS charge
            FROM (
              SELECT id, accepted_at, operation, public_model, terms, usage, quoted_maximum, charge_amount
              FROM jobs ORDER BY accepted_at DESC, id DESC LIMIT $1) AS last WHERE terms <> '{}'
            ORDER BY accepted_at DESC, id DESC`,
     values: [limit],
   })
-  return rows.map((row) => ({
-    jobId: row.id,
-    acceptedAt: row.accepted_at,
-    operation: row.operation,
-    model: row.public_model,
-    terms: row.terms,
-    usage: row.usage,
-    quotedMaximum: atomicAmount(BigInt(row.quoted_maximum)),
-    charge: row.charge_amount === null ? null : atomicAmount(BigInt(row.charge_amount)),
-  }))
 }

@@ -1,9 +1,9 @@
-import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import type { ConfigurationFile, Draft } from '#shared/operators/publication.ts'
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { lockConfiguration } from './revision.ts'
 
@@ -16,22 +16,14 @@ export type DraftOutcome =
   | { readonly outcome: 'saved'; readonly draft: Draft }
   | { readonly outcome: 'newer_draft'; readonly draft: Draft | null }
 
-interface Row {
-  readonly kind: PublicationKind
-  readonly content: JsonValue
-  readonly based_on: string | null
-  readonly operator: string
-  readonly revision: string
-  readonly edited_at: Date
-}
-
 export async function findDraft(sql: Sql, kind: PublicationKind): Promise<Draft | null> {
-  const { rows } = await sql.query<Row>({
+  const draft = await readFirst<Draft>(sql, {
     name: 'find_draft',
-    text: `SELECT kind, content, based_on, operator, revision, edited_at FROM configuration_drafts WHERE kind = $1`,
+    text: `SELECT kind, content, based_on AS "basedOn", operator, revision, edited_at AS "editedAt"
+     FROM configuration_drafts WHERE kind = $1`,
     values: [kind],
   })
-  return rows[0] ? draftOf(rows[0]) : null
+  return draft ?? null
 }
 
 /** Saves a draft, unless it was edited since `edited`. A new one is based on the publication in force. */
@@ -84,15 +76,4 @@ export async function deleteDraft(sql: Sql, kind: PublicationKind, revision: big
     values: [kind, revision],
   })
   return rowCount === 1
-}
-
-function draftOf({ kind, content, based_on: basedOn, operator, revision, edited_at: editedAt }: Row): Draft {
-  return {
-    kind,
-    content,
-    basedOn: basedOn === null ? null : BigInt(basedOn),
-    operator,
-    revision: BigInt(revision),
-    editedAt,
-  }
 }

@@ -2,6 +2,7 @@ import type { ProcessIdentity, ProcessReport, SeenProcess } from '#shared/operat
 import type { WorkerKeys } from '#shared/operators/validate-configuration.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 
 export type ProcessReportStore = ReturnType<typeof createProcessReportStore>
 
@@ -31,40 +32,24 @@ async function forgetProcess(sql: Sql, instance: string): Promise<void> {
   })
 }
 
-interface ProcessRow {
-  readonly instance: string
-  readonly kind: SeenProcess['kind']
-  readonly started_at: Date
-  readonly seen_at: Date
-  readonly report: ProcessReport
-}
-
 /** Returns the processes that were seen within the last day, by kind and start. */
 export async function readProcesses(sql: Sql): Promise<readonly SeenProcess[]> {
-  const { rows } = await sql.query<ProcessRow>({
+  return await readRows<SeenProcess>(sql, {
     name: 'read_processes',
-    text: `SELECT instance, kind, started_at, seen_at, report FROM process_reports
+    text: `SELECT instance, kind, started_at AS "startedAt", seen_at AS "seenAt", report FROM process_reports
       WHERE seen_at >= now() - interval '1 day'
       ORDER BY seen_at < now() - interval '10 seconds', kind, started_at, instance LIMIT 1000`,
     values: [],
   })
-  return rows.map(({ instance, kind, started_at: startedAt, seen_at: seenAt, report }) => ({
-    instance,
-    kind,
-    startedAt,
-    seenAt,
-    report,
-  }))
 }
 
 /** Returns where the running workers that call providers send keys. */
 export async function readWorkerKeys(sql: Sql): Promise<readonly WorkerKeys[]> {
-  const { rows } = await sql.query<WorkerKeys>({
+  return await readRows<WorkerKeys>(sql, {
     name: 'read_worker_keys',
     text: `SELECT instance, report -> 'providerKeys' AS "providerKeys" FROM process_reports
       WHERE kind = 'worker' AND seen_at >= now() - interval '10 seconds' AND report ? 'providerKeys'
       ORDER BY instance LIMIT 1000`,
     values: [],
   })
-  return rows
 }

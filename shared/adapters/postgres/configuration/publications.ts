@@ -1,4 +1,3 @@
-import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Author } from '#shared/operators/author.ts'
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
 import type {
@@ -12,40 +11,30 @@ import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { microsecondsOf, type PositionRow } from '../position.ts'
 import { type List, type ListPage, readList } from '../read-list.ts'
+import { readFirst, readOnly, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { deleteDraft, findDraft } from './drafts.ts'
 import { lockConfiguration, raiseRevision } from './revision.ts'
 
-interface SummaryRow {
-  readonly number: string
-  readonly kind: PublicationKind
-  readonly published_at: Date
-  readonly operator: string
-  readonly reason: string
-  readonly file_sha256: string | null
-}
-
-type PublicationRow = SummaryRow & { readonly content: JsonValue }
+const SUMMARY = `number, kind, published_at AS "publishedAt", operator, reason, file_sha256 AS "fileSha256"`
 
 /** Returns the publication of a kind that is in force. */
 export async function findNewest(sql: Sql, kind: PublicationKind): Promise<Publication | null> {
-  const { rows } = await sql.query<PublicationRow>({
+  const newest = await readFirst<Publication>(sql, {
     name: 'find_newest_publication',
-    text: `SELECT number, kind, published_at, operator, reason, file_sha256, content
-           FROM publications WHERE kind = $1 ORDER BY number DESC LIMIT 1`,
+    text: `SELECT ${SUMMARY}, content FROM publications WHERE kind = $1 ORDER BY number DESC LIMIT 1`,
     values: [kind],
   })
-  return rows[0] ? publicationOf(rows[0]) : null
+  return newest ?? null
 }
 
 export async function findPublication(sql: Sql, number: bigint): Promise<Publication | null> {
-  const { rows } = await sql.query<PublicationRow>({
+  const publication = await readFirst<Publication>(sql, {
     name: 'find_publication',
-    text: `SELECT number, kind, published_at, operator, reason, file_sha256, content
-           FROM publications WHERE number = $1`,
+    text: `SELECT ${SUMMARY}, content FROM publications WHERE number = $1`,
     values: [number],
   })
-  return rows[0] ? publicationOf(rows[0]) : null
+  return publication ?? null
 }
 
 /** Returns the digest of the file of a kind that was imported last. */
@@ -72,26 +61,15 @@ export async function listPublications(
     page,
     async ({ limit, after, before }) => {
       const [position, beyond, order] = before ? [before, '>', ''] : [after ?? END, '<', ' DESC']
-      const { rows } = await sql.query<SummaryRow & PositionRow>({
+      return await readRows<PublicationSummary & PositionRow>(sql, {
         name: before ? 'list_publications_back' : 'list_publications',
-        text: `SELECT number, number::text AS id, kind, published_at, operator, reason, file_sha256,
-             ${microsecondsOf('published_at')} AS microseconds
+        text: `SELECT ${SUMMARY}, number::text AS id, ${microsecondsOf('published_at')} AS microseconds
            FROM publications WHERE kind = $1 AND number ${beyond} $2::bigint ORDER BY number${order} LIMIT $3`,
         values: [kind, position.id, limit + 1],
       })
-      return rows
     },
-    summaryOf,
+    ({ id: _id, microseconds: _microseconds, ...summary }: PublicationSummary & PositionRow) => summary,
   )
-}
-
-function summaryOf(row: SummaryRow): PublicationSummary {
-  const { kind, published_at: publishedAt, operator, reason, file_sha256: fileSha256 } = row
-  return { number: BigInt(row.number), kind, publishedAt, operator, reason, fileSha256 }
-}
-
-function publicationOf(row: PublicationRow): Publication {
-  return { ...summaryOf(row), content: row.content }
 }
 
 interface Inserted extends ConfigurationFile {
@@ -106,13 +84,12 @@ export async function insertPublication(
   author: Author,
   { kind, content, reason, fileSha256 }: Inserted,
 ): Promise<bigint> {
-  const { rows } = await sql.query<{ number: string }>({
+  const { number } = await readOnly<{ number: bigint }>(sql, {
     name: 'insert_publication',
     text: `INSERT INTO publications (kind, content, operator, reason, file_sha256)
            VALUES ($1, $2, $3, $4, $5) RETURNING number`,
     values: [kind, JSON.stringify(content), author.operator, reason, fileSha256],
   })
-  const number = BigInt(rows[0]?.number ?? 0)
   await recordAction(sql, author, {
     action: fileSha256 === null ? 'configuration.publish' : 'configuration.import',
     subject: kind,

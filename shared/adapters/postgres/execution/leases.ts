@@ -1,14 +1,57 @@
-import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { ClaimedJob, SealedResult, Written } from '#shared/jobs/job.ts'
+import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import type { RequestOrigin } from '#shared/runtime/tracing.ts'
 import { type LockedRows, shareStatement } from '../batch.ts'
 import { columnsOf, listed } from '../listed.ts'
 import { LOCK_JOBS, NAME_SUFFIX } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from './job-row.ts'
+import { readFirst, readRows, writeFenced } from '../read-rows.ts'
 
 /** The share of a lease that a worker still gets to store its result when the lease expired during a provider call. */
 const GRACE_SHARE = 1 / 3
 /** The longest delay of a deferred job, without jitter: the end of an outage is noticed within this time. */
 const LONGEST_DELAY_MS = 30_000
+
+/** A job and its payment, as columns. */
+export type ClaimedJobRow = Omit<
+  ClaimedJob,
+  'effectiveRequest' | 'authorization' | 'origin' | 'sealed' | 'settlement'
+> &
+  RequestOrigin & {
+    readonly effectiveRequest: string | null
+    readonly signed: unknown
+  } & { readonly [Member in keyof SealedResult]: SealedResult[Member] | null }
+
+/**
+ * A longer effective request is read once there is memory for it; all jobs that wait for memory are claimed.
+ * `octet_length` does not read the text itself.
+ */
+const LONG_REQUEST_BYTES = 32 * 1024
+
+/** The columns of `ClaimedJobRow` over `jobs` and `authorizations`, without what only a claim knows. */
+export const CLAIMED_JOB = `jobs.id, jobs.operation, jobs.public_model AS "publicModel",
+  jobs.request_digest AS "requestDigest", jobs.quoted_maximum AS "quotedMaximum",
+  jobs.catalog_version AS "catalogVersion", jobs.terms, jobs.authorization_id AS "authorizationId",
+  jobs.staged_upload_id AS "stagedUploadId", jobs.accepted_at AS "acceptedAt", jobs.state, jobs.fence,
+  jobs.is_new_payer AS "isNewPayer", jobs.request_id AS "requestId", jobs.traceparent, jobs.usage,
+  jobs.charge_amount AS "chargeAmount", jobs.result_digest AS "resultDigest",
+  coalesce(octet_length(jobs.effective_request), 0) AS "requestBytes",
+  CASE WHEN octet_length(jobs.effective_request) <= ${LONG_REQUEST_BYTES} THEN jobs.effective_request END
+    AS "effectiveRequest", authorizations.signed`
+
+export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
+  const { signed, effectiveRequest, requestId, traceparent, usage, chargeAmount, resultDigest, ...job } = row
+  const isSealed = usage !== null && chargeAmount !== null && resultDigest !== null
+  return {
+    ...job,
+    effectiveRequest: effectiveRequest === null ? null : (JSON.parse(effectiveRequest) as JsonValue),
+    authorization: storedAuthorizationSchema.parse(signed),
+    origin: { requestId, traceparent },
+    sealed: isSealed ? { usage, chargeAmount, resultDigest } : null,
+    settlement: null,
+  }
+}
 
 interface Claim {
   readonly jobId: string
@@ -20,9 +63,9 @@ const IS_CLAIMABLE = `state IN ('accepted', 'generating', 'generated', 'settling
   AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
   AND (state <> 'generating' OR orphaned_at IS NOT NULL)`
 const CLAIMED = `${CLAIMED_JOB},
-  extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS waited_ms,
-  coalesce(extract(epoch FROM now() - deferred_since), 0)::float8 * 1000 AS deferred_ms,
-  coalesce(extract(epoch FROM now() - payment_blocked_since), 0)::float8 * 1000 AS payment_blocked_ms`
+  extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS "waitedMs",
+  coalesce(extract(epoch FROM now() - deferred_since), 0)::float8 * 1000 AS "deferredMs",
+  coalesce(extract(epoch FROM now() - payment_blocked_since), 0)::float8 * 1000 AS "paymentBlockedMs"`
 
 /**
  * Creates a function that takes the lease of an unfinished job without one and raises its fence, by PostgreSQL's clock.
@@ -47,7 +90,7 @@ async function claimJobs(
   claims: readonly Claim[],
   lockedRows: LockedRows,
 ): Promise<ReadonlyMap<string, ClaimedJob | Error>> {
-  const { rows } = await sql.query<ClaimedJobRow>({
+  const rows = await readRows<ClaimedJobRow>(sql, {
     name: `claim_jobs${NAME_SUFFIX[lockedRows]}`,
     text: `WITH asked AS (SELECT id, lease_ms FROM ${listed('uuid', 'float8')} AS asked (id, lease_ms)),
      free AS (
@@ -85,13 +128,12 @@ async function startOrphanGrace(sql: Sql, { jobId, leaseMs }: Claim): Promise<vo
 
 /** Ends this worker's lease; the job may run again immediately. */
 export async function releaseJob(sql: Sql, job: ClaimedJob): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'release_job',
     text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL, run_after = now()
      WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
     values: [job.id, job.fence.toString()],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }
 
 /**
@@ -100,7 +142,7 @@ export async function releaseJob(sql: Sql, job: ClaimedJob): Promise<Written> {
  * the payment itself prevents its settlement.
  */
 export async function deferJob(sql: Sql, job: ClaimedJob, delayMs: number, isPaymentBlocked = false): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'defer_job',
     text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL,
        deferred_since = coalesce(deferred_since, now()), deferrals = deferrals + 1,
@@ -110,18 +152,16 @@ export async function deferJob(sql: Sql, job: ClaimedJob, delayMs: number, isPay
      WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generated', 'settling')`,
     values: [job.id, job.fence.toString(), delayMs, LONGEST_DELAY_MS, isPaymentBlocked],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }
 
 /** Makes a job due that this worker deferred, and marks it as enqueued: the caller enqueues it next. */
 export async function wakeJob(sql: Sql, job: ClaimedJob): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'wake_job',
     text: `UPDATE jobs SET enqueued_at = now(), run_after = LEAST(run_after, now())
      WHERE id = $1 AND fence = $2 AND lease_expires_at IS NULL AND state IN ('accepted', 'generated', 'settling')`,
     values: [job.id, job.fence.toString()],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }
 
 /**
@@ -159,12 +199,12 @@ export async function renewLeases(
  * could learn.
  */
 export async function handOverJob(sql: Sql, job: ClaimedJob): Promise<ClaimedJob | null> {
-  const { rows } = await sql.query<{ state: ClaimedJob['state']; fence: string }>({
+  const moved = await readFirst<Pick<ClaimedJob, 'state' | 'fence'>>(sql, {
     name: 'hand_over_job',
     text: `UPDATE jobs SET fence = fence + 1, lease_expires_at = NULL, enqueued_at = now(), run_after = now()
      WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generated', 'settling')
      RETURNING state, fence`,
     values: [job.id, job.fence.toString()],
   })
-  return rows[0] ? { ...job, state: rows[0].state, fence: BigInt(rows[0].fence) } : null
+  return moved ? { ...job, ...moved } : null
 }

@@ -2,6 +2,7 @@ import type { Job, JobState } from '#shared/jobs/job.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 
 /** The part of a job that the sweepers need in order to enqueue it. */
 export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
@@ -56,7 +57,7 @@ const SETTLEMENT_STATES: readonly JobState[] = ['generated', 'settling']
 const IS_UNFINISHED = "state IN ('accepted', 'generating', 'generated', 'settling')"
 
 async function takeFresh(sql: Sql, { states, pausedOperations, limit }: Due): Promise<readonly DueJob[]> {
-  const { rows } = await sql.query<DueJob>({
+  return await readRows<DueJob>(sql, {
     name: 'take_fresh_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT id FROM jobs
@@ -67,12 +68,11 @@ async function takeFresh(sql: Sql, { states, pausedOperations, limit }: Due): Pr
      RETURNING id, operation, state`,
     values: [states, limit, pausedOperations],
   })
-  return rows
 }
 
 /** Takes deferred jobs. Ranks those of each payer, jobs in flight first, so that these use up the payer's share. */
 async function takeDeferred(sql: Sql, { states, pausedOperations, limit }: Due): Promise<readonly DueJob[]> {
-  const { rows } = await sql.query<DueJob>({
+  return await readRows<DueJob>(sql, {
     name: 'take_deferred_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT jobs.id FROM jobs JOIN (
@@ -86,5 +86,4 @@ async function takeDeferred(sql: Sql, { states, pausedOperations, limit }: Due):
      RETURNING id, operation, state`,
     values: [states, limit, DEFERRED_AT_A_TIME, pausedOperations],
   })
-  return rows
 }

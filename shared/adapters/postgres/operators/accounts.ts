@@ -1,6 +1,7 @@
 import type { Author } from '#shared/operators/author.ts'
 import type { Operator, Role } from '#shared/operators/operator-account.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readOnly, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { recordAction } from './record-action.ts'
 
@@ -20,7 +21,7 @@ export type AccountChange = 'changed' | 'unknown' | 'last_actor'
 const LOCK_ACCOUNTS = 'LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE'
 
 export async function listAccounts(sql: Sql): Promise<readonly OperatorAccount[]> {
-  const { rows } = await sql.query<OperatorAccount>({
+  return await readRows<OperatorAccount>(sql, {
     name: 'list_operators',
     text: `SELECT name, role, created_at AS "createdAt", password_changed_at AS "passwordChangedAt",
        disabled_at AS "disabledAt",
@@ -28,7 +29,6 @@ export async function listAccounts(sql: Sql): Promise<readonly OperatorAccount[]
      FROM operators ORDER BY name`,
     values: [],
   })
-  return rows
 }
 
 type NewAccount = Operator & { readonly passwordHash: string }
@@ -126,17 +126,16 @@ interface Change {
 async function changeAccount(pool: Pool, name: string, { isLosingRole, change }: Change): Promise<AccountChange> {
   return await inTransaction(pool, async (sql) => {
     await sql.query(LOCK_ACCOUNTS)
-    const { rows } = await sql.query<{ is_known: boolean; others: number; may_act: boolean }>({
+    const { isKnown, mayAct, others } = await readOnly<{ isKnown: boolean; mayAct: boolean; others: number }>(sql, {
       name: 'count_operators_that_may_act',
-      text: `SELECT count(*) FILTER (WHERE name = $1) = 1 AS is_known,
-         coalesce(bool_or(role = 'act' AND disabled_at IS NULL) FILTER (WHERE name = $1), false) AS may_act,
+      text: `SELECT count(*) FILTER (WHERE name = $1) = 1 AS "isKnown",
+         coalesce(bool_or(role = 'act' AND disabled_at IS NULL) FILTER (WHERE name = $1), false) AS "mayAct",
          count(*) FILTER (WHERE name <> $1 AND role = 'act' AND disabled_at IS NULL)::int AS others
        FROM operators`,
       values: [name],
     })
-    const [row] = rows
-    if (!row?.is_known) return 'unknown'
-    if (isLosingRole && row.may_act && row.others === 0) return 'last_actor'
+    if (!isKnown) return 'unknown'
+    if (isLosingRole && mayAct && others === 0) return 'last_actor'
     await change(sql)
     return 'changed'
   })

@@ -1,8 +1,9 @@
 import type { AuditHead } from '#shared/operators/audit-chain.ts'
 import type { Author } from '#shared/operators/author.ts'
-import type { Operator, Role } from '#shared/operators/operator-account.ts'
+import type { Operator } from '#shared/operators/operator-account.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst, readRows } from '../read-rows.ts'
 import {
   addAccount,
   addFirstAccount,
@@ -73,7 +74,7 @@ async function sweepSessions(sql: Sql): Promise<void> {
  * minute, not with every request.
  */
 async function useSession(sql: Sql, tokenSha256: string, idleSeconds: number): Promise<Operator | null> {
-  const { rows } = await sql.query<{ name: string; role: Role }>({
+  const operator = await readFirst<Operator>(sql, {
     name: 'use_operator_session',
     text: `WITH valid AS (
          SELECT token_sha256, last_used_at, name, role FROM operator_sessions JOIN operators ON name = operator
@@ -86,7 +87,7 @@ async function useSession(sql: Sql, tokenSha256: string, idleSeconds: number): P
      SELECT name, role FROM valid`,
     values: [tokenSha256, idleSeconds],
   })
-  return rows[0] ?? null
+  return operator ?? null
 }
 
 /** What an operator did. */
@@ -103,8 +104,6 @@ interface ActionFilter {
   readonly action?: string | undefined
 }
 
-type Row = Omit<OperatorAction, 'id' | 'position'> & { readonly id: string; readonly position: string }
-
 /** An id after every action. */
 const END = 9_223_372_036_854_775_807n
 
@@ -119,7 +118,7 @@ async function readActions(
     ['subject', subject],
     ['action', action],
   ].filter((entry): entry is [string, string] => entry[1] !== undefined)
-  const { rows } = await sql.query<Row>({
+  const rows = await readRows<OperatorAction>(sql, {
     name: ['read_operator_actions', ...filters.map(([column]) => `by_${column}`)].join('_'),
     text: `SELECT id, done_at AS "doneAt", operator, source, action, subject, reason, details, position, hash
      FROM operator_actions
@@ -127,6 +126,6 @@ async function readActions(
      ORDER BY id DESC LIMIT $2`,
     values: [(before ?? END).toString(), limit + 1, ...filters.map(([, value]) => value)],
   })
-  const actions = rows.slice(0, limit).map((row) => ({ ...row, id: BigInt(row.id), position: BigInt(row.position) }))
+  const actions = rows.slice(0, limit)
   return { actions, next: rows.length > limit ? (actions.at(-1)?.id ?? null) : null }
 }

@@ -1,5 +1,6 @@
 import type { Operator } from '#shared/operators/operator-account.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst, readOnly } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { recordAction } from './record-action.ts'
 
@@ -72,44 +73,41 @@ export async function beginSignIn(
     const retryAfterSeconds = isKnown ? 0 : await readWait(sql, name, address, limits)
     if (retryAfterSeconds > 0) return { outcome: 'throttled', retryAfterSeconds, account: account?.name ?? null }
     const counted = isKnown ? device.id : null
-    const { rows } = await sql.query<{ id: string }>({
+    const { id: attempt } = await readOnly<{ id: bigint }>(sql, {
       name: 'begin_sign_in',
       text: 'INSERT INTO failed_sign_ins (operator, address, device) VALUES ($1, $2, $3) RETURNING id',
       values: [name, address, counted],
     })
-    const [attempt] = rows
-    if (!attempt) throw new Error('an INSERT returns its row')
-    return { outcome: 'allowed', attempt: BigInt(attempt.id), device: counted, account }
+    return { outcome: 'allowed', attempt, device: counted, account }
   })
 }
 
 /** Returns whether a known browser may still guess by itself. */
 async function isTrusted(sql: Sql, { id, knownSince }: KnownDevice, account: Account, limits: SignInLimits) {
   if (account.passwordChangedAt >= knownSince) return false
-  const { rows } = await sql.query<{ failures: number }>({
+  const { failures } = await readOnly<{ failures: number }>(sql, {
     name: 'count_failures_of_device',
     text: `SELECT count(*)::int AS failures FROM failed_sign_ins WHERE device = $1 AND ${isRecent('$2')}`,
     values: [id, limits.windowSeconds],
   })
-  return (rows[0]?.failures ?? 0) < limits.byDevice
+  return failures < limits.byDevice
 }
 
 /** Returns the seconds until the oldest of too many failures leaves the window; 0 when there are few. */
 async function readWait(sql: Sql, name: string, address: string, limits: SignInLimits): Promise<number> {
-  const { rows } = await sql.query<Record<'by_both' | 'by_address' | 'by_account', number | null>>({
+  const wait = await readOnly<Record<'byBoth' | 'byAddress' | 'byAccount', number | null>>(sql, {
     name: 'read_failed_sign_ins',
     text: `SELECT
        (SELECT ${secondsLeft('$3')} FROM failed_sign_ins WHERE operator = $1 AND address = $2 AND device IS NULL
-          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $4 - 1 LIMIT 1) AS by_both,
+          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $4 - 1 LIMIT 1) AS "byBoth",
        (SELECT ${secondsLeft('$3')} FROM failed_sign_ins WHERE address = $2 AND device IS NULL
-          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $5 - 1 LIMIT 1) AS by_address,
+          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $5 - 1 LIMIT 1) AS "byAddress",
        (SELECT ${secondsLeft('$3')} FROM failed_sign_ins WHERE operator = $1 AND device IS NULL
-          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $6 - 1 LIMIT 1) AS by_account`,
+          AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $6 - 1 LIMIT 1) AS "byAccount"`,
     values: [name, address, limits.windowSeconds, limits.byAccountAndAddress, limits.byAddress, limits.byAccount],
   })
-  const wait = rows[0]
-  const own = Math.max(wait?.by_both ?? 0, wait?.by_address ?? 0)
-  const ofAccount = wait?.by_account ?? 0
+  const own = Math.max(wait.byBoth ?? 0, wait.byAddress ?? 0)
+  const ofAccount = wait.byAccount ?? 0
   if (own > 0 || ofAccount === 0) return own
   return (await isKnownAddress(sql, name, address)) ? 0 : ofAccount
 }
@@ -136,13 +134,13 @@ async function isKnownAddress(sql: Sql, name: string, address: string): Promise<
 type Account = Operator & { readonly passwordHash: string; readonly passwordChangedAt: Date }
 
 async function findAccount(sql: Sql, name: string): Promise<Account | null> {
-  const { rows } = await sql.query<Account>({
+  const account = await readFirst<Account>(sql, {
     name: 'find_operator',
     text: `SELECT name, role, password_hash AS "passwordHash", password_changed_at AS "passwordChangedAt"
      FROM operators WHERE name = $1 AND disabled_at IS NULL`,
     values: [name],
   })
-  return rows[0] ?? null
+  return account ?? null
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Sql } from '../pool.ts'
-import { type PayerAmountRow, type PayerAmounts, payerAmounts, SHOWN_PAYERS } from './open-work.ts'
+import { readOnly, readRows } from '../read-rows.ts'
+import { amountsOfPayers, type PayerAmountRow, type PayerAmounts, payerAmounts, SHOWN_PAYERS } from './open-work.ts'
 import type { LedgerPeriod } from './period.ts'
 import { type CountAndSum, countAndSum } from './revenue.ts'
 
@@ -24,32 +25,30 @@ export async function readUnchargedWork(sql: Sql, period: LedgerPeriod): Promise
   }
 }
 
-async function readByKind(sql: Sql, { from, to }: LedgerPeriod): Promise<UnchargedWorkReport['byKind']> {
-  const { rows } = await sql.query<{ kind: UnchargedKind; count: number; total: string }>({
+function readByKind(sql: Sql, { from, to }: LedgerPeriod): Promise<UnchargedWorkReport['byKind']> {
+  return readRows(sql, {
     name: 'read_uncharged_by_kind',
-    text: `SELECT kind, count(*)::int AS count, sum(amount) AS total FROM uncharged_work
+    text: `SELECT kind, ${countAndSum('amount')} FROM uncharged_work
      WHERE created_at >= $1 AND created_at < $2 GROUP BY kind ORDER BY sum(amount) DESC, kind`,
     values: [from, to],
   })
-  return rows.map(({ kind, count, total }) => ({ kind, count, totalAtomic: BigInt(total) }))
 }
 
 async function readByPayer(sql: Sql, { from, to }: LedgerPeriod): Promise<PayerAmounts> {
-  const { rows } = await sql.query<PayerAmountRow>({
+  const rows = await readRows<PayerAmountRow>(sql, {
     name: 'read_uncharged_by_payer',
-    text: `SELECT payer, count(*)::int AS count, sum(amount) AS total, count(*) OVER ()::int AS payers,
-       (sum(count(*)) OVER ())::int AS all_count, sum(sum(amount)) OVER () AS all_total
+    text: `SELECT ${amountsOfPayers('amount')}
      FROM uncharged_work WHERE created_at >= $1 AND created_at < $2
-     GROUP BY payer ORDER BY total DESC, payer LIMIT $3`,
+     GROUP BY payer ORDER BY "totalAtomic" DESC, payer LIMIT $3`,
     values: [from, to, SHOWN_PAYERS],
   })
   return payerAmounts(rows)
 }
 
-async function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>({
+function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
     name: 'read_unrecorded_attempts',
-    text: `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
+    text: `SELECT ${countAndSum('authorized_maximum')}
      FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
      WHERE state IN ('failed_empty', 'failed_ambiguous') AND finished_at >= $1 AND finished_at < $2
        AND finished_at >= (SELECT applied_at FROM schema_additions WHERE name = '0010-uncharged-work.sql')
@@ -59,7 +58,6 @@ async function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Pro
            AND kind IN ('empty_output', 'unknown_outcome', 'lost_call'))`,
     values: [from, to],
   })
-  return countAndSum(rows)
 }
 
 /**
@@ -92,49 +90,45 @@ export async function readAbsorbedCost(sql: Sql, period: LedgerPeriod): Promise<
   }
 }
 
-async function readWithheldCharges(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>({
+function readWithheldCharges(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
     name: 'read_withheld_charges',
-    text: `SELECT count(*)::int AS count, COALESCE(sum(charge_amount), 0) AS total
+    text: `SELECT ${countAndSum('charge_amount')}
      FROM jobs WHERE state = 'settlement_failed' AND finished_at >= $1 AND finished_at < $2`,
     values: [from, to],
   })
-  return countAndSum(rows)
 }
 
 /** Reads attempts by their own authorization, since a job may be reopened later at another price. */
-async function readAmbiguousAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>({
+function readAmbiguousAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
     name: 'read_ambiguous_attempts',
-    text: `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
+    text: `SELECT ${countAndSum('authorized_maximum')}
      FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'failed_ambiguous' AND finished_at >= $1 AND finished_at < $2`,
     values: [from, to],
   })
-  return countAndSum(rows)
 }
 
-async function readUnchargedKind(sql: Sql, { from, to }: LedgerPeriod, kind: UnchargedKind): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>({
+function readUnchargedKind(sql: Sql, { from, to }: LedgerPeriod, kind: UnchargedKind): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
     name: 'read_uncharged_kind',
-    text: `SELECT count(*)::int AS count, COALESCE(sum(amount), 0) AS total
+    text: `SELECT ${countAndSum('amount')}
      FROM uncharged_work WHERE kind = $3 AND created_at >= $1 AND created_at < $2`,
     values: [from, to, kind],
   })
-  return countAndSum(rows)
 }
 
-async function readReplacedResults(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>({
+function readReplacedResults(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
     name: 'read_replaced_results',
-    text: `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
+    text: `SELECT ${countAndSum('authorized_maximum')}
      FROM upstream_attempts AS earlier JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'succeeded' AND finished_at >= $1 AND finished_at < $2
        AND EXISTS (SELECT 1 FROM upstream_attempts AS later WHERE later.job_id = earlier.job_id
          AND later.state = 'succeeded' AND later.started_at > earlier.started_at)`,
     values: [from, to],
   })
-  return countAndSum(rows)
 }
 
 export interface FailureCount {
@@ -145,12 +139,11 @@ export interface FailureCount {
 
 /** Counts the jobs that failed in the period and are still failed by their error code, most frequent first. */
 export async function readUnchargedFailures(sql: Sql, { from, to }: LedgerPeriod): Promise<readonly FailureCount[]> {
-  const { rows } = await sql.query<FailureCount>({
+  return await readRows<FailureCount>(sql, {
     name: 'read_uncharged_failures',
     text: `SELECT state, failure_code AS code, count(*)::int AS count
      FROM jobs WHERE state IN ('failed', 'settlement_failed') AND finished_at >= $1 AND finished_at < $2
      GROUP BY state, failure_code ORDER BY count(*) DESC, failure_code, state`,
     values: [from, to],
   })
-  return rows
 }

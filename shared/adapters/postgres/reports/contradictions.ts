@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import type { LedgerPeriod } from './period.ts'
 
 /** A job whose rows contradict each other; amounts are atomic USDC, `null` where there is none. */
@@ -21,10 +22,7 @@ const MAXIMUM_ROWS = 1000
  * `OFFSET 0` looks settlements and receipts up job by job: otherwise the planner joins whole tables.
  */
 export async function readContradictions(sql: Sql, { from, to }: LedgerPeriod): Promise<readonly Contradiction[]> {
-  const { rows } = await sql.query<
-    Record<'job_id' | 'job_state', string> &
-      Record<'charge' | 'settled' | 'receipted' | 'settled_transaction' | 'receipt_transaction', string | null>
-  >({
+  return await readRows<Contradiction>(sql, {
     name: 'read_contradictions',
     text: `WITH candidates AS (
        SELECT id, state, charge_amount FROM jobs
@@ -32,9 +30,9 @@ export async function readContradictions(sql: Sql, { from, to }: LedgerPeriod): 
        UNION ALL SELECT jobs.id, jobs.state, jobs.charge_amount FROM settlements JOIN jobs ON jobs.id = settlements.job_id
          WHERE settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2
            AND (jobs.state <> 'completed' OR jobs.finished_at < $1 OR jobs.finished_at >= $2))
-     SELECT jobs.id AS job_id, jobs.state AS job_state, jobs.charge_amount AS charge,
-       settlements.charge_amount AS settled, settlements.transaction_hash AS settled_transaction,
-       receipts.body ->> 'charge_atomic' AS receipted, receipts.body ->> 'transaction' AS receipt_transaction
+     SELECT jobs.id AS "jobId", jobs.state AS "jobState", jobs.charge_amount AS "chargeAtomic",
+       settlements.charge_amount AS "settledAtomic", (receipts.body ->> 'charge_atomic')::numeric AS "receiptAtomic",
+       settlements.transaction_hash AS "settledTransaction", receipts.body ->> 'transaction' AS "receiptTransaction"
      FROM candidates AS jobs
        LEFT JOIN LATERAL (SELECT id, charge_amount, transaction_hash FROM settlements
          WHERE settlements.job_id = jobs.id AND settlements.state = 'confirmed' OFFSET 0) AS settlements ON true
@@ -46,17 +44,4 @@ export async function readContradictions(sql: Sql, { from, to }: LedgerPeriod): 
      ORDER BY jobs.id LIMIT ${MAXIMUM_ROWS}`,
     values: [from, to],
   })
-  return rows.map((row) => ({
-    jobId: row.job_id,
-    jobState: row.job_state,
-    chargeAtomic: atomic(row.charge),
-    settledAtomic: atomic(row.settled),
-    receiptAtomic: atomic(row.receipted),
-    settledTransaction: row.settled_transaction,
-    receiptTransaction: row.receipt_transaction,
-  }))
-}
-
-function atomic(digits: string | null): bigint | null {
-  return digits === null ? null : BigInt(digits)
 }

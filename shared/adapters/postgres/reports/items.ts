@@ -1,5 +1,6 @@
 import type { ResolutionOutcome, ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import { NEWEST_TRANSACTION } from '../settlement-transactions.ts'
 import type { LedgerPeriod } from './period.ts'
 
@@ -28,17 +29,14 @@ const UNUSUAL = "settlements.state NOT IN ('signed', 'confirmed', 'reverted')"
  * first. The usual states are excluded instead of listing the others, so that a new state is included.
  */
 export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
-  const { rows } = await sql.query<
-    Record<'job_id' | 'job_state' | 'since', string> &
-      Record<'settlement_state' | 'transaction' | 'charge' | 'reason', string | null> & { count: number }
-  >({
+  const rows = await readRows<ReviewItem & { count: number }>(sql, {
     name: 'read_review_items',
     text: `WITH candidates AS (
        SELECT id FROM jobs WHERE state = 'review'
        UNION SELECT job_id FROM settlements WHERE ${UNUSUAL})
-     SELECT jobs.id AS job_id, jobs.state AS job_state, settlements.state AS settlement_state,
+     SELECT jobs.id AS "jobId", jobs.state AS "jobState", settlements.state AS "settlementState",
        COALESCE(settlements.transaction_hash, ${NEWEST_TRANSACTION}) AS transaction,
-       COALESCE(settlements.charge_amount, jobs.charge_amount) AS charge,
+       COALESCE(settlements.charge_amount, jobs.charge_amount) AS "chargeAtomic",
        COALESCE(settlements.failure_reason, jobs.failure_reason) AS reason,
        to_json(COALESCE(settlements.finished_at, jobs.finished_at, jobs.accepted_at)) #>> '{}' AS since,
        count(*) OVER ()::int AS count
@@ -52,18 +50,7 @@ export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
      ORDER BY since, jobs.id LIMIT $1`,
     values: [SHOWN_ITEMS],
   })
-  return {
-    count: rows[0]?.count ?? 0,
-    oldest: rows.map((row) => ({
-      jobId: row.job_id,
-      jobState: row.job_state,
-      settlementState: row.settlement_state,
-      transaction: row.transaction,
-      chargeAtomic: row.charge === null ? null : BigInt(row.charge),
-      reason: row.reason,
-      since: row.since,
-    })),
-  }
+  return { count: rows[0]?.count ?? 0, oldest: rows.map(({ count: _count, ...item }) => item) }
 }
 
 /** A settlement that the ledger does not know and nobody has resolved. Times are ISO 8601. */
@@ -89,30 +76,16 @@ const SHOWN_SETTLEMENTS = 100
 
 /** Returns the settlements that callers or workers met and the ledger does not know, of any age, oldest first. */
 export async function readUnknownSettlements(sql: Sql): Promise<UnknownSettlements> {
-  const { rows } = await sql.query<
-    Record<'payer' | 'nonce' | 'amount' | 'transaction_hash' | 'since' | 'all_total', string> &
-      Record<'idempotency_key' | 'request_id' | 'job_id', string | null> & { all_count: number }
-  >({
+  const rows = await readRows<OpenUnknownSettlement & Pick<UnknownSettlements, 'count' | 'totalAtomic'>>(sql, {
     name: 'read_unknown_settlements',
-    text: `SELECT payer, nonce, amount, transaction_hash, idempotency_key, request_id, job_id,
-       to_json(found_at) #>> '{}' AS since, count(*) OVER ()::int AS all_count, sum(amount) OVER () AS all_total
-     FROM unknown_settlements WHERE resolved_at IS NULL ORDER BY found_at, payer, nonce LIMIT $1`,
+    text: `SELECT payer, nonce::text AS nonce, amount AS "amountAtomic", transaction_hash AS transaction,
+       idempotency_key AS "idempotencyKey", request_id AS "requestId", job_id AS "jobId",
+       to_json(found_at) #>> '{}' AS since, count(*) OVER ()::int AS count, sum(amount) OVER () AS "totalAtomic"
+     FROM unknown_settlements WHERE resolved_at IS NULL ORDER BY found_at, payer, unknown_settlements.nonce LIMIT $1`,
     values: [SHOWN_SETTLEMENTS],
   })
-  return {
-    count: rows[0]?.all_count ?? 0,
-    totalAtomic: BigInt(rows[0]?.all_total ?? 0),
-    oldest: rows.map((row) => ({
-      payer: row.payer,
-      nonce: row.nonce,
-      amountAtomic: BigInt(row.amount),
-      transaction: row.transaction_hash,
-      idempotencyKey: row.idempotency_key,
-      requestId: row.request_id,
-      jobId: row.job_id,
-      since: row.since,
-    })),
-  }
+  const { count, totalAtomic } = rows[0] ?? { count: 0, totalAtomic: 0n }
+  return { count, totalAtomic, oldest: rows.map(({ count: _count, totalAtomic: _total, ...settlement }) => settlement) }
 }
 
 /** How a person ended an item. Times are ISO 8601. */
@@ -148,21 +121,18 @@ const SHOWN_RESOLUTIONS = 100
 
 /** Returns what persons ended in the period: totals of all, and the newest ones. */
 export async function readResolutions(sql: Sql, { from, to }: LedgerPeriod): Promise<Resolutions> {
-  const totals = await sql.query<Omit<ResolutionTotals, 'totalAtomic'> & { total: string }>({
+  const byOutcome = await readRows<ResolutionTotals>(sql, {
     name: 'read_resolution_totals',
-    text: `SELECT item, outcome, count(*)::int AS count, sum(amount) AS total FROM resolutions
+    text: `SELECT item, outcome, count(*)::int AS count, sum(amount) AS "totalAtomic" FROM resolutions
      WHERE resolved_at >= $1 AND resolved_at < $2 GROUP BY item, outcome ORDER BY item, outcome`,
     values: [from, to],
   })
-  const { rows } = await sql.query<Omit<LedgerResolution, 'amountAtomic'> & { amount: string }>({
+  const newest = await readRows<LedgerResolution>(sql, {
     name: 'read_newest_resolutions',
-    text: `SELECT id, item, outcome, amount, payer, job_id AS "jobId", settlement_id AS "settlementId", operator, reason,
+    text: `SELECT id, item, outcome, amount AS "amountAtomic", payer, job_id AS "jobId", settlement_id AS "settlementId", operator, reason,
        to_json(resolved_at) #>> '{}' AS "resolvedAt", refund_transaction AS "refundTransaction"
      FROM resolutions WHERE resolved_at >= $1 AND resolved_at < $2 ORDER BY resolved_at DESC, id LIMIT $3`,
     values: [from, to, SHOWN_RESOLUTIONS],
   })
-  return {
-    byOutcome: totals.rows.map(({ total, ...row }) => ({ ...row, totalAtomic: BigInt(total) })),
-    newest: rows.map(({ amount, ...row }) => ({ ...row, amountAtomic: BigInt(amount) })),
-  }
+  return { byOutcome, newest }
 }

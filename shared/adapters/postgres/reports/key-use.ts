@@ -1,4 +1,5 @@
-import type { Sql } from '../pool.ts'
+import type { PreparedStatement, Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 
 /** What still depends on a key or an address. Addresses are lower case. */
 export interface KeyUse {
@@ -12,11 +13,6 @@ export interface KeyUse {
   readonly resultsByReceiptSecret: Readonly<Record<string, number>>
 }
 
-interface CountRow {
-  readonly of: string
-  readonly count: number
-}
-
 /** Reads what would be lost or delayed without a key. */
 export async function readKeyUse(sql: Sql): Promise<KeyUse> {
   return {
@@ -27,19 +23,18 @@ export async function readKeyUse(sql: Sql): Promise<KeyUse> {
   }
 }
 
-async function countJobsBy(sql: Sql, member: 'facilitator' | 'payTo') {
-  const { rows } = await sql.query<CountRow>({
+function countJobsBy(sql: Sql, member: 'facilitator' | 'payTo') {
+  return readCounts(sql, {
     name: 'count_unfinished_jobs_by_party',
     text: `SELECT authorizations.signed ->> $1::text AS "of", count(*)::int AS count
      FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
      WHERE jobs.state IN ('accepted', 'generating', 'generated', 'settling') GROUP BY 1`,
     values: [member],
   })
-  return countsOf(rows)
 }
 
-async function countTransactions(sql: Sql) {
-  const { rows } = await sql.query<CountRow>({
+function countTransactions(sql: Sql) {
+  return readCounts(sql, {
     name: 'count_open_transactions',
     text: `SELECT facilitator AS "of", count(*)::int AS count FROM (
        SELECT facilitator FROM settlements WHERE state = 'signed'
@@ -52,19 +47,18 @@ async function countTransactions(sql: Sql) {
      WHERE facilitator IS NOT NULL GROUP BY 1`,
     values: [],
   })
-  return countsOf(rows)
 }
 
-async function countResults(sql: Sql) {
-  const { rows } = await sql.query<CountRow>({
+function countResults(sql: Sql) {
+  return readCounts(sql, {
     name: 'count_results_by_receipt_secret',
     text: `SELECT token_secret_id AS "of", count(*)::int AS count FROM jobs JOIN receipts ON receipts.id = jobs.receipt_id
      WHERE jobs.result_body IS NOT NULL AND jobs.finished_at IS NOT NULL GROUP BY 1`,
     values: [],
   })
-  return countsOf(rows)
 }
 
-function countsOf(rows: readonly CountRow[]): Readonly<Record<string, number>> {
+async function readCounts(sql: Sql, statement: PreparedStatement): Promise<Readonly<Record<string, number>>> {
+  const rows = await readRows<{ of: string; count: number }>(sql, statement)
   return Object.fromEntries(rows.map(({ of, count }) => [of, count]))
 }

@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import { afterRow, type LedgerPeriod } from './period.ts'
 
 /** A settlement according to the ledger. Addresses and hashes are lower case, the charge is atomic USDC. */
@@ -19,24 +20,11 @@ export interface LedgerSettlement {
   readonly isInPeriod: boolean
 }
 
-interface SettlementRow {
-  settlement_id: string
-  job_id: string
-  state: string
-  transaction: string
-  block_number: string | null
-  charge: string
-  payer: string
-  pay_to: string
-  nonce: string
-  is_batched: boolean
-  is_in_period: boolean | null
-}
-
-const COLUMNS = `settlements.id AS settlement_id, settlements.job_id, settlements.state, settlements.block_number,
-  settlements.charge_amount AS charge, authorizations.payer, authorizations.signed ->> 'payTo' AS pay_to,
-  authorizations.nonce, settlements.batch_id IS NOT NULL AS is_batched,
-  settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2 AS is_in_period`
+const COLUMNS = `settlements.id AS "settlementId", settlements.job_id AS "jobId", settlements.state,
+  settlements.block_number AS "blockNumber", settlements.charge_amount AS "chargeAtomic", authorizations.payer,
+  authorizations.signed ->> 'payTo' AS "payTo", authorizations.nonce, settlements.batch_id IS NOT NULL AS "isBatched",
+  (settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2) IS TRUE
+    AS "isInPeriod"`
 const SOURCE = 'settlements JOIN authorizations ON authorizations.id = settlements.authorization_id'
 
 /** Returns the confirmed settlements in these blocks according to the ledger, whenever they were confirmed. */
@@ -45,13 +33,12 @@ export async function readSettlementsInBlocks(
   { from, to }: LedgerPeriod,
   blocks: { readonly first: bigint; readonly last: bigint },
 ): Promise<readonly LedgerSettlement[]> {
-  const { rows } = await sql.query<SettlementRow>({
+  return await readRows<LedgerSettlement>(sql, {
     name: 'read_settlements_in_blocks',
     text: `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
      WHERE settlements.state = 'confirmed' AND block_number BETWEEN $3 AND $4`,
     values: [from, to, blocks.first.toString(), blocks.last.toString()],
   })
-  return rows.map(settlementOf)
 }
 
 /**
@@ -64,7 +51,7 @@ export async function readSettlementsOutsideBlocks(
   blocks: { readonly first: bigint; readonly last: bigint },
   page: { readonly after: string; readonly limit: number },
 ): Promise<readonly LedgerSettlement[]> {
-  const { rows } = await sql.query<SettlementRow>({
+  return await readRows<LedgerSettlement>(sql, {
     name: 'read_settlements_outside_blocks',
     text: `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
      WHERE settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2
@@ -72,7 +59,6 @@ export async function readSettlementsOutsideBlocks(
      ORDER BY settlements.finished_at, settlements.id LIMIT $6`,
     values: [from, to, blocks.first.toString(), blocks.last.toString(), page.after, page.limit],
   })
-  return rows.map(settlementOf)
 }
 
 /**
@@ -84,7 +70,7 @@ export async function readSettlementsByTransaction(
   { from, to }: LedgerPeriod,
   transactions: readonly string[],
 ): Promise<readonly LedgerSettlement[]> {
-  const { rows } = await sql.query<SettlementRow>({
+  return await readRows<LedgerSettlement>(sql, {
     name: 'read_settlements_by_transaction',
     text: `WITH sent AS (SELECT hash, settlement_id, batch_id FROM settlement_transactions WHERE hash = ANY($3)),
      settled AS (
@@ -95,21 +81,4 @@ export async function readSettlementsByTransaction(
      SELECT ${COLUMNS}, settled.hash AS transaction FROM settled JOIN ${SOURCE} ON settlements.id = settled.id`,
     values: [from, to, transactions],
   })
-  return rows.map(settlementOf)
-}
-
-function settlementOf(row: SettlementRow): LedgerSettlement {
-  return {
-    settlementId: row.settlement_id,
-    jobId: row.job_id,
-    state: row.state,
-    transaction: row.transaction,
-    blockNumber: row.block_number === null ? null : BigInt(row.block_number),
-    chargeAtomic: BigInt(row.charge),
-    payer: row.payer,
-    payTo: row.pay_to,
-    nonce: BigInt(row.nonce),
-    isBatched: row.is_batched,
-    isInPeriod: row.is_in_period === true,
-  }
 }

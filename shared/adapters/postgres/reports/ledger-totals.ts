@@ -69,24 +69,32 @@ export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
 
 /** Reads all resolutions: a person made each of them. */
 async function readResolvedTotals(sql: Sql): Promise<LedgerTotals['resolved']> {
-  const { rows } = await sql.query<{ outcome: ResolutionOutcome; count: string; total: string }>(
-    `SELECT outcome, count(*) AS count, sum(amount) AS total FROM resolutions
+  const { rows } = await sql.query<TotalOf<ResolutionOutcome>>(
+    `SELECT outcome AS of, count(*) AS count, sum(amount) AS total FROM resolutions
      WHERE resolved_at >= '-infinity' GROUP BY outcome`,
   )
-  const totalOf = (outcome: ResolutionOutcome) => {
-    const row = rows.find((candidate) => candidate.outcome === outcome)
-    return countAndTotal(row?.count ?? '0', row?.total ?? '0')
+  return totalsOf(RESOLUTION_OUTCOMES, rows)
+}
+
+interface TotalOf<Name> {
+  readonly of: Name
+  readonly count: string
+  readonly total: string
+}
+
+/** Returns the totals of all names, of which those without a row are zero. */
+function totalsOf<Name extends string>(names: readonly Name[], rows: readonly TotalOf<Name>[]) {
+  const totalOf = (name: Name) => {
+    const { count, total } = rows.find((row) => row.of === name) ?? { count: '0', total: '0' }
+    return countAndTotal(count, total)
   }
-  return Object.fromEntries(RESOLUTION_OUTCOMES.map((outcome) => [outcome, totalOf(outcome)])) as Record<
-    ResolutionOutcome,
-    CountAndTotal
-  >
+  return Object.fromEntries(names.map((name) => [name, totalOf(name)])) as Record<Name, CountAndTotal>
 }
 
 async function readUnchargedTotals(sql: Sql): Promise<LedgerTotals['uncharged']> {
-  const { rows } = await sql.query<{ kind: UnchargedKind; count: string; total: string }>({
+  const { rows } = await sql.query<TotalOf<UnchargedKind>>({
     name: 'read_uncharged_totals',
-    text: `SELECT kind, sum(count) AS count, sum(total) AS total FROM (
+    text: `SELECT kind AS of, sum(count) AS count, sum(total) AS total FROM (
        SELECT kind, count, total FROM uncharged_work_totals WHERE kind = ANY($1)
        UNION ALL
        SELECT kind, count(*), sum(amount) FROM ledger_totals JOIN uncharged_work ON created_at >= through
@@ -94,14 +102,7 @@ async function readUnchargedTotals(sql: Sql): Promise<LedgerTotals['uncharged']>
      GROUP BY kind`,
     values: [UNCHARGED_KINDS],
   })
-  const totalOf = (kind: UnchargedKind) => {
-    const row = rows.find((candidate) => candidate.kind === kind)
-    return countAndTotal(row?.count ?? '0', row?.total ?? '0')
-  }
-  return Object.fromEntries(UNCHARGED_KINDS.map((kind) => [kind, totalOf(kind)])) as Record<
-    UnchargedKind,
-    CountAndTotal
-  >
+  return totalsOf(UNCHARGED_KINDS, rows)
 }
 
 function countAndTotal(count: string, total: string): CountAndTotal {

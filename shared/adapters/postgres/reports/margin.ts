@@ -1,4 +1,5 @@
 import type { Pool, Sql } from '../pool.ts'
+import { readOnly, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
 import type { LedgerPeriod } from './period.ts'
@@ -39,9 +40,9 @@ export interface Margins {
 }
 
 interface SumRow {
-  readonly charged: string
-  readonly vendor: string
-  readonly gas: string
+  readonly charged: bigint
+  readonly vendor: bigint
+  readonly gas: bigint
 }
 
 /** The columns of {@link MARGIN_SUMS}. */
@@ -57,26 +58,23 @@ const MOST_PAYERS = 10
 export async function readMargins(sql: Sql, period: LedgerPeriod): Promise<Margins> {
   const ofModels = await readGroups<MarginRow & { model: string; deployment: string }>(sql, period, {
     name: 'read_margins_of_models',
-    groups: "public_model AS model, coalesce(attempts.deployment, 'none') AS deployment",
+    groups: OF_MODELS,
   })
   const ofPayers = await readGroups<MarginRow & { payer: string }>(sql, period, {
     name: 'read_margins_of_payers',
     groups: '(SELECT payer FROM authorizations WHERE authorizations.id = jobs.authorization_id) AS payer',
     most: MOST_PAYERS,
   })
-  const [total] = (
-    await sql.query<SumRow>({
-      name: 'read_earned',
-      text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
-       buckets AS (SELECT start FROM settled UNION SELECT start FROM reverted UNION SELECT start FROM batches UNION SELECT start FROM permits
-         UNION SELECT start FROM vendors),
-       days AS (SELECT ${JOINED_SUMS} FROM buckets ${JOINS})
-       SELECT coalesce(sum(settled_total), 0) AS charged, coalesce(sum(vendor_total), 0) AS vendor,
-         coalesce(sum(settlement_gas + permit_gas), 0) AS gas FROM days`,
-      values: [period.from, period.to],
-    })
-  ).rows
-  if (!total) throw new Error('sums have one row')
+  const total = await readOnly<SumRow>(sql, {
+    name: 'read_earned',
+    text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
+     buckets AS (SELECT start FROM settled UNION SELECT start FROM reverted UNION SELECT start FROM batches UNION SELECT start FROM permits
+       UNION SELECT start FROM vendors),
+     days AS (SELECT ${JOINED_SUMS} FROM buckets ${JOINS})
+     SELECT coalesce(sum(settled_total), 0) AS charged, coalesce(sum(vendor_total), 0) AS vendor,
+       coalesce(sum(settlement_gas + permit_gas), 0) AS gas FROM days`,
+    values: [period.from, period.to],
+  })
   return {
     ofModels: ofModels.map((row) => ({ model: row.model, deployment: row.deployment, ...marginOf(row) })),
     ofPayers: ofPayers.map((row) => ({ payer: row.payer, ...marginOf(row) })),
@@ -119,7 +117,7 @@ async function readGroups<Row extends MarginRow>(
   { from, to }: LedgerPeriod,
   { name, groups, most = null }: { name: string; groups: string; most?: number | null },
 ): Promise<readonly Row[]> {
-  const { rows } = await sql.query<Row>({
+  return await readRows<Row>(sql, {
     name,
     text: `SELECT ${groups}, ${MARGIN_SUMS} FROM ${chargedCalls('$1', '$2')}
      GROUP BY ${groups.includes('payer') ? '1' : '1, 2'}
@@ -127,7 +125,6 @@ async function readGroups<Row extends MarginRow>(
      LIMIT $3`,
     values: [from, to, most],
   })
-  return rows
 }
 
 /** What one model earned through one deployment on a UTC day. */
@@ -148,9 +145,9 @@ export async function readModelDays(
   period: { readonly from: Date; readonly until: Date },
   model: string | null = null,
 ): Promise<{ readonly days: readonly ModelDay[]; readonly leftOut: number }> {
-  const { rows, left_out } = await inTransaction(pool, async (sql) => {
+  const { rows, leftOut } = await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
-    const read = await sql.query<MarginRow & { day: string; model: string; deployment: string }>({
+    const read = await readRows<MarginRow & { day: string; model: string; deployment: string }>(sql, {
       name: 'read_model_days',
       text: `WITH live AS MATERIALIZED (
            SELECT greatest($1::timestamptz, (SELECT max(hour) + interval '1 hour' FROM ledger_hours)) AS since),
@@ -164,18 +161,16 @@ export async function readModelDays(
          WHERE $3::text IS NULL OR model = $3 GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3`,
       values: [period.from, period.until, model],
     })
-    const older = await sql.query<{ left_out: number }>({
+    const older = await readOnly<{ leftOut: number }>(sql, {
       name: 'count_calls_outside_model_days',
-      text: `SELECT coalesce(sum(charged_jobs), 0)::int AS left_out FROM ledger_hours
+      text: `SELECT coalesce(sum(charged_jobs), 0)::int AS "leftOut" FROM ledger_hours
        WHERE hour >= $1 AND hour < $2 AND margins IS NULL`,
       values: [period.from, period.until],
     })
-    return { rows: read.rows, left_out: older.rows[0]?.left_out ?? 0 }
+    return { rows: read, leftOut: older.leftOut }
   })
-  return {
-    days: rows.map((row) => ({ day: row.day, model: row.model, deployment: row.deployment, ...marginOf(row) })),
-    leftOut: left_out,
-  }
+  const days = rows.map((row) => ({ day: row.day, model: row.model, deployment: row.deployment, ...marginOf(row) }))
+  return { days, leftOut }
 }
 
 /** Reads a row of {@link MARGIN_SUMS}. */

@@ -1,5 +1,6 @@
 import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import type { LedgerPeriod } from './period.ts'
 
 /** Account nonces between two transactions of a settlement key for which the ledger has no transaction. */
@@ -10,12 +11,11 @@ export interface NonceGap {
 
 /** Returns the settlement keys that have signed transactions of this ledger. */
 export async function readSettlementAccounts(sql: Sql): Promise<readonly SettlementAccount[]> {
-  const { rows } = await sql.query<SettlementAccount>({
+  return await readRows<SettlementAccount>(sql, {
     name: 'read_settlement_accounts',
     text: 'SELECT network, facilitator FROM settlement_accounts ORDER BY network, facilitator',
     values: [],
   })
-  return rows
 }
 
 /**
@@ -31,7 +31,7 @@ export async function readNonceGaps(
   count: bigint,
   { from, to }: LedgerPeriod,
 ): Promise<readonly NonceGap[]> {
-  const { rows } = await sql.query<{ first: string; last: string }>({
+  return await readRows<NonceGap>(sql, {
     name: 'read_nonce_gaps',
     text: `WITH known AS (
        SELECT account_nonce AS nonce, min(signed_at) AS signed_at FROM settlement_transactions
@@ -46,5 +46,4 @@ export async function readNonceGaps(
      SELECT first, last FROM gaps WHERE last >= first AND begins < $5 AND ends >= $4 ORDER BY first`,
     values: [network, facilitator, count.toString(), from, to],
   })
-  return rows.map(({ first, last }) => ({ first: BigInt(first), last: BigInt(last) }))
 }

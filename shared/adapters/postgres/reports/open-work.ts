@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 
 /** The open amount of one payer, in atomic USDC. */
 export interface PayerAmount {
@@ -18,34 +19,31 @@ export interface PayerAmounts {
 export const SHOWN_PAYERS = 20
 
 /** One payer's sums; every row repeats the sums over all payers. */
-export interface PayerAmountRow {
-  readonly payer: string
-  readonly count: number
-  readonly total: string
+export interface PayerAmountRow extends PayerAmount {
   readonly payers: number
-  readonly all_count: number
-  readonly all_total: string
+  readonly allCount: number
+  readonly allTotal: bigint
+}
+
+/** The columns of `PayerAmountRow` in a statement that groups by payer, for the sums of an amount. */
+export function amountsOfPayers(amount: string): string {
+  return `payer, count(*)::int AS count, sum(${amount}) AS "totalAtomic", count(*) OVER ()::int AS payers,
+       (sum(count(*)) OVER ())::int AS "allCount", sum(sum(${amount})) OVER () AS "allTotal"`
 }
 
 export function payerAmounts(rows: readonly PayerAmountRow[]): PayerAmounts {
-  const [first] = rows
-  return {
-    count: first?.all_count ?? 0,
-    totalAtomic: BigInt(first?.all_total ?? 0),
-    payers: first?.payers ?? 0,
-    greatest: rows.map(({ payer, count, total }) => ({ payer, count, totalAtomic: BigInt(total) })),
-  }
+  const [{ allCount, allTotal, payers } = { allCount: 0, allTotal: 0n, payers: 0 }] = rows
+  const greatest = rows.map(({ payer, count, totalAtomic }) => ({ payer, count, totalAtomic }))
+  return { count: allCount, totalAtomic: allTotal, payers, greatest }
 }
 
 /** Returns the sums that unfinished jobs may still charge: the charge where it is fixed, the quoted maximum before. */
 export async function readOpenExposure(sql: Sql): Promise<PayerAmounts> {
-  const { rows } = await sql.query<PayerAmountRow>({
+  const rows = await readRows<PayerAmountRow>(sql, {
     name: 'read_open_exposure',
-    text: `SELECT payer, count(*)::int AS count, sum(COALESCE(charge_amount, quoted_maximum)) AS total,
-       count(*) OVER ()::int AS payers, (sum(count(*)) OVER ())::int AS all_count,
-       sum(sum(COALESCE(charge_amount, quoted_maximum))) OVER () AS all_total
+    text: `SELECT ${amountsOfPayers('coalesce(charge_amount, quoted_maximum)')}
      FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')
-     GROUP BY payer ORDER BY total DESC, payer LIMIT $1`,
+     GROUP BY payer ORDER BY "totalAtomic" DESC, payer LIMIT $1`,
     values: [SHOWN_PAYERS],
   })
   return payerAmounts(rows)
@@ -53,13 +51,12 @@ export async function readOpenExposure(sql: Sql): Promise<PayerAmounts> {
 
 /** Returns finished work whose charge could not be settled, has not been paid since and is not written off, of any age. */
 export async function readDebts(sql: Sql): Promise<PayerAmounts> {
-  const { rows } = await sql.query<PayerAmountRow>({
+  const rows = await readRows<PayerAmountRow>(sql, {
     name: 'read_debts',
-    text: `SELECT payer, count(*)::int AS count, sum(charge_amount) AS total, count(*) OVER ()::int AS payers,
-       (sum(count(*)) OVER ())::int AS all_count, sum(sum(charge_amount)) OVER () AS all_total
+    text: `SELECT ${amountsOfPayers('charge_amount')}
      FROM jobs WHERE is_owed AND NOT EXISTS (SELECT FROM resolutions
        WHERE item = 'debt' AND resolutions.job_id = jobs.id AND resolutions.resolved_at >= jobs.finished_at)
-     GROUP BY payer ORDER BY total DESC, payer LIMIT $1`,
+     GROUP BY payer ORDER BY "totalAtomic" DESC, payer LIMIT $1`,
     values: [SHOWN_PAYERS],
   })
   return payerAmounts(rows)

@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readFirst } from '../read-rows.ts'
 
 /** A half-open period, `from` ≤ t < `to`. Texts of timestamptz, since a JavaScript date would lose the microseconds. */
 export interface LedgerPeriod {
@@ -11,13 +12,12 @@ export async function resolvePeriod(
   sql: Sql,
   { from, to }: { readonly from?: string | undefined; readonly to?: string | undefined },
 ): Promise<LedgerPeriod> {
-  const { rows } = await sql.query<LedgerPeriod>({
+  const period = await readFirst<LedgerPeriod>(sql, {
     name: 'resolve_report_period',
     text: `SELECT to_json(COALESCE($1, upper - interval '24 hours')) #>> '{}' AS "from", to_json(upper) #>> '{}' AS "to"
      FROM (SELECT COALESCE($2, clock_timestamp()) AS upper) AS bound`,
     values: [from ?? null, to ?? null],
   })
-  const [period] = rows
   if (!period) throw new Error('a query over one row always returns it')
   return period
 }

@@ -1,5 +1,6 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readOnly } from '../read-rows.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { rollUpHours } from './roll-up-hours.ts'
 
@@ -28,9 +29,7 @@ const isOpen = (item: 'review' | 'settlement') =>
  * history.
  */
 async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
-  const { rows } = await sql.query<
-    Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'unknown' | 'oldest', number>
-  >(
+  const { rows } = await sql.query<SettlementTotals['counts'] & { oldest: number }>(
     `SELECT (SELECT count(*) FROM settlements WHERE state = 'signed')::int AS signed,
        (SELECT count(*) FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL)::int AS confirmed,
        (SELECT count(*) FROM settlements WHERE state = 'unproven' AND ${isOpen('review')})::int AS unproven,
@@ -57,13 +56,9 @@ interface SponsoredTotals {
 
 /** Reads the totals by partial indexes: of permits in progress, and of the gas of the last day. */
 async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
-  const { rows } = await sql.query<{
-    requested: number
-    signed: number
-    oldest: number
-    reserved: string
-    spent: string
-  }>({
+  const { oldest, reserved, spent, ...counts } = await readOnly<
+    SponsoredTotals['counts'] & { oldest: number; reserved: bigint; spent: bigint }
+  >(sql, {
     name: 'read_sponsored_totals',
     text: `SELECT count(*) FILTER (WHERE state = 'requested')::int AS requested,
        count(*) FILTER (WHERE state = 'signed')::int AS signed,
@@ -74,11 +69,5 @@ async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
      FROM sponsored_permits WHERE state IN ('requested', 'signed')`,
     values: [],
   })
-  const [row] = rows
-  if (!row) throw new Error('an aggregate without groups always returns one row')
-  return {
-    counts: { requested: row.requested, signed: row.signed },
-    oldestPendingAgeSeconds: row.oldest,
-    dayGasWei: BigInt(row.spent) + BigInt(row.reserved),
-  }
+  return { counts, oldestPendingAgeSeconds: oldest, dayGasWei: spent + reserved }
 }

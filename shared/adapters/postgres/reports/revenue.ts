@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readOnly, readRows } from '../read-rows.ts'
 import type { LedgerPeriod } from './period.ts'
 
 export interface CountAndSum {
@@ -7,20 +8,17 @@ export interface CountAndSum {
 }
 
 /** Returns the charges of all jobs that were completed in the period, in atomic USDC. */
-export async function readRevenue(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>({
+export function readRevenue(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
     name: 'read_revenue',
-    text: `SELECT count(*)::int AS count, COALESCE(sum(charge_amount), 0) AS total
-     FROM jobs WHERE state = 'completed' AND finished_at >= $1 AND finished_at < $2`,
+    text: `SELECT ${countAndSum('charge_amount')} FROM jobs WHERE state = 'completed' AND finished_at >= $1 AND finished_at < $2`,
     values: [from, to],
   })
-  return countAndSum(rows)
 }
 
-/** Parses the one row of an aggregate without groups. */
-export function countAndSum([row]: readonly { count: number; total: string }[]): CountAndSum {
-  if (!row) throw new Error('an aggregate without groups always returns one row')
-  return { count: row.count, totalAtomic: BigInt(row.total) }
+/** The columns of `CountAndSum`, for the sum of an amount over all rows. */
+export function countAndSum(amount: string): string {
+  return `count(*)::int AS count, coalesce(sum(${amount}), 0) AS "totalAtomic"`
 }
 
 /**
@@ -38,25 +36,15 @@ export interface ModelCharges {
 
 /** Returns the charges of the jobs completed in the period, largest total first. */
 export async function readChargesByModel(sql: Sql, { from, to }: LedgerPeriod): Promise<readonly ModelCharges[]> {
-  const { rows } = await sql.query<
-    Record<'model' | 'operation' | 'total' | 'smallest' | 'largest', string> & { count: number }
-  >({
+  const rows = await readRows<Omit<ModelCharges, 'meanAtomic'>>(sql, {
     name: 'read_charges_by_model',
-    text: `SELECT public_model AS model, operation, count(*)::int AS count, sum(charge_amount) AS total,
-       min(charge_amount) AS smallest, max(charge_amount) AS largest
+    text: `SELECT public_model AS model, operation, count(*)::int AS count, sum(charge_amount) AS "totalAtomic",
+       min(charge_amount) AS "smallestAtomic", max(charge_amount) AS "largestAtomic"
      FROM jobs WHERE state = 'completed' AND finished_at >= $1 AND finished_at < $2
      GROUP BY public_model, operation ORDER BY sum(charge_amount) DESC, public_model, operation`,
     values: [from, to],
   })
-  return rows.map(({ model, operation, count, total, smallest, largest }) => ({
-    model,
-    operation,
-    count,
-    totalAtomic: BigInt(total),
-    meanAtomic: meanOf(BigInt(total), BigInt(count)),
-    smallestAtomic: BigInt(smallest),
-    largestAtomic: BigInt(largest),
-  }))
+  return rows.map((row) => ({ ...row, meanAtomic: meanOf(row.totalAtomic, BigInt(row.count)) }))
 }
 
 /**
@@ -69,9 +57,10 @@ function meanOf(total: bigint, count: bigint): string {
 }
 
 /** Returns number and charges of the signed settlements whose outcome is open. They may or may not be on chain. */
-export async function readSettlingNow(sql: Sql): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>(
-    `SELECT count(*)::int AS count, COALESCE(sum(charge_amount), 0) AS total FROM settlements WHERE state = 'signed'`,
-  )
-  return countAndSum(rows)
+export function readSettlingNow(sql: Sql): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
+    name: 'read_settling_now',
+    text: `SELECT ${countAndSum('charge_amount')} FROM settlements WHERE state = $1`,
+    values: ['signed'],
+  })
 }

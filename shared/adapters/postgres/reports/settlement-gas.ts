@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readOnly } from '../read-rows.ts'
 import type { LedgerPeriod } from './period.ts'
 import { type CountAndSum, countAndSum } from './revenue.ts'
 
@@ -31,9 +32,10 @@ export const REVERTED_BATCHES = `(
 
 /** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
 export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
-  const { rows } = await sql.query<
-    Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted', number> & Record<`${string}_total`, string>
-  >({
+  const row = await readOnly<
+    Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted', number> &
+      Record<`${'confirmed' | 'batched' | 'charged' | 'loss' | 'reverted'}_total`, bigint>
+  >(sql, {
     name: 'read_settlement_gas',
     text: `SELECT count(*) FILTER (WHERE state = 'confirmed')::int AS confirmed,
        coalesce(sum(gas_cost) FILTER (WHERE state = 'confirmed'), 0) AS confirmed_total,
@@ -48,26 +50,22 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
      FROM (${ended('confirmed')} UNION ALL ${ended('reverted')}) AS ended`,
     values: [from, to],
   })
-  const [row] = rows
-  if (!row) throw new Error('an aggregate without groups always returns one row')
-  const total = (name: string) => BigInt(row[`${name}_total`] ?? 0)
   return {
-    confirmed: { count: row.confirmed, totalAtomic: total('confirmed') },
-    batched: { count: row.batched, totalAtomic: total('batched') },
+    confirmed: { count: row.confirmed, totalAtomic: row.confirmed_total },
+    batched: { count: row.batched, totalAtomic: row.batched_total },
     batches: row.batches,
-    chargedAtomic: total('charged'),
-    atLoss: { count: row.loss, totalAtomic: total('loss') },
-    reverted: { count: row.reverted, totalAtomic: total('reverted') },
+    chargedAtomic: row.charged_total,
+    atLoss: { count: row.loss, totalAtomic: row.loss_total },
+    reverted: { count: row.reverted, totalAtomic: row.reverted_total },
     revertedBatches: await readRevertedBatches(sql, { from, to }),
   }
 }
 
-async function readRevertedBatches(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>({
+function readRevertedBatches(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
+  return readOnly<CountAndSum>(sql, {
     name: 'read_gas_of_reverted_batches',
-    text: `SELECT count(*)::int AS count, coalesce(sum(reverted_gas_cost), 0) AS total
+    text: `SELECT ${countAndSum('reverted_gas_cost')}
      FROM ${REVERTED_BATCHES} WHERE reverted_at >= $1 AND reverted_at < $2`,
     values: [from, to],
   })
-  return countAndSum(rows)
 }

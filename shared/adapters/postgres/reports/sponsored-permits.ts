@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readOnly, readRows } from '../read-rows.ts'
 import { afterRow, type LedgerPeriod } from './period.ts'
 
 /** Permits with what their transactions cost: in gas, in wei of the native token, and in atomic USDC. */
@@ -22,67 +23,46 @@ export interface SponsoredPermitsReport {
   readonly pending: { readonly count: number; readonly reservedWei: bigint; readonly oldestSince: string | null }
 }
 
-const SUMS = `count(*)::int AS count, coalesce(sum(gas_used), 0) AS gas, coalesce(sum(gas_wei), 0) AS wei,
-  coalesce(sum(gas_cost), 0) AS total`
+const SUMS = `count(*)::int AS count, coalesce(sum(gas_used), 0) AS "gasUsed", coalesce(sum(gas_wei), 0) AS wei,
+  coalesce(sum(gas_cost), 0) AS "totalAtomic"`
+const NO_GAS: PermitGas = { count: 0, gasUsed: 0n, wei: 0n, totalAtomic: 0n }
 const WITH_GAS = 'gas_wei IS NOT NULL AND finished_at >= $1 AND finished_at < $2'
-
-interface SumsRow {
-  count: number
-  gas: string
-  wei: string
-  total: string
-}
 
 /** Returns the permits that ended in the period, and those in progress now. */
 export async function readSponsoredPermits(sql: Sql, { from, to }: LedgerPeriod): Promise<SponsoredPermitsReport> {
-  const { rows: byState } = await sql.query<SumsRow & { state: string }>({
+  const byState = await readRows<PermitGas & { state: string }>(sql, {
     name: 'read_permit_gas',
     text: `SELECT state, ${SUMS} FROM sponsored_permits WHERE ${WITH_GAS} GROUP BY state`,
     values: [from, to],
   })
-  const { rows: byDay } = await sql.query<SumsRow & { day: string }>({
+  const byDay = await readRows<PermitGas & { day: string }>(sql, {
     name: 'read_permit_gas_by_day',
     text: `SELECT to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, ${SUMS}
      FROM sponsored_permits WHERE ${WITH_GAS} GROUP BY day ORDER BY day`,
     values: [from, to],
   })
-  const { rows: failures } = await sql.query<{ code: string; count: number }>({
+  const failures = await readRows<{ code: string; count: number }>(sql, {
     name: 'read_permit_failures',
     text: `SELECT failure_code AS code, count(*)::int AS count FROM sponsored_permits
      WHERE state = 'failed' AND finished_at >= $1 AND finished_at < $2
      GROUP BY failure_code ORDER BY count DESC, failure_code`,
     values: [from, to],
   })
-  const gasOf = (state: string) => permitGas(byState.find((row) => row.state === state))
-  return {
-    confirmed: gasOf('confirmed'),
-    failed: gasOf('failed'),
-    byDay: byDay.map((row) => ({ day: row.day, ...permitGas(row) })),
-    failures,
-    pending: await readPending(sql),
+  const gasOf = (wanted: string) => {
+    const { state: _, ...gas } = byState.find(({ state }) => state === wanted) ?? { ...NO_GAS, state: wanted }
+    return gas
   }
+  return { confirmed: gasOf('confirmed'), failed: gasOf('failed'), byDay, failures, pending: await readPending(sql) }
 }
 
-async function readPending(sql: Sql): Promise<SponsoredPermitsReport['pending']> {
-  const { rows } = await sql.query<{ count: number; reserved: string; since: string | null }>({
+function readPending(sql: Sql): Promise<SponsoredPermitsReport['pending']> {
+  return readOnly(sql, {
     name: 'read_pending_permits',
-    text: `SELECT count(*)::int AS count, coalesce(sum(reserved_gas_wei), 0) AS reserved,
-       to_json(min(requested_at)) #>> '{}' AS since
+    text: `SELECT count(*)::int AS count, coalesce(sum(reserved_gas_wei), 0) AS "reservedWei",
+       to_json(min(requested_at)) #>> '{}' AS "oldestSince"
      FROM sponsored_permits WHERE state IN ('requested', 'signed')`,
     values: [],
   })
-  const [row] = rows
-  if (!row) throw new Error('an aggregate without groups always returns one row')
-  return { count: row.count, reservedWei: BigInt(row.reserved), oldestSince: row.since }
-}
-
-function permitGas(row: SumsRow | undefined): PermitGas {
-  return {
-    count: row?.count ?? 0,
-    gasUsed: BigInt(row?.gas ?? 0),
-    wei: BigInt(row?.wei ?? 0),
-    totalAtomic: BigInt(row?.total ?? 0),
-  }
 }
 
 /** A permit with its mined transaction according to the ledger. Addresses and hashes are lower case. */
@@ -105,26 +85,12 @@ export async function readMinedPermits(
   { from, to }: LedgerPeriod,
   page: { readonly after: string; readonly limit: number },
 ): Promise<readonly LedgerPermit[]> {
-  const { rows } = await sql.query<{
-    id: string
-    is_granted_by_it: boolean
-    facilitator: string
-    transaction_hash: string
-    block_number: string
-    gas_wei: string
-  }>({
+  return await readRows<LedgerPermit>(sql, {
     name: 'read_mined_permits',
-    text: `SELECT id, state = 'confirmed' AND NOT is_granted_elsewhere AS is_granted_by_it,
-       lower(facilitator) AS facilitator, transaction_hash, block_number, gas_wei
+    text: `SELECT id AS "permitId", state = 'confirmed' AND NOT is_granted_elsewhere AS "isGrantedByIt",
+       lower(facilitator) AS facilitator, transaction_hash AS transaction, block_number AS "blockNumber",
+       gas_wei AS "gasWei"
      FROM sponsored_permits WHERE ${WITH_GAS} AND ${afterRow('sponsored_permits', '$3')} ORDER BY finished_at, id LIMIT $4`,
     values: [from, to, page.after, page.limit],
   })
-  return rows.map((row) => ({
-    permitId: row.id,
-    isGrantedByIt: row.is_granted_by_it,
-    facilitator: row.facilitator,
-    transaction: row.transaction_hash,
-    blockNumber: BigInt(row.block_number),
-    gasWei: BigInt(row.gas_wei),
-  }))
 }

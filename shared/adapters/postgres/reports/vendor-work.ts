@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 
 /** What one vendor's model did on a UTC day. */
 export interface VendorWork {
@@ -21,16 +22,7 @@ export async function readVendorWork(
   sql: Sql,
   { first, last }: { readonly first: string; readonly last: string },
 ): Promise<readonly VendorWork[]> {
-  const { rows } = await sql.query<{
-    day: string
-    deployment: string
-    vendor: string | null
-    upstream_model: string | null
-    attempts: number
-    unknown: number
-    cost: string
-    usage: Record<string, string> | null
-  }>({
+  const rows = await readRows<Omit<VendorWork, 'usage'> & { usage: Record<string, string> | null }>(sql, {
     name: 'read_vendor_work',
     text: `WITH ended AS (
          SELECT to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, deployment, vendor, upstream_model, usage,
@@ -41,9 +33,9 @@ export async function readVendorWork(
        units AS (
          SELECT day, deployment, vendor, upstream_model, unit, sum(value::numeric)::text AS quantity
          FROM ended, jsonb_each_text(usage) AS measured(unit, value) GROUP BY 1, 2, 3, 4, 5)
-       SELECT day, deployment, vendor, upstream_model, count(*)::int AS attempts,
+       SELECT day, deployment, vendor, upstream_model AS "upstreamModel", count(*)::int AS attempts,
          count(*) FILTER (WHERE vendor_cost IS NULL OR usage IS NULL)::int AS unknown,
-         coalesce(sum(vendor_cost), 0) AS cost,
+         coalesce(sum(vendor_cost), 0) AS "costAtomic",
          (SELECT jsonb_object_agg(unit, quantity) FROM units
           WHERE units.day = ended.day AND units.deployment = ended.deployment
             AND units.vendor IS NOT DISTINCT FROM ended.vendor
@@ -51,10 +43,8 @@ export async function readVendorWork(
        FROM ended GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,
     values: [first, last],
   })
-  return rows.map(({ cost, usage, upstream_model: upstreamModel, ...row }) => ({
+  return rows.map(({ usage, ...row }) => ({
     ...row,
-    upstreamModel,
-    costAtomic: BigInt(cost),
     usage: Object.fromEntries(Object.entries(usage ?? {}).map(([unit, quantity]) => [unit, BigInt(quantity)])),
   }))
 }

@@ -1,40 +1,14 @@
-import type { ResolutionOutcome, ResolvableItem } from '#shared/jobs/resolution.ts'
+import type { ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { ItemName, ItemRecord } from '#shared/operators/item.ts'
 import type { ResolutionRecord } from '#shared/operators/payment-record.ts'
 import type { Sql } from '../pool.ts'
+import { readFirst } from '../read-rows.ts'
 import { NEWEST_TRANSACTION } from '../settlement-transactions.ts'
 
 /** The columns of a resolution, under names that no other table has. */
-export const RESOLUTION = `resolutions.id AS resolution_id, resolutions.item AS resolution_item,
+const RESOLUTION = `resolutions.id AS resolution_id, resolutions.item AS resolution_item,
   resolutions.job_id AS resolution_job_id, resolutions.outcome, resolutions.amount AS resolution_amount,
   resolutions.reason AS resolution_reason, resolutions.operator, resolutions.resolved_at, resolutions.refund_transaction`
-
-export interface ResolutionRow {
-  readonly resolution_id: string | null
-  readonly resolution_item: ResolvableItem
-  readonly resolution_job_id: string | null
-  readonly outcome: ResolutionOutcome
-  readonly resolution_amount: string
-  readonly resolution_reason: string
-  readonly operator: string
-  readonly resolved_at: Date
-  readonly refund_transaction: string | null
-}
-
-export function resolutionRecord(row: ResolutionRow): ResolutionRecord {
-  if (row.resolution_id === null) throw new Error('a resolution has an id')
-  return {
-    id: row.resolution_id,
-    item: row.resolution_item,
-    jobId: row.resolution_job_id,
-    outcome: row.outcome,
-    amount: BigInt(row.resolution_amount),
-    reason: row.resolution_reason,
-    operator: row.operator,
-    resolvedAt: row.resolved_at,
-    refundTransaction: row.refund_transaction,
-  }
-}
 
 /** Newest first; null where there is none. Of a debt only what was decided since the charge is owed. */
 const resolutionOf = (condition: string) => `LEFT JOIN LATERAL (
@@ -104,54 +78,38 @@ export const IS_OPEN: Readonly<Record<ResolvableItem, string>> = {
   debt: 'jobs.is_owed AND resolution.resolution_id IS NULL',
 }
 
-export interface ItemRow extends ResolutionRow {
-  readonly id: string
-  readonly kind: ResolvableItem
-  readonly state: ItemRecord['state']
-  readonly job_id: string | null
-  readonly settlement_id: string | null
-  readonly request_id: string | null
-  readonly network: string
-  readonly payer: string
-  readonly pay_to: string
-  readonly nonce: string
-  readonly amount: string
-  readonly transaction: string | null
-  readonly block_number: string | null
-  readonly paid_after: Date | null
-  readonly reason: string | null
-  readonly since: Date
-  readonly is_result_stored: boolean
-  readonly is_owed: boolean
-}
-
-/** The columns of an item, to be listed by a statement over `ITEMS`. */
-export const ITEM = `id, kind, state, job_id, settlement_id, request_id, network, payer, pay_to, nonce, amount,
-  transaction, block_number, paid_after, reason, since, is_result_stored, is_owed, resolution_id, resolution_item, resolution_job_id,
-  outcome, resolution_amount, resolution_reason, operator, resolved_at, refund_transaction`
-
-export function itemRecord(row: ItemRow): ItemRecord {
-  return {
-    id: row.id,
-    kind: row.kind,
-    state: row.state,
-    jobId: row.job_id,
-    settlementId: row.settlement_id,
-    requestId: row.request_id,
-    network: row.network,
-    payer: row.payer.toLowerCase(),
-    payTo: row.pay_to.toLowerCase(),
-    nonce: BigInt(row.nonce),
-    amount: BigInt(row.amount),
-    transaction: row.transaction,
-    blockNumber: row.block_number === null ? null : BigInt(row.block_number),
-    paidAfter: row.paid_after,
-    reason: row.reason,
-    since: row.since,
-    isResultStored: row.is_result_stored,
-    isOwed: row.is_owed,
-    resolution: row.resolution_id === null ? null : resolutionRecord(row),
+/** An item, and the columns of its resolution, which are null where there is none. */
+export type ItemRow = Omit<ItemRecord, 'resolution'> &
+  Omit<ResolutionRecord, 'id' | 'item' | 'jobId' | 'amount' | 'reason'> & {
+    readonly resolutionId: string | null
+    readonly resolutionItem: ResolutionRecord['item']
+    readonly resolutionJobId: string | null
+    readonly resolutionAmount: bigint
+    readonly resolutionReason: string
   }
+
+/** The columns of an item, to be listed by a statement over `ITEMS`; `versionOf` depends on their order. */
+export const ITEM = `id, kind, state, job_id AS "jobId", settlement_id AS "settlementId", request_id AS "requestId",
+  network, lower(payer) AS payer, lower(pay_to) AS "payTo", nonce, amount, transaction, block_number AS "blockNumber",
+  paid_after AS "paidAfter", reason, since, is_result_stored AS "isResultStored", is_owed AS "isOwed",
+  resolution_id AS "resolutionId", resolution_item AS "resolutionItem", resolution_job_id AS "resolutionJobId",
+  outcome, resolution_amount AS "resolutionAmount", resolution_reason AS "resolutionReason", operator,
+  resolved_at AS "resolvedAt", refund_transaction AS "refundTransaction"`
+
+export function itemRecord({
+  resolutionId: id,
+  resolutionItem: item,
+  resolutionJobId: jobId,
+  outcome,
+  resolutionAmount: amount,
+  resolutionReason: reason,
+  operator,
+  resolvedAt,
+  refundTransaction,
+  ...row
+}: ItemRow): ItemRecord {
+  const resolution = { item, jobId, outcome, amount, reason, operator, resolvedAt, refundTransaction }
+  return { ...row, resolution: id === null ? null : { id, ...resolution } }
 }
 
 /**
@@ -161,25 +119,25 @@ export function itemRecord(row: ItemRow): ItemRecord {
 export async function findItem(sql: Sql, name: ItemName): Promise<ItemRecord | null> {
   if (name.kind !== 'unknown_settlement') return await findById(sql, name.kind, name.id)
   const { network, payer, nonce } = name
-  const { rows } = await sql.query<ItemRow>({
+  const row = await readFirst<ItemRow>(sql, {
     name: 'find_item_unknown_settlement',
     text: `SELECT ${ITEM} FROM (${ITEMS.unknown_settlement}
        AND unknown.network = $1 AND unknown.payer = $2 AND unknown.nonce = $3
        AND (unknown.resolved_at IS NULL OR resolution.resolution_id IS NOT NULL)) AS items`,
     values: [network, payer, nonce.toString()],
   })
-  return rows[0] ? itemRecord(rows[0]) : await findReviewOf(sql, name)
+  return row ? itemRecord(row) : await findReviewOf(sql, name)
 }
 
 const ID = { review: 'jobs.id', debt: 'jobs.id', settlement: 'settlements.id' } as const
 
 async function findById(sql: Sql, kind: keyof typeof ID, id: string): Promise<ItemRecord | null> {
-  const { rows } = await sql.query<ItemRow>({
+  const row = await readFirst<ItemRow>(sql, {
     name: `find_item_${kind}`,
     text: `SELECT ${ITEM} FROM (${ITEMS[kind]} AND ${ID[kind]} = $1) AS items`,
     values: [id],
   })
-  const item = rows[0] ? itemRecord(rows[0]) : null
+  const item = row ? itemRecord(row) : null
   // A withheld result that its payer never had to pay for is no debt.
   return item?.kind === 'debt' && !item.isOwed && item.resolution === null ? null : item
 }
@@ -189,12 +147,11 @@ async function findReviewOf(
   sql: Sql,
   { network, payer, nonce }: Extract<ItemName, { kind: 'unknown_settlement' }>,
 ): Promise<ItemRecord | null> {
-  const { rows } = await sql.query<{ job_id: string }>({
+  const row = await readFirst<{ job_id: string }>(sql, {
     name: 'find_job_of_unknown_settlement',
     text: `SELECT job_id FROM unknown_settlements
      WHERE network = $1 AND payer = $2 AND nonce = $3 AND job_id IS NOT NULL`,
     values: [network, payer, nonce.toString()],
   })
-  const [row] = rows
   return row ? await findById(sql, 'review', row.job_id) : null
 }

@@ -2,8 +2,9 @@ import { RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.t
 import type { ItemRecord } from '#shared/operators/item.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { BEGINNING, microsecondsOf, timestampOf } from '../position.ts'
+import { BEGINNING, microsecondsOf, type PositionRow, timestampOf } from '../position.ts'
 import { type List, type ListPage, readList } from '../read-list.ts'
+import { readRows } from '../read-rows.ts'
 import { findItem, IS_OPEN, ITEM, ITEMS, type ItemRow, itemRecord } from './item-rows.ts'
 import { storeResolution } from './store-resolution.ts'
 
@@ -37,7 +38,11 @@ const JOB_ID: Readonly<Record<ResolvableItem, string>> = {
 
 /** Returns open items, oldest first. Reads all of them: they are few, or somebody should know. */
 async function openItems(sql: Sql, filter: ItemFilter, page: ListPage): Promise<List<ItemRecord>> {
-  return await readList(page, (one) => readOpen(sql, filter, one), itemRecord)
+  return await readList(
+    page,
+    (one) => readOpen(sql, filter, one),
+    ({ microseconds: _microseconds, ...row }: ItemRow & PositionRow) => itemRecord(row),
+  )
 }
 
 async function readOpen(sql: Sql, filter: ItemFilter, { limit, after, before }: ListPage) {
@@ -48,14 +53,13 @@ async function readOpen(sql: Sql, filter: ItemFilter, { limit, after, before }: 
   const jobId = filter.jobId === undefined ? null : `$${values.push(filter.jobId)}`
   const parts = [filter.kind ?? 'all', payer && 'payer', jobId && 'job', before && 'back']
   const suffix = parts.filter((part) => typeof part === 'string').join('_')
-  const { rows } = await sql.query<ItemRow & { microseconds: string }>({
+  return await readRows<ItemRow & PositionRow>(sql, {
     name: `open_items_${suffix}`,
     text: `SELECT ${ITEM}, ${microsecondsOf('since')} AS microseconds FROM (
        ${kinds.map((kind) => selectOpen(kind, payer, jobId)).join('\n UNION ALL ')}) AS items
      WHERE (since, id) ${beyond} (${timestampOf('$1')}, $2) ORDER BY since${order}, id${order} LIMIT $3`,
     values,
   })
-  return rows
 }
 
 function selectOpen(kind: ResolvableItem, payer: string | null, jobId: string | null): string {

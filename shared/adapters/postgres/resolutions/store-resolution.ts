@@ -13,8 +13,9 @@ import type { ResolutionRecord } from '#shared/operators/payment-record.ts'
 import type { RefundTransfer } from '#shared/payment/refund.ts'
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readOnly, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
-import { findItem, RESOLUTION, type ResolutionRow, resolutionRecord } from './item-rows.ts'
+import { findItem } from './item-rows.ts'
 
 /**
  * Ends an item, and records who did it, in one transaction with what follows from it: a debt that is paid or forgiven
@@ -95,21 +96,14 @@ async function takeTransfer(
     text: "SELECT pg_advisory_xact_lock(hashtextextended('farebox refund ' || $1, 0))",
     values: [first.transaction],
   })
-  const { rows } = await sql.query<{
-    refund_log_index: number
-    item: ItemRecord['kind']
-    job_id: string | null
-    settlement_id: string | null
-    network: string | null
-    payer: string
-    nonce: string | null
-  }>({
+  const rows = await readRows<RefundedItem & { logIndex: number }>(sql, {
     name: 'find_refunds_of_transaction',
-    text: `SELECT refund_log_index, item, job_id, settlement_id, network, payer, nonce FROM resolutions
+    text: `SELECT refund_log_index AS "logIndex", item, job_id AS "jobId", settlement_id AS "settlementId", network,
+       payer, nonce FROM resolutions
      WHERE refund_transaction = $1 AND refund_network = $2`,
     values: [first.transaction, network],
   })
-  const used = new Map(rows.map((row) => [row.refund_log_index, row]))
+  const used = new Map(rows.map((row) => [row.logIndex, row]))
   const free = transfers.find(({ logIndex }) => !used.has(logIndex))
   if (free) return { ...free, network }
   const itemIds = transfers.flatMap(({ logIndex }) => {
@@ -119,18 +113,20 @@ async function takeTransfer(
   return { itemIds }
 }
 
-function itemIdOf(row: {
+interface RefundedItem {
   readonly item: ItemRecord['kind']
-  readonly job_id: string | null
-  readonly settlement_id: string | null
+  readonly jobId: string | null
+  readonly settlementId: string | null
   readonly network: string | null
   readonly payer: string
-  readonly nonce: string | null
-}): string {
+  readonly nonce: bigint | null
+}
+
+function itemIdOf({ item, jobId, settlementId, network, payer, nonce }: RefundedItem): string {
   const text =
-    row.item === 'unknown_settlement'
-      ? `${row.item}:${row.network}:${row.payer}:${row.nonce}`
-      : `${row.item}:${row.item === 'settlement' ? row.settlement_id : row.job_id}`
+    item === 'unknown_settlement'
+      ? `${item}:${network}:${payer}:${nonce}`
+      : `${item}:${item === 'settlement' ? settlementId : jobId}`
   const name = parseItemName(text)
   return name ? formatItemName(name) : text
 }
@@ -143,13 +139,13 @@ async function insertResolution(
   author: Author,
 ): Promise<ResolutionRecord> {
   const isUnknown = item.kind === 'unknown_settlement'
-  const { rows } = await sql.query<ResolutionRow>({
+  const row = await readOnly<Pick<ResolutionRecord, 'id' | 'resolvedAt'>>(sql, {
     name: 'insert_resolution',
     // By the clock, not by the beginning of the transaction: a debt may have come to be while this one waited.
     text: `INSERT INTO resolutions (item, job_id, settlement_id, network, payer, nonce, outcome, amount, reason, operator,
        resolved_at, refund_network, refund_transaction, refund_log_index, refund_block)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, clock_timestamp(), $11, $12, $13, $14)
-     RETURNING ${RESOLUTION}`,
+     RETURNING id, resolved_at AS "resolvedAt"`,
     values: [
       item.kind,
       item.jobId,
@@ -167,9 +163,9 @@ async function insertResolution(
       transfer?.blockNumber.toString() ?? null,
     ],
   })
-  const [row] = rows
-  if (!row) throw new Error('an INSERT returns its row')
-  return resolutionRecord(row)
+  const { kind, jobId, amount } = item
+  const refundTransaction = transfer?.transaction ?? null
+  return { ...row, item: kind, jobId, outcome, amount, reason, operator: author.operator, refundTransaction }
 }
 
 /** Writes what follows from a resolution into the rows of the item. */

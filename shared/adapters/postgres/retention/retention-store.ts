@@ -1,6 +1,7 @@
 import { bindTo } from '../bind-to.ts'
 import { LOSS_WINDOW_SECONDS } from '../new-payer-exposure.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { countRows } from '../read-rows.ts'
 import { findExpiredMedia, markMediaDeleted } from './hosted-media.ts'
 import { eraseExpiredUploads, markUploadsDeleted } from './staged-uploads.ts'
 
@@ -27,7 +28,7 @@ export function createRetentionStore(pool: Pool) {
  * stay, so that a replay still returns the receipt's id. Returns the number of erased results.
  */
 async function expireResults(sql: Sql, retentionMs: number, limit: number): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'expire_results',
     text: `UPDATE jobs SET result_body = NULL, is_owed = false, client_network = NULL,
        result_expired_at = CASE WHEN state <> 'review' THEN now() END
@@ -40,7 +41,6 @@ async function expireResults(sql: Sql, retentionMs: number, limit: number): Prom
        ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
     values: [retentionMs, limit],
   })
-  return rowCount ?? 0
 }
 
 /**
@@ -52,7 +52,7 @@ const FORGET_CHALLENGES_AFTER_SECONDS = 120
 
 /** Deletes keys without a job whose challenge has expired. Returns their number. */
 async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'forget_expired_challenges',
     text: `DELETE FROM idempotency_keys WHERE idempotency_key IN (
        SELECT idempotency_key FROM idempotency_keys
@@ -60,7 +60,6 @@ async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number>
        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
     values: [FORGET_CHALLENGES_AFTER_SECONDS, limit],
   })
-  return rowCount ?? 0
 }
 
 /** Longer than the clocks of API processes may differ: until then one of them may still accept the challenge. */
@@ -68,26 +67,24 @@ const FORGET_SIGN_INS_AFTER_SECONDS = 120
 
 /** Deletes nonces of sign-in challenges that have expired. Returns their number. */
 async function forgetUsedSignIns(sql: Sql, limit: number): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'forget_used_sign_ins',
     text: `DELETE FROM used_sign_ins WHERE nonce IN (
        SELECT nonce FROM used_sign_ins WHERE expires_at <= now() - make_interval(secs => $1)
        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
     values: [FORGET_SIGN_INS_AFTER_SECONDS, limit],
   })
-  return rowCount ?? 0
 }
 
 /** Deletes expired verdicts on audio. Returns their number. */
 async function forgetInspections(sql: Sql, limit: number): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'forget_inspections',
     text: `DELETE FROM audio_inspections WHERE (audio_sha256, inspector) IN (
        SELECT audio_sha256, inspector FROM audio_inspections WHERE expires_at <= now()
        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`,
     values: [limit],
   })
-  return rowCount ?? 0
 }
 
 /**
@@ -95,7 +92,7 @@ async function forgetInspections(sql: Sql, limit: number): Promise<number> {
  * are paid or fail. Older rows than those of a week were erased before. Returns the number of rows.
  */
 async function forgetNetworks(sql: Sql, limit: number): Promise<number> {
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'forget_networks',
     text: `UPDATE uncharged_work SET client_network = NULL WHERE ctid = ANY (ARRAY(
        SELECT ctid FROM uncharged_work
@@ -104,5 +101,4 @@ async function forgetNetworks(sql: Sql, limit: number): Promise<number> {
        ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`,
     values: [LOSS_WINDOW_SECONDS, limit],
   })
-  return rowCount ?? 0
 }

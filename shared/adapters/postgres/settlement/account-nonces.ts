@@ -1,6 +1,7 @@
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import { MOST_UNMINED_NONCES, type SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Sql } from '../pool.ts'
+import { readFirst } from '../read-rows.ts'
 
 /**
  * The largest step by which an account nonce follows the chain. A key that is also used elsewhere is a few nonces ahead
@@ -25,6 +26,16 @@ export class NonceQueueFull extends Error {
   }
 }
 
+/** Runs `work`, and returns `full` when a key has fewer account nonces left than it needs. */
+export async function unlessQueueFull<Result, Full>(full: Full, work: () => Promise<Result>): Promise<Result | Full> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof NonceQueueFull) return full
+    throw error
+  }
+}
+
 /**
  * Takes the next `count` account nonces of a key and returns the first. The account's row stays locked until the
  * transaction ends, so the next process to lock it also finds the transactions signed for them. `minimum` is the
@@ -37,7 +48,7 @@ export async function takeAccountNonces(
   minimum: bigint,
   count: number,
 ): Promise<bigint> {
-  const { rows } = await sql.query<{ first: string }>({
+  const row = await readFirst<{ first: bigint }>(sql, {
     name: 'take_account_nonces',
     text: `INSERT INTO settlement_accounts AS account
        (network, facilitator, next_account_nonce, head_account_nonce)
@@ -48,15 +59,14 @@ export async function takeAccountNonces(
      RETURNING next_account_nonce - $5 AS first`,
     values: [network, facilitator, minimum.toString(), LARGEST_NONCE_STEP, count, MOST_UNMINED_NONCES],
   })
-  const [row] = rows
-  if (row) return BigInt(row.first)
-  const { rows: full } = await sql.query<{ room: number }>({
+  if (row) return row.first
+  const full = await readFirst<{ room: number }>(sql, {
     name: 'read_nonce_room',
     text: `SELECT greatest(0, ${ROOM})::int AS room FROM settlement_accounts AS account
      WHERE network = $1 AND facilitator = $2 AND $5::int IS NOT NULL`,
     values: [network, facilitator, minimum.toString(), LARGEST_NONCE_STEP, count, MOST_UNMINED_NONCES],
   })
-  throw new NonceQueueFull(full[0]?.room ?? 0)
+  throw new NonceQueueFull(full?.room ?? 0)
 }
 
 /**

@@ -1,8 +1,9 @@
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { inFencedTransaction, lockClaimedJob, NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
 import { CHARGED_BY_SETTLEMENT, IS_RESOLVED, REOPENED } from './failed-settlements.ts'
 
@@ -34,20 +35,17 @@ const REORGANIZATION_DEPTH = 64
 
 /** Returns the settlements of the job's earlier authorizations, none of which had charged the payer when it ended. */
 export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise<readonly EarlierSettlement[]> {
-  const { rows } = await sql.query<{
-    id: string
-    authorization_id: string
-    signed: unknown
-    charge_amount: string
-    settled_by: EarlierSettlement['settledBy']
-    first_block: string
-    known: EarlierSettlement['known']
-    transactions: readonly { hash: Hex; sender: Hex; account_nonce: string | null }[] | null
-    fillers: readonly { hash: Hex; sender: Hex; account_nonce: string }[] | null
-  }>({
+  const rows = await readRows<
+    Omit<EarlierSettlement, 'authorization' | 'transactions' | 'fillers'> & {
+      signed: unknown
+      transactions: readonly { hash: Hex; sender: Hex; account_nonce: string | null }[] | null
+      fillers: readonly { hash: Hex; sender: Hex; account_nonce: string }[] | null
+    }
+  >(sql, {
     name: 'read_earlier_settlements',
-    text: `SELECT settlements.id, authorization_id, signed, charge_amount, settled_by,
-       COALESCE(recorded_block, GREATEST(block_number - $2, 0), 0) AS first_block,
+    text: `SELECT settlements.id AS "settlementId", authorization_id AS "authorizationId", signed,
+       charge_amount AS "chargeAmount", settled_by AS "settledBy",
+       COALESCE(recorded_block, GREATEST(block_number - $2, 0), 0) AS "firstBlock",
        CASE WHEN state = 'surplus' THEN CASE WHEN ${IS_RESOLVED} THEN 'failed_finally' ELSE 'charged' END
          WHEN finalized_at IS NOT NULL THEN 'failed_finally' ELSE 'failed' END AS known,
        (SELECT json_agg(json_build_object(
@@ -64,25 +62,19 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
      WHERE settlements.job_id = $1 AND state IN ('reverted', 'surplus') ORDER BY signed_at`,
     values: [job.id, REORGANIZATION_DEPTH],
   })
-  return rows.map((row) => ({
-    settlementId: row.id,
-    authorizationId: row.authorization_id,
-    authorization: storedAuthorizationSchema.parse(row.signed),
-    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
-    settledBy: row.settled_by,
+  return rows.map(({ signed, transactions, fillers, ...row }) => ({
+    ...row,
+    authorization: storedAuthorizationSchema.parse(signed),
     // A remote facilitator names its transactions, not the account that sent them.
-    transactions: (row.transactions ?? []).map(({ hash, sender, account_nonce }) =>
+    transactions: (transactions ?? []).map(({ hash, sender, account_nonce }) =>
       account_nonce === null
         ? { hash, sender: null, accountNonce: null }
         : { hash, sender, accountNonce: BigInt(account_nonce) },
     ),
-    fillers: (row.fillers ?? []).map(({ hash, sender, account_nonce }) => ({
-      hash,
-      sender,
+    fillers: (fillers ?? []).map(({ account_nonce, ...filler }) => ({
+      ...filler,
       accountNonce: BigInt(account_nonce),
     })),
-    firstBlock: BigInt(row.first_block),
-    known: row.known,
   }))
 }
 

@@ -1,9 +1,10 @@
 import type { JobState, StoredTransaction } from '#shared/jobs/job.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
-import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst, readRows } from '../read-rows.ts'
 import { readTransactions } from '../settlement-transactions.ts'
 import { inTransaction } from '../transaction.ts'
 import type { JudgedBlock } from './end-settlement.ts'
@@ -41,20 +42,18 @@ export async function readFailed(
     fromNumber === null
       ? ['read_unjudged_settlements', 'block_hash IS NULL AND $3::numeric IS NULL', 'finished_at DESC']
       : ['read_failed_settlements', 'block_hash IS NOT NULL AND block_number >= $3', 'block_number']
-  const { rows } = await sql.query<{
-    id: string
-    job_id: string
-    signed: unknown
-    charge_amount: string
-    recorded_block: string | null
-    block_number: string | null
-    block_hash: string | null
-    named: readonly Hex[]
-  }>({
+  const rows = await readRows<
+    Omit<FailedSettlement, 'authorization' | 'judgedAt' | 'transactions'> & {
+      signed: unknown
+      number: bigint | null
+      hash: string | null
+    }
+  >(sql, {
     name,
-    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, recorded_block, block_number, block_hash,
+    text: `SELECT settlements.id AS "settlementId", settlements.job_id AS "jobId", signed,
+       charge_amount AS "chargeAmount", recorded_block AS "recordedBlock", block_number AS number, block_hash AS hash,
        ARRAY(SELECT hash FROM settlement_transactions WHERE settlement_id = settlements.id
-         AND settlement_transactions.settled_by = 'remote_facilitator' ORDER BY signed_at DESC) AS named
+         AND settlement_transactions.settled_by = 'remote_facilitator' ORDER BY signed_at DESC) AS "namedHashes"
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'reverted' AND finalized_at IS NULL AND settled_by = $1 AND ${condition}
      ORDER BY ${order} LIMIT $2`,
@@ -62,20 +61,13 @@ export async function readFailed(
   })
   const transactions = await readTransactions(
     sql,
-    rows.map(({ id }) => id),
+    rows.map(({ settlementId }) => settlementId),
   )
-  return rows.map((row) => ({
-    settlementId: row.id,
-    jobId: row.job_id,
-    authorization: storedAuthorizationSchema.parse(row.signed),
-    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
-    recordedBlock: row.recorded_block === null ? null : BigInt(row.recorded_block),
-    judgedAt:
-      row.block_number === null || row.block_hash === null
-        ? null
-        : { number: BigInt(row.block_number), hash: row.block_hash },
-    namedHashes: row.named,
-    transactions: transactions.get(row.id) ?? [],
+  return rows.map(({ signed, number, hash, ...row }) => ({
+    ...row,
+    authorization: storedAuthorizationSchema.parse(signed),
+    judgedAt: number === null || hash === null ? null : { number, hash },
+    transactions: transactions.get(row.settlementId) ?? [],
   }))
 }
 
@@ -106,7 +98,7 @@ export async function reopenSettlement(
   settledAt: SettledAt,
 ): Promise<'reopened' | 'open' | 'surplus'> {
   return await inTransaction(pool, async (sql) => {
-    const { state, has_result: hasResult, is_paid_outside: isPaidOutside } = await lockJobOf(sql, settlementId)
+    const { state, hasResult, isPaidOutside } = await lockJobOf(sql, settlementId)
     if (state === 'settlement_failed' && hasResult && !isPaidOutside) {
       await sql.query({
         name: 'reopen_settlement',
@@ -142,21 +134,20 @@ export const CHARGED_BY_SETTLEMENT = `authorization_id = settlement.authorizatio
 
 interface JobOfSettlement {
   readonly state: JobState
-  readonly has_result: boolean
+  readonly hasResult: boolean
   /** Whether its debt ended by a payment outside of the service: a further one is the payer's to get back. */
-  readonly is_paid_outside: boolean
+  readonly isPaidOutside: boolean
 }
 
 async function lockJobOf(sql: Sql, settlementId: string): Promise<JobOfSettlement> {
-  const { rows } = await sql.query<JobOfSettlement>({
+  const row = await readFirst<JobOfSettlement>(sql, {
     name: 'lock_job_of_settlement',
-    text: `SELECT jobs.state, result_body IS NOT NULL AS has_result,
+    text: `SELECT jobs.state, result_body IS NOT NULL AS "hasResult",
        EXISTS (SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND item = 'debt'
-         AND outcome = 'paid_outside' AND resolved_at >= jobs.finished_at) AS is_paid_outside
+         AND outcome = 'paid_outside' AND resolved_at >= jobs.finished_at) AS "isPaidOutside"
      FROM jobs JOIN settlements ON settlements.job_id = jobs.id WHERE settlements.id = $1 FOR UPDATE OF jobs`,
     values: [settlementId],
   })
-  const [row] = rows
   if (!row) throw new Error(`no settlement ${settlementId}`)
   return row
 }

@@ -1,7 +1,8 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
-import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { Sql } from '../pool.ts'
+import { countRows, readRows } from '../read-rows.ts'
 import { readTransactions } from '../settlement-transactions.ts'
 
 /** A block with confirmed settlements. `hash` is `null` where only the number was stored. */
@@ -10,13 +11,16 @@ export interface SettledBlock {
   readonly hash: string | null
 }
 
-/** A confirmed settlement whose block is not final. */
-export interface UnfinalSettlement {
+interface Unfinal {
   readonly settlementId: string
   readonly jobId: string
   readonly authorization: Authorization
   readonly chargeAmount: AtomicAmount
   readonly block: SettledBlock
+}
+
+/** A confirmed settlement whose block is not final. */
+export interface UnfinalSettlement extends Unfinal {
   /** The one of `transactions` that its receipt names. */
   readonly transactionHash: string
   /** Newest first. */
@@ -24,13 +28,8 @@ export interface UnfinalSettlement {
 }
 
 /** A confirmed settlement by a remote facilitator whose block is not final. */
-export interface UnfinalRemoteSettlement {
-  readonly settlementId: string
-  readonly jobId: string
-  readonly authorization: Authorization
-  readonly chargeAmount: AtomicAmount
+export interface UnfinalRemoteSettlement extends Unfinal {
   readonly recordedBlock: bigint
-  readonly block: SettledBlock
 }
 
 /** The transaction and block that prove a settlement. */
@@ -56,11 +55,11 @@ const FAILED = "state = 'reverted' AND finalized_at IS NULL AND block_hash IS NO
  * `finalizedNumber`.
  */
 export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Promise<readonly SettledBlock[]> {
-  const { rows } = await sql.query<{ block_number: string; block_hash: string | null }>({
+  return await readRows<SettledBlock>(sql, {
     name: 'find_unfinal_blocks',
     text: [CONFIRMED, FAILED]
       .map(
-        (deciding) => `(SELECT DISTINCT block_number, block_hash FROM settlements
+        (deciding) => `(SELECT DISTINCT block_number AS number, block_hash AS hash FROM settlements
       WHERE ${deciding} ORDER BY block_number DESC LIMIT $2)
      UNION
      (SELECT DISTINCT block_number, block_hash FROM settlements
@@ -69,22 +68,13 @@ export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Prom
       .join(' UNION '),
     values: [finalizedNumber.toString(), NEWEST_BLOCKS, FINAL_BLOCKS],
   })
-  return rows.map(({ block_number, block_hash }) => ({ number: BigInt(block_number), hash: block_hash }))
 }
 
 /** Returns confirmed settlements in this block and later ones, oldest block first, at most `limit`. */
 export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): Promise<readonly UnfinalSettlement[]> {
-  const { rows } = await sql.query<{
-    id: string
-    job_id: string
-    signed: unknown
-    charge_amount: string
-    block_number: string
-    block_hash: string | null
-    transaction_hash: string
-  }>({
+  const rows = await readRows<UnfinalRow & { transactionHash: string }>(sql, {
     name: 'read_unfinal_settlements',
-    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, block_number, block_hash, transaction_hash
+    text: `SELECT ${UNFINAL}, transaction_hash AS "transactionHash"
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number >= $1 AND settled_by = 'own_key'
      ORDER BY block_number, account_nonce LIMIT $2`,
@@ -92,51 +82,41 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
   })
   const transactions = await readTransactions(
     sql,
-    rows.map(({ id }) => id),
+    rows.map(({ settlementId }) => settlementId),
   )
-  return rows.map((row) => ({
-    settlementId: row.id,
-    jobId: row.job_id,
-    authorization: storedAuthorizationSchema.parse(row.signed),
-    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
-    block: { number: BigInt(row.block_number), hash: row.block_hash },
-    transactionHash: row.transaction_hash,
-    transactions: transactions.get(row.id) ?? [],
+  return rows.map(({ transactionHash, ...row }) => ({
+    ...unfinalOf(row),
+    transactionHash,
+    transactions: transactions.get(row.settlementId) ?? [],
   }))
 }
 
 /** Returns the newest confirmed settlements by a remote facilitator, at most `limit`. */
 export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readonly UnfinalRemoteSettlement[]> {
-  const { rows } = await sql.query<{
-    id: string
-    job_id: string
-    signed: unknown
-    charge_amount: string
-    recorded_block: string
-    block_number: string
-    block_hash: string | null
-  }>({
+  const rows = await readRows<UnfinalRow & { recordedBlock: bigint }>(sql, {
     name: 'read_unfinal_remote_settlements',
-    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, recorded_block, block_number, block_hash
+    text: `SELECT ${UNFINAL}, recorded_block AS "recordedBlock"
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'confirmed' AND finalized_at IS NULL AND settled_by = 'remote_facilitator'
      ORDER BY block_number DESC LIMIT $1`,
     values: [limit],
   })
-  return rows.map((row) => ({
-    settlementId: row.id,
-    jobId: row.job_id,
-    authorization: storedAuthorizationSchema.parse(row.signed),
-    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
-    recordedBlock: BigInt(row.recorded_block),
-    block: { number: BigInt(row.block_number), hash: row.block_hash },
-  }))
+  return rows.map(({ recordedBlock, ...row }) => ({ ...unfinalOf(row), recordedBlock }))
+}
+
+type UnfinalRow = Omit<Unfinal, 'authorization' | 'block'> & SettledBlock & { readonly signed: unknown }
+
+const UNFINAL = `settlements.id AS "settlementId", settlements.job_id AS "jobId", signed,
+       charge_amount AS "chargeAmount", block_number AS number, block_hash AS hash`
+
+function unfinalOf({ signed, number, hash, ...row }: UnfinalRow): Unfinal {
+  return { ...row, authorization: storedAuthorizationSchema.parse(signed), block: { number, hash } }
 }
 
 /** Marks the settlements that these blocks decided as final. Returns their number. */
 export async function markFinal(sql: Sql, blockHashes: readonly string[]): Promise<number> {
   if (blockHashes.length === 0) return 0
-  const { rowCount } = await sql.query({
+  return await countRows(sql, {
     name: 'mark_settlements_final',
     text: `WITH confirmed AS (
        UPDATE settlements SET finalized_at = now() WHERE ${CONFIRMED} AND block_hash = ANY($1) RETURNING 1
@@ -145,7 +125,6 @@ export async function markFinal(sql: Sql, blockHashes: readonly string[]): Promi
      SELECT 1 FROM confirmed UNION ALL SELECT 1 FROM failed`,
     values: [blockHashes],
   })
-  return rowCount ?? 0
 }
 
 /**

@@ -2,6 +2,7 @@ import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readFirst, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { insertTransaction, LARGEST_NONCE_STEP } from './account-nonces.ts'
 
@@ -88,13 +89,12 @@ export async function readNextAccountNonce(
   sql: Sql,
   { network, facilitator }: SettlementAccount,
 ): Promise<bigint | null> {
-  const { rows } = await sql.query<{ next: string }>({
+  const row = await readFirst<{ next: bigint }>(sql, {
     name: 'read_next_account_nonce',
     text: 'SELECT next_account_nonce AS next FROM settlement_accounts WHERE network = $1 AND facilitator = $2',
     values: [network, facilitator],
   })
-  const [row] = rows
-  return row ? BigInt(row.next) : null
+  return row?.next ?? null
 }
 
 /**
@@ -107,7 +107,7 @@ export async function readNonceQueue(
   accountNonceCount: bigint,
 ): Promise<NonceQueue> {
   const count = accountNonceCount.toString()
-  const { rows: heads } = await sql.query<{ next_account_nonce: string; head_age_ms: number; used_elsewhere: string }>({
+  const head = await readFirst<{ nextAccountNonce: bigint; headAgeMs: number; usedElsewhere: bigint }>(sql, {
     name: 'record_nonce_count',
     text: `WITH previous AS (
        SELECT next_account_nonce AS next FROM settlement_accounts
@@ -118,50 +118,34 @@ export async function readNonceQueue(
        head_since = CASE WHEN head_account_nonce = $3::numeric THEN coalesce(head_since, now()) ELSE now() END,
        head_account_nonce = $3::numeric
      FROM previous WHERE network = $1 AND facilitator = $2
-     RETURNING next_account_nonce, next_account_nonce - next AS used_elsewhere,
-       (extract(epoch FROM now() - head_since) * 1000)::float8 AS head_age_ms`,
+     RETURNING next_account_nonce AS "nextAccountNonce", next_account_nonce - next AS "usedElsewhere",
+       (extract(epoch FROM now() - head_since) * 1000)::float8 AS "headAgeMs"`,
     values: [network, facilitator, count, LARGEST_NONCE_STEP],
   })
-  const [head] = heads
   if (!head) throw new Error(`the account ${facilitator} is not in the ledger`)
-  const { rows } = await sql.query<{
-    hash: Hex
-    raw_transaction: Hex
-    account_nonce: string
-    age_ms: number
-    is_abandoned: boolean
-    maximum_cost_wei: string | null
-  }>({
+  const transactions = await readRows<QueuedTransaction>(sql, {
     name: 'read_nonce_queue',
-    text: `SELECT DISTINCT ON (signed.account_nonce) hash, raw_transaction, signed.account_nonce,
-       (extract(epoch FROM now() - signed.signed_at) * 1000)::float8 AS age_ms, ${IS_ABANDONED} AS is_abandoned,
-       permits.reserved_gas_wei AS maximum_cost_wei
+    text: `SELECT DISTINCT ON (signed.account_nonce) hash, raw_transaction AS raw, signed.facilitator AS sender,
+       signed.account_nonce AS "accountNonce",
+       (extract(epoch FROM now() - signed.signed_at) * 1000)::float8 AS "ageMs", ${IS_ABANDONED} AS "isAbandoned",
+       permits.reserved_gas_wei AS "maximumCostWei"
      FROM ${SIGNED}
      WHERE signed.network = $1 AND signed.facilitator = $2 AND signed.account_nonce >= $3
      ORDER BY signed.account_nonce, signed.signed_at DESC LIMIT $4`,
     values: [network, facilitator, count, BATCH],
   })
-  const { rows: released } = await sql.query<SignedTransaction & { account_nonce: string }>({
+  const released = await readRows<SignedTransaction & { accountNonce: bigint }>(sql, {
     name: 'read_released_transactions',
-    text: `SELECT hash, raw_transaction AS raw, account_nonce FROM settlement_transactions AS signed
+    text: `SELECT hash, raw_transaction AS raw, account_nonce AS "accountNonce" FROM settlement_transactions AS signed
      WHERE network = $1 AND facilitator = $2 AND account_nonce >= $3 AND account_nonce < $3::numeric + $4 AND EXISTS (
        SELECT FROM settlements WHERE transaction_hash = hash AND state = 'confirmed')`,
     values: [network, facilitator, count, BATCH],
   })
   return {
-    released: new Map(released.map(({ account_nonce, hash, raw }) => [BigInt(account_nonce), { hash, raw }])),
-    headAgeMs: head.head_age_ms,
-    nextAccountNonce: BigInt(head.next_account_nonce),
-    usedElsewhere: Number(head.used_elsewhere),
-    transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms, is_abandoned, maximum_cost_wei }) => ({
-      hash,
-      raw: raw_transaction,
-      sender: facilitator,
-      accountNonce: BigInt(account_nonce),
-      ageMs: age_ms,
-      isAbandoned: is_abandoned,
-      maximumCostWei: maximum_cost_wei === null ? null : BigInt(maximum_cost_wei),
-    })),
+    ...head,
+    usedElsewhere: Number(head.usedElsewhere),
+    released: new Map(released.map(({ accountNonce, ...signed }) => [accountNonce, signed])),
+    transactions,
   }
 }
 

@@ -3,7 +3,7 @@ import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { NonceQueueFull } from './account-nonces.ts'
+import { unlessQueueFull } from './account-nonces.ts'
 import { moveToSettling, outcomesOf, type RecordingOutcome } from './move-to-settling.ts'
 import { batchValues, INSERTED_BATCH, type NewBatch, type SignedBatch, signBatch } from './settlement-batches.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
@@ -29,15 +29,13 @@ export async function recordBatch(
   batch: NewBatch,
 ): Promise<readonly (RecordingOutcome | Error)[]> {
   if (recordings.length === 0) return []
-  const record = async (together: readonly BatchRecording[]) => {
-    try {
-      return await recordTogether(pool, together, batch)
-    } catch (error) {
-      if (!(error instanceof NonceQueueFull)) throw error
-      return together.map(() => 'queue_full' as const)
-    }
-  }
-  return await togetherOrInHalves<BatchRecording, RecordingOutcome>(record)(recordings)
+  const record = togetherOrInHalves<BatchRecording, RecordingOutcome>((together) =>
+    unlessQueueFull(
+      together.map(() => 'queue_full' as const),
+      () => recordTogether(pool, together, batch),
+    ),
+  )
+  return await record(recordings)
 }
 
 async function recordTogether(

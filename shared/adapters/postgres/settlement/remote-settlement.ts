@@ -3,6 +3,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
+import { readFirst, writeFenced } from '../read-rows.ts'
 
 type Hex = `0x${string}`
 
@@ -44,31 +45,16 @@ export function recordRemoteSettlement(
 
 /** Returns `null` when the job's settlement was signed with one of our own keys. */
 export async function readRemoteSettlement(sql: Sql, job: ClaimedJob): Promise<RemoteSettlement | null> {
-  const { rows } = await sql.query<{
-    id: string
-    recorded_block: string
-    unanswered_requests: number
-    since_request_ms: number | null
-    hashes: `0x${string}`[]
-  }>({
+  const settlement = await readFirst<RemoteSettlement>(sql, {
     name: 'read_remote_settlement',
-    text: `SELECT id, recorded_block, unanswered_requests,
-       (extract(epoch FROM clock_timestamp() - requested_at) * 1000)::float8 AS since_request_ms,
+    text: `SELECT id AS "settlementId", recorded_block AS "recordedBlock", unanswered_requests AS "unansweredRequests",
+       (extract(epoch FROM clock_timestamp() - requested_at) * 1000)::float8 AS "sinceRequestMs",
        ARRAY(SELECT hash FROM settlement_transactions WHERE settlement_id = settlements.id ORDER BY signed_at DESC)
          AS hashes
      FROM settlements WHERE authorization_id = $1 AND settled_by = 'remote_facilitator'`,
     values: [job.authorizationId],
   })
-  const [row] = rows
-  return row
-    ? {
-        settlementId: row.id,
-        recordedBlock: BigInt(row.recorded_block),
-        hashes: row.hashes,
-        unansweredRequests: row.unanswered_requests,
-        sinceRequestMs: row.since_request_ms,
-      }
-    : null
+  return settlement ?? null
 }
 
 /**
@@ -76,14 +62,13 @@ export async function readRemoteSettlement(sql: Sql, job: ClaimedJob): Promise<R
  * must not be sent.
  */
 export async function recordSettlementRequest(sql: Sql, job: ClaimedJob, settlementId: string): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'record_settlement_request',
     text: `UPDATE settlements SET unanswered_requests = unanswered_requests + 1, requested_at = clock_timestamp()
      FROM jobs WHERE jobs.id = $1 AND jobs.fence = $2 AND jobs.state = 'settling'
        AND settlements.id = $3 AND settlements.authorization_id = jobs.authorization_id AND settlements.state = 'signed'`,
     values: [job.id, job.fence.toString(), settlementId],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }
 
 /**
@@ -97,7 +82,7 @@ export async function recordSettlementAnswer(
   settlementId: string,
   hash: `0x${string}` | null,
 ): Promise<Written> {
-  const { rowCount } = await sql.query({
+  return await writeFenced(sql, {
     name: 'record_settlement_answer',
     text: `WITH held AS (
        SELECT settlements.id, settlements.network, settlements.facilitator FROM settlements JOIN jobs USING (authorization_id)
@@ -112,5 +97,4 @@ export async function recordSettlementAnswer(
      WHERE id IN (SELECT id FROM held) AND ($4::text IS NULL OR id IN (SELECT settlement_id FROM named))`,
     values: [job.id, job.fence.toString(), settlementId, hash],
   })
-  return rowCount === 1 ? 'written' : 'stale'
 }

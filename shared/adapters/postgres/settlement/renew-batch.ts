@@ -4,7 +4,7 @@ import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readTransactions } from '../settlement-transactions.ts'
 import { inTransaction } from '../transaction.ts'
-import { NonceQueueFull } from './account-nonces.ts'
+import { unlessQueueFull } from './account-nonces.ts'
 import { batchValues, INSERTED_BATCH, type NewBatch, signBatch } from './settlement-batches.ts'
 import { togetherOrInHalves } from './together-or-in-halves.ts'
 
@@ -16,7 +16,7 @@ export interface BatchRenewal {
   readonly leavesBatch: string
 }
 
-type RenewalOutcome = StoredSettlement | 'stale' | 'queue_full' | Error
+type RenewalOutcome = StoredSettlement | 'stale' | 'queue_full'
 
 /**
  * Stays settling: moves settlements from their batches, whose transactions can no longer settle them, to a new one of
@@ -29,24 +29,22 @@ export async function renewBatch(
   pool: Pool,
   renewals: readonly BatchRenewal[],
   batch: NewBatch,
-): Promise<readonly RenewalOutcome[]> {
+): Promise<readonly (RenewalOutcome | Error)[]> {
   if (renewals.length === 0) return []
-  const renew = async (together: readonly BatchRenewal[]) => {
-    try {
-      return await renewTogether(pool, together, batch)
-    } catch (error) {
-      if (!(error instanceof NonceQueueFull)) throw error
-      return together.map(() => 'queue_full' as const)
-    }
-  }
-  return await togetherOrInHalves<BatchRenewal, StoredSettlement | 'stale' | 'queue_full'>(renew)(renewals)
+  const renew = togetherOrInHalves<BatchRenewal, RenewalOutcome>((together) =>
+    unlessQueueFull(
+      together.map(() => 'queue_full' as const),
+      () => renewTogether(pool, together, batch),
+    ),
+  )
+  return await renew(renewals)
 }
 
 async function renewTogether(
   pool: Pool,
   renewals: readonly BatchRenewal[],
   batch: NewBatch,
-): Promise<readonly RenewalOutcome[]> {
+): Promise<readonly (RenewalOutcome | Error)[]> {
   return await inTransaction(pool, async (sql) => {
     const claimed = await lockClaimed(sql, renewals)
     const held = renewals.filter(({ job }) => claimed.has(job.id))

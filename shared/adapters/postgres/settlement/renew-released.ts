@@ -2,7 +2,7 @@ import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { insertTransaction, NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
+import { insertTransaction, takeAccountNonces, unlessQueueFull } from './account-nonces.ts'
 import type { UnfinalSettlement } from './finality.ts'
 import { batchValues, INSERTED_BATCH, type NewBatch, signBatch } from './settlement-batches.ts'
 
@@ -24,31 +24,19 @@ export interface ReleasedRenewal extends Omit<NewBatch, 'contract'> {
  */
 export async function renewReleased(
   pool: Pool,
-  settlement: Pick<UnfinalSettlement, 'settlementId' | 'transactions'>,
-  renewal: ReleasedRenewal,
-): Promise<StoredTransaction | null> {
-  try {
-    return await renew(pool, settlement, renewal)
-  } catch (error) {
-    if (error instanceof NonceQueueFull) return null
-    throw error
-  }
-}
-
-async function renew(
-  pool: Pool,
   { settlementId, transactions }: Pick<UnfinalSettlement, 'settlementId' | 'transactions'>,
   renewal: ReleasedRenewal,
 ): Promise<StoredTransaction | null> {
   const [newest] = transactions
   if (!newest) return null
-  return await inTransaction(pool, async (sql) => {
+  const renew = async (sql: Sql) => {
     if (!(await lockReleased(sql, settlementId, newest))) return null
     const { contract, charge, ...batch } = renewal
     return contract === null
       ? await signAlone(sql, settlementId, renewal)
       : await signInBatch(sql, settlementId, charge, { ...batch, contract })
-  })
+  }
+  return await unlessQueueFull(null, () => inTransaction(pool, renew))
 }
 
 async function lockReleased(

@@ -1,10 +1,11 @@
-import type { ClaimedJob, StoredSettlement, Written } from '#shared/jobs/job.ts'
+import type { ClaimedJob, StoredSettlement, StoredTransaction, Written } from '#shared/jobs/job.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import { bindTo } from '../bind-to.ts'
 import { inFencedTransaction, lockClaimedJob } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readRows } from '../read-rows.ts'
 import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
-import { insertTransaction, NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
+import { insertTransaction, takeAccountNonces, unlessQueueFull } from './account-nonces.ts'
 import { createJobCompleter } from './complete-job.ts'
 import { adoptSettlement, readEarlierSettlements } from './earlier-settlements.ts'
 import { failSettlement, markForReview } from './end-settlement.ts'
@@ -61,38 +62,25 @@ export function createSettlementStore(pool: Pool) {
     }),
     ...bindTo(pool, { abandonBatch, recordRevertedBatch, failSettlement, markForReview }),
     ...bindTo(pool, { recordRemoteSettlement, readRemoteSettlement, recordSettlementRequest, recordSettlementAnswer }),
-    ...bindTo(pool, {
-      leaseNonceQueue,
-      releaseNonceQueue,
-      readNextAccountNonce,
-      readNonceQueue,
-      addReplacement,
-      abandonPermit,
-      fillGap,
-    }),
+    ...bindTo(pool, { leaseNonceQueue, releaseNonceQueue, readNextAccountNonce, readNonceQueue }),
+    ...bindTo(pool, { addReplacement, abandonPermit, fillGap }),
     ...bindTo(pool, { findUnfinalBlocks, readUnfinal, readUnfinalRemote, readFailed, judgeFailed, reopenSettlement }),
     ...bindTo(pool, { markFinal, moveSettlement, renewReleased, loseSettlement }),
   }
 }
 
-type Hex = `0x${string}`
-
-interface SignedRow {
-  readonly id: string
-  readonly batch_id: string | null
+type SignedRow = StoredTransaction & {
+  readonly settlementId: string
+  readonly batchId: string | null
   readonly size: number | null
-  readonly hash: Hex
-  readonly raw: Hex
-  readonly sender: Hex
-  readonly account_nonce: string
 }
 
 /** Returns the settlement of the job's current authorization with every transaction signed for it, newest first. */
 async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredSettlement> {
-  const { rows } = await sql.query<SignedRow>({
+  const rows = await readRows<SignedRow>(sql, {
     name: 'read_settlement',
-    text: `SELECT settlements.id, settlements.batch_id, settlement_batches.size, hash, raw_transaction AS raw,
-       stored.facilitator AS sender, stored.account_nonce
+    text: `SELECT settlements.id AS "settlementId", settlements.batch_id AS "batchId", settlement_batches.size, hash,
+       raw_transaction AS raw, stored.facilitator AS sender, stored.account_nonce AS "accountNonce"
      FROM settlements LEFT JOIN settlement_batches ON settlement_batches.id = settlements.batch_id,
        LATERAL ${SIGNED_FOR_SETTLEMENT} JOIN settlement_transactions AS stored USING (hash)
      WHERE authorization_id = $1 AND settlements.settled_by = 'own_key' ORDER BY ${NEWEST_FIRST}`,
@@ -100,16 +88,11 @@ async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredSettleme
   })
   const [newest] = rows
   if (!newest) throw new Error(`job ${job.id} is settling without a transaction signed by a local settlement key`)
-  const { id, batch_id, size } = newest
+  const { settlementId, batchId, size } = newest
   return {
-    settlementId: id,
-    batch: batch_id === null || size === null ? null : { id: batch_id, size },
-    transactions: rows.map(({ hash, raw, sender, account_nonce }) => ({
-      hash,
-      raw,
-      sender,
-      accountNonce: BigInt(account_nonce),
-    })),
+    settlementId,
+    batch: batchId === null || size === null ? null : { id: batchId, size },
+    transactions: rows.map(({ hash, raw, sender, accountNonce }) => ({ hash, raw, sender, accountNonce })),
   }
 }
 
@@ -126,18 +109,9 @@ interface Renewal {
  * transactions stay stored: if the chain was misread, Permit2's nonce still lets only one of them move money.
  */
 async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written | 'queue_full'> {
-  try {
-    return await renew(pool, job, renewal)
-  } catch (error) {
-    if (error instanceof NonceQueueFull) return 'queue_full'
-    throw error
-  }
-}
-
-async function renew(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written> {
   const { network, facilitator } = job.authorization
   const { settlementId, usedAccountNonce } = renewal
-  return await inFencedTransaction(pool, async (sql) => {
+  const renew = async (sql: Sql) => {
     await lockClaimedJob(sql, job, 'settling')
     const accountNonce = await takeAccountNonces(sql, { network, facilitator }, renewal.minimumAccountNonce, 1)
     const moved = await sql.query({
@@ -150,5 +124,6 @@ async function renew(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Wri
       throw new Error(`job ${job.id} has no open settlement ${settlementId} at account nonce ${usedAccountNonce}`)
     const transaction = await renewal.sign(accountNonce)
     await insertTransaction(sql, { network, facilitator, settlementId, accountNonce, transaction })
-  })
+  }
+  return await unlessQueueFull('queue_full', () => inFencedTransaction(pool, renew))
 }
