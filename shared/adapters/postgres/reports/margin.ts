@@ -183,7 +183,7 @@ export function marginOf(row: MarginRow): Margin {
   }
 }
 
-export function earnedOf({ charged, vendor, gas }: Readonly<Record<keyof SumRow, string | bigint>>): Earned {
+function earnedOf({ charged, vendor, gas }: Readonly<Record<keyof SumRow, string | bigint>>): Earned {
   const [chargedAtomic, vendorAtomic, gasAtomic] = [BigInt(charged), BigInt(vendor), BigInt(gas)]
   return { chargedAtomic, vendorAtomic, gasAtomic, marginAtomic: chargedAtomic - vendorAtomic - gasAtomic }
 }
