@@ -83,8 +83,11 @@ function wireForm(value: unknown): unknown {
   if (value instanceof Error) return errorForm(value)
   if (Array.isArray(value)) return value.map(wireForm)
   if (typeof value !== 'object' || value === null) return value
-  const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [snakeCase(name), wireForm(member)]))
+}
+
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 }
 
 /** What a program needs to go on after an error. */

@@ -8,8 +8,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { Undelivered } from '../../../client/command/commands/calls/undelivered.ts'
-import { download, onlyMedia, planTargets, writeMedia } from '../../../client/command/commands/media/write-media.ts'
+import {
+  adviceFor,
+  planTargets,
+  STDOUT,
+  saveMedia,
+  writeMedia,
+} from '../../../client/command/commands/media/write-media.ts'
 import { createOutput } from '../../../client/command/output/output.ts'
+import { onlyMediaOf } from '../../../client/media/download.ts'
 import { scriptedIo } from '../../support/client/scripted-io.ts'
 
 interface Asked {
@@ -182,7 +189,7 @@ describe('downloads', () => {
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/media/token`
     const io = scriptedIo()
     const context = { output: createOutput(io, false), signal: new AbortController().signal }
-    const content = await download(context, { url, key: 'key-1', ...(bytes !== undefined && { bytes }) })
+    const content = await saveMedia(context, STDOUT, { url, bytes }, 'key-1')
     return { content, notes: io.written.err }
   }
   describe('downloading what was paid for', () => {
@@ -217,10 +224,12 @@ describe('downloads', () => {
 
     it('refuses a URL in plain text, and a result without a file', async () => {
       const context = { output: createOutput(scriptedIo(), false), signal: new AbortController().signal }
-      const inPlainText = download(context, { url: 'http://media.example/a', key: 'key-1' })
+      const inPlainText = saveMedia(context, STDOUT, { url: 'http://media.example/a' }, 'key-1')
       await expect(inPlainText).rejects.toMatchObject({ ...PAID, code: 'invalid_url' })
-      expect(() => onlyMedia({ data: [] }, 'key-1')).toThrow(expect.objectContaining(PAID) as Error)
-      expect(() => onlyMedia({ data: [{}] as never }, 'key-1')).toThrow(expect.objectContaining(PAID) as Error)
+      expect(() => onlyMediaOf({ data: [] }, adviceFor('key-1'))).toThrow(expect.objectContaining(PAID) as Error)
+      expect(() => onlyMediaOf({ data: [{}] as never }, adviceFor('key-1'))).toThrow(
+        expect.objectContaining(PAID) as Error,
+      )
     })
   })
 

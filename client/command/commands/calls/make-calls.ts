@@ -45,7 +45,7 @@ export async function priceCalls<Name extends JsonOperation>(
   const { signal, output } = context
   const maximum = limit === undefined ? undefined : (await farebox.quote({ operation, request, signal })).price.amount
   if (maximum !== undefined) requirePrice(parseUsdc(maximum) * BigInt(count), limit)
-  const { create } = callsOf(farebox, operation)
+  const calls = callsOf(farebox, operation)
   const undelivered = requestId === undefined && farebox.home !== null ? new Undelivered(farebox.home) : null
   const url = new URL(OPERATION_PATHS[operation], farebox.baseUrl).href
   const identity = requestIdentity('POST', `${url}#${farebox.address}`, hash('sha256', canonicalJson(request)))
@@ -53,7 +53,7 @@ export async function priceCalls<Name extends JsonOperation>(
   return async (deliver) => {
     const call = undelivered?.begin(identity)
     try {
-      const delivered = await deliver(await create(request, { ...options, requestId: call?.key ?? requestId }))
+      const delivered = await deliver(await calls.create(request, { ...options, requestId: call?.key ?? requestId }))
       call?.end()
       return delivered
     } catch (error) {

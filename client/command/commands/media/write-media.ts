@@ -5,6 +5,7 @@ import { downloadMedia, formatOf, type HostedMedia } from '../../../media/downlo
 import { FareboxError } from '../../../wire/farebox-error.ts'
 import { UsageError } from '../../exit-codes.ts'
 import type { Io } from '../../io.ts'
+import type { Output } from '../../output/output.ts'
 import type { CommandContext } from '../../run.ts'
 import { noteWait } from '../calls/notes.ts'
 import { STDIN } from '../calls/read-text.ts'
@@ -24,10 +25,7 @@ interface TargetOptions {
 
 const LONGEST_NAME = 40
 
-/**
- * Downloads the result of a call that is paid for and writes it, completely or not at all. `key` is the idempotency key
- * of the call. Returns the content.
- */
+/** Downloads the result of a call that is paid for and writes it. `key` is that of the call. Returns the content. */
 export async function saveMedia(
   { signal, output }: Pick<CommandContext, 'signal' | 'output'>,
   target: string,
@@ -35,9 +33,15 @@ export async function saveMedia(
   key: string,
 ): Promise<Uint8Array> {
   const bytes = await downloadMedia(media, { signal, onWait: noteWait(output), advice: adviceFor(key) })
+  await writeMedia(output, target, bytes, key)
+  return bytes
+}
+
+/** Writes a result that is paid for, completely or not at all. */
+export async function writeMedia(output: Output, target: string, bytes: Uint8Array, key: string): Promise<void> {
   if (target === STDOUT) {
     await output.content(bytes)
-    return bytes
+    return
   }
   try {
     await replaceFile(target, bytes)
@@ -53,7 +57,6 @@ export async function saveMedia(
   const format = formatOf(bytes)
   if (format !== undefined && !(format.endings as readonly string[]).includes(extname(target).toLowerCase()))
     output.warn(`${target} contains ${format.name}; its usual ending is ${format.endings[0]}`)
-  return bytes
 }
 
 /**
