@@ -2,9 +2,9 @@ import { createHmac } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AccountStore } from '#shared/adapters/postgres/account/account-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import { type ChallengeSecrets, isTagUnderAny } from '#shared/payment/challenge-secrets.ts'
+import { isTagUnderAny } from '#shared/payment/challenge-secrets.ts'
 import { readSignIn, type SignInReader, UNAUTHENTICATED } from './read-sign-in.ts'
-import { issueSignInChallenge } from './sign-in-challenge.ts'
+import { issueSignInChallenge, type SignInSettings } from './sign-in-challenge.ts'
 
 export interface WalletAuthentication extends SignInReader {
   readonly accountStore: Pick<AccountStore, 'useSignIn'>
@@ -73,32 +73,25 @@ function signInRequired(authentication: WalletAuthentication, path: string, hasO
 /** Long enough to read a hundred thousand receipts page by page, short enough for a token that leaks. */
 const LIFETIME_MS = 10 * 60 * 1000
 
-/** Bound to the origin, like the challenge that it replaces. */
-interface SessionSettings {
-  readonly challengeSecrets: ChallengeSecrets
-  readonly publicBaseUrl: string
-  readonly now: () => Date
-}
-
 /**
  * Creates a token with which a wallet that has signed in reads its account for some minutes more. It is not stored: it
- * contains address and expiry, authenticated with HMAC-SHA-256.
+ * contains address and expiry, authenticated with HMAC-SHA-256 and bound to the origin, like the challenge that it replaces.
  */
-function createSession(settings: SessionSettings, address: string): string {
+function createSession(settings: SignInSettings, address: string): string {
   const claims = `${address}.${settings.now().getTime() + LIFETIME_MS}`
   const [newest] = settings.challengeSecrets
   return `${claims}.${mac(settings, newest, claims)}`
 }
 
 /** Returns the wallet of a token, or `null` for one that is forged or has expired. */
-function openSession(settings: SessionSettings, token: string): `0x${string}` | null {
+function openSession(settings: SignInSettings, token: string): `0x${string}` | null {
   const [address = '', expiresAt = '', tag = '', ...others] = token.split('.')
   const tagUnder = (secret: string) => mac(settings, secret, `${address}.${expiresAt}`)
   if (others.length > 0 || !isTagUnderAny(tag, settings.challengeSecrets, tagUnder)) return null
   return Number(expiresAt) > settings.now().getTime() ? (address as `0x${string}`) : null
 }
 
-function mac({ publicBaseUrl }: SessionSettings, secret: string, claims: string): string {
+function mac({ publicBaseUrl }: SignInSettings, secret: string, claims: string): string {
   return createHmac('sha256', secret)
     .update('farebox account session\0')
     .update(JSON.stringify([new URL(publicBaseUrl).origin, claims]))

@@ -75,15 +75,11 @@ function answerHalfClosedConnections({ server }: FastifyInstance): void {
   Object.assign(server, { httpAllowHalfOpen: true })
 }
 
-interface Counts {
-  /** Counts one more for each group. Returns the function that undoes it, or `null` at the limit. */
-  take(groups: readonly string[]): (() => void) | null
-}
-
-function createCounts(limit: number): Counts {
+function createCounts(limit: number) {
   const counts = new Map<string, number>()
   return {
-    take: (groups) => {
+    /** Counts one more for each group. Returns the function that undoes it, or `null` at the limit. */
+    take: (groups: readonly string[]): (() => void) | null => {
       if (groups.some((group) => (counts.get(group) ?? 0) >= limit)) return null
       for (const group of groups) counts.set(group, (counts.get(group) ?? 0) + 1)
       return () => {

@@ -63,15 +63,6 @@ export async function readBodyBytes(
   }
 }
 
-/** Bytes that arrive in chunks. */
-interface CollectedBytes {
-  add(chunk: Buffer): void
-  /** Returns the collected bytes. Ends the collection. */
-  toBuffer(): Buffer
-  /** Frees the memory of a body that is no longer needed, without waiting for the garbage collector. */
-  discard(): void
-}
-
 const FIRST_CAPACITY_BYTES = 64 * 1024
 
 /**
@@ -90,19 +81,21 @@ export function capacityFor(arrivedBytes: number, maximumBytes: number): number 
  * Collects at most `maximumBytes` bytes in memory that grows with them. Growing copies each byte once on average and
  * frees the previous memory immediately.
  */
-export function collectBytes(maximumBytes: number): CollectedBytes {
+export function collectBytes(maximumBytes: number) {
   let memory = new ArrayBuffer(capacityFor(0, maximumBytes))
   let end = 0
   return {
-    add: (chunk) => {
+    add: (chunk: Buffer) => {
       const capacity = capacityFor(end + chunk.length, maximumBytes)
       if (capacity > memory.byteLength) memory = memory.transfer(capacity)
       end += chunk.copy(new Uint8Array(memory), end)
     },
+    /** Returns the collected bytes. Ends the collection. */
     toBuffer: () => {
       if (memory.byteLength - end > FORM_OVERHEAD_BYTES) memory = memory.transfer(end)
       return Buffer.from(memory, 0, end)
     },
+    /** Frees the memory of a body that is no longer needed, without waiting for the garbage collector. */
     discard: () => {
       memory = memory.transfer(0)
     },

@@ -103,12 +103,6 @@ interface Sample {
 /** The vote that all payers share who have never paid: a wallet costs nothing. */
 const NEVER_PAID = 'never paid'
 
-interface Health {
-  record(outcome: unknown, caller: Caller): void
-  isFailing(): boolean
-  forget(): void
-}
-
 /**
  * Keeps two tallies of the latest outcomes of a deployment, because callers can provoke one kind of failure and not the
  * other. A definite failure (a refused connection, a rejected key) comes from the deployment and counts by calls. An
@@ -116,7 +110,7 @@ interface Health {
  * their latest call: however many calls one payer makes, they are never more than one of several. Those who have never
  * paid share one vote. A model that was shut down needs no second call to be believed.
  */
-function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDependencies): Health {
+function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDependencies) {
   let calls: Sample[] = []
   /** In the order of the latest calls. */
   const votes = new Map<string, Sample>()
@@ -132,7 +126,7 @@ function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDepe
     }
   }
   return {
-    record(outcome, { payer, hasPaid }) {
+    record(outcome: unknown, { payer, hasPaid }: Caller) {
       if (isFailure(outcome) && outcome.concerns === 'request') return
       forgetOld()
       const failed = isFailureOfDeployment(outcome)

@@ -1,19 +1,9 @@
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
+import { type JsonSchema, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
 
-type JsonSchema = { [keyword: string]: unknown }
-
-/** Keywords whose value is kept as it is. */
 const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])
 
-/** Annotations that constrain nothing. */
-const IGNORED_KEYWORDS: ReadonlySet<string> = new Set([
-  '$schema',
-  '$comment',
-  '$id',
-  'strict',
-  'examples',
-  'description',
-])
+const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', '$id', 'strict', 'examples'])
 
 const FORMATS: ReadonlySet<unknown> = new Set([
   'date-time',
@@ -48,24 +38,17 @@ export function toolSchema(schema: unknown): JsonSchema {
 }
 
 function reduce(schema: JsonSchema): JsonSchema {
-  const reduced: JsonSchema = {}
-  const untranslated: string[] = []
-  for (const [keyword, value] of Object.entries(schema)) {
-    if (IGNORED_KEYWORDS.has(keyword)) continue
-    const entry = PLAIN_KEYWORDS.has(keyword) ? { [keyword]: value } : translate(keyword, value)
-    if (entry === undefined) untranslated.push(`${keyword}: ${JSON.stringify(value)}`)
-    else Object.assign(reduced, entry)
-  }
-  if (schema['type'] === 'object' || reduced['properties'] !== undefined) {
-    Object.assign(reduced, { type: 'object', properties: reduced['properties'] ?? {}, additionalProperties: false })
-  }
+  const dialect = { plain: PLAIN_KEYWORDS, ignored: IGNORED_KEYWORDS, translate }
+  const reduced = reduceKeywords(schema, dialect, (keywords) =>
+    schema['type'] === 'object' || keywords['properties'] !== undefined
+      ? { ...keywords, type: 'object', properties: keywords['properties'] ?? {}, additionalProperties: false }
+      : keywords,
+  )
   // Only definitions are allowed next to a reference.
   if (typeof reduced['$ref'] === 'string') {
     return { $ref: reduced['$ref'], ...(reduced['$defs'] === undefined ? {} : { $defs: reduced['$defs'] }) }
   }
-  const description = [schema['description'], untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`]
-  const text = description.filter((line) => typeof line === 'string').join('\n\n')
-  return text === '' ? reduced : { ...reduced, description: text }
+  return reduced
 }
 
 /** Returns the vendor's form of one keyword, or undefined when there is none. */
@@ -74,14 +57,14 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
     case 'properties':
     case '$defs':
     case 'definitions':
-      return isObject(value) ? { [keyword]: reduceEach(value) } : undefined
+      return isObject(value) ? { [keyword]: reduceEach(value, reduce) } : undefined
     case 'items':
       return isObject(value) ? { items: reduce(value) } : undefined
     case 'anyOf':
     case 'oneOf':
-      return Array.isArray(value) ? { anyOf: reduceList(value) } : undefined
+      return Array.isArray(value) ? { anyOf: reduceList(value, reduce) } : undefined
     case 'allOf':
-      return Array.isArray(value) ? { allOf: reduceList(value) } : undefined
+      return Array.isArray(value) ? { allOf: reduceList(value, reduce) } : undefined
     case 'format':
       return FORMATS.has(value) ? { format: value } : undefined
     case 'minItems':
@@ -92,14 +75,4 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
     default:
       return undefined
   }
-}
-
-function reduceEach(schemas: JsonSchema): JsonSchema {
-  return Object.fromEntries(
-    Object.entries(schemas).map(([name, value]) => [name, isObject(value) ? reduce(value) : {}]),
-  )
-}
-
-function reduceList(schemas: readonly unknown[]): JsonSchema[] {
-  return schemas.map((value) => (isObject(value) ? reduce(value) : {}))
 }

@@ -1,8 +1,6 @@
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
+import { type JsonSchema, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
 
-type JsonSchema = { [keyword: string]: unknown }
-
-/** Keywords whose value is kept as it is. */
 const PLAIN_KEYWORDS: ReadonlySet<string> = new Set([
   '$id',
   '$ref',
@@ -18,7 +16,6 @@ const PLAIN_KEYWORDS: ReadonlySet<string> = new Set([
   'propertyOrdering',
 ])
 
-/** Annotations that constrain nothing. */
 const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', 'strict', 'examples'])
 
 /**
@@ -41,36 +38,26 @@ function reduce(given: JsonSchema): JsonSchema {
   if (typeof schema['$ref'] === 'string') {
     const definitions = schema['$defs'] ?? schema['definitions']
     const reference = schema['$ref'].replace(/^#\/definitions\//, '#/$defs/')
-    return { $ref: reference, ...(isObject(definitions) ? { $defs: reduceEach(definitions) } : {}) }
+    return { $ref: reference, ...(isObject(definitions) ? { $defs: reduceEach(definitions, reduce) } : {}) }
   }
-  const reduced: JsonSchema = {}
-  const untranslated: string[] = []
-  for (const [keyword, value] of Object.entries(schema)) {
-    if (IGNORED_KEYWORDS.has(keyword) || keyword === 'description') continue
-    const entry = PLAIN_KEYWORDS.has(keyword) ? { [keyword]: value } : translate(keyword, value)
-    if (entry === undefined) untranslated.push(`${keyword}: ${JSON.stringify(value)}`)
-    else Object.assign(reduced, entry)
-  }
-  const description = [schema['description'], untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`]
-  const text = description.filter((line) => typeof line === 'string').join('\n\n')
-  return text === '' ? reduced : { ...reduced, description: text }
+  return reduceKeywords(schema, { plain: PLAIN_KEYWORDS, ignored: IGNORED_KEYWORDS, translate })
 }
 
 /** Returns the vendor's form of one keyword, or undefined when there is none. */
 function translate(keyword: string, value: unknown): JsonSchema | undefined {
   switch (keyword) {
     case 'properties':
-      return isObject(value) ? { properties: reduceEach(value) } : undefined
+      return isObject(value) ? { properties: reduceEach(value, reduce) } : undefined
     case '$defs':
     case 'definitions':
-      return isObject(value) ? { $defs: reduceEach(value) } : undefined
+      return isObject(value) ? { $defs: reduceEach(value, reduce) } : undefined
     case 'items':
-      if (Array.isArray(value)) return { prefixItems: reduceList(value) }
+      if (Array.isArray(value)) return { prefixItems: reduceList(value, reduce) }
       return isObject(value) ? { items: reduce(value) } : undefined
     case 'prefixItems':
     case 'anyOf':
     case 'oneOf':
-      return Array.isArray(value) ? { [keyword]: reduceList(value) } : undefined
+      return Array.isArray(value) ? { [keyword]: reduceList(value, reduce) } : undefined
     case 'additionalProperties':
       if (typeof value === 'boolean') return { additionalProperties: value }
       return isObject(value) ? { additionalProperties: reduce(value) } : undefined
@@ -102,16 +89,6 @@ function withoutAllOf({ allOf, ...rest }: JsonSchema): JsonSchema {
     ...(Object.keys(properties).length === 0 ? {} : { properties }),
     ...(required.length === 0 ? {} : { required }),
   }
-}
-
-function reduceEach(schemas: JsonSchema): JsonSchema {
-  return Object.fromEntries(
-    Object.entries(schemas).map(([name, value]) => [name, isObject(value) ? reduce(value) : {}]),
-  )
-}
-
-function reduceList(schemas: readonly unknown[]): JsonSchema[] {
-  return schemas.map((value) => (isObject(value) ? reduce(value) : {}))
 }
 
 function isStringOrNumber(value: unknown): value is string | number {

@@ -193,19 +193,12 @@ interface NonceRoomDependencies {
   readonly blockWatch: Pick<BlockWatch, 'follow'>
 }
 
-/** Account nonces of one key that the chain has used: each of them lets another one be taken. */
-interface NonceRoom {
-  /** The chain's count when this process last read it; 0 before. */
-  minedCount(): bigint
-  /** Waits until the count has changed since it was last read, or for a block. Called when the key has no nonce left. */
-  wait(): Promise<void>
-}
-
 /** While no node answers, the ledger is asked again after this: another process may have seen more of the chain. */
 const LONGEST_WAIT_MS = 2500
 const NEVER = new AbortController().signal
 
-function createNonceRoom({ accounts, blockWatch }: NonceRoomDependencies, key: `0x${string}`): NonceRoom {
+/** Creates the count of one key's account nonces that the chain has used: each of them lets another one be taken. */
+function createNonceRoom({ accounts, blockWatch }: NonceRoomDependencies, key: `0x${string}`) {
   let mined = 0n
   const hasGrown = async () => {
     const count = await accounts.countAccountNonces(key).catch(() => mined)
@@ -214,7 +207,9 @@ function createNonceRoom({ accounts, blockWatch }: NonceRoomDependencies, key: `
     return isMore
   }
   return {
+    /** Returns the chain's count when this process last read it; 0 before. */
     minedCount: () => mined,
+    /** Waits until the count has changed since it was last read, or for a block. Called when the key has no nonce left. */
     wait: async () => {
       // Before the count is read, so that no block is missed.
       const following = blockWatch.follow([])
