@@ -91,7 +91,7 @@ describe('the doctor', () => {
   it('a clock that is minutes off is named with the difference', async () => {
     const { all, wrong } = await examine({ fetch: fetchFromThePast })
     expect(wrong).toEqual(['clock'])
-    expect(problemOf(all, 'clock')).toMatch(/^This machine’s clock is (239|24\d) s ahead of the service’s\.$/)
+    expect(problemOf(all, 'clock')).toMatch(/^This machine’s clock is 2[34]\d s ahead of the service’s\.$/)
   })
 
   it('a service that cannot be reached is named, and the journal is checked all the same', async () => {
