@@ -57,7 +57,7 @@ async function plan(
   const { ffmpegPath, copiesSources, signal: interrupt, patienceMs } = options
   let isSaid = false
   const onWait = ({ problem }: FareboxError) => {
-    if (!isSaid) warn({ onEvent }, 'service_away', `${problem} It is asked again until it answers, or patience ends.`)
+    if (!isSaid) warn({ onEvent }, 'service_away', `${problem} It is asked again.`)
     isSaid = true
   }
   const terms = await askTerms(farebox, request.fields.model, { signal: interrupt, patienceMs, onWait })
