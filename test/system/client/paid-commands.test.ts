@@ -429,7 +429,7 @@ describe('commands on the account', () => {
     })
 
     it('checks everything else without a wallet, and exits with 2', async () => {
-      const { code, out } = await wallet.run(['doctor'], { environment: { FAREBOX_PRIVATE_KEY: '' } })
+      const { code, out } = await wallet.run(['doctor', '--key-file', ''])
       expect(out).toMatch(/^ok +service +/m)
       expect(out).toMatch(/^FAILED +wallet +No wallet is configured\. Set FAREBOX_PRIVATE_KEY/m)
       expect(out).not.toMatch(/balance/)
