@@ -28,6 +28,8 @@ function reportBatch(exchange: Pick<Exchange, 'progress'>) {
   let [reported, done, message] = [0, 0, 'looking for recordings']
   let total: number | undefined
   const report = () => {
+    // It may only rise, and not above the total: a heartbeat before the answer would.
+    if (total !== undefined && reported >= total) return
     reported = Math.max(reported + STEP, done)
     exchange.progress(reported, total, message)
   }
