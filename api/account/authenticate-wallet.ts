@@ -75,7 +75,8 @@ const LIFETIME_MS = 10 * 60 * 1000
 
 /**
  * Creates a token with which a wallet that has signed in reads its account for some minutes more. It is not stored: it
- * contains address and expiry, authenticated with HMAC-SHA-256 and bound to the origin, like the challenge that it replaces.
+ * contains address and expiry, authenticated with HMAC-SHA-256 and bound to the origin, like the challenge that it
+ * replaces.
  */
 function createSession(settings: SignInSettings, address: string): string {
   const claims = `${address}.${settings.now().getTime() + LIFETIME_MS}`

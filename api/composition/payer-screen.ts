@@ -24,7 +24,9 @@ export async function composePayerScreen(
   return { isRefused: (payer) => isBlocked(payer) || isListed(payer), isListedOnChain: oracle }
 }
 
-/** Follows a file of addresses. One that cannot be read later, or names none any more, leaves the last list in force. */
+/**
+ * Follows a file of addresses. One that cannot be read later, or names none any more, leaves the last list in force.
+ */
 async function watchList(
   path: string,
   resources: AsyncDisposableStack,

@@ -107,9 +107,9 @@ type Caller = Pick<FastifyRequest, 'ip'>
 /** Limits requests whose payment is known only once their body is read. */
 export interface UnreadLimiter {
   /**
-   * Takes one request from the network's allowance of unpaid requests. Once that is used up, a network from which a known
-   * payer paid recently has as many again as paid requests: a signed call must not be refused because of the unpaid ones
-   * before it. Throws `rate_limited`.
+   * Takes one request from the network's allowance of unpaid requests. Once that is used up, a network from which a
+   * known payer paid recently has as many again as paid requests: a signed call must not be refused because of the
+   * unpaid ones before it. Throws `rate_limited`.
    */
   takeAllowance(request: Caller): void
   /**

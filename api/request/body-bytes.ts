@@ -67,8 +67,8 @@ const FIRST_CAPACITY_BYTES = 64 * 1024
 
 /**
  * Returns the size of the memory for a body of at most `maximumBytes`, of which `arrivedBytes` have arrived: it is
- * doubled whenever it is full. Announcing a large body therefore takes little memory until the bytes follow. The sizes are
- * the maximum halved several times, so that no body is copied once more shortly before it is complete.
+ * doubled whenever it is full. Announcing a large body therefore takes little memory until the bytes follow. The sizes
+ * are the maximum halved several times, so that no body is copied once more shortly before it is complete.
  */
 export function capacityFor(arrivedBytes: number, maximumBytes: number): number {
   if (arrivedBytes <= FIRST_CAPACITY_BYTES) return Math.min(FIRST_CAPACITY_BYTES, maximumBytes)

@@ -192,8 +192,9 @@ function unexpectedFile(name: string, { multipartField }: UploadField): AppError
 type DelimiterCounter = ReturnType<typeof createDelimiterCounter>
 
 /**
- * Creates the counter of the delimiter lines of a form as it arrives, the closing one included. The form parser drops a part whose delimiter line has blanks
- * at its end (which RFC 2046, 5.1.1, allows) or whose head is unusable, without an error: only the count reveals it.
+ * Creates the counter of the delimiter lines of a form as it arrives, the closing one included. The form parser drops a
+ * part whose delimiter line has blanks at its end (which RFC 2046, 5.1.1, allows) or whose head is unusable, without an
+ * error: only the count reveals it.
  */
 export function createDelimiterCounter(contentType: string) {
   const [, quoted, plain] = /;\s*boundary\s*=\s*(?:"([^"]*)"|([^\s;]*))/i.exec(contentType) ?? []

@@ -8,7 +8,7 @@ import type { VerificationLimiter } from '../paid-request/payment/verify-authori
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 import { clientNetwork } from '../request/client-address.ts'
 import { requireJson } from '../request/headers.ts'
-import { walletAddressSchema } from '../schemas/allowances.ts'
+import { readWallet } from '../request/query-wallet.ts'
 import { createCallerHold, sendInterimResponses } from './held-connection.ts'
 
 const PATH = '/v1/allowances'
@@ -76,16 +76,4 @@ async function holdForAllowance(
     stopInterimResponses()
     hold.release()
   }
-}
-
-/** Reads the wallet that a query names. Throws `missing_field` and `invalid_field`. */
-export function readWallet(query: unknown, name: 'address' | 'owner'): `0x${string}` {
-  const given = (query as Readonly<Record<string, unknown>>)[name]
-  const parsed = walletAddressSchema.safeParse(given)
-  if (parsed.success) return parsed.data as `0x${string}`
-  const isMissing = given === undefined
-  const message = isMissing
-    ? `${name} is required: the wallet to look up, 0x and 40 hexadecimal digits.`
-    : `${name} must be given once, as 0x and 40 hexadecimal digits.`
-  throw new AppError(isMissing ? 'missing_field' : 'invalid_field', { param: name, message })
 }

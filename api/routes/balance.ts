@@ -4,8 +4,8 @@ import type { BalanceReader } from '#shared/adapters/chain/reading/balance-reade
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
+import { readWallet } from '../request/query-wallet.ts'
 import type { walletBalanceSchema } from '../schemas/allowances.ts'
-import { readWallet } from './allowances.ts'
 
 interface BalanceDependencies {
   readonly terms: Pick<PaymentTerms, 'network' | 'asset'>

@@ -134,7 +134,10 @@ export function createSharedPermit(
     drop: () => {
       shared = null
     },
-    /** Returns what a payment may bring now: the present one while its nonce is not used, or else one that is signed now. */
+    /**
+     * Returns what a payment may bring now: the present one while its nonce is not used, or else one that is signed
+     * now.
+     */
     obtain: async (
       status: AllowanceStatus,
       { maximum, value }: { readonly maximum: bigint; readonly value: bigint },

@@ -53,7 +53,9 @@ export function leadInFrame(table: FrameTable, frame: number): Uint8Array | unde
   return leadIn
 }
 
-/** Returns how many bytes of the frames before it the frame at an offset uses, which its side information begins with. */
+/**
+ * Returns how many bytes of the frames before it the frame at an offset uses, which its side information begins with.
+ */
 function borrowedBytes(bytes: Uint8Array, offset: number): number {
   const start = sideInformationAt(bytes, offset)
   const isMpeg1 = ((byteAt(bytes, offset + 1) >> 3) & 3) === MPEG1

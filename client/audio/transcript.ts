@@ -57,8 +57,8 @@ const LANGUAGE = /^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}$/
 const LARGEST_SECONDS = 3_600_000_000
 
 /**
- * Reads a transcription as the service answered it. What is not of its form is left out or becomes a word without a time:
- * the rest is paid for. Throws `transcript_unreadable` if nothing is left.
+ * Reads a transcription as the service answered it. What is not of its form is left out or becomes a word without a
+ * time: the rest is paid for. Throws `transcript_unreadable` if nothing is left.
  */
 export function readTranscript(result: unknown): Transcript {
   if (!isObject(result) || (typeof result['text'] !== 'string' && !Array.isArray(result['words'])))

@@ -5,12 +5,17 @@ import { walletFromPrivateKey } from './wallet-from-private-key.ts'
 
 const OTHERS_MAY_READ = 0o077
 
+export const NO_WALLET = {
+  problem: 'No wallet is configured.',
+  advice: 'Set FAREBOX_PRIVATE_KEY, or FAREBOX_KEY_FILE to a file with mode 600.',
+} as const
+
 /** Creates the wallet of FAREBOX_PRIVATE_KEY or of the file that FAREBOX_KEY_FILE names. */
 export function walletFromEnvironment(environment: NodeJS.ProcessEnv = process.env): Wallet {
   const { FAREBOX_PRIVATE_KEY: key, FAREBOX_KEY_FILE: file } = environment
   if (key !== undefined && key !== '') return walletFromPrivateKey(key)
   if (file !== undefined && file !== '') return walletFromKeyFile(file)
-  throw walletError('No wallet is configured.', 'Set FAREBOX_PRIVATE_KEY, or FAREBOX_KEY_FILE to a file with mode 600.')
+  throw walletError(NO_WALLET.problem, NO_WALLET.advice)
 }
 
 /** Creates the wallet of a file that contains a private key and that only its owner may read. */

@@ -18,8 +18,8 @@ export interface SettlementContractRoles {
 }
 
 /**
- * Computes where a contract with these roles is deployed and what has to be sent for it, by any account. The address follows
- * from code, roles and salt, on every chain and whoever sends it.
+ * Computes where a contract with these roles is deployed and what has to be sent for it, by any account. The address
+ * follows from code, roles and salt, on every chain and whoever sends it.
  */
 export function settlementDeployment(
   { abi, creationCode }: SettlementArtifact,

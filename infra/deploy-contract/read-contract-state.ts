@@ -5,7 +5,10 @@ import { Refusal } from '../command-line.ts'
 /** Who may do what with a contract. */
 export type ContractState = Awaited<ReturnType<typeof readContractState>>
 
-/** Reads a settlement contract and which of the accounts it lists. Throws `Refusal` when the address is none of this version of farebox. */
+/**
+ * Reads a settlement contract and which of the accounts it lists. Throws `Refusal` when the address is none of this
+ * version of farebox.
+ */
 export async function readContractState(client: PublicClient, contract: Hex, accounts: readonly Hex[]) {
   const code = await client.getCode({ address: contract })
   if (code === undefined) throw new Refusal(`There is no contract at ${contract}`)

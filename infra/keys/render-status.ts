@@ -27,7 +27,9 @@ const API_SETTINGS: readonly KeySetting[] = [
   'RECEIPT_SIGNING_KEY',
 ]
 
-/** Judges the facts: what is wrong, the values of each setting, each settlement key, and what is left of each rotation. */
+/**
+ * Judges the facts: what is wrong, the values of each setting, each settlement key, and what is left of each rotation.
+ */
 export function describeStatus(facts: KeyFacts) {
   const [apis, workers, settlers] = [apisOf(facts), workersOf(facts), settlersOf(facts)]
   const held = keysInUse(settlers, 'SETTLEMENT_PRIVATE_KEYS')

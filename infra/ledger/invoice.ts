@@ -113,9 +113,15 @@ export function compareInvoice(
     differences: compared,
     /** Models of the invoice that no published deployment has. */
     unknownModels,
-    /** Deployments with work on these days that the invoice does not name, with its model: another vendor's, or forgotten. */
+    /**
+     * Deployments with work on these days that the invoice does not name, with its model: another vendor's, or
+     * forgotten.
+     */
     notInvoiced: [...new Set(work.filter((one) => !isNamed(one)).map(withModel))],
-    /** Attempts of its models whose cost is not in the ledger: those that failed with an unknown outcome, or had no prices. */
+    /**
+     * Attempts of its models whose cost is not in the ledger: those that failed with an unknown outcome, or had no
+     * prices.
+     */
     unknownAttempts: work.reduce((sum, one) => sum + (isNamed(one) ? one.unknown : 0), 0),
   }
 }
@@ -125,8 +131,8 @@ function withModel({ deployment, upstreamModel }: VendorWork): string {
 }
 
 /**
- * Returns what a vendor bills otherwise than the ledger recorded it. The unit is a field of `usage`, with counts of it, or
- * `usd`, with atomic USDC.
+ * Returns what a vendor bills otherwise than the ledger recorded it. The unit is a field of `usage`, with counts of it,
+ * or `usd`, with atomic USDC.
  */
 function compareDay(
   of: { readonly day: string; readonly model: string },

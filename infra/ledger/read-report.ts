@@ -34,7 +34,10 @@ export async function readReport(pool: Pool, period: LedgerPeriod, auditHead: Au
       unchargedFailures: await readUnchargedFailures(sql, period),
       absorbedCost: await readAbsorbedCost(sql, period),
       unchargedWork: await readUnchargedWork(sql, period),
-      /** What payments that their payers' settled charges did not cover have open, owe, and caused without a charge in a day, now. */
+      /**
+       * What payments that their payers' settled charges did not cover have open, owe, and caused without a charge in a
+       * day, now.
+       */
       newPayers: await readNewPayers(sql),
       openExposure: await readOpenExposure(sql),
       debts: await readDebts(sql),

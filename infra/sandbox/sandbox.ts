@@ -77,7 +77,10 @@ export async function startSandbox(options: SandboxOptions) {
       info,
       /** Resolves with the first part that ended unexpectedly. */
       crashed: crashed.promise,
-      /** Waits until an API, a worker or the database has ended, restarts it at the same address, and returns how it ended. */
+      /**
+       * Waits until an API, a worker or the database has ended, restarts it at the same address, and returns how it
+       * ended.
+       */
       restart: async (name: ServiceName | 'database') => {
         const exit = await parts.get(name)?.exited
         await start(name)

@@ -3,6 +3,9 @@ import type { CallCriteria } from '#shared/adapters/postgres/console/select-call
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 
+/** The address of a payer, in lower case. */
+export const ADDRESS = /^0x[0-9a-f]{40}$/
+
 /** An input that was left empty sends an empty text. */
 const given = <Schema extends z.ZodType>(schema: Schema) =>
   z.preprocess((value) => (value === '' ? undefined : value), schema.optional())
@@ -18,13 +21,7 @@ export const callParameters = {
   code: name,
   model: name,
   deployment: name,
-  payer: given(
-    z
-      .string()
-      .trim()
-      .toLowerCase()
-      .regex(/^0x[0-9a-f]{40}$/),
-  ),
+  payer: given(z.string().trim().toLowerCase().regex(ADDRESS)),
   /** USDC. */
   at_least: given(z.string().regex(/^\d{1,9}(\.\d{1,6})?$/)),
 }

@@ -15,7 +15,9 @@ export function dayOf(moment: Date): string {
   return moment.toISOString().slice(0, 10)
 }
 
-/** Returns the half-open period of the days from `from` to `until`, both inclusive; without a bound where none is given. */
+/**
+ * Returns the half-open period of the days from `from` to `until`, both inclusive; without a bound where none is given.
+ */
 export function boundsOf(days: { readonly from?: string | undefined; readonly until?: string | undefined }): {
   readonly from: Date | undefined
   readonly until: Date | undefined

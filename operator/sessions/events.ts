@@ -42,7 +42,9 @@ export function createSessionEvents({ metrics, actions, now }: EventDependencies
   })
   const countToday = createDailyCounter(now)
   return {
-    /** A sign-in; `account` is `null` for a name that has none. One that opened a session has its row with the session. */
+    /**
+     * A sign-in; `account` is `null` for a name that has none. One that opened a session has its row with the session.
+     */
     signIn: async (outcome: SignInOutcome, account: string | null, address: string): Promise<void> => {
       signIns.inc({ outcome })
       if (outcome === 'opened') return

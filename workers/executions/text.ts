@@ -15,9 +15,12 @@ interface TextFamily {
 }
 
 export const chatCompletion = (remoteImages: RemoteImages): Execution =>
-  textExecution({ ...chatCompletions, result: chatCompletionResult }, remoteImages)
+  textExecution(
+    { effectiveRequestSchema: chatCompletions.effectiveRequestSchema, result: chatCompletionResult },
+    remoteImages,
+  )
 export const message = (remoteImages: RemoteImages): Execution =>
-  textExecution({ ...messages, result: messageResult }, remoteImages)
+  textExecution({ effectiveRequestSchema: messages.effectiveRequestSchema, result: messageResult }, remoteImages)
 
 /** Creates a text execution: the internal request goes upstream, and the result takes the family's shape. */
 function textExecution(family: TextFamily, remoteImages: RemoteImages): Execution {

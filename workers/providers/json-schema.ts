@@ -13,8 +13,8 @@ export interface SchemaDialect {
 }
 
 /**
- * Reduces a schema to a vendor's keywords. A constraint without a counterpart moves into the description, where the model
- * still reads it. `complete` adds what the vendor requires beyond the given keywords.
+ * Reduces a schema to a vendor's keywords. A constraint without a counterpart moves into the description, where the
+ * model still reads it. `complete` adds what the vendor requires beyond the given keywords.
  */
 export function reduceKeywords(
   schema: JsonSchema,

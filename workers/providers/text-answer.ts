@@ -1,14 +1,14 @@
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
-import { parseText } from './wire-fields.ts'
+import { parseJsonText } from './wire-fields.ts'
 
 /**
  * Returns the arguments of a call that the caller sends back, for vendors that take an object. Any other text reaches
  * the model as it is.
  */
 export function argumentsObject(text: string): object {
-  const value = parseText(text)
+  const value = parseJsonText(text)
   if (isObject(value)) return value
   return text.trim() === '' ? {} : { arguments: text }
 }
@@ -20,7 +20,7 @@ export function argumentsObject(text: string): object {
  */
 export function callArguments(json: string, mayBeCut: boolean): string | undefined {
   if (json.trim() === '') return mayBeCut ? undefined : '{}'
-  return isObject(parseText(json)) ? json : undefined
+  return isObject(parseJsonText(json)) ? json : undefined
 }
 
 /** Returns whether the request names a sequence that may end its answer before the first visible character. */

@@ -27,11 +27,13 @@ export function readJson(bytes: Uint8Array): unknown {
 
 /** Parses the body of an error. Bytes that are not UTF-8 are replaced, since only its codes are read. */
 export function readErrorJson(bytes: Uint8Array): unknown {
-  return parseText(new TextDecoder().decode(bytes))
+  return parseJsonText(new TextDecoder().decode(bytes))
 }
 
-/** Parses a text as JSON, such as the data of an event; `undefined` when it is none. The parser's message is discarded. */
-export function parseText(text: string): unknown {
+/**
+ * Parses a text as JSON, such as the data of an event; `undefined` when it is none. The parser's message is discarded.
+ */
+export function parseJsonText(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {

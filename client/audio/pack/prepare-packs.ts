@@ -87,7 +87,9 @@ export interface Pack {
   readonly spans: readonly Span[]
 }
 
-/** Joins the frames of clips with silent frames between them, without another encoding. Their stream keys must be equal. */
+/**
+ * Joins the frames of clips with silent frames between them, without another encoding. Their stream keys must be equal.
+ */
 export function buildPack(clips: readonly FrameTable[], gapMs = DEFAULT_GAP_MS): Pack {
   const [first] = clips
   if (first === undefined) throw new RangeError('a pack has at least one clip')

@@ -24,17 +24,15 @@ function createAffordable(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) 
   const fits = (price: bigint) => left === null || begun + price <= left
   return {
     fits,
-    /** Counts files as begun; returns the error of the budget instead if they do not fit. */
-    begin: (files: readonly PlannedFile[]): FareboxError | undefined => {
-      const price = toCharge(files)
-      if (left !== null && !fits(price))
-        return uncharged(
-          'budget_exceeded',
-          `${files[0]?.label ?? ''} costs ${formatUsdc(price)} USDC, but the ${left === budget.session ? 'session' : 'day'} budget has ${formatUsdc(left - begun)} USDC left.`,
-          'Raise the budget, then run the command again: it does what is missing.',
-        )
-      begun += price
-      return undefined
+    /** Returns the error of files that do not fit. */
+    refusal: (files: readonly PlannedFile[]): FareboxError =>
+      uncharged(
+        'budget_exceeded',
+        `${files[0]?.label ?? ''} costs ${formatUsdc(toCharge(files))} USDC, but the ${left === budget.session ? 'session' : 'day'} budget has ${formatUsdc((left ?? 0n) - begun)} USDC left.`,
+        'Raise the budget, then run the command again: it does what is missing.',
+      ),
+    begin: (files: readonly PlannedFile[]) => {
+      begun += toCharge(files)
     },
     /** Corrects the sum by what was really charged. */
     end: (files: readonly PlannedFile[], charged: bigint) => {
@@ -188,29 +186,30 @@ async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped:
   const nearby = pLimit(options.concurrency + PREPARED_AHEAD)
   const prices = jobs.map((job) => toCharge(targetsOf(job)))
   const lowestPrice = prices.reduce((lowest, price) => (price < lowest ? price : lowest))
-  let unaffordable: FareboxError | undefined
+  let refusal: FareboxError | undefined
+  const leave = (files: readonly PlannedFile[]) => {
+    refusal ??= affordable.refusal(files)
+  }
   const begin = async (planned: PlannedJob) => {
     if (stopped.by !== undefined) return
     // Nothing is converted any more once not even the cheapest would fit.
-    if (!affordable.fits(lowestPrice)) {
-      unaffordable ??= affordable.begin(targetsOf(planned))
-      return
-    }
+    if (!affordable.fits(lowestPrice)) return leave(targetsOf(planned))
     const job = await makeReady(context, planned)
     if (job === undefined || !(await gate.enter('file'))) return
     const targets = targetsOf(job)
-    const refusal = stopped.by === undefined ? affordable.begin(targets) : undefined
-    if (stopped.by !== undefined || refusal !== undefined) {
+    const isAffordable = affordable.fits(toCharge(targets))
+    if (stopped.by !== undefined || !isAffordable) {
       gate.leave()
-      unaffordable ??= refusal
+      if (!isAffordable) leave(targets)
       return
     }
+    affordable.begin(targets)
     await runJob(context, job)
     const charged = targets.reduce((sum, { index }) => sum + (charges.get(index) ?? 0n), 0n)
     affordable.end(targets, charged)
   }
   await Promise.all(jobs.map((job) => nearby(() => begin(job))))
-  if (unaffordable !== undefined) stop('budget', unaffordable)
+  if (refusal !== undefined) stop('budget', refusal)
 }
 
 function toCharge(files: readonly PlannedFile[]): bigint {

@@ -32,19 +32,17 @@ async function doctor(context: CommandContext, { ffmpeg }: { readonly ffmpeg?: s
   const farebox = await context.farebox({ needsWallet: false })
   const hasWallet = namesWallet(settings, io.environment)
   const [all, converter] = await Promise.all([farebox.doctor({ signal }), findConverter(ffmpeg)])
-  const checks = hasWallet ? all : [...all.filter(({ name }) => !FUNDS_CHECKS.has(name)), NO_WALLET]
+  const checks = hasWallet ? all : [...all.filter(({ name }) => !FUNDS_CHECKS.has(name)), await missingWallet()]
   const wrong = checks.filter(({ ok }) => !ok).map(({ name }) => name)
   if (output.json) for (const check of [...checks, converter]) output.event(check)
   else output.result({}, describeChecks(checks, converter, wrong.length))
   return hasWallet ? exitCodeFor(wrong) : EXIT.usage
 }
 
-const NO_WALLET: DoctorCheck = {
-  name: 'wallet',
-  ok: false,
-  found: null,
-  problem: 'No wallet is configured.',
-  advice: 'Set FAREBOX_PRIVATE_KEY, or FAREBOX_KEY_FILE to a file with mode 600.',
+/** Takes the place of the checks of the wallet's money where there is no wallet. */
+async function missingWallet(): Promise<DoctorCheck> {
+  const { NO_WALLET } = await import('../../wallet/wallet-from-environment.ts')
+  return { name: 'wallet', ok: false, found: null, ...NO_WALLET }
 }
 
 /** Tells a missing ffmpeg apart from what payments need: recordings in MP3 do without it. */

@@ -46,7 +46,7 @@ function figuresOf(view: BatchView, now: number, left: bigint | null): string[] 
 }
 
 const STOPPING: Readonly<Record<StoppedBy, string>> = {
-  budget: 'budget used up, finishing',
+  budget: 'no room in the budget, finishing',
   funds: 'no funds, finishing',
   interrupt: 'finishing (Ctrl-C leaves)',
   service: 'service away, finishing',

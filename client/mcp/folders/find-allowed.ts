@@ -17,7 +17,10 @@ export interface FoundRecordings {
   readonly leftOut: number
 }
 
-/** Finds the recordings at a path: the file, or those of a folder and its folders. Throws `path_not_allowed` and `file_missing`. Hidden files are left out, and links that lead out of the allowed folders. */
+/**
+ * Finds the recordings at a path: the file, or those of a folder and its folders. Hidden files are left out, and links
+ * that lead out of the allowed folders. Throws `path_not_allowed` and `file_missing`.
+ */
 export async function findAllowed(allowed: readonly AllowedFolder[], named: string): Promise<FoundRecordings> {
   const place = await locate(allowed, named)
   const { path } = place

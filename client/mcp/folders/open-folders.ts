@@ -42,7 +42,10 @@ export async function openFolders(options: FoldersOptions, limits?: FetchLimits)
   return {
     /** Returns the recordings at a path. A relative one begins in an allowed folder. */
     find: (path: string) => findAllowed(allowed, path),
-    /** Opens a file for reading; the caller closes it. What is open is in an allowed folder, whatever its name means later. */
+    /**
+     * Opens a file for reading; the caller closes it. What is open is in an allowed folder, whatever its name means
+     * later.
+     */
     open: (path: string) => openAllowed(allowed, path),
     requireMeasured: (files: readonly MeasuredFile[], signal?: AbortSignal) => requireMeasured(allowed, files, signal),
     /** Returns the real path of a folder to write to, which may not exist yet. Throws `path_not_allowed`. */

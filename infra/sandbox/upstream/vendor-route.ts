@@ -33,8 +33,8 @@ interface Route {
 }
 
 /**
- * One simulated route, for POST. Another vendor is a folder with such an object and a line in `server.ts`; faults, delays and
- * the call log apply to every route.
+ * One simulated route, for POST. Another vendor is a folder with such an object and a line in `server.ts`; faults,
+ * delays and the call log apply to every route.
  */
 export interface VendorRoute extends Route {
   /** Returns the fields that the call log keeps, by default those of the form or of the JSON. */
@@ -54,7 +54,9 @@ export function listed(body: object): VendorAnswer {
   return { status: 200, accepted: false, body }
 }
 
-/** Returns the decoded `{name}` of a path, empty for a route without one; undefined when the path is another route's. */
+/**
+ * Returns the decoded `{name}` of a path, empty for a route without one; undefined when the path is another route's.
+ */
 export function matchPath({ path }: Route, pathname: string): string | undefined {
   const literal = path.replaceAll(/[.*+?^$()|[\]\\]/g, '\\$&')
   const matched = new RegExp(`^${literal.replace(/\{\w+\}/, '([^/:]+)')}$`).exec(pathname)

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import { isEndOfBlock } from '#shared/operators/configuration.ts'
+import { ADDRESS } from '../../rendering/call-criteria.ts'
 import { isUuid, linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addAction, addPage, done, notFound } from '../../rendering/page.ts'
 import { beginningOf } from '../../rendering/utc-day.ts'
@@ -22,15 +23,14 @@ const until = z.union([
     .refine(isEndOfBlock, 'Today or a later day, before 9999-12-31.'),
 ])
 
-const ADDRESS = /^0x[0-9a-f]{40}$/
 const NO_ADDRESS = 'This is not the address of a payer.'
 const PAGE_SIZE = 25
 /** `npm run payers -- list` prints all. */
 const SHOWN_BLOCKED = 500
 
 /**
- * Adds the list of blocked payers and the page of each address: open work, exposure, debts, spend, last calls and permits
- * that were submitted for it. One that the ledger has never seen has a page too, since it may be blocked.
+ * Adds the list of blocked payers and the page of each address: open work, exposure, debts, spend, last calls and
+ * permits that were submitted for it. One that the ledger has never seen has a page too, since it may be blocked.
  */
 export function addPayerPages(app: FastifyInstance, { money, controls }: PayerPageDependencies): void {
   addPage(app, {

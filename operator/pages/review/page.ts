@@ -5,6 +5,7 @@ import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS, type ResolutionOutcome } from '#
 import { allowedOutcomes, type ItemName, type ItemRecord, parseItemName, versionOf } from '#shared/operators/item.ts'
 import { type CheckedDecision, checkDecision, LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'
+import { ADDRESS } from '../../rendering/call-criteria.ts'
 import { linksAround, listPosition } from '../../rendering/list-position.ts'
 import { addAction, addPage, asked, done, notFound, refused } from '../../rendering/page.ts'
 
@@ -48,13 +49,7 @@ export interface ReviewPageDependencies {
 
 const PAGE_SIZE = 50
 const UNKNOWN = 'The ledger has no item with this id.'
-const payerFilter = z
-  .string()
-  .trim()
-  .toLowerCase()
-  .regex(/^0x[0-9a-f]{40}$/)
-  .optional()
-  .catch(undefined)
+const payerFilter = z.string().trim().toLowerCase().regex(ADDRESS).optional().catch(undefined)
 
 /** Adds the list of items that need a person, and the page of each with the form that ends it. */
 export function addReviewPages(app: FastifyInstance, { resolutions, refunds }: ReviewPageDependencies): void {

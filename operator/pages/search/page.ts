@@ -2,13 +2,12 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import { type Finding, MOST_FINDINGS } from '#shared/operators/findings.ts'
+import { ADDRESS } from '../../rendering/call-criteria.ts'
 import { addPage, moved } from '../../rendering/page.ts'
 
 export interface SearchPageDependencies {
   readonly money: MoneyStore
 }
-
-const ADDRESS = /^0x[0-9a-f]{40}$/i
 
 /** Adds the search: any id leads to its page; a list appears only when it belongs to more than one thing. */
 export function addSearchPages(app: FastifyInstance, { money }: SearchPageDependencies): void {
@@ -20,7 +19,8 @@ export function addSearchPages(app: FastifyInstance, { money }: SearchPageDepend
       const [first] = findings
       if (first && findings.length === 1) return moved(pathOf(first))
       // An address that never paid can be blocked on its page.
-      if (!first && ADDRESS.test(q)) return moved(pathOf({ kind: 'payer', id: q.toLowerCase() }))
+      const address = q.toLowerCase()
+      if (!first && ADDRESS.test(address)) return moved(pathOf({ kind: 'payer', id: address }))
       return {
         title: 'Search',
         view: 'search/search',

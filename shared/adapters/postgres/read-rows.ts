@@ -34,7 +34,7 @@ export async function readFirst<Row extends pg.QueryResultRow>(
 }
 
 /** Returns the row of a statement that always has one, such as an aggregate without groups, read like `readRows`. */
-export async function readOnly<Row extends pg.QueryResultRow>(sql: Sql, statement: PreparedStatement): Promise<Row> {
+export async function readOne<Row extends pg.QueryResultRow>(sql: Sql, statement: PreparedStatement): Promise<Row> {
   const row = await readFirst<Row>(sql, statement)
   if (!row) throw new Error(`the statement ${statement.name} always returns a row`)
   return row

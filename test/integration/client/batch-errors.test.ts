@@ -41,6 +41,14 @@ const optionsFor = (changes: Partial<BatchOptions> = {}): BatchOptions => ({
   patienceMs: 0,
   ...changes,
 })
+const PRICING = {
+  model: 'speechvendor/scribe-v2',
+  price_per_audio_hour_usd: '0.122',
+  minimum_charge_usd: '0.005034',
+  maximum_charge_usd: '0.122',
+  maximum_audio_duration_ms: '3600000',
+  maximum_audio_bytes: 26_214_400,
+}
 const PAGE = '<html><head><title>Bad gateway</title></head><body>nginx</body></html>'
 const LIMIT = 1_000_000n
 const RESULT = JSON.stringify(CHAT_RESULT)
@@ -101,15 +109,7 @@ describe('errors of a batch', () => {
   }
   const payments = () => server.received.flatMap(({ payment }) => payment ?? [])
   describe('a service that answers a plan', () => {
-    const entry = {
-      model: 'speechvendor/scribe-v2',
-      price_per_audio_hour_usd: '0.122',
-      minimum_charge_usd: '0.005034',
-      maximum_charge_usd: '0.122',
-      maximum_audio_duration_ms: '3600000',
-      maximum_audio_bytes: 26_214_400,
-    }
-    const listOf = (changes: object) => JSON.stringify({ data: [{ ...entry, ...changes }] })
+    const listOf = (changes: object) => JSON.stringify({ data: [{ ...PRICING, ...changes }] })
 
     it.each([
       ['no JSON', '<html></html>'],
@@ -133,6 +133,40 @@ describe('errors of a batch', () => {
       expect(error).toMatchObject({ money: 'none' })
     })
   })
+
+  it.each([
+    { patienceMs: 0, ended: 'rejected', asked: 1, said: [] },
+    { patienceMs: 60_000, ended: 'planned', asked: 4, said: ['service_away'] },
+  ])(
+    'a plan waits $patienceMs ms for a service that is away, and says so once',
+    async ({ patienceMs, ...expected }) => {
+      let asked = 0
+      const listed = json({ data: [PRICING] })
+      const away = await startScriptedServer({
+        free: {
+          '/v1/pricing': (received, reply) => {
+            asked += 1
+            return (asked < 4 ? serviceError('database_unavailable') : listed)(received, reply)
+          },
+        },
+      })
+      const said: string[] = []
+      const planning = planBatch(
+        await openClient(away),
+        await findRecordings([write('a.mp3')]),
+        optionsFor({ patienceMs }),
+        (event) => {
+          if (event.event === 'warning') said.push(event.code)
+        },
+      )
+      const ended = await planning.then(
+        () => 'planned',
+        () => 'rejected',
+      )
+      await away.stop()
+      expect({ ended, asked, said }).toEqual(expected)
+    },
+  )
 
   describe('a service that asks a batch for more', () => {
     it('a challenge above the planned price is refused for its file, with both amounts', async () => {

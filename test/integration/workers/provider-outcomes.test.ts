@@ -265,11 +265,14 @@ describe('a request that the first deployment rejects', () => {
     expect(routesCalled()).toEqual([GEMINI_ROUTE])
   })
 
-  it('fails with advice against a retry when no deployment supports it, and counts against nobody', async () => {
+  it('fails with advice against a retry when no deployment supports it, and counts against its payer', async () => {
     const jobId = await acceptChat(prefilled)
     await worker.run(jobId, routedTo([claude()], PATIENCE_MS))
     expect(await worker.view(jobId)).toMatchObject({ failure_code: 'request_unsupported', charge_amount: null })
     expect(worker.upstream.calls).toEqual([])
+    expect(await worker.ledger.sql('SELECT kind, amount FROM uncharged_work WHERE job_id = $1', [jobId])).toEqual([
+      { kind: 'rejected_request', amount: '2000' },
+    ])
   })
 
   it('skips a model that was shut down from its first answer on', async () => {

@@ -17,8 +17,8 @@ const HEADER = `// Generated from the service's OpenAPI document npm run generat
 `
 
 /**
- * Renders the schemas of an OpenAPI document as TypeScript types. What is the same as another one of them, or as the items
- * of its list, is named instead of repeated.
+ * Renders the schemas of an OpenAPI document as TypeScript types. What is the same as another one of them, or as the
+ * items of its list, is named instead of repeated.
  */
 export function renderTypes(schemas: Readonly<Record<string, JsonSchema>>): string {
   const types = Object.entries(schemas).map(([name, schema]) => {

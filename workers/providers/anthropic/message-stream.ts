@@ -1,6 +1,6 @@
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
 import { callArguments } from '../text-answer.ts'
-import { parseText } from '../wire-fields.ts'
+import { parseJsonText } from '../wire-fields.ts'
 import { type MessageEvent, messageEventWire, type ReportedUsage, USED_EVENTS } from './wire.ts'
 
 interface Block {
@@ -101,7 +101,7 @@ export function createMessageStream(): MessageStream {
 }
 
 function readEvent(data: string): MessageEvent | 'ignored' | 'malformed' {
-  const value = parseText(data)
+  const value = parseJsonText(data)
   if (typeof value !== 'object' || value === null || !('type' in value)) return 'malformed'
   if (!USED_EVENTS.has(value.type)) return 'ignored'
   const event = messageEventWire.safeParse(value)

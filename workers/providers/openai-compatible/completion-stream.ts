@@ -1,6 +1,6 @@
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
 import { hasError } from '../streamed-answer.ts'
-import { parseText } from '../wire-fields.ts'
+import { parseJsonText } from '../wire-fields.ts'
 import { type ChunkWire, type CompletionWire, chunkErrorWire, chunkWire } from './wire.ts'
 
 interface StreamedCall {
@@ -65,7 +65,7 @@ export function createCompletionStream(): CompletionStream {
         progress = finishReason === undefined ? 'unusable' : 'ended'
         return progress
       }
-      const value = parseText(data)
+      const value = parseJsonText(data)
       const failed = hasError(value) ? chunkErrorWire.safeParse(value) : undefined
       if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: hasOutput() }
       const chunk = failed === undefined ? chunkWire.safeParse(value) : undefined

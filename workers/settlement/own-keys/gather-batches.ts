@@ -209,7 +209,9 @@ function createNonceRoom({ accounts, blockWatch }: NonceRoomDependencies, key: `
   return {
     /** Returns the chain's count when this process last read it; 0 before. */
     minedCount: () => mined,
-    /** Waits until the count has changed since it was last read, or for a block. Called when the key has no nonce left. */
+    /**
+     * Waits until the count has changed since it was last read, or for a block. Called when the key has no nonce left.
+     */
     wait: async () => {
       // Before the count is read, so that no block is missed.
       const following = blockWatch.follow([])

@@ -75,7 +75,9 @@ export async function whileUnprepared(
     : later('the payment network cannot be reached', 'withhold')
 }
 
-/** Defers a charge that no key of this process may send, which is the operator's to correct and never the payer's debt. */
+/**
+ * Defers a charge that no key of this process may send, which is the operator's to correct and never the payer's debt.
+ */
 export function whileNotListed(
   { logger }: { readonly logger: Logger },
   { id, authorization }: ClaimedJob,

@@ -144,10 +144,10 @@ interface ReleasedDependencies {
 }
 
 /**
- * Signs the charge of a released result for another account nonce, after a reorganization removed its settlement and none
- * of its transactions can be mined any more: each goes alone, since this is rare. Its payer may have spent the money since,
- * or the contract may list no key: then it is tried again at every poll, until the authorization expires. Returns whether
- * it was signed.
+ * Signs the charge of a released result for another account nonce, after a reorganization removed its settlement and
+ * none of its transactions can be mined any more: each goes alone, since this is rare. Its payer may have spent the
+ * money since, or the contract may list no key: then it is tried again at every poll, until the authorization expires.
+ * Returns whether it was signed.
  */
 export async function signReleasedAgain(
   { settlementStore, settler, logger }: ReleasedDependencies,

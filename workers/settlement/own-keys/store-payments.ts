@@ -132,7 +132,10 @@ function larger(one: bigint, other: bigint): bigint {
 /** More would hold up those that settle through a reader of receipts, and lose more when a batch reverts. */
 export const MAXIMUM_BATCH_PAYMENTS = 100
 
-/** Chooses who is next of one key and contract. Those that have waited longest go first, also if they were prepared again. */
+/**
+ * Chooses who is next of one key and contract. Those that have waited longest go first, also if they were prepared
+ * again.
+ */
 export function choosePayments(
   waiting: readonly Payment[],
   gasLimit: bigint,
@@ -144,7 +147,9 @@ export function choosePayments(
     : chooseTogether(oldestFirst, gasLimit, settler)
 }
 
-/** Returns the oldest with those of its kind that fit beside it. New payments never share a batch with repeated ones. */
+/**
+ * Returns the oldest with those of its kind that fit beside it. New payments never share a batch with repeated ones.
+ */
 function chooseTogether(
   waiting: readonly Payment[],
   gasLimit: bigint,

@@ -198,8 +198,8 @@ function withoutOutput(body: Completion): unknown {
 type Message = Completion['choices'][number]['message']
 
 /**
- * Divides a completion into the chunks of a stream, one for each token of text. The counts are in a chunk of their own, for
- * requests with `include_usage`. Source: developers.openai.com/api/reference, ChatCompletionChunk
+ * Divides a completion into the chunks of a stream, one for each token of text. The counts are in a chunk of their own,
+ * for requests with `include_usage`. Source: developers.openai.com/api/reference, ChatCompletionChunk
  */
 function completionChunks(body: unknown, { reportsUsage }: { reportsUsage: boolean }): string[] {
   const { id, created, model, choices, usage } = body as Completion

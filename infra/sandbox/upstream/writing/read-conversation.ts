@@ -28,8 +28,8 @@ export function conversationBlocks(turns: readonly Turn[]): PromptBlock[] {
 }
 
 /**
- * Returns the parts of a conversation that the simulated model answers: the text of the user's last turn with any, and tool
- * results only when they are in the last turn. Returns undefined when an image cannot be read.
+ * Returns the parts of a conversation that the simulated model answers: the text of the user's last turn with any, and
+ * tool results only when they are in the last turn. Returns undefined when an image cannot be read.
  */
 export function readConversation(
   system: readonly string[],

@@ -2,7 +2,7 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
 import { REVERTS_WINDOW_SECONDS, settlementPause } from '#shared/payment/settlement-retry.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { readOnly } from '../read-rows.ts'
+import { readOne } from '../read-rows.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { type Acceptance, AcceptanceRefused, type NewJob } from './acceptance.ts'
 import { claimNonce, type UnchargedLimits } from './claim-nonce.ts'
@@ -110,7 +110,7 @@ interface RevertsRow {
  * Called under the lock of the payer, so that simultaneous payments count each other.
  */
 async function refuseAfterReverts(sql: Sql, jobId: string, payer: string): Promise<void> {
-  const { ofJob, sinceJob, ofPayer, sincePayer, settlesAnother } = await readOnly<RevertsRow>(sql, {
+  const { ofJob, sinceJob, ofPayer, sincePayer, settlesAnother } = await readOne<RevertsRow>(sql, {
     name: 'read_recent_reverts',
     text: `SELECT count(*) FILTER (WHERE job_id = $2) AS "ofJob", count(*) AS "ofPayer",
        extract(epoch FROM clock_timestamp() - max(finished_at) FILTER (WHERE job_id = $2))::float8 AS "sinceJob",

@@ -1,7 +1,7 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Sql } from '../pool.ts'
-import { readOnly } from '../read-rows.ts'
+import { readOne } from '../read-rows.ts'
 
 /**
  * A call with an unknown outcome is the vendor's doing when calls of at least this many other established payers to the
@@ -47,7 +47,7 @@ export async function findExhaustedBudget(
   { windowSeconds, perPayer, maximumForgiven }: UnchargedBudget,
 ): Promise<ExhaustedBudget | null> {
   if (uncharged < perPayer) return null
-  const { used, allowed, byKind, leavesInSeconds } = await readOnly<BudgetRow>(sql, {
+  const { used, allowed, byKind, leavesInSeconds } = await readOne<BudgetRow>(sql, {
     name: 'read_uncharged_budget',
     text: `WITH ${COUNTED},
        allowed AS (

@@ -1,6 +1,6 @@
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readFirst, readOnly, readRows } from '../read-rows.ts'
+import { readFirst, readOne, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import type { AllowanceFailureCode } from './finish-allowance.ts'
 import { findSponsoringRefusal, type SponsoringLimits, type SponsoringRefusal } from './sponsoring-limits.ts'
@@ -77,7 +77,7 @@ function stateOf(state: string): 'pending' | 'confirmed' | 'failed' {
 
 /** Inserts the permit, or starts one again that failed without a cost. */
 async function store(sql: Sql, network: string, permit: VerifiedPermit, limits: SponsoringLimits): Promise<string> {
-  const { id } = await readOnly<{ id: string }>(sql, {
+  const { id } = await readOne<{ id: string }>(sql, {
     name: 'store_permit',
     text: `INSERT INTO sponsored_permits
        (digest, network, owner, value, deadline, permit_nonce, signature, reserved_gas_wei, minimum_balance,

@@ -1,5 +1,5 @@
 import type { Sql } from '../pool.ts'
-import { readFirst, readOnly } from '../read-rows.ts'
+import { readFirst, readOne } from '../read-rows.ts'
 
 /** What the service spends on the permits of owners. */
 export interface SponsoringLimits {
@@ -71,7 +71,7 @@ async function checkOwner(
 
 /** What was spent in the last day, and what permits in progress are expected to cost. */
 async function checkCeiling(sql: Sql, { dailyGasWei, expectedGasWei }: Limits): Promise<SponsoringRefusal | null> {
-  const { isReached, hasOpen, untilFreed } = await readOnly<{
+  const { isReached, hasOpen, untilFreed } = await readOne<{
     isReached: boolean
     hasOpen: boolean
     untilFreed: number | null
@@ -110,7 +110,7 @@ const OF_A_NETWORK = 1 / 16
 
 /** Returns whether a charge of this wallet was ever collected. */
 export async function hasPaid(sql: Sql, owner: string): Promise<boolean> {
-  const { paid } = await readOnly<{ paid: boolean }>(sql, {
+  const { paid } = await readOne<{ paid: boolean }>(sql, {
     name: 'has_owner_paid',
     text: `SELECT EXISTS (SELECT FROM settlements WHERE payer = $1 AND state = 'confirmed') AS paid`,
     values: [owner],

@@ -1,7 +1,7 @@
 import type { RecordedObject } from '#shared/archive/archived-object.ts'
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readFirst, readOnly, readRows } from '../read-rows.ts'
+import { readFirst, readOne, readRows } from '../read-rows.ts'
 import { SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
 import { eraseDocuments } from './erase-documents.ts'
 import { boundsOf, firstDayOf, IS_OVER, monthOf, NOT_ARCHIVED } from './is-over.ts'
@@ -107,7 +107,7 @@ export interface MonthTotals {
 
 /** Counts what a run would archive of a month. The bytes are those of the stored columns, without what stays of them. */
 async function readTotals(sql: Sql, month: string): Promise<MonthTotals> {
-  const row = await readOnly<{ calls: bigint; remaining: bigint; bytes: bigint }>(sql, {
+  const row = await readOne<{ calls: bigint; remaining: bigint; bytes: bigint }>(sql, {
     name: 'read_archive_totals',
     text: `SELECT count(*) FILTER (WHERE is_over) AS calls, count(*) FILTER (WHERE NOT is_over) AS remaining,
        coalesce(sum(bytes) FILTER (WHERE is_over), 0) AS bytes

@@ -1,6 +1,6 @@
 import type { PackedObject } from '#shared/archive/archived-object.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { countRows, readOnly } from '../read-rows.ts'
+import { countRows, readOne } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { firstDayOf, IS_OVER } from './is-over.ts'
 import type { Documents } from './read-documents.ts'
@@ -55,7 +55,7 @@ async function recordObject(
   { key, sha256, bytes, uncompressedBytes }: ErasedObject,
   counts: readonly [calls: number, transactions: number],
 ): Promise<number> {
-  const { id } = await readOnly<{ id: number }>(sql, {
+  const { id } = await readOne<{ id: number }>(sql, {
     name: 'record_archive_object',
     text: `INSERT INTO archive_objects (key, sha256, month, bytes, uncompressed_bytes, calls, transactions)
      VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,

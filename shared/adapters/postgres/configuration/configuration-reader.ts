@@ -43,7 +43,10 @@ async function readSwitches(sql: Sql): Promise<Switches> {
   }
 }
 
-/** Reads what operators have published and its controls, as of one revision. Throws for a file that this version cannot read. */
+/**
+ * Reads what operators have published and its controls, as of one revision. Throws for a file that this version cannot
+ * read.
+ */
 export async function readConfiguration(sql: Sql): Promise<Configuration | null> {
   const { rows } = await sql.query<Row>({
     name: 'read_configuration',

@@ -11,7 +11,7 @@ import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { microsecondsOf, type PositionRow } from '../position.ts'
 import { type List, type ListPage, readList } from '../read-list.ts'
-import { readFirst, readOnly, readRows } from '../read-rows.ts'
+import { readFirst, readOne, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { deleteDraft, findDraft } from './drafts.ts'
 import { lockConfiguration, raiseRevision } from './revision.ts'
@@ -84,7 +84,7 @@ export async function insertPublication(
   author: Author,
   { kind, content, reason, fileSha256 }: Inserted,
 ): Promise<bigint> {
-  const { number } = await readOnly<{ number: bigint }>(sql, {
+  const { number } = await readOne<{ number: bigint }>(sql, {
     name: 'insert_publication',
     text: `INSERT INTO publications (kind, content, operator, reason, file_sha256)
            VALUES ($1, $2, $3, $4, $5) RETURNING number`,

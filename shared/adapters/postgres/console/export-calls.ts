@@ -41,8 +41,8 @@ type Row = CallRow &
   }
 
 /**
- * Returns the calls that `listCalls` lists with the same filter, oldest first, with the settlement that charged them or may still do so. Reads
- * a page while the one before is written, and holds no more than these two.
+ * Returns the calls that `listCalls` lists with the same filter, oldest first, with the settlement that charged them or
+ * may still do so. Reads a page while the one before is written, and holds no more than these two.
  */
 export async function* exportCalls(
   sql: Sql,

@@ -57,9 +57,9 @@ export interface CallSelection extends CallCriteria {
 const FIRST_CRITERION = 6
 
 /**
- * Returns a query of calls between two positions (`$1`, `$2` the upper one, which is left out; `$3`, `$4` the lower one), at
- * most `$5`, in their order; with the column of the moment that they are ordered by, the values of the parameters from
- * `$6` on, and what distinguishes the statement's name.
+ * Returns a query of calls between two positions (`$1`, `$2` the upper one, which is left out; `$3`, `$4` the lower
+ * one), at most `$5`, in their order; with the column of the moment that they are ordered by, the values of the
+ * parameters from `$6` on, and what distinguishes the statement's name.
  */
 export function selectCalls({ columns, isNewestFirst, isAfterLower, ...criteria }: CallSelection) {
   const { conditions, values, suffix } = conditionsOf(criteria)
@@ -83,7 +83,9 @@ function endedStates({ state, code }: CallCriteria): readonly State[] {
   return state === undefined ? ['completed', 'failed', 'settlement_failed', 'review'] : [state]
 }
 
-/** Returns the criteria beside the state as conditions that follow others (`AND …`), with their values and the suffix. */
+/**
+ * Returns the criteria beside the state as conditions that follow others (`AND …`), with their values and the suffix.
+ */
 export function conditionsOf(criteria: CallCriteria) {
   const values: string[] = []
   const conditions: string[] = []

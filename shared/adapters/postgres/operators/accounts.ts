@@ -1,7 +1,7 @@
 import type { Author } from '#shared/operators/author.ts'
 import type { Operator, Role } from '#shared/operators/operator-account.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readOnly, readRows } from '../read-rows.ts'
+import { readOne, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { recordAction } from './record-action.ts'
 
@@ -126,7 +126,7 @@ interface Change {
 async function changeAccount(pool: Pool, name: string, { isLosingRole, change }: Change): Promise<AccountChange> {
   return await inTransaction(pool, async (sql) => {
     await sql.query(LOCK_ACCOUNTS)
-    const { isKnown, mayAct, others } = await readOnly<{ isKnown: boolean; mayAct: boolean; others: number }>(sql, {
+    const { isKnown, mayAct, others } = await readOne<{ isKnown: boolean; mayAct: boolean; others: number }>(sql, {
       name: 'count_operators_that_may_act',
       text: `SELECT count(*) FILTER (WHERE name = $1) = 1 AS "isKnown",
          coalesce(bool_or(role = 'act' AND disabled_at IS NULL) FILTER (WHERE name = $1), false) AS "mayAct",

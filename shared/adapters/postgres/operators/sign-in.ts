@@ -1,6 +1,6 @@
 import type { Operator } from '#shared/operators/operator-account.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readFirst, readOnly } from '../read-rows.ts'
+import { readFirst, readOne } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { recordAction } from './record-action.ts'
 
@@ -73,7 +73,7 @@ export async function beginSignIn(
     const retryAfterSeconds = isKnown ? 0 : await readWait(sql, name, address, limits)
     if (retryAfterSeconds > 0) return { outcome: 'throttled', retryAfterSeconds, account: account?.name ?? null }
     const counted = isKnown ? device.id : null
-    const { id: attempt } = await readOnly<{ id: bigint }>(sql, {
+    const { id: attempt } = await readOne<{ id: bigint }>(sql, {
       name: 'begin_sign_in',
       text: 'INSERT INTO failed_sign_ins (operator, address, device) VALUES ($1, $2, $3) RETURNING id',
       values: [name, address, counted],
@@ -85,7 +85,7 @@ export async function beginSignIn(
 /** Returns whether a known browser may still guess by itself. */
 async function isTrusted(sql: Sql, { id, knownSince }: KnownDevice, account: Account, limits: SignInLimits) {
   if (account.passwordChangedAt >= knownSince) return false
-  const { failures } = await readOnly<{ failures: number }>(sql, {
+  const { failures } = await readOne<{ failures: number }>(sql, {
     name: 'count_failures_of_device',
     text: `SELECT count(*)::int AS failures FROM failed_sign_ins WHERE device = $1 AND ${isRecent('$2')}`,
     values: [id, limits.windowSeconds],
@@ -95,7 +95,7 @@ async function isTrusted(sql: Sql, { id, knownSince }: KnownDevice, account: Acc
 
 /** Returns the seconds until the oldest of too many failures leaves the window; 0 when there are few. */
 async function readWait(sql: Sql, name: string, address: string, limits: SignInLimits): Promise<number> {
-  const wait = await readOnly<Record<'byBoth' | 'byAddress' | 'byAccount', number | null>>(sql, {
+  const wait = await readOne<Record<'byBoth' | 'byAddress' | 'byAccount', number | null>>(sql, {
     name: 'read_failed_sign_ins',
     text: `SELECT
        (SELECT ${secondsLeft('$3')} FROM failed_sign_ins WHERE operator = $1 AND address = $2 AND device IS NULL

@@ -1,6 +1,6 @@
 import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Sql } from '../pool.ts'
-import { readOnly, readRows } from '../read-rows.ts'
+import { readOne, readRows } from '../read-rows.ts'
 import { amountsOfPayers, type PayerAmountRow, type PayerAmounts, payerAmounts, SHOWN_PAYERS } from './open-work.ts'
 import type { LedgerPeriod } from './period.ts'
 import { type CountAndSum, countAndSum } from './revenue.ts'
@@ -46,7 +46,7 @@ async function readByPayer(sql: Sql, { from, to }: LedgerPeriod): Promise<PayerA
 }
 
 function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_unrecorded_attempts',
     text: `SELECT ${countAndSum('authorized_maximum')}
      FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
@@ -91,7 +91,7 @@ export async function readAbsorbedCost(sql: Sql, period: LedgerPeriod): Promise<
 }
 
 function readWithheldCharges(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_withheld_charges',
     text: `SELECT ${countAndSum('charge_amount')}
      FROM jobs WHERE state = 'settlement_failed' AND finished_at >= $1 AND finished_at < $2`,
@@ -101,7 +101,7 @@ function readWithheldCharges(sql: Sql, { from, to }: LedgerPeriod): Promise<Coun
 
 /** Reads attempts by their own authorization, since a job may be reopened later at another price. */
 function readAmbiguousAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_ambiguous_attempts',
     text: `SELECT ${countAndSum('authorized_maximum')}
      FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
@@ -111,7 +111,7 @@ function readAmbiguousAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<Co
 }
 
 function readUnchargedKind(sql: Sql, { from, to }: LedgerPeriod, kind: UnchargedKind): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_uncharged_kind',
     text: `SELECT ${countAndSum('amount')}
      FROM uncharged_work WHERE kind = $3 AND created_at >= $1 AND created_at < $2`,
@@ -120,7 +120,7 @@ function readUnchargedKind(sql: Sql, { from, to }: LedgerPeriod, kind: Uncharged
 }
 
 function readReplacedResults(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_replaced_results',
     text: `SELECT ${countAndSum('authorized_maximum')}
      FROM upstream_attempts AS earlier JOIN authorizations ON authorizations.id = authorization_id

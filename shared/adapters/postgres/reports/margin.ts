@@ -1,5 +1,5 @@
 import type { Pool, Sql } from '../pool.ts'
-import { readOnly, readRows } from '../read-rows.ts'
+import { readOne, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
 import type { LedgerPeriod } from './period.ts'
@@ -65,7 +65,7 @@ export async function readMargins(sql: Sql, period: LedgerPeriod): Promise<Margi
     groups: '(SELECT payer FROM authorizations WHERE authorizations.id = jobs.authorization_id) AS payer',
     most: MOST_PAYERS,
   })
-  const total = await readOnly<SumRow>(sql, {
+  const total = await readOne<SumRow>(sql, {
     name: 'read_earned',
     text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
      buckets AS (SELECT start FROM settled UNION SELECT start FROM reverted UNION SELECT start FROM batches UNION SELECT start FROM permits
@@ -82,7 +82,10 @@ export async function readMargins(sql: Sql, period: LedgerPeriod): Promise<Margi
   }
 }
 
-/** Over charged `jobs`, joined to `attempts` (`VENDOR_OF_JOB`) and `settlement` (`SETTLEMENT_OF_JOB`): the calls and amounts of a group. */
+/**
+ * Over charged `jobs`, joined to `attempts` (`VENDOR_OF_JOB`) and `settlement` (`SETTLEMENT_OF_JOB`): the calls and
+ * amounts of a group.
+ */
 export const MARGIN_SUMS = `count(*)::int AS calls, sum(charge_amount) AS charged,
   coalesce(sum(attempts.vendor_cost), 0) AS vendor, coalesce(sum(settlement.gas_cost), 0) AS gas,
   count(*) FILTER (WHERE attempts.vendor_cost IS NULL)::int AS without_vendor_cost,
@@ -161,7 +164,7 @@ export async function readModelDays(
          WHERE $3::text IS NULL OR model = $3 GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3`,
       values: [period.from, period.until, model],
     })
-    const older = await readOnly<{ leftOut: number }>(sql, {
+    const older = await readOne<{ leftOut: number }>(sql, {
       name: 'count_calls_outside_model_days',
       text: `SELECT coalesce(sum(charged_jobs), 0)::int AS "leftOut" FROM ledger_hours
        WHERE hour >= $1 AND hour < $2 AND margins IS NULL`,

@@ -1,6 +1,6 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readOnly } from '../read-rows.ts'
+import { readOne } from '../read-rows.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { rollUpHours } from './roll-up-hours.ts'
 
@@ -56,7 +56,7 @@ interface SponsoredTotals {
 
 /** Reads the totals by partial indexes: of permits in progress, and of the gas of the last day. */
 async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
-  const { oldest, reserved, spent, ...counts } = await readOnly<
+  const { oldest, reserved, spent, ...counts } = await readOne<
     SponsoredTotals['counts'] & { oldest: number; reserved: bigint; spent: bigint }
   >(sql, {
     name: 'read_sponsored_totals',

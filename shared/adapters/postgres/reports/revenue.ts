@@ -1,5 +1,5 @@
 import type { Sql } from '../pool.ts'
-import { readOnly, readRows } from '../read-rows.ts'
+import { readOne, readRows } from '../read-rows.ts'
 import type { LedgerPeriod } from './period.ts'
 
 export interface CountAndSum {
@@ -9,7 +9,7 @@ export interface CountAndSum {
 
 /** Returns the charges of all jobs that were completed in the period, in atomic USDC. */
 export function readRevenue(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_revenue',
     text: `SELECT ${countAndSum('charge_amount')} FROM jobs WHERE state = 'completed' AND finished_at >= $1 AND finished_at < $2`,
     values: [from, to],
@@ -58,7 +58,7 @@ function meanOf(total: bigint, count: bigint): string {
 
 /** Returns number and charges of the signed settlements whose outcome is open. They may or may not be on chain. */
 export function readSettlingNow(sql: Sql): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_settling_now',
     text: `SELECT ${countAndSum('charge_amount')} FROM settlements WHERE state = $1`,
     values: ['signed'],

@@ -1,5 +1,5 @@
 import type { Sql } from '../pool.ts'
-import { readOnly } from '../read-rows.ts'
+import { readOne } from '../read-rows.ts'
 import type { LedgerPeriod } from './period.ts'
 import { type CountAndSum, countAndSum } from './revenue.ts'
 
@@ -32,7 +32,7 @@ export const REVERTED_BATCHES = `(
 
 /** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
 export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
-  const row = await readOnly<
+  const row = await readOne<
     Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted', number> &
       Record<`${'confirmed' | 'batched' | 'charged' | 'loss' | 'reverted'}_total`, bigint>
   >(sql, {
@@ -62,7 +62,7 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
 }
 
 function readRevertedBatches(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  return readOnly<CountAndSum>(sql, {
+  return readOne<CountAndSum>(sql, {
     name: 'read_gas_of_reverted_batches',
     text: `SELECT ${countAndSum('reverted_gas_cost')}
      FROM ${REVERTED_BATCHES} WHERE reverted_at >= $1 AND reverted_at < $2`,

@@ -1,5 +1,5 @@
 import type { Sql } from '../pool.ts'
-import { readOnly, readRows } from '../read-rows.ts'
+import { readOne, readRows } from '../read-rows.ts'
 import { afterRow, type LedgerPeriod } from './period.ts'
 
 /** Permits with what their transactions cost: in gas, in wei of the native token, and in atomic USDC. */
@@ -56,7 +56,7 @@ export async function readSponsoredPermits(sql: Sql, { from, to }: LedgerPeriod)
 }
 
 function readPending(sql: Sql): Promise<SponsoredPermitsReport['pending']> {
-  return readOnly(sql, {
+  return readOne(sql, {
     name: 'read_pending_permits',
     text: `SELECT count(*)::int AS count, coalesce(sum(reserved_gas_wei), 0) AS "reservedWei",
        to_json(min(requested_at)) #>> '{}' AS "oldestSince"

@@ -13,7 +13,7 @@ import type { ResolutionRecord } from '#shared/operators/payment-record.ts'
 import type { RefundTransfer } from '#shared/payment/refund.ts'
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readOnly, readRows } from '../read-rows.ts'
+import { readOne, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 import { findItem } from './item-rows.ts'
 
@@ -139,7 +139,7 @@ async function insertResolution(
   author: Author,
 ): Promise<ResolutionRecord> {
   const isUnknown = item.kind === 'unknown_settlement'
-  const row = await readOnly<Pick<ResolutionRecord, 'id' | 'resolvedAt'>>(sql, {
+  const row = await readOne<Pick<ResolutionRecord, 'id' | 'resolvedAt'>>(sql, {
     name: 'insert_resolution',
     // By the clock, not by the beginning of the transaction: a debt may have come to be while this one waited.
     text: `INSERT INTO resolutions (item, job_id, settlement_id, network, payer, nonce, outcome, amount, reason, operator,
