@@ -33,6 +33,7 @@ async function watchList(
   logger: Logger,
 ): Promise<(payer: string) => boolean> {
   let list = await readScreeningFile(path)
+  if (list.size === 0) logger.warn('PAYER_SCREENING_FILE names no address: it refuses nobody')
   const follow = async () => {
     try {
       const read = await readScreeningFile(path)

@@ -93,6 +93,14 @@ describe('who may pay', () => {
     expect(screen.isRefused(ONE)).toBe(true)
   })
 
+  it('is everybody with a file that names no address from the start, which is said', async () => {
+    const file = join(folder, 'empty.txt')
+    await writeFile(file, '# to come')
+    const before = warned.length
+    expect((await compose(file)).isRefused(ONE)).toBe(false)
+    expect(warned.slice(before)).toEqual(['PAYER_SCREENING_FILE names no address: it refuses nobody'])
+  })
+
   it('is not known at the start without the file, or with a line that is no address', async () => {
     await expect(compose(join(folder, 'missing'))).rejects.toThrow('PAYER_SCREENING_FILE')
     const file = join(folder, 'wrong.txt')
