@@ -1,5 +1,4 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { AppError } from '#shared/errors/app-error.ts'
 import type { Admission } from '../admission/admission.ts'
 import { describeAllowance } from '../allowances/describe-allowance.ts'
 import { readPermit } from '../allowances/read-permit.ts'

@@ -49,6 +49,7 @@ const PRICING = {
   maximum_audio_duration_ms: '3600000',
   maximum_audio_bytes: 26_214_400,
 }
+const listOf = (changes: object) => JSON.stringify({ data: [{ ...PRICING, ...changes }] })
 const PAGE = '<html><head><title>Bad gateway</title></head><body>nginx</body></html>'
 const LIMIT = 1_000_000n
 const RESULT = JSON.stringify(CHAT_RESULT)
@@ -109,8 +110,6 @@ describe('errors of a batch', () => {
   }
   const payments = () => server.received.flatMap(({ payment }) => payment ?? [])
   describe('a service that answers a plan', () => {
-    const listOf = (changes: object) => JSON.stringify({ data: [{ ...PRICING, ...changes }] })
-
     it.each([
       ['no JSON', '<html></html>'],
       ['no list', '{}'],
