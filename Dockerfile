@@ -37,9 +37,7 @@ COPY infra/preflight ./infra/preflight
 COPY infra/sandbox/samples/last-tram.mp3 ./infra/sandbox/samples/last-tram.mp3
 COPY infra/ledger ./infra/ledger
 COPY infra/archive ./infra/archive
-COPY infra/operators ./infra/operators
 COPY infra/configuration ./infra/configuration
-COPY infra/resolve ./infra/resolve
 COPY infra/keys ./infra/keys
 COPY infra/contracts ./infra/contracts
 COPY infra/deploy-contract ./infra/deploy-contract

@@ -1,11 +1,9 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import type { Dockerfile } from 'dockerfile-ast'
-import { validate } from 'dockerfile-utils'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { executeDockerfile, type PlainImage, parseDockerfile } from '../../support/deployment/plain-dockerfile.ts'
@@ -14,39 +12,12 @@ import { havePrograms } from '../../support/processes/optional-program.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
-const DOCKERFILE = join(ROOT, 'Dockerfile')
 const run = promisify(execFile)
 /** All that an operator runs; the others are of the repository, or are run below. */
 const OTHERS = ['build-settlement-contract.ts', 'check-health.ts', 'complete-lockfile.ts', 'ledger.ts', 'migrate.ts']
 const COMMANDS = (await readdir(join(ROOT, 'infra/commands'))).filter(
   (name) => name.endsWith('.ts') && !OTHERS.includes(name),
 )
-let dockerfile: Dockerfile
-beforeAll(async () => {
-  dockerfile = await parseDockerfile(DOCKERFILE)
-})
-const values = (keyword: string) =>
-  dockerfile
-    .getInstructions()
-    .filter((instruction) => instruction.getKeyword() === keyword)
-    .map((instruction) => instruction.getArgumentsContent() ?? '')
-
-describe('the Dockerfile', () => {
-  test('the Dockerfile passes its linter', async () => {
-    expect(validate(await readFile(DOCKERFILE, 'utf8'))).toEqual([])
-  })
-
-  test('every stage of the Dockerfile starts from the exact Node version of the tests', async () => {
-    const { devDependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
-    const bases = dockerfile.getFROMs().map((from) => from.getImage())
-    expect(new Set(bases)).toEqual(new Set([`node:${devDependencies.node}-bookworm-slim`]))
-  })
-
-  test('the Dockerfile sets a numeric user other than root, and SIGTERM as its stop signal', () => {
-    expect(values('USER')).toEqual(['1000:1000'])
-    expect(values('STOPSIGNAL')).toEqual(['SIGTERM'])
-  })
-})
 
 describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', () => {
   let folder: string
@@ -54,7 +25,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
   let sandbox: TestSandbox
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'farebox-image-'))
-    image = await executeDockerfile(dockerfile, ROOT, folder)
+    image = await executeDockerfile(await parseDockerfile(join(ROOT, 'Dockerfile')), ROOT, folder)
     // The tested processes listen on loopback, and ffmpeg may be elsewhere on this machine.
     const { HOST: _, METRICS_HOST: __, OPERATOR_HOST: ___, FFMPEG_PATH: ____, ...others } = image.environment
     const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'], packagedPath: () => undefined })
@@ -91,10 +62,8 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
       'deploy-contract',
       'keys',
       'ledger',
-      'operators',
       'paid-call.ts',
       'preflight',
-      'resolve',
       'sandbox',
       'terminal.ts',
     ])
