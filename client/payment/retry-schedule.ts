@@ -19,12 +19,12 @@ export class RetrySchedule {
     this.#endsAt = now() + patienceMs
   }
 
-  /** Returns the next wait, or `null` if it would end after the call's patience. */
+  /** Returns the next wait in whole milliseconds, or `null` if it would end after the call's patience. */
   next(askedMs: number | undefined): number | null {
     const longest = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures)
     const least = Math.min(LONGEST_LEAST_DELAY_MS, 2 ** this.#failures)
     this.#failures += 1
-    const wait = askedMs === undefined ? longest * (0.5 + Math.random() / 2) : Math.max(askedMs, least)
+    const wait = askedMs === undefined ? Math.round(longest * (0.5 + Math.random() / 2)) : Math.max(askedMs, least)
     return this.#now() + wait > this.#endsAt ? null : wait
   }
 }

@@ -76,7 +76,9 @@ export class PaymentVerifier {
       return { verified: verification.outcome, problems: problemsOf(verification) }
     } catch (error) {
       // Whatever the service sent, the result is paid for and returned.
-      const { code, problem } = error instanceof FareboxError ? error : { code: '', problem: String(error) }
+      const { code, problem: sentence } = error instanceof FareboxError ? error : { code: '', problem: String(error) }
+      // A part of others' sentences.
+      const problem = sentence.replace(/\.$/, '')
       if (!FAILURES.has(code)) return { verified: 'not_checked', problems: [`it could not be checked: ${problem}`] }
       const problems = [`the service does not show it: ${problem}`]
       journalOutcome(this.#context, { key, receiptId, outcome: 'failed', problems })

@@ -11,8 +11,8 @@ export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json]
 Prints revenue, charges by model, failures, absorbed cost, gas, uncharged work, exposure, debts, review items and their resolutions,
 checks that the audit of operators' actions is as it was recorded, and reconciles the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
 
-  --from TIME      ISO 8601 (default: 24 hours before --to)
-  --to TIME        ISO 8601 (default: now)
+  --from TIME      ISO 8601, or a day in UTC: its beginning (default: 24 hours before --to)
+  --to TIME        the same (default: now)
   --json           print one JSON object; amounts are atomic USDC in decimal strings
   --no-chain       report the ledger only, without reconciliation
   --log-range N    blocks for each eth_getLogs (default: 2000)
@@ -39,7 +39,12 @@ const addresses = z
   .transform((list) => list.toLowerCase().split(','))
   .pipe(z.array(z.string().regex(/^0x[0-9a-f]{40}$/, { error: 'must be 0x and 40 hexadecimal digits' })))
 
-const time = z.iso.datetime({ offset: true, error: 'must be an ISO 8601 time such as 2026-11-21T00:00:00Z' })
+/** A day means its beginning, as for the Ledger page and the CSV files. */
+const time = z
+  .union([z.iso.date(), z.iso.datetime({ offset: true })], {
+    error: 'must be a day in UTC such as 2026-11-21, or an ISO 8601 time such as 2026-11-21T00:00:00Z',
+  })
+  .transform((text) => new Date(text).toISOString())
 
 const OPTIONS = {
   from: TEXT,
