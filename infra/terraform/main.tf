@@ -1,5 +1,5 @@
 # The bucket for encrypted uploads and result media, and the rights of API and workers in it. An alternative to
-# `npm run bucket:init`; test/contract/deployment/terraform.test.ts checks that both write the same rules.
+# `npm run bucket:init`; test/system/deployment/kubernetes.test.ts checks that both write the same rules.
 
 terraform {
   required_version = ">= 1.5"

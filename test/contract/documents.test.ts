@@ -42,8 +42,11 @@ import { fixedCatalogs } from '../support/http/fixed-catalogs.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const FOLDERS = ['.', 'client', 'infra', 'test']
-const SOURCES = '{api,client,infra,operator,shared,test,workers}/**/*.{ts,sol,tf,yml,yaml,eta}'
+const SOURCES = '{api,client,infra,operator,packages,shared,test,workers}/**/*.{ts,sol,tf,yml,yaml,eta}'
 const isInstalled = (path: string) => path.includes('node_modules')
+/** From the repository's folder; imports are not meant, they begin with a dot or `#`. */
+const NAMED_FILE =
+  /(?<![\w./#-])(?!\S+NNNN)(?:api|client|infra|operator|packages|shared|test|workers)\/[\w./-]+\.(?:md|ts|sol|json|ya?ml|sql|eta)\b/g
 interface Link {
   readonly path: string
   readonly anchor: string
@@ -159,13 +162,16 @@ describe('links between the pages', () => {
     expect(broken).toEqual([])
   })
 
-  test('every page that source code names is in the repository', async () => {
-    const sources: string[] = ['Dockerfile', 'docker-compose.yml', '.env.example']
+  test('every page and file that a page, a comment or a configuration names is in the repository', async () => {
+    const sources = ['Dockerfile', 'docker-compose.yml', '.env.example', ...(await findPages())]
     for await (const file of glob(SOURCES, { cwd: ROOT, exclude: isInstalled })) sources.push(file)
     const missing = sources.flatMap((source) =>
-      [...readFileSync(join(ROOT, source), 'utf8').matchAll(/\b(?:infra|test|client)\/[\w./-]+\.md\b/g)]
-        .filter(([path]) => !existsSync(join(ROOT, path)))
-        .map(([path]) => `${source}: ${path}`),
+      // This test names files that it makes up.
+      source === 'test/contract/lint-rules.test.ts'
+        ? []
+        : [...readFileSync(join(ROOT, source), 'utf8').matchAll(NAMED_FILE)]
+            .filter(([path]) => !existsSync(join(ROOT, path)))
+            .map(([path]) => `${source}: ${path}`),
     )
     expect(missing).toEqual([])
   })

@@ -26,7 +26,7 @@ export interface ServerDescription {
   readonly folders: typeof FOLDERS_ARGUMENT
 }
 
-/** The version of the format; `test/unit/mcp/description` holds what it requires of the fields that are used here. */
+/** The version of the format; `test/contract/mcp/description.test.ts` holds what it requires of the fields that are used here. */
 const SCHEMA = 'https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json'
 
 /** Returns `server.json`, by which the registry of MCP servers lists the local server and the hosted one. */
