@@ -81,7 +81,7 @@ export async function readSweeps({ sandbox: { info } }: Side, times: number): Pr
       'find expired media': () => retention.findExpiredMedia(200),
       'erase expired uploads': () => retention.eraseExpiredUploads(200),
       'find blocks that are not final': () => settlements.findUnfinalBlocks(0n),
-      'read settlements that are not final': () => settlements.readUnfinal(0n, 200),
+      'read removed settlements': () => settlements.readRemoved(200),
       'read failed settlements': () => settlements.readFailed('own_key', null, 20),
       'roll up totals': () => reports.rollUpTotals(),
       'roll up hours': () => reports.rollUpHours(24),

@@ -149,9 +149,10 @@ describe('settlements of a batch, read by others', () => {
     await complete(charged2, hashOf(batch), '0x07')
     const judgedAt = { number: 7n, hash: '0x07' }
     await ledger.settlement.failSettlement(failed.job, { code: 'settlement_failed', reason: 'test', judgedAt })
-    const unfinal = await ledger.settlement.readUnfinal(7n, 100)
+    await ledger.settlement.removeFromBlocks(['0x07'])
+    const removed = await ledger.settlement.readRemoved(100)
     const of = ({ settlement }: BatchedJob) =>
-      unfinal.find(({ settlementId }) => settlementId === settlement.settlementId)?.transactions
+      removed.find(({ settlementId }) => settlementId === settlement.settlementId)?.transactions
     expect(of(charged)).toEqual(charged.settlement.transactions)
     expect(of(charged2)?.map(({ hash }) => hash)).toEqual([hashOf(batch), hashOf(other)])
     expect(of(charged)?.[0]).toBe(of(charged2)?.[0])
@@ -166,7 +167,7 @@ describe('settlements of a batch, read by others', () => {
       ]),
     ).toEqual([
       { state: 'confirmed', block_hash: '0x08' },
-      { state: 'lost', block_hash: '0x07' },
+      { state: 'lost', block_hash: null },
       { state: 'reverted', block_hash: '0x07' },
     ])
     expect(await ledger.settlement.markFinal(['0x07', '0x08'])).toBe(2)

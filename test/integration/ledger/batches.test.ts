@@ -324,8 +324,9 @@ describe('batches in the ledger', () => {
         { nonce: 0, size: 1, settlements: 0 },
         { nonce: 1, size: 1, settlements: 1 },
       ])
-      const [unfinal] = (await ledger.settlement.readUnfinal(0n, 1000)).filter(({ jobId }) => jobId === job.id)
-      expect(unfinal?.transactions.map(({ hash }) => hash)).toEqual([signed[0]?.hash, settlement.transactions[0]?.hash])
+      await ledger.sql('UPDATE settlements SET block_hash = NULL WHERE id = $1', [settlement.settlementId])
+      const [removed] = (await ledger.settlement.readRemoved(1000)).filter(({ jobId }) => jobId === job.id)
+      expect(removed?.transactions.map(({ hash }) => hash)).toEqual([signed[0]?.hash, settlement.transactions[0]?.hash])
     })
 
     it('is not signed again once it is final or lost', async () => {

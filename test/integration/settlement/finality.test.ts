@@ -28,6 +28,8 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
 
   /** Anvil treats blocks this deep as final. */
   const FINAL_AFTER_BLOCKS = '0x46'
+  /** As many of the newest blocks with settlements are compared with the chain. */
+  const COMPARED_BLOCKS = 8
 
   /** Runs a job to its end. A busy anvil shows a receipt before its block is the last one, which tests roll back. */
   async function completedJob() {
@@ -190,6 +192,20 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', block_hash: blockHash })
     })
 
+    it('a removed settlement is looked up until it is in a block, however many settlements come first', async () => {
+      const { jobId, payer } = await completedJob()
+      await chain.rpc('anvil_rollback', 1)
+      await chain.rpc('anvil_mine')
+      await chain.watch()
+      await expect.poll(() => transfersFrom(payer)).toBe(1)
+      for (let number = 0; number < COMPARED_BLOCKS; number += 1) await completedJob()
+      await chain.watch()
+      const { blockHash } = await worker.devnet.client.getTransactionReceipt({
+        hash: (await chain.hashes(jobId))[0] as `0x${string}`,
+      })
+      expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', block_hash: blockHash })
+    })
+
     it('a removed settlement is lost once its deadline has passed by chain time, and the result stays available', async () => {
       const snapshot = await chain.rpc<string>('evm_snapshot')
       const { jobId, payer, request } = await completedJob()
@@ -241,6 +257,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
     if (throughContract)
       it('a removed settlement that another process signed again is not lost for the transactions that were read before', async () => {
         const { jobId, payer } = await completedJob()
+        const { block_hash: blockHash } = await settlementOf(jobId)
         const [released] = await chain.hashes(jobId)
         const [{ raw } = { raw: '' }] = await worker.ledger.sql<{ raw: string }>(
           'SELECT raw_transaction AS raw FROM settlement_transactions WHERE hash = $1',
@@ -251,10 +268,11 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
         await chain.rpc('eth_sendRawTransaction', raw)
         await chain.untilMined(released as `0x${string}`)
         await chain.listKey(true)
-        const readBefore = await worker.ledger.settlement.readUnfinal(0n, 1000)
+        await worker.ledger.settlement.removeFromBlocks([blockHash])
+        const readBefore = await worker.ledger.settlement.readRemoved(1000)
         await chain.watch()
         await expect.poll(() => transfersFrom(payer)).toBe(1)
-        await chain.watch({ settlementStore: { ...worker.ledger.settlement, readUnfinal: async () => readBefore } })
+        await chain.watch({ settlementStore: { ...worker.ledger.settlement, readRemoved: async () => readBefore } })
         expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', failure_reason: null })
         await chain.watch()
         const [, signedAgain] = await chain.hashes(jobId)
@@ -263,9 +281,11 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
 
     it('a settlement is not changed while the chain is unreachable', async () => {
       const { jobId } = await completedJob()
-      const before = await worker.ledger.fingerprint()
       await chain.rpc('anvil_rollback', 1)
       await chain.rpc('anvil_mine')
+      const { block_hash: blockHash } = await settlementOf(jobId)
+      await worker.ledger.settlement.removeFromBlocks([blockHash])
+      const before = await worker.ledger.fingerprint()
       worker.proxy.setFault({ kind: 'status', status: 500 }, 'eth_getTransactionReceipt', 'eth_getTransactionCount')
       await chain.watch()
       expect(await worker.ledger.fingerprint()).toBe(before)

@@ -173,14 +173,14 @@ export const scenarios = {
     const { rpcUrl } = sandbox.info
     await open('chat', await newPayer()).payUntilDone()
     const [signed] = await sandbox.sql<{ raw: string }>('SELECT raw_transaction AS raw FROM settlement_transactions')
-    points.arm('worker.readUnfinal.after', 'stop')
     await setMining(rpcUrl, false)
     reorganizedAt.push(Date.now())
     await reorganize(rpcUrl, 1)
+    points.arm('worker.readRemoved.after', 'stop')
     await callRpc(rpcUrl, 'eth_sendRawTransaction', [signed?.raw]).catch(() => undefined)
     await unlistForOneBlock(bench)
     await setMining(rpcUrl, true)
-    const paused = await untilHit('worker.readUnfinal.after')
+    const paused = await untilHit('worker.readRemoved.after')
     await until(async () => {
       const [newest] = await sandbox.sql<{ hash: Hex }>(
         `SELECT hash FROM settlement_transactions JOIN settlements USING (batch_id) WHERE earlier_batches IS NOT NULL`,

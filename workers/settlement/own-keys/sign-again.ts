@@ -1,4 +1,4 @@
-import type { UnfinalSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
+import type { RemovedSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts'
@@ -151,7 +151,7 @@ interface ReleasedDependencies {
  */
 export async function signReleasedAgain(
   { settlementStore, settler, logger }: ReleasedDependencies,
-  settlement: UnfinalSettlement,
+  settlement: RemovedSettlement,
   verdict: SignAgainVerdict,
 ): Promise<boolean> {
   const { jobId, authorization, chargeAmount } = settlement

@@ -1,6 +1,6 @@
 import type { BlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import type { FailedSettlement } from '#shared/adapters/postgres/settlement/failed-settlements.ts'
-import type { SettledBlock, UnfinalSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
+import type { RemovedSettlement, SettledBlock } from '#shared/adapters/postgres/settlement/finality.ts'
 import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
@@ -16,8 +16,9 @@ export interface FinalityDependencies {
     Pick<
       SettlementStore,
       | 'findUnfinalBlocks'
-      | 'readUnfinal'
       | 'markFinal'
+      | 'removeFromBlocks'
+      | 'readRemoved'
       | 'moveSettlement'
       | 'loseSettlement'
       | 'renewReleased'
@@ -40,9 +41,10 @@ const UNJUDGED_BATCH = 20
 
 /**
  * Watches settlements until the block that decided them is final. Resends confirmed ones that a reorganization removed
- * from the chain, and signs them again when their transactions cannot be mined any more; one that can no longer be settled is marked `lost` for review. Results are released already, so jobs
- * keep their state. A failed settlement that succeeds after a reorganization completes its job, or is marked `surplus`
- * for review where another one was charged.
+ * from the chain, and signs them again when their transactions cannot be mined any more, until they are in another block;
+ * one that can no longer be settled is marked `lost` for review. Results are released already, so jobs keep their state. A
+ * failed settlement that succeeds after a reorganization completes its job, or is marked `surplus` for review where
+ * another one was charged.
  */
 export function watchFinality(dependencies: FinalityDependencies): Sweep {
   const { settlementStore, blocks } = dependencies
@@ -55,13 +57,16 @@ export function watchFinality(dependencies: FinalityDependencies): Sweep {
         await settlementStore.readFailed('own_key', null, UNJUDGED_BATCH),
       )
       const [newest] = await settlementStore.findUnfinalBlocks(0n)
-      if (!newest) return judged
+      if (!newest) return judged + (await recheckRemoved(dependencies))
       const finalizedNumber = await blocks.readFinalizedNumber()
       const { canonical, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
-      const final = canonical.filter(({ number }) => number <= finalizedNumber).flatMap(({ hash }) => hash ?? [])
+      const final = canonical.filter(({ number }) => number <= finalizedNumber).map(({ hash }) => hash)
       const finalized = judged + (await settlementStore.markFinal(final))
       const [firstReplaced] = replaced
-      return firstReplaced ? finalized + (await recheckFrom(dependencies, firstReplaced)) : finalized
+      if (!firstReplaced) return finalized + (await recheckRemoved(dependencies))
+      await settlementStore.removeFromBlocks(replaced.map(({ hash }) => hash))
+      const failed = await settlementStore.readFailed('own_key', firstReplaced.number, BATCH)
+      return finalized + (await recheckRemoved(dependencies)) + (await recheckFailed(dependencies, failed))
     },
   }
 }
@@ -74,18 +79,17 @@ async function sortBlocks(
   const ordered = [...settled].sort((one, other) => (one.number < other.number ? -1 : 1))
   const hashes = await Promise.all(ordered.map(({ number }) => blocks.readHash(number)))
   return {
-    canonical: ordered.filter(({ hash }, index) => hash !== null && hash === hashes[index]),
-    replaced: ordered.filter(({ hash }, index) => hash === null || hash !== hashes[index]),
+    canonical: ordered.filter(({ hash }, index) => hash === hashes[index]),
+    replaced: ordered.filter(({ hash }, index) => hash !== hashes[index]),
   }
 }
 
-/** Rechecks every settlement from the first replaced block on. Returns how many were moved or lost. */
-async function recheckFrom(dependencies: FinalityDependencies, { number }: SettledBlock): Promise<number> {
-  const { settlementStore } = dependencies
+/** Rechecks settlements whose block has left the chain. Returns how many were moved, signed again or lost. */
+async function recheckRemoved(dependencies: FinalityDependencies): Promise<number> {
   let moved = 0
-  for (const settlement of await settlementStore.readUnfinal(number, BATCH))
+  for (const settlement of await dependencies.settlementStore.readRemoved(BATCH))
     if (await recheckSettlement(dependencies, settlement)) moved += 1
-  return moved + (await recheckFailed(dependencies, await settlementStore.readFailed('own_key', number, BATCH)))
+  return moved
 }
 
 /** Judges failed settlements again. Returns how many were judged, reopened or found to be surplus. */
@@ -130,21 +134,19 @@ async function recheckFailed(
 }
 
 /** Judges a settlement again and resends it if needed. Returns whether it was moved, signed again or lost. */
-async function recheckSettlement(dependencies: FinalityDependencies, settlement: UnfinalSettlement): Promise<boolean> {
+async function recheckSettlement(dependencies: FinalityDependencies, settlement: RemovedSettlement): Promise<boolean> {
   const { settlementStore, settler, logger } = dependencies
-  const { settlementId, jobId, authorization, chargeAmount, block, transactions } = settlement
+  const { settlementId, jobId, authorization, chargeAmount, block, transactionHash, transactions } = settlement
   const evidence = await settler.readEvidence(authorization, sendersOf(transactions))
   const statuses = await readStatuses(settler, transactions, authorization, chargeAmount)
   const verdict = judgeSettlement(statuses, evidence.outcome === 'read' ? evidence : null, authorization.deadline)
   switch (verdict.verdict) {
     case 'settled': {
       const { blockNumber, blockHash } = verdict.confirmation
-      if (blockHash === block.hash) return false
-      await settlementStore.moveSettlement(settlementId, {
-        transactionHash: verdict.transaction.hash,
-        blockNumber,
-        blockHash,
-      })
+      const { hash } = verdict.transaction
+      await settlementStore.moveSettlement(settlementId, { transactionHash: hash, blockNumber, blockHash })
+      // A node that lags shows its block as replaced for a while.
+      if (hash === transactionHash && blockNumber === block.number) return false
       logger.warn('a settlement moved to another block', { jobId })
       return true
     }
@@ -176,7 +178,7 @@ async function recheckSettlement(dependencies: FinalityDependencies, settlement:
  * Returns the transaction that the receipt names: a replacement would settle too, but the receipt would not lead to it. If
  * it was signed for an account nonce that is used by now, the newest one.
  */
-function transactionToSend({ transactionHash, transactions }: UnfinalSettlement): StoredTransaction {
+function transactionToSend({ transactionHash, transactions }: RemovedSettlement): StoredTransaction {
   const [newest] = transactions
   if (!newest) throw new Error('a settlement of a key has transactions')
   const isForItsNonce = ({ sender, accountNonce }: StoredTransaction) =>

@@ -5,10 +5,10 @@ import type { Sql } from '../pool.ts'
 import { countRows, readRows } from '../read-rows.ts'
 import { readTransactions } from '../settlement-transactions.ts'
 
-/** A block with confirmed settlements. `hash` is `null` where only the number was stored. */
+/** A block that decided settlements. */
 export interface SettledBlock {
   readonly number: bigint
-  readonly hash: string | null
+  readonly hash: string
 }
 
 interface Unfinal {
@@ -16,11 +16,12 @@ interface Unfinal {
   readonly jobId: string
   readonly authorization: Authorization
   readonly chargeAmount: AtomicAmount
-  readonly block: SettledBlock
+  /** `hash` is `null` once it has left the chain. */
+  readonly block: { readonly number: bigint; readonly hash: string | null }
 }
 
-/** A confirmed settlement whose block is not final. */
-export interface UnfinalSettlement extends Unfinal {
+/** A confirmed settlement whose block has left the chain. */
+export interface RemovedSettlement extends Unfinal {
   /** The one of `transactions` that its receipt names. */
   readonly transactionHash: string
   /** Newest first. */
@@ -47,7 +48,8 @@ const NEWEST_BLOCKS = 8
 const FINAL_BLOCKS = 100
 
 /** Settlements that a block decided, in the words of their partial indexes. */
-const CONFIRMED = "state = 'confirmed' AND finalized_at IS NULL"
+const CONFIRMED = "state = 'confirmed' AND finalized_at IS NULL AND block_hash IS NOT NULL"
+const REMOVED = "state = 'confirmed' AND finalized_at IS NULL AND block_hash IS NULL"
 const FAILED = "state = 'reverted' AND finalized_at IS NULL AND block_hash IS NOT NULL"
 
 /**
@@ -70,15 +72,27 @@ export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Prom
   })
 }
 
-/** Returns confirmed settlements in this block and later ones, oldest block first, at most `limit`. */
-export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): Promise<readonly UnfinalSettlement[]> {
+/**
+ * Notes that these blocks have left the chain, for the confirmed settlements of own keys in them: they are looked up until
+ * they are in another one, however many blocks come first.
+ */
+export async function removeFromBlocks(sql: Sql, blockHashes: readonly string[]): Promise<void> {
+  await sql.query({
+    name: 'remove_settlements_from_blocks',
+    text: `UPDATE settlements SET block_hash = NULL WHERE ${CONFIRMED} AND settled_by = 'own_key' AND block_hash = ANY($1)`,
+    values: [blockHashes],
+  })
+}
+
+/** Returns confirmed settlements of own keys whose block has left the chain, oldest block first, at most `limit`. */
+export async function readRemoved(sql: Sql, limit: number): Promise<readonly RemovedSettlement[]> {
   const rows = await readRows<UnfinalRow & { transactionHash: string }>(sql, {
-    name: 'read_unfinal_settlements',
+    name: 'read_removed_settlements',
     text: `SELECT ${UNFINAL}, transaction_hash AS "transactionHash"
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
-     WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number >= $1 AND settled_by = 'own_key'
-     ORDER BY block_number, account_nonce LIMIT $2`,
-    values: [fromNumber.toString(), limit],
+     WHERE ${REMOVED} AND settled_by = 'own_key'
+     ORDER BY block_number, account_nonce LIMIT $1`,
+    values: [limit],
   })
   const transactions = await readTransactions(
     sql,
@@ -104,7 +118,7 @@ export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readon
   return rows.map(({ recordedBlock, ...row }) => ({ ...unfinalOf(row), recordedBlock }))
 }
 
-type UnfinalRow = Omit<Unfinal, 'authorization' | 'block'> & SettledBlock & { readonly signed: unknown }
+type UnfinalRow = Omit<Unfinal, 'authorization' | 'block'> & Unfinal['block'] & { readonly signed: unknown }
 
 const UNFINAL = `settlements.id AS "settlementId", settlements.job_id AS "jobId", signed,
        charge_amount AS "chargeAmount", block_number AS number, block_hash AS hash`

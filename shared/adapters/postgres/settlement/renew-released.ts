@@ -3,7 +3,7 @@ import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { insertTransaction, takeAccountNonces, unlessQueueFull } from './account-nonces.ts'
-import type { UnfinalSettlement } from './finality.ts'
+import type { RemovedSettlement } from './finality.ts'
 import { batchValues, INSERTED_BATCH, type NewBatch, signBatch } from './settlement-batches.ts'
 
 type Hex = `0x${string}`
@@ -24,7 +24,7 @@ export interface ReleasedRenewal extends Omit<NewBatch, 'contract'> {
  */
 export async function renewReleased(
   pool: Pool,
-  { settlementId, transactions }: Pick<UnfinalSettlement, 'settlementId' | 'transactions'>,
+  { settlementId, transactions }: Pick<RemovedSettlement, 'settlementId' | 'transactions'>,
   renewal: ReleasedRenewal,
 ): Promise<StoredTransaction | null> {
   const [newest] = transactions

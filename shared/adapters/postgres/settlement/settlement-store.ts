@@ -15,8 +15,9 @@ import {
   loseSettlement,
   markFinal,
   moveSettlement,
-  readUnfinal,
+  readRemoved,
   readUnfinalRemote,
+  removeFromBlocks,
 } from './finality.ts'
 import {
   abandonPermit,
@@ -64,8 +65,8 @@ export function createSettlementStore(pool: Pool) {
     ...bindTo(pool, { recordRemoteSettlement, readRemoteSettlement, recordSettlementRequest, recordSettlementAnswer }),
     ...bindTo(pool, { leaseNonceQueue, releaseNonceQueue, readNextAccountNonce, readNonceQueue }),
     ...bindTo(pool, { addReplacement, abandonPermit, fillGap }),
-    ...bindTo(pool, { findUnfinalBlocks, readUnfinal, readUnfinalRemote, readFailed, judgeFailed, reopenSettlement }),
-    ...bindTo(pool, { markFinal, moveSettlement, renewReleased, loseSettlement }),
+    ...bindTo(pool, { findUnfinalBlocks, readUnfinalRemote, readFailed, judgeFailed, reopenSettlement }),
+    ...bindTo(pool, { markFinal, removeFromBlocks, readRemoved, moveSettlement, renewReleased, loseSettlement }),
   }
 }
 
