@@ -47,28 +47,38 @@ const UNJUDGED_BATCH = 20
  * another one was charged.
  */
 export function watchFinality(dependencies: FinalityDependencies): Sweep {
-  const { settlementStore, blocks } = dependencies
+  const { settlementStore } = dependencies
   return {
     name: 'finalized or moved settlements',
     leastIntervalMs: FINALITY_POLL_MS,
     run: async () => {
-      const judged = await recheckFailed(
-        dependencies,
-        await settlementStore.readFailed('own_key', null, UNJUDGED_BATCH),
-      )
-      const [newest] = await settlementStore.findUnfinalBlocks(0n)
-      if (!newest) return judged + (await recheckRemoved(dependencies))
-      const finalizedNumber = await blocks.readFinalizedNumber()
-      const { canonical, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
-      const final = canonical.filter(({ number }) => number <= finalizedNumber).map(({ hash }) => hash)
-      const finalized = judged + (await settlementStore.markFinal(final))
-      const [firstReplaced] = replaced
-      if (!firstReplaced) return finalized + (await recheckRemoved(dependencies))
-      await settlementStore.removeFromBlocks(replaced.map(({ hash }) => hash))
-      const failed = await settlementStore.readFailed('own_key', firstReplaced.number, BATCH)
-      return finalized + (await recheckRemoved(dependencies)) + (await recheckFailed(dependencies, failed))
+      const unjudged = await settlementStore.readFailed('own_key', null, UNJUDGED_BATCH)
+      const judged = await recheckFailed(dependencies, unjudged)
+      const followed = await followBlocks(dependencies)
+      return judged + followed + (await recheckRemoved(dependencies))
     },
   }
+}
+
+/**
+ * Ends settlements in final blocks, and notes which ones were in blocks that have left the chain: failed ones are judged
+ * again at once. Returns how many were ended or judged.
+ */
+async function followBlocks(dependencies: FinalityDependencies): Promise<number> {
+  const { settlementStore, blocks } = dependencies
+  const [newest] = await settlementStore.findUnfinalBlocks(0n)
+  if (!newest) return 0
+  const finalizedNumber = await blocks.readFinalizedNumber()
+  const { canonical, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
+  const final = canonical.filter(({ number }) => number <= finalizedNumber).map(({ hash }) => hash)
+  const finalized = await settlementStore.markFinal(final)
+  const [firstReplaced] = replaced
+  if (!firstReplaced) return finalized
+  await settlementStore.removeFromBlocks(replaced.map(({ hash }) => hash))
+  return (
+    finalized +
+    (await recheckFailed(dependencies, await settlementStore.readFailed('own_key', firstReplaced.number, BATCH)))
+  )
 }
 
 /** Splits settled blocks into those still on the chain and those a reorganization replaced, both in order. */
