@@ -3,8 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { migrateQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
+import { QUEUE_SCHEMA } from '#shared/adapters/bullmq/postgres-engine.ts'
+import { quoted } from '#shared/adapters/postgres/role-rights.ts'
+import { prepareServiceRole } from '#shared/adapters/postgres/service-role.ts'
+import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { migrateAll } from '../../infra/commands/migrate.ts'
 import { startPostgres } from '../../infra/sandbox/postgres/embedded-postgres.ts'
+import { serviceUrlOf } from '../../infra/sandbox/postgres/service-connection.ts'
 import type { ServiceName } from '../../infra/sandbox/sandbox-options.ts'
 import type { CallRecord } from './checker/ledgers.ts'
 import { type CampaignStack, startCampaignStack } from './stack/stack.ts'
@@ -51,11 +56,13 @@ export async function runUpgrade({
     await migrateWith(checkout, postgres.connectionString)
     // The sandbox's role of services may not create what BullMQ creates with the first message.
     await migrateQueue(postgres.connectionString)
+    await grantEverything(postgres.connectionString)
     const earlier = new Set<ServiceName>(PROCESSES)
     const stack = await startCampaignStack({
       databaseUrl: postgres.connectionString,
-      // Unknown to the earlier version.
+      // The earlier version knows neither contract nor prices.
       settlementContract: false,
+      deployments: (all) => ({ ...all, deployments: all.deployments.map(({ prices: _prices, ...known }) => known) }),
       rootOf: (name) => (earlier.has(name) ? checkout : undefined),
     })
     try {
@@ -91,6 +98,16 @@ export async function runUpgrade({
     await postgres.stop()
     await rm(directory, { recursive: true, force: true })
   }
+}
+
+/** The earlier version knows no role of its services: this one may do everything, until the migration gives it its rights. */
+async function grantEverything(ownerUrl: string): Promise<void> {
+  await withConnection({ connectionString: ownerUrl, applicationName: 'farebox upgrade' }, async (pool) => {
+    const role = quoted(await prepareServiceRole(pool, serviceUrlOf(ownerUrl)))
+    for (const schema of ['public', quoted(QUEUE_SCHEMA)])
+      await pool.query(`GRANT ALL ON SCHEMA ${schema} TO ${role}; GRANT ALL ON ALL TABLES IN SCHEMA ${schema} TO ${role};
+        GRANT ALL ON ALL SEQUENCES IN SCHEMA ${schema} TO ${role}`)
+  })
 }
 
 async function judge(stack: CampaignStack, records: readonly CallRecord[]): Promise<UpgradeReport> {
@@ -151,6 +168,6 @@ export async function run(args: readonly string[]): Promise<number> {
     const { failed, violations, stuckJobs } = report
     return failed.length + violations.length + stuckJobs.length === 0 ? 0 : 1
   } finally {
-    if (values.checkout === undefined) await rm(checkout, { recursive: true, force: true })
+    if (values.checkout === undefined) await rm(checkout, { recursive: true, force: true, maxRetries: 10 })
   }
 }

@@ -1,5 +1,5 @@
 import { QUEUE_SCHEMA } from '#shared/adapters/bullmq/postgres-engine.ts'
-import { grantServiceRights } from '#shared/adapters/postgres/role-rights.ts'
+import { findServiceRoles, grantServiceRights } from '#shared/adapters/postgres/role-rights.ts'
 import { prepareServiceRole } from '#shared/adapters/postgres/service-role.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -17,9 +17,10 @@ export function serviceUrlOf(ownerUrl: string): string {
   return url.href
 }
 
-/** Prepares the services' role for a database that somebody else migrated. */
+/** Prepares the services' role for a database that somebody else migrated, unless they gave it its rights. */
 export async function grantToService(ownerUrl: string): Promise<void> {
   await withConnection({ connectionString: ownerUrl, applicationName: 'farebox sandbox' }, async (pool) => {
-    await grantServiceRights(pool, await prepareServiceRole(pool, serviceUrlOf(ownerUrl)), QUEUE_SCHEMA)
+    const role = await prepareServiceRole(pool, serviceUrlOf(ownerUrl))
+    if (!(await findServiceRoles(pool)).includes(role)) await grantServiceRights(pool, role, QUEUE_SCHEMA)
   })
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type Sandbox, startSandbox } from '../../../infra/sandbox/sandbox.ts'
-import type { Connections, ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
+import type { Connections, SandboxOptions, ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { createChainReader } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
@@ -47,6 +47,8 @@ export interface CampaignStackOptions {
   readonly workerEnvironment?: Record<string, string>
   /** Settings of the process with this name, which override all others. */
   readonly environmentOf?: (name: ServiceName) => Record<string, string>
+  /** Changes the deployments file before it is written. */
+  readonly deployments?: NonNullable<SandboxOptions['deployments']>
   /** A migrated database of the caller, in place of the sandbox's PostgreSQL. */
   readonly databaseUrl?: string
   /** The checkout that each process runs from, without fault points; default: this one, with them. */
@@ -124,6 +126,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
         ? { rootOf: options.rootOf }
         : { apiEntry: 'test/resilience/processes/api.ts', workerEntry: 'test/resilience/processes/worker.ts' }),
       ...(options.databaseUrl === undefined ? {} : { databaseUrl: options.databaseUrl }),
+      ...(options.deployments === undefined ? {} : { deployments: options.deployments }),
       // So short that clients also re-attach to a job that recovers slowly.
       apiEnvironment: {
         ...WITHOUT_BUDGETS,
