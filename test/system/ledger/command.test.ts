@@ -17,6 +17,8 @@ import { runCommand } from '../../support/processes/run-program.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const COMMAND = 'infra/commands/ledger.ts'
+/** The worker puts a settlement that is not final back into its block. */
+const [FINAL, NOT_FINAL] = ['finalized_at = now()', 'finalized_at = NULL']
 const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night.' }
 const SPEECH = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.', voice: 'talia' }
 /** Runs the command as an operator does. */
@@ -268,14 +270,14 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
     [
       'a different block',
       'block_differs',
-      ({ job }) => `UPDATE settlements SET block_number = block_number - 1 WHERE job_id = '${job}'`,
-      ({ job }) => `UPDATE settlements SET block_number = block_number + 1 WHERE job_id = '${job}'`,
+      ({ job }) => `UPDATE settlements SET block_number = block_number - 1, ${FINAL} WHERE job_id = '${job}'`,
+      ({ job }) => `UPDATE settlements SET block_number = block_number + 1, ${NOT_FINAL} WHERE job_id = '${job}'`,
     ],
     [
       'a block that does not exist',
       'block_differs',
-      ({ job }) => `UPDATE settlements SET block_number = 999999999 WHERE job_id = '${job}'`,
-      ({ job, block }) => `UPDATE settlements SET block_number = ${block} WHERE job_id = '${job}'`,
+      ({ job }) => `UPDATE settlements SET block_number = 999999999, ${FINAL} WHERE job_id = '${job}'`,
+      ({ job, block }) => `UPDATE settlements SET block_number = ${block}, ${NOT_FINAL} WHERE job_id = '${job}'`,
     ],
     [
       'a different payer',
