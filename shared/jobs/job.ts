@@ -124,8 +124,8 @@ export interface MeasuredWork {
 
 /**
  * How a job ends uncharged. Its uncharged work is what was measured, or else the authorized maximum, when the vendor worked
- * or may have worked (`failed_empty`, `failed_ambiguous`), and the minimum charge when the code says that the caller sent what cannot be
- * served (`isCallersDoing`), with or without a provider call. Any other failure is the service's or the vendor's.
+ * or may have worked (`failed_empty`, `failed_ambiguous`), and the minimum charge when the code's status is
+ * 400, with or without a provider call. Any other failure is the service's or the vendor's.
  */
 export type JobFailure = Failure & {
   readonly attempt: 'none' | 'failed_definite' | 'failed_empty' | 'failed_ambiguous'

@@ -60,7 +60,7 @@ function meanOf(total: bigint, count: bigint): string {
 export function readSettlingNow(sql: Sql): Promise<CountAndSum> {
   return readOne<CountAndSum>(sql, {
     name: 'read_settling_now',
-    text: `SELECT ${countAndSum('charge_amount')} FROM settlements WHERE state = $1`,
-    values: ['signed'],
+    text: `SELECT ${countAndSum('charge_amount')} FROM settlements WHERE state = 'signed'`,
+    values: [],
   })
 }
