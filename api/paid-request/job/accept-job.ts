@@ -54,6 +54,32 @@ export interface ServingJob {
 }
 
 /**
+ * Returns the job that this payer already has under this key and that answers the request, or `null` when a new job
+ * must be accepted. Throws `authorization_already_used` and `idempotency_key_reused` (409), and
+ * `fresh_signature_required` (402) for a payment that was accepted with another challenge token: once it is settled,
+ * anyone can read its signature on chain, and only the token shows that the caller is the one who was accepted.
+ *
+ * A job that ended uncharged is retried only with a fresh authorization: the previous one may have been used for a
+ * provider call whose outcome is unknown.
+ */
+export async function findOwnJob(
+  store: Pick<AcceptanceStore, 'findPriorWork'>,
+  idempotencyKey: string,
+  payment: PresentedClaim,
+): Promise<string | null> {
+  const { holder, claim } = await store.findPriorWork(idempotencyKey, payment)
+  if (claim !== null && claim.jobId !== holder?.jobId) throw new AppError('authorization_already_used')
+  if (!holder) return null
+  if (holder.payer !== payment.authorization.payer) {
+    if (holder.isReleasable) return null
+    throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
+  }
+  if (claim !== null && !claim.hasSameToken) throw new AppError('fresh_signature_required')
+  const canBePaidAgain = statesBefore('accepted').includes(holder.state)
+  return claim !== null || !canBePaidAgain ? holder.jobId : null
+}
+
+/**
  * Stages the upload if there is one, then claims the payment and creates the job: a failure before the claim leaves
  * only an encrypted object whose key is lost. Returns the existing job when a concurrent request came first. Throws the
  * 409s of a key or payment that belongs to another request, the refusals of a payer with too much open or
@@ -206,30 +232,4 @@ function unchargedWorkError({ used, allowed, byKind, retryAfterSeconds }: Exhaus
     message: `Recent calls of this payer that ended without a charge count ${dollarsFromAtomic(used)} USDC (${kinds.join(', ')}); ${dollarsFromAtomic(allowed)} USDC are allowed. Nothing was charged. Retry in ${retryAfterSeconds} seconds; the allowance grows with what the payer pays.`,
     retryAfterSeconds,
   })
-}
-
-/**
- * Returns the job that this payer already has under this key and that answers the request, or `null` when a new job
- * must be accepted. Throws `authorization_already_used` and `idempotency_key_reused` (409), and
- * `fresh_signature_required` (402) for a payment that was accepted with another challenge token: once it is settled,
- * anyone can read its signature on chain, and only the token shows that the caller is the one who was accepted.
- *
- * A job that ended uncharged is retried only with a fresh authorization: the previous one may have been used for a
- * provider call whose outcome is unknown.
- */
-export async function findOwnJob(
-  store: Pick<AcceptanceStore, 'findPriorWork'>,
-  idempotencyKey: string,
-  payment: PresentedClaim,
-): Promise<string | null> {
-  const { holder, claim } = await store.findPriorWork(idempotencyKey, payment)
-  if (claim !== null && claim.jobId !== holder?.jobId) throw new AppError('authorization_already_used')
-  if (!holder) return null
-  if (holder.payer !== payment.authorization.payer) {
-    if (holder.isReleasable) return null
-    throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
-  }
-  if (claim !== null && !claim.hasSameToken) throw new AppError('fresh_signature_required')
-  const canBePaidAgain = statesBefore('accepted').includes(holder.state)
-  return claim !== null || !canBePaidAgain ? holder.jobId : null
 }

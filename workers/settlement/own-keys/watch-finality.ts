@@ -75,13 +75,14 @@ async function followBlocks(dependencies: FinalityDependencies): Promise<number>
   const [firstReplaced] = replaced
   if (!firstReplaced) return finalized
   await settlementStore.removeFromBlocks(replaced.map(({ hash }) => hash))
-  return (
-    finalized +
-    (await recheckFailed(dependencies, await settlementStore.readFailed('own_key', firstReplaced.number, BATCH)))
-  )
+  const failed = await settlementStore.readFailed('own_key', firstReplaced.number, BATCH)
+  return finalized + (await recheckFailed(dependencies, failed))
 }
 
-/** Splits settled blocks into those still on the chain and those a reorganization replaced, both in order. */
+/**
+ * Splits settled blocks into those still on the chain and those that left it, both in order. One above the newest block
+ * has left it too: where nothing else is mined, the chain stays shorter until the settlement is sent again.
+ */
 async function sortBlocks(
   blocks: BlockReader,
   settled: readonly SettledBlock[],
@@ -146,17 +147,17 @@ async function recheckFailed(
 /** Judges a settlement again and resends it if needed. Returns whether it was moved, signed again or lost. */
 async function recheckSettlement(dependencies: FinalityDependencies, settlement: RemovedSettlement): Promise<boolean> {
   const { settlementStore, settler, logger } = dependencies
-  const { settlementId, jobId, authorization, chargeAmount, block, transactionHash, transactions } = settlement
+  const { settlementId, jobId, authorization, chargeAmount, blockNumber: earlierNumber, transactions } = settlement
   const evidence = await settler.readEvidence(authorization, sendersOf(transactions))
   const statuses = await readStatuses(settler, transactions, authorization, chargeAmount)
   const verdict = judgeSettlement(statuses, evidence.outcome === 'read' ? evidence : null, authorization.deadline)
   switch (verdict.verdict) {
     case 'settled': {
       const { blockNumber, blockHash } = verdict.confirmation
-      const { hash } = verdict.transaction
-      await settlementStore.moveSettlement(settlementId, { transactionHash: hash, blockNumber, blockHash })
-      // A node that lags shows its block as replaced for a while.
-      if (hash === transactionHash && blockNumber === block.number) return false
+      const transactionHash = verdict.transaction.hash
+      await settlementStore.moveSettlement(settlementId, { transactionHash, blockNumber, blockHash })
+      // The node may only have lagged.
+      if (transactionHash === settlement.transactionHash && blockNumber === earlierNumber) return false
       logger.warn('a settlement moved to another block', { jobId })
       return true
     }

@@ -1,6 +1,7 @@
 import type { CallSummary, ResolutionRecord, UnknownSettlementRecord } from '#shared/operators/payment-record.ts'
 import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readOne } from '../read-rows.ts'
 import {
   MARGIN_SUMS,
   type Margin,
@@ -115,7 +116,7 @@ async function readSpend(
   sql: Sql,
   payer: string,
 ): Promise<Pick<PayerRecord, 'spentToday' | 'spentLately' | 'earnedToday' | 'isSpendCut'>> {
-  const { rows } = await sql.query<MarginRow & { readonly lately: number; readonly lately_amount: string }>({
+  const row = await readOne<MarginRow & { readonly lately: number; readonly lately_amount: bigint }>(sql, {
     name: 'sum_console_payer_spend',
     text: `WITH newest AS MATERIALIZED (
          SELECT id, authorization_id, charge_amount, finished_at > now() - interval '1 day' AS is_today FROM jobs
@@ -132,12 +133,10 @@ async function readSpend(
        FROM lately, today`,
     values: [payer],
   })
-  const [row] = rows
-  if (!row) throw new Error('an aggregate without groups always returns one row')
   const earnedToday = marginOf(row)
   return {
     spentToday: { count: earnedToday.calls, amount: earnedToday.chargedAtomic },
-    spentLately: { count: row.lately, amount: BigInt(row.lately_amount) },
+    spentLately: { count: row.lately, amount: row.lately_amount },
     earnedToday,
     isSpendCut: row.lately === SUMMED_CALLS,
   }

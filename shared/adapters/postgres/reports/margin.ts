@@ -186,7 +186,6 @@ export function marginOf(row: MarginRow): Margin {
   }
 }
 
-function earnedOf({ charged, vendor, gas }: Readonly<Record<keyof SumRow, string | bigint>>): Earned {
-  const [chargedAtomic, vendorAtomic, gasAtomic] = [BigInt(charged), BigInt(vendor), BigInt(gas)]
-  return { chargedAtomic, vendorAtomic, gasAtomic, marginAtomic: chargedAtomic - vendorAtomic - gasAtomic }
+function earnedOf({ charged, vendor, gas }: SumRow): Earned {
+  return { chargedAtomic: charged, vendorAtomic: vendor, gasAtomic: gas, marginAtomic: charged - vendor - gas }
 }

@@ -16,12 +16,12 @@ interface Unfinal {
   readonly jobId: string
   readonly authorization: Authorization
   readonly chargeAmount: AtomicAmount
-  /** `hash` is `null` once it has left the chain. */
-  readonly block: { readonly number: bigint; readonly hash: string | null }
 }
 
 /** A confirmed settlement whose block has left the chain. */
 export interface RemovedSettlement extends Unfinal {
+  /** Of the block that left the chain. */
+  readonly blockNumber: bigint
   /** The one of `transactions` that its receipt names. */
   readonly transactionHash: string
   /** Newest first. */
@@ -30,6 +30,8 @@ export interface RemovedSettlement extends Unfinal {
 
 /** A confirmed settlement by a remote facilitator whose block is not final. */
 export interface UnfinalRemoteSettlement extends Unfinal {
+  /** `hash` is `null` where only the number was stored. */
+  readonly block: { readonly number: bigint; readonly hash: string | null }
   readonly recordedBlock: bigint
 }
 
@@ -86,9 +88,9 @@ export async function removeFromBlocks(sql: Sql, blockHashes: readonly string[])
 
 /** Returns confirmed settlements of own keys whose block has left the chain, oldest block first, at most `limit`. */
 export async function readRemoved(sql: Sql, limit: number): Promise<readonly RemovedSettlement[]> {
-  const rows = await readRows<UnfinalRow & { transactionHash: string }>(sql, {
+  const rows = await readRows<UnfinalRow & { transactionHash: string; blockNumber: bigint }>(sql, {
     name: 'read_removed_settlements',
-    text: `SELECT ${UNFINAL}, transaction_hash AS "transactionHash"
+    text: `SELECT ${UNFINAL}, transaction_hash AS "transactionHash", block_number AS "blockNumber"
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE ${REMOVED} AND settled_by = 'own_key'
      ORDER BY block_number, account_nonce LIMIT $1`,
@@ -98,33 +100,29 @@ export async function readRemoved(sql: Sql, limit: number): Promise<readonly Rem
     sql,
     rows.map(({ settlementId }) => settlementId),
   )
-  return rows.map(({ transactionHash, ...row }) => ({
-    ...unfinalOf(row),
-    transactionHash,
-    transactions: transactions.get(row.settlementId) ?? [],
-  }))
+  return rows.map((row) => ({ ...unfinalOf(row), transactions: transactions.get(row.settlementId) ?? [] }))
 }
 
 /** Returns the newest confirmed settlements by a remote facilitator, at most `limit`. */
 export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readonly UnfinalRemoteSettlement[]> {
-  const rows = await readRows<UnfinalRow & { recordedBlock: bigint }>(sql, {
+  const rows = await readRows<UnfinalRow & { recordedBlock: bigint; number: bigint; hash: string | null }>(sql, {
     name: 'read_unfinal_remote_settlements',
-    text: `SELECT ${UNFINAL}, recorded_block AS "recordedBlock"
+    text: `SELECT ${UNFINAL}, recorded_block AS "recordedBlock", block_number AS number, block_hash AS hash
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'confirmed' AND finalized_at IS NULL AND settled_by = 'remote_facilitator'
      ORDER BY block_number DESC LIMIT $1`,
     values: [limit],
   })
-  return rows.map(({ recordedBlock, ...row }) => ({ ...unfinalOf(row), recordedBlock }))
+  return rows.map(({ number, hash, ...row }) => ({ ...unfinalOf(row), block: { number, hash } }))
 }
 
-type UnfinalRow = Omit<Unfinal, 'authorization' | 'block'> & Unfinal['block'] & { readonly signed: unknown }
+type UnfinalRow = Omit<Unfinal, 'authorization'> & { readonly signed: unknown }
 
 const UNFINAL = `settlements.id AS "settlementId", settlements.job_id AS "jobId", signed,
-       charge_amount AS "chargeAmount", block_number AS number, block_hash AS hash`
+       charge_amount AS "chargeAmount"`
 
-function unfinalOf({ signed, number, hash, ...row }: UnfinalRow): Unfinal {
-  return { ...row, authorization: storedAuthorizationSchema.parse(signed), block: { number, hash } }
+function unfinalOf<Row extends UnfinalRow>({ signed, ...row }: Row) {
+  return { ...row, authorization: storedAuthorizationSchema.parse(signed) }
 }
 
 /** Marks the settlements that these blocks decided as final. Returns their number. */
