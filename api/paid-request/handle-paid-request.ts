@@ -26,7 +26,14 @@ import { readEffectiveRequest } from '../request/effective-request.ts'
 import { readPaidHeaders } from '../request/headers.ts'
 import type { Catalogs } from '../request/live-catalog.ts'
 import type { RequestPreparer } from '../request/worker-threads/request-preparer.ts'
-import { bindQuote, challengeOf, findBinding, findQuotedCatalog, type PaidRequest } from './challenge/bind-quote.ts'
+import {
+  bindQuote,
+  challengeOf,
+  findBinding,
+  findQuotedCatalog,
+  type PaidRequest,
+  requireQuotedSize,
+} from './challenge/bind-quote.ts'
 import { renderChallenge } from './challenge/challenge.ts'
 import type { Listings } from './challenge/listing.ts'
 import { requireTrueClaim } from './challenge/require-true-claim.ts'
@@ -233,6 +240,7 @@ async function verifyAndAccept(
 ): Promise<ServingJob> {
   const { tracer } = dependencies
   const { effectiveRequest } = paidRequest
+  if (binding?.isLive) requireQuotedSize(paidRequest, binding.quote.terms)
   // A live quote stays good, whatever is offered by now.
   const challenge = binding?.isLive ? challengeOf(paidRequest, binding) : await bindQuote(dependencies, paidRequest)
   const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge, request))

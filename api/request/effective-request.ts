@@ -27,6 +27,8 @@ export interface EffectiveRequest {
   readonly publicModel: string
   /** SHA-256 over the canonical JSON; independent of payment headers, spelling, whitespace and order. */
   readonly requestDigest: string
+  /** The size that the price of this text counts; `null` for the one text that requests of this digest can have. */
+  readonly spelledSize: number | null
   /** Prices the request. Throws the 400s of `Operation.quote`; must be called for available models only. */
   readonly quote: () => Quote<JsonValue>
   /** The recording of a transcription; `null` for any other request. */
@@ -50,7 +52,7 @@ export interface Recording {
 }
 
 interface EffectiveContent {
-  /** Canonical JSON in UTF-8, as digested and stored. */
+  /** JSON in UTF-8, as stored and executed. */
   readonly json: Uint8Array
   readonly audio: Uint8Array | null
 }
@@ -174,7 +176,7 @@ async function finish(
 }
 
 function withContent(
-  { publicModel, requestDigest, json, quote }: PreparedRequest,
+  { publicModel, requestDigest, spelledSize, json, quote }: PreparedRequest,
   recording: Recording | null,
   audio: Uint8Array | null,
 ): EffectiveRequest {
@@ -185,6 +187,7 @@ function withContent(
   return {
     publicModel,
     requestDigest,
+    spelledSize,
     quote: () => price(),
     recording,
     content: () => {

@@ -1,16 +1,26 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
+import { parseKeepingSources } from '#shared/json/json-source.ts'
 import { checkJsonStructure } from '#shared/json/untrusted-json.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import { type FieldAdvice, invalidField, repeatedField, unknownField } from './field-errors.ts'
 
-/** Parses the bytes of a JSON body, which must be UTF-8. Throws `invalid_json` and `duplicate_field`. */
+/**
+ * What text requests only pass through: schemas of tools and answers, and the input of a tool's call. The names are the
+ * same in a quote and in the arguments of an agent's tool; where else one occurs, nothing reads its value.
+ */
+const PASSED_THROUGH: ReadonlySet<string> = new Set(['parameters', 'input_schema', 'schema', 'input'])
+
+/**
+ * Parses the bytes of a JSON body, which must be UTF-8; what is only passed through stays as it was written. Throws
+ * `invalid_json` and `duplicate_field`.
+ */
 export function parseJsonBody(bytes: Buffer): unknown {
   const structure = checkJsonStructure(bytes)
   if (structure.outcome === 'too_complex') throw new AppError('invalid_json', { message: structure.message })
   if (structure.outcome === 'repeated_key') throw repeatedField(structure.key)
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+    return parseKeepingSources(new TextDecoder('utf-8', { fatal: true }).decode(bytes), PASSED_THROUGH)
   } catch (cause) {
     throw new AppError('invalid_json', { cause })
   }

@@ -1,6 +1,6 @@
 import { type FrameWalk, walkFrames } from '#mp3/walk-frames.ts'
 import { type Catalog, findModel, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
-import { canonicalJson, type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
+import { canonicalJson, type JsonValue, sha256Hex, storedJson } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
@@ -15,8 +15,10 @@ export interface PreparedRequest {
   readonly publicModel: string
   /** SHA-256 over the canonical JSON; independent of payment headers, spelling, whitespace and order. */
   readonly requestDigest: string
-  /** The effective request as canonical JSON in UTF-8, as digested and stored. */
+  /** The effective request as JSON in UTF-8, as it is stored: canonical, but for what is only passed through. */
   readonly json: Uint8Array
+  /** The size that the price of this text counts; `null` for the one text that requests of this digest can have. */
+  readonly spelledSize: number | null
   /** Prices the request. Throws the 400s of `Operation.quote`; must be called for available models only. */
   readonly quote: () => Quote<JsonValue>
 }
@@ -67,19 +69,23 @@ export function prepareBody(operation: AnyOperation, body: unknown, catalogs: Re
  * the catalog as it is when it is made, since voices retire and operators publish while the process runs.
  */
 export function finishRequest(operation: AnyOperation, effective: JsonValue, offered: CurrentCatalog): PreparedRequest {
-  const json = Buffer.from(canonicalText(effective))
+  const { spelling } = operation
+  const digested = spelling ? spelling.digested(effective) : null
+  const json = Buffer.from(writeJson(() => storedJson(effective)))
+  const canonical = digested === null ? null : Buffer.from(writeJson(() => canonicalJson(digested)))
   return {
     kind: 'request',
     publicModel: operation.publicModel(effective),
-    requestDigest: sha256Hex(json),
+    requestDigest: sha256Hex(canonical ?? json),
     json,
+    spelledSize: canonical === null || json.equals(canonical) ? null : (spelling?.size(effective) ?? null),
     quote: () => operation.quote(effective, withoutRetiredVoices(offered(), new Date())),
   }
 }
 
-function canonicalText(effective: JsonValue): string {
+function writeJson(write: () => string): string {
   try {
-    return canonicalJson(effective)
+    return write()
   } catch (cause) {
     // JSON can contain numbers, such as 1e400, that overflow to infinity when parsed.
     if (cause instanceof TypeError)

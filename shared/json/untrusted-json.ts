@@ -1,3 +1,5 @@
+import { JsonSource } from './json-source.ts'
+
 /** Deeper than any SDK's request; a parser's memory grows with every level. */
 const MAXIMUM_DEPTH = 64
 /** Commas and opening brackets; each value costs a parser many times its bytes. */
@@ -122,6 +124,7 @@ function rejectPrototypeKey(key: string, value: unknown): unknown {
  */
 export function pathToUnstorable(value: unknown): PropertyKey[] | null {
   if (typeof value === 'string') return isStorable(value) ? null : []
+  if (value instanceof JsonSource) return MAY_BE_UNSTORABLE.test(value.text) ? pathToUnstorable(value.toJSON()) : null
   if (typeof value !== 'object' || value === null) return null
   for (const [key, member] of Object.entries(value)) {
     const path = isStorable(key) ? pathToUnstorable(member) : []
@@ -129,6 +132,9 @@ export function pathToUnstorable(value: unknown): PropertyKey[] | null {
   }
   return null
 }
+
+/** What `JSON.stringify` writes for these characters; a text that quotes an escape has it too. */
+const MAY_BE_UNSTORABLE = /\\u(?:0000|d[89a-f])/
 
 function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0')

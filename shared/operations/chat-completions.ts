@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
+import { textSpelling } from './text/spelling.ts'
 import { chatMessageSchema, translateChatMessages } from './text/chat-messages.ts'
 import { chatCompletionResultSchema } from './text/chat-result.ts'
 import {
@@ -101,6 +102,7 @@ export const chatCompletions = defineOperation({
   termsSchema: textTermsSchema,
   usageSchema: textUsageSchema,
   resultSchema: chatCompletionResultSchema,
+  spelling: textSpelling((request) => request),
   effectiveRequest,
   publicModel: (effective) => effective.model,
   quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { defineOperation } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
+import { textSpelling, withCanonicalArguments } from './text/spelling.ts'
 import { messageSchema, systemSchema, translateMessages } from './text/message-blocks.ts'
 import { messageResultSchema } from './text/message-result.ts'
 import { messageResponseFormat, rawOutputSchema, samplingOptions } from './text/text-options.ts'
@@ -82,6 +83,8 @@ export const messages = defineOperation({
   termsSchema: textTermsSchema,
   usageSchema: textUsageSchema,
   resultSchema: messageResultSchema,
+  // The input of a call is an object here, of which a text request has the text.
+  spelling: textSpelling(withCanonicalArguments),
   effectiveRequest,
   publicModel: (effective) => effective.model,
   quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),

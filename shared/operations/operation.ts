@@ -40,6 +40,19 @@ export interface MediaResponse {
 }
 
 /**
+ * How a request of one digest may be written: what is only passed through stays as its caller wrote it, and its digest
+ * knows neither the order of names nor the spelling of numbers.
+ */
+interface Spelling<Effective, Terms> {
+  /** Returns what is digested in canonical form; `null` when nothing in the request is only passed through. */
+  digested(effective: Effective): Effective | null
+  /** Returns the size that the price of this text counts. */
+  size(effective: Effective): number
+  /** Returns the size that a quote counted. */
+  quotedSize(terms: Terms): number
+}
+
+/**
  * One paid operation in one place: its request, its result, its usage, and the money that follows from them.
  *
  * - `Body`: the validated public fields with defaults applied, without the upload.
@@ -81,6 +94,8 @@ export interface Operation<
   readonly termsSchema: z.ZodType<Terms>
   readonly usageSchema: z.ZodType<Usage>
   readonly resultSchema: z.ZodType<Result>
+  /** Absent where requests of one digest have one text. */
+  readonly spelling?: Spelling<NoInfer<Effective>, NoInfer<Terms>>
   /**
    * Builds the effective request, with the catalog's defaults; `audio` is `null` without an upload. Throws `AppError`
    * with status 400.

@@ -17,6 +17,7 @@ import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
+import { written } from '../support/vendors/written.ts'
 
 const API_KEY = 'sk-ant-CANARY_key_0f2c'
 const fixture = (name: string): unknown =>
@@ -52,7 +53,7 @@ const REQUEST: TextRequest = { messages: [textMessage('When does the CANARY tram
 const WEATHER_TOOL = {
   name: 'get_weather',
   description: 'Returns the weather of a city',
-  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  parameters: written({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }),
 }
 
 function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
@@ -136,7 +137,7 @@ describe('request', () => {
 
   test('sends an effort together with the answer’s schema', async () => {
     const schema = { type: 'object', properties: { city: { type: 'string' } } }
-    const changes = { response_format: { type: 'json_schema', schema } } as const
+    const changes = { response_format: { type: 'json_schema', schema: written(schema) } } as const
     expect((await sent(changes, { model: 'claude-opus-5' }))['output_config']).toMatchObject({
       effort: 'low',
       format: { type: 'json_schema' },
@@ -240,19 +241,19 @@ describe('request', () => {
     const fields = await sent({ tools: [WEATHER_TOOL], ...(choice === undefined ? {} : { tool_choice: choice }) })
     expect(fields['tool_choice']).toEqual(expected)
     expect(fields['tools']).toEqual([
-      { name: 'get_weather', description: WEATHER_TOOL.description, input_schema: WEATHER_TOOL.parameters },
+      { name: 'get_weather', description: WEATHER_TOOL.description, input_schema: WEATHER_TOOL.parameters.toJSON() },
     ])
   })
 
   test('sends an object schema for a tool without one', async () => {
     const { tools } = await sent({
       tools: [
-        { name: 'a', parameters: null },
-        { name: 'b', parameters: { properties: { x: {} } } },
+        { name: 'a', parameters: written({}) },
+        { name: 'b', parameters: written({ properties: { x: {} } }) },
       ],
     })
     expect(tools).toEqual([
-      { name: 'a', input_schema: { type: 'object', properties: {} } },
+      { name: 'a', input_schema: { type: 'object' } },
       { name: 'b', input_schema: { type: 'object', properties: { x: {} } } },
     ])
   })
@@ -271,7 +272,7 @@ describe('request', () => {
       additionalProperties: true,
       $defs: { stop: { properties: { name: { const: 'x' } } } },
     }
-    const { output_config: config } = await sent({ response_format: { type: 'json_schema', name: 'trip', schema } })
+    const { output_config: config } = await sent({ response_format: { type: 'json_schema', name: 'trip', schema: written(schema) } })
     expect(config).toEqual({
       format: {
         type: 'json_schema',
@@ -435,7 +436,7 @@ describe('answers of the simulated vendor', () => {
 
   test('calls all tools and answers their results with text', async () => {
     const question = textMessage('Use all tools for the weather in Paris')
-    const tools = [WEATHER_TOOL, { name: 'list_cities', parameters: {} }]
+    const tools = [WEATHER_TOOL, { name: 'list_cities', parameters: written({}) }]
     const output = await generated({ messages: [question], tools })
     expect(output).toMatchObject({ text: null, finish_reason: 'tool_calls' })
     expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([
@@ -459,7 +460,7 @@ describe('answers of the simulated vendor', () => {
 
   test('returns JSON that conforms to the schema', async () => {
     const schema = { type: 'object', properties: { city: { type: 'string' }, open: { type: 'boolean' } } }
-    const { text } = await generated({ response_format: { type: 'json_schema', schema } })
+    const { text } = await generated({ response_format: { type: 'json_schema', schema: written(schema) } })
     expect(JSON.parse(text ?? '')).toEqual({ city: expect.any(String), open: expect.any(Boolean) })
   })
 

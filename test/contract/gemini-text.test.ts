@@ -16,6 +16,7 @@ import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
+import { written } from '../support/vendors/written.ts'
 
 const API_KEY = 'AIza_CANARY_key_0f2c'
 const ROUTE = '/v1beta/models/{model}:generateContent'
@@ -52,7 +53,7 @@ const REQUEST: TextRequest = { messages: [textMessage('When does the CANARY tram
 const WEATHER_TOOL = {
   name: 'get_weather',
   description: 'Returns the weather of a city',
-  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  parameters: written({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }),
 }
 
 function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
@@ -306,10 +307,10 @@ describe('request', () => {
     }
     const both: Partial<TextRequest> = {
       tools: [
-        { name: 'plan', parameters: schema },
-        { name: 'bare', parameters: null },
+        { name: 'plan', parameters: written(schema) },
+        { name: 'bare', parameters: written({}) },
       ],
-      response_format: { type: 'json_schema', schema },
+      response_format: { type: 'json_schema', schema: written(schema) },
     }
     const fields = await sent(both, { model: 'gemini-3.6-flash' })
     expect(fields).toMatchObject({
@@ -412,7 +413,7 @@ describe('answers of the simulated vendor', () => {
       },
       required: ['city', 'days'],
     }
-    const { text } = await generated({ response_format: { type: 'json_schema', schema } })
+    const { text } = await generated({ response_format: { type: 'json_schema', schema: written(schema) } })
     expect(JSON.parse(text ?? '')).toMatchObject({ city: expect.any(String), days: 3, tags: expect.any(Array) })
   })
 

@@ -12,6 +12,7 @@ import {
 } from '../../workers/providers/openai-compatible/text.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
+import { written } from '../support/vendors/written.ts'
 
 const API_KEY = 'sk-CANARY-key'
 const fixture = (name: string): Record<string, unknown> =>
@@ -69,7 +70,7 @@ const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'prov
 const WEATHER_TOOL = {
   name: 'get_weather',
   description: 'Returns the weather.',
-  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  parameters: written({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }),
 }
 
 describe('request', () => {
@@ -100,7 +101,7 @@ describe('request', () => {
       system: 'Be brief.',
       tools: [WEATHER_TOOL],
       tool_choice: { name: 'get_weather' },
-      response_format: { type: 'json_schema', name: 'weather', schema: { type: 'object' } },
+      response_format: { type: 'json_schema', name: 'weather', schema: written({ type: 'object' }) },
       temperature: 0.5,
       top_p: 0.9,
       top_k: 40,
@@ -111,7 +112,7 @@ describe('request', () => {
     })
     expect(sent()).toMatchObject({
       messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user' }],
-      tools: [{ type: 'function', function: WEATHER_TOOL }],
+      tools: [{ type: 'function', function: { ...WEATHER_TOOL, parameters: WEATHER_TOOL.parameters.toJSON() } }],
       tool_choice: { type: 'function', function: { name: 'get_weather' } },
       response_format: { type: 'json_schema', json_schema: { name: 'weather', schema: { type: 'object' } } },
       temperature: 0.5,
@@ -189,7 +190,7 @@ describe('request', () => {
   })
 
   test('omits a tool choice without tools and replaces an unsupported schema name', async () => {
-    await generated({ tool_choice: 'auto', response_format: { type: 'json_schema', name: 'äh?', schema: {} } })
+    await generated({ tool_choice: 'auto', response_format: { type: 'json_schema', name: 'äh?', schema: written({}) } })
     expect(sent()).not.toHaveProperty('tool_choice')
     expect(sent()).toMatchObject({ response_format: { json_schema: { name: 'answer' } } })
   })
@@ -320,7 +321,7 @@ describe('answers of the simulated server', () => {
 
   test('returns JSON that conforms to the schema', async () => {
     const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }
-    const output = await generated({ response_format: { type: 'json_schema', schema } })
+    const output = await generated({ response_format: { type: 'json_schema', schema: written(schema) } })
     expect(JSON.parse(output.text ?? '')).toHaveProperty('city')
   })
 

@@ -77,7 +77,8 @@ const SHORTEST_CACHED_CHARACTERS = 4096
  * message where these are too short to be cached. `undefined` for requests that no vendor caches.
  */
 function prefixOf({ tools = [], system = '', messages: turns }: TextRequest): string | undefined {
-  const instructions = JSON.stringify([tools, system], withoutBreakpoint)
+  const definitions = tools.map(({ parameters, ...tool }) => ({ ...tool, parameters: parameters.text }))
+  const instructions = JSON.stringify([definitions, system], withoutBreakpoint)
   if (instructions.length >= SHORTEST_CACHED_CHARACTERS) return sha256Hex(instructions)
   const conversation = JSON.stringify(turns)
   if (instructions.length + conversation.length < SHORTEST_CACHED_CHARACTERS) return undefined
@@ -103,9 +104,9 @@ function textsOf(request: TextRequest): readonly string[] {
     return part.type === 'text' ? [part.text] : []
   })
   const definitions = tools.map(({ name, description = '', parameters }) =>
-    [name, description, JSON.stringify(parameters)].join(' '),
+    [name, description, parameters.text].join(' '),
   )
-  const schema = format?.type === 'json_schema' ? [format.name ?? '', JSON.stringify(format.schema)] : []
+  const schema = format?.type === 'json_schema' ? [format.name ?? '', format.schema.text] : []
   const all = [system ?? '', ...texts, ...definitions, ...schema, ...stops]
   // Ids and names occur once for each call and its result.
   return [...new Set(all)].filter((text) => text.trim() !== '')

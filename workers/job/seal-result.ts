@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
-import { type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
+import { type JsonValue, jsonText, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, MeasuredWork, NewResult } from '#shared/jobs/job.ts'
 import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
@@ -38,7 +38,7 @@ export async function sealProduct(
   const createdAt = now()
   const { result, record } = renderResult(publicBaseUrl, attemptId, product, createdAt)
   const { usage, charge } = measure(job, product.usage)
-  const resultBody = JSON.stringify(operationById(job.operation).resultSchema.parse(result))
+  const resultBody = jsonText(operationById(job.operation).resultSchema.parse(result) as object)
   return {
     sealed: { usage, chargeAmount: charge, resultBody, resultDigest: sha256Hex(resultBody) },
     media: record,

@@ -1,6 +1,4 @@
-import { isObject } from '#shared/operations/text/tool-arguments.ts'
-
-export type JsonSchema = { [keyword: string]: unknown }
+import { isMembers, type JsonMembers, type JsonTree, writeJsonTree } from '#shared/json/json-tree.ts'
 
 /** What a vendor supports of JSON Schema. */
 export interface SchemaDialect {
@@ -8,40 +6,43 @@ export interface SchemaDialect {
   readonly plain: ReadonlySet<string>
   /** Annotations that constrain nothing. */
   readonly ignored: ReadonlySet<string>
-  /** Returns the vendor's form of one keyword, or undefined when there is none. */
-  readonly translate: (keyword: string, value: unknown) => JsonSchema | undefined
+  /** Returns the vendor's form of one keyword, as keywords, or undefined when there is none. */
+  readonly translate: (keyword: string, value: JsonTree) => JsonMembers | undefined
 }
 
 /**
- * Reduces a schema to a vendor's keywords. A constraint without a counterpart moves into the description, where the
- * model still reads it. `complete` adds what the vendor requires beyond the given keywords.
+ * Reduces a schema to a vendor's keywords, in the order of the caller's. A constraint without a counterpart moves into the
+ * description, where the model still reads it. `complete` adds what the vendor requires beyond the given keywords.
  */
 export function reduceKeywords(
-  schema: JsonSchema,
+  schema: JsonMembers,
   { plain, ignored, translate }: SchemaDialect,
   complete: Reduce = (keywords) => keywords,
-): JsonSchema {
-  const reduced: JsonSchema = {}
+): JsonMembers {
+  const reduced = new Map<string, JsonTree>()
   const untranslated: string[] = []
-  for (const [keyword, value] of Object.entries(schema)) {
+  for (const [keyword, value] of schema) {
     if (ignored.has(keyword) || keyword === 'description') continue
-    const entry = plain.has(keyword) ? { [keyword]: value } : translate(keyword, value)
-    if (entry === undefined) untranslated.push(`${keyword}: ${JSON.stringify(value)}`)
-    else Object.assign(reduced, entry)
+    const entry = plain.has(keyword) ? new Map([[keyword, value]]) : translate(keyword, value)
+    if (entry === undefined) untranslated.push(`${keyword}: ${writeJsonTree(value)}`)
+    for (const [name, member] of entry ?? []) reduced.set(name, member)
   }
-  const description = [schema['description'], untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`]
+  const description = [schema.get('description'), untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`]
   const text = description.filter((line) => typeof line === 'string').join('\n\n')
-  return text === '' ? complete(reduced) : { ...complete(reduced), description: text }
+  return text === '' ? complete(reduced) : new Map([...complete(reduced), ['description', text]])
 }
 
-type Reduce = (schema: JsonSchema) => JsonSchema
+type Reduce = (schema: JsonMembers) => JsonMembers
 
-export function reduceEach(schemas: JsonSchema, reduce: Reduce): JsonSchema {
-  return Object.fromEntries(
-    Object.entries(schemas).map(([name, value]) => [name, isObject(value) ? reduce(value) : {}]),
-  )
+export function reduceEach(schemas: JsonMembers, reduce: Reduce): JsonMembers {
+  return new Map([...schemas].map(([name, value]) => [name, isMembers(value) ? reduce(value) : new Map()]))
 }
 
-export function reduceList(schemas: readonly unknown[], reduce: Reduce): JsonSchema[] {
-  return schemas.map((value) => (isObject(value) ? reduce(value) : {}))
+export function reduceList(schemas: readonly JsonTree[], reduce: Reduce): JsonMembers[] {
+  return schemas.map((value) => (isMembers(value) ? reduce(value) : new Map()))
+}
+
+/** Returns keywords of which absent ones are left out. */
+export function keywords(given: Readonly<Record<string, JsonTree | undefined>>): JsonMembers {
+  return new Map(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const])))
 }

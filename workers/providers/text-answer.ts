@@ -1,4 +1,5 @@
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { JsonSource } from '#shared/json/json-source.ts'
 import type { TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import { parseJsonText } from './wire-fields.ts'
@@ -8,9 +9,7 @@ import { parseJsonText } from './wire-fields.ts'
  * the model as it is.
  */
 export function argumentsObject(text: string): object {
-  const value = parseJsonText(text)
-  if (isObject(value)) return value
-  return text.trim() === '' ? {} : { arguments: text }
+  return JsonSource.parse(text) ?? (text.trim() === '' ? {} : { arguments: text })
 }
 
 /**

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { parseKeepingSources } from '#shared/json/json-source.ts'
 
 /**
  * A name in a vendor's error, such as `rate_limit_error`, `INVALID_ARGUMENT` or `BadRequestError`. Anything that is not
@@ -16,10 +17,15 @@ export const errorToken = z
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
 export const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
 
-/** Parses a body as JSON; `undefined` when it is none. The parser's message, which quotes the body, is discarded. */
-export function readJson(bytes: Uint8Array): unknown {
+const NONE: ReadonlySet<string> = new Set()
+
+/**
+ * Parses a body as JSON; `undefined` when it is none. The parser's message, which quotes the body, is discarded. Objects
+ * under the names of `written` stay as the vendor wrote them.
+ */
+export function readJson(bytes: Uint8Array, written = NONE): unknown {
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+    return parseKeepingSources(new TextDecoder('utf-8', { fatal: true }).decode(bytes), written)
   } catch {
     return undefined
   }
@@ -30,12 +36,10 @@ export function readErrorJson(bytes: Uint8Array): unknown {
   return parseJsonText(new TextDecoder().decode(bytes))
 }
 
-/**
- * Parses a text as JSON, such as the data of an event; `undefined` when it is none. The parser's message is discarded.
- */
-export function parseJsonText(text: string): unknown {
+/** Parses a text as JSON, such as the data of an event, as `readJson` does. */
+export function parseJsonText(text: string, written = NONE): unknown {
   try {
-    return JSON.parse(text)
+    return parseKeepingSources(text, written)
   } catch {
     return undefined
   }

@@ -136,6 +136,19 @@ export async function findBinding(
   return binding
 }
 
+/**
+ * Throws `idempotency_key_reused` (409) for a request whose text is longer than the one that the quote counted, although
+ * they have one digest: numbers may be written with any number of zeros.
+ */
+export function requireQuotedSize({ operation, effectiveRequest: { spelledSize } }: PaidRequest, terms: JsonValue): void {
+  if (spelledSize === null || !operation.spelling) return
+  if (spelledSize > operation.spelling.quotedSize(operation.termsSchema.parse(terms)))
+    throw new AppError('idempotency_key_reused', {
+      param: 'x-idempotency-key',
+      message: 'Numbers of this request are written longer than in the request that was priced. Send the same text.',
+    })
+}
+
 function keyReused(): AppError {
   return new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
 }

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 import { stringOr } from '../request-text.ts'
 import {
   type Conversation,
@@ -12,6 +11,7 @@ import {
 } from './conversation.ts'
 import { imageBlockSourceSchema, imageFromBlock } from './image-source.ts'
 import type { TextPart } from './text-request.ts'
+import { writtenObjectSchema } from './written-object.ts'
 
 const textBlock = z.looseObject({ type: z.literal('text'), text: z.string() })
 const imageBlock = z.looseObject({ type: z.literal('image'), source: imageBlockSourceSchema })
@@ -33,7 +33,7 @@ const blockSchema = z.discriminatedUnion(
       type: z.literal('tool_use'),
       id: z.string(),
       name: z.string(),
-      input: z.record(z.string(), z.unknown()).optional(),
+      input: writtenObjectSchema.optional(),
     }),
     z.looseObject({
       type: z.literal('tool_result'),
@@ -100,14 +100,12 @@ function blockParts(block: Block, toolNames: Map<string, string>): TextPart[] {
       return [{ ...imageFromBlock(block.source), ...cacheBreakpoint(block['cache_control']) }]
     case 'tool_use': {
       toolNames.set(block.id, block.name)
-      // Canonical, so that the order of the input's properties does not change the digest.
-      const input = canonicalJson((block.input ?? {}) as JsonValue)
       return [
         {
           type: 'tool_call',
           id: block.id,
           name: block.name,
-          arguments_json: input,
+          arguments_json: block.input?.text ?? '{}',
           ...cacheBreakpoint(block['cache_control']),
         },
       ]

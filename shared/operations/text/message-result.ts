@@ -1,7 +1,9 @@
 import { z } from 'zod'
 import { finishReason, type TextResultFacts, thoughtSignatures } from './chat-result.ts'
 import { type TextOutput, uncachedInputTokens } from './text-request.ts'
+import { JsonSource } from '#shared/json/json-source.ts'
 import { parseToolArguments } from './tool-arguments.ts'
+import { writtenObjectSchema } from './written-object.ts'
 
 const contentBlockSchema = z.discriminatedUnion('type', [
   z.looseObject({ type: z.literal('text'), text: z.string() }),
@@ -9,7 +11,7 @@ const contentBlockSchema = z.discriminatedUnion('type', [
     type: z.literal('tool_use'),
     id: z.string(),
     name: z.string(),
-    input: z.record(z.string(), z.unknown()),
+    input: writtenObjectSchema,
   }),
 ])
 
@@ -70,6 +72,11 @@ function textBlocks(text: string | null) {
 }
 
 function toolUseBlock({ id, name, arguments_json: text }: TextOutput['tool_calls'][number]) {
-  const input = parseToolArguments(text) ?? (text.trim() === '' ? {} : { raw_arguments: text })
-  return { type: 'tool_use' as const, id, name, input }
+  return { type: 'tool_use' as const, id, name, input: inputOf(text) }
+}
+
+function inputOf(argumentsText: string): JsonSource {
+  const source = parseToolArguments(argumentsText) ? JsonSource.parse(argumentsText) : undefined
+  if (source) return source
+  return new JsonSource(argumentsText.trim() === '' ? '{}' : JSON.stringify({ raw_arguments: argumentsText }))
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { sourceOf } from '#shared/json/json-source.ts'
 import type { TextRequest } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
 
@@ -77,8 +78,6 @@ export function chatOutputCeiling(maxTokens: number | undefined, body: Extras, f
   return Math.min(newer, maxTokens ?? newer)
 }
 
-type ResponseFormat = NonNullable<TextRequest['response_format']>
-
 /** Reads `response_format` of chat completions; plain text, the default, and unknown formats are left out. */
 export function chatResponseFormat(format: unknown): Pick<TextRequest, 'response_format'> {
   if (!isObject(format)) return {}
@@ -95,8 +94,8 @@ export function messageResponseFormat(body: Extras): Pick<TextRequest, 'response
 }
 
 function jsonSchemaFormat(named: unknown): Pick<TextRequest, 'response_format'> {
-  if (!isObject(named) || !isObject(named['schema'])) return {}
-  const schema = named['schema'] as Extract<ResponseFormat, { type: 'json_schema' }>['schema']
+  const schema = isObject(named) ? sourceOf(named['schema']) : undefined
+  if (!isObject(named) || schema === undefined) return {}
   const name = typeof named['name'] === 'string' ? { name: named['name'] } : {}
   return { response_format: { type: 'json_schema', ...name, schema } }
 }

@@ -1,10 +1,14 @@
 import { z } from 'zod'
+import { JsonSource } from '#shared/json/json-source.ts'
 
 /**
  * The one internal form of a text call, whichever endpoint family it came from. Chat completions and messages are both
- * translated into it before the quote, and every text provider translates from it. It is plain JSON, stored and
- * digested.
+ * translated into it before the quote, and every text provider translates from it. It is JSON, stored and digested, in
+ * which schemas stay as the caller wrote them.
  */
+
+/** The members of a stored text request that are read back as `JsonSource`. */
+export const WRITTEN_MEMBERS: ReadonlySet<string> = new Set(['parameters', 'schema'])
 
 /** Asks a vendor whose callers place them to cache the prompt up to the end of this part; others ignore it. */
 const cacheBreakpoint = z.literal(true).optional()
@@ -42,18 +46,21 @@ const toolResultPart = z.strictObject({
 
 const partSchema = z.discriminatedUnion('type', [textPart, imagePart, toolCallPart, toolResultPart])
 
+/** JSON Schema, as the caller wrote it. */
+const writtenSchema = z.instanceof(JsonSource)
+
 const toolSchema = z.strictObject({
   name: z.string(),
   description: z.string().optional(),
-  /** JSON Schema of the arguments, as the caller sent it. */
-  parameters: z.json(),
+  /** Of the arguments. */
+  parameters: writtenSchema,
   cache_breakpoint: cacheBreakpoint,
 })
 
 const responseFormatSchema = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('text') }),
   z.strictObject({ type: z.literal('json_object') }),
-  z.strictObject({ type: z.literal('json_schema'), name: z.string().optional(), schema: z.json() }),
+  z.strictObject({ type: z.literal('json_schema'), name: z.string().optional(), schema: writtenSchema }),
 ])
 
 export const textRequestSchema = z.strictObject({

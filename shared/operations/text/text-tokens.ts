@@ -35,7 +35,7 @@ export function inputTokenBound(request: TextRequest): number {
   if (tools.length > 0) tokens += TOKENS_FOR_TOOLS
   for (const tool of tools) tokens += TOKENS_PER_TOOL + toolTokens(tool)
   if (format && format.type !== 'text') tokens += TOKENS_FOR_RESPONSE_FORMAT
-  if (format?.type === 'json_schema') tokens += utf8Bytes(format.name ?? '') + jsonBytes(format.schema)
+  if (format?.type === 'json_schema') tokens += utf8Bytes(format.name ?? '') + longestRendering(format.schema.text)
   return tokens
 }
 
@@ -55,15 +55,15 @@ function partTokens(part: TextPart): number {
 }
 
 function toolTokens({ name, description = '', parameters }: TextTool): number {
-  return utf8Bytes(name) + jsonBytes(description) + jsonBytes(parameters)
+  return utf8Bytes(name) + jsonBytes(description) + longestRendering(parameters.text)
 }
 
 function utf8Bytes(text: string): number {
   return Buffer.byteLength(text, 'utf8')
 }
 
-function jsonBytes(value: TextTool['parameters']): number {
-  return longestRendering(JSON.stringify(value))
+function jsonBytes(text: string): number {
+  return longestRendering(JSON.stringify(text))
 }
 
 /**

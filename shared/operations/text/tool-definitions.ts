@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
+import { JsonSource, sourceOf } from '#shared/json/json-source.ts'
 import { cacheBreakpoint } from './conversation.ts'
 import type { TextRequest, TextTool } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
@@ -46,6 +47,8 @@ function functionOf(tool: unknown): unknown {
     : definition
 }
 
+const NO_PARAMETERS = new JsonSource('{"type":"object","properties":{}}')
+
 function toolOf(definition: Record<string, unknown>, parameters: unknown): TextTool[] {
   const known = definitionSchema.safeParse(definition).data
   if (!known) return []
@@ -60,7 +63,7 @@ function toolOf(definition: Record<string, unknown>, parameters: unknown): TextT
     {
       name,
       ...(description === undefined ? {} : { description }),
-      parameters: (isObject(parameters) ? parameters : { type: 'object', properties: {} }) as TextTool['parameters'],
+      parameters: sourceOf(parameters) ?? NO_PARAMETERS,
       ...cacheBreakpoint(definition['cache_control']),
     },
   ]

@@ -7,13 +7,14 @@ import { createDeployments } from '../../../workers/providers/create-deployments
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import type { HttpRequest } from '../../../workers/providers/http.ts'
 import type { ImageInput, TranscriptionInput } from '../../../workers/providers/provider.ts'
+import { written } from './written.ts'
 
 const HEADER = `// Generated from what the adapters send: npm run generate. The compiler checks each body against the types of the
 // vendor's own SDK, which excess properties and unknown values violate.
 `
 
 /** Conversations that together use every field and part of a text request. */
-const schema = { type: 'object', properties: { stops: { type: 'integer' } }, required: ['stops'] }
+const schema = written({ type: 'object', properties: { stops: { type: 'integer' } }, required: ['stops'] })
 const tool = { name: 'get_weather', description: 'Returns the weather', parameters: schema }
 const user = (text: string) => ({ role: 'user' as const, parts: [{ type: 'text' as const, text }] })
 const TEXTS: readonly TextRequest[] = [

@@ -8,13 +8,17 @@ const [chat, message] = ['createChatCompletion', 'createMessage'] as const
 const hello = [{ role: 'user', content: 'Hello' }]
 
 function chatRequest(fields: object): unknown {
-  return (effectiveOf(chat, { model: TEXT_MODEL, messages: hello, ...fields }) as { request: unknown }).request
+  return plainRequest(chat, { model: TEXT_MODEL, messages: hello, ...fields })
 }
 
 function messageRequest(fields: object): unknown {
-  return (
-    effectiveOf(message, { model: TEXT_MODEL, messages: hello, max_tokens: 9, ...fields }) as { request: unknown }
-  ).request
+  return plainRequest(message, { model: TEXT_MODEL, messages: hello, max_tokens: 9, ...fields })
+}
+
+/** Returns the request with its schemas as plain values, whose order does not matter here. */
+function plainRequest(operation: typeof chat | typeof message, body: object): unknown {
+  const effective = effectiveOf(operation, body) as { readonly request: object }
+  return JSON.parse(JSON.stringify(effective.request))
 }
 
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }

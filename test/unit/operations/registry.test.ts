@@ -11,6 +11,7 @@ import type { Execution } from '../../../workers/executions/execution.ts'
 import { createExecutions, type Executions } from '../../../workers/executions/registry.ts'
 import type { Adapter } from '../../../workers/providers/adapter.ts'
 import { adapters } from '../../../workers/providers/registry.ts'
+import { written } from '../../support/vendors/written.ts'
 
 /*
  * The type checker covers this file: each `@ts-expect-error` fails `npm run check` as soon as the line below it
@@ -84,7 +85,7 @@ describe('the prefix that calls of a conversation share', () => {
       const mark = isBreakpoint ? { cache_breakpoint: true as const } : {}
       const request: TextRequest = {
         messages: [{ role: 'user', parts: [{ type: 'text', text: 'tram '.repeat(2000), ...mark }] }],
-        tools: [{ name: 'clock', parameters: {}, ...mark }],
+        tools: [{ name: 'clock', parameters: written({}), ...mark }],
         max_output_tokens: 5,
       }
       const model = 'textmodel-2.5-pro'
@@ -165,7 +166,7 @@ describe('results of the operations', () => {
       finish_reason: 'tool_calls',
     })
     expect(messageResultSchema.parse(messageResult(facts, called))).toMatchObject({
-      content: [{ type: 'tool_use', id: 'c', name: 'f', input: { a: [1] } }],
+      content: [{ type: 'tool_use', id: 'c', name: 'f', input: written({ a: [1] }) }],
       stop_reason: 'tool_use',
     })
   })
@@ -179,7 +180,7 @@ describe('results of the operations', () => {
     [`{"a":${'['.repeat(70)}${']'.repeat(70)}}`, { raw_arguments: `{"a":${'['.repeat(70)}${']'.repeat(70)}}` }],
   ])('arguments %j become an object in messages', (arguments_json, input) => {
     const result = messageResult(facts, { ...output, tool_calls: [{ ...call, arguments_json }] })
-    expect(messageResultSchema.parse(result).content[1]).toMatchObject({ input })
+    expect(messageResultSchema.parse(result).content[1]).toMatchObject({ input: written(input) })
   })
 
   test.each([

@@ -1,5 +1,7 @@
 import { type Catalog, createCatalog } from '#shared/catalog/catalog.ts'
+import { storedJson } from '#shared/digests/canonical-json.ts'
 import type { AppError } from '#shared/errors/app-error.ts'
+import { parseEffectiveRequest } from '#shared/jobs/parse-effective-request.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
 import { invalidField } from '../../../api/request/field-errors.ts'
 
@@ -57,7 +59,7 @@ export function effectiveOf(
 ): ReturnType<AnyOperation['effectiveRequest']> {
   const operation = operationById(operationId)
   const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null, catalog)
-  return operation.effectiveRequestSchema.parse(JSON.parse(JSON.stringify(effective)))
+  return operation.effectiveRequestSchema.parse(parseEffectiveRequest(storedJson(effective)))
 }
 
 export function quoteOf(operationId: string, body: unknown, catalog = smallCatalog) {

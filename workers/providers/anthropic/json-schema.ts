@@ -1,5 +1,6 @@
-import { isObject } from '#shared/operations/text/tool-arguments.ts'
-import { type JsonSchema, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
+import { JsonSource } from '#shared/json/json-source.ts'
+import { isList, isMembers, JsonNumber, type JsonMembers, type JsonTree } from '#shared/json/json-tree.ts'
+import { keywords, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
 
 const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])
 
@@ -26,52 +27,60 @@ const FORMATS: ReadonlySet<unknown> = new Set([
  * Source: platform.claude.com/docs/en/build-with-claude/structured-outputs ("JSON Schema limitations") and
  * lib/transform-json-schema of the vendor's TypeScript SDK 1.11.
  */
-export function outputSchema(schema: unknown): JsonSchema | undefined {
-  return isObject(schema) && Object.keys(schema).length > 0 ? reduce(schema) : undefined
+export function outputSchema(schema: JsonSource): JsonSource | undefined {
+  const given = schema.tree()
+  return isMembers(given) && given.size > 0 ? JsonSource.fromTree(reduce(given)) : undefined
 }
 
 /** Makes a tool's schema an object schema; apart from that the vendor accepts JSON Schema 2020-12 unchanged. */
-export function toolSchema(schema: unknown): JsonSchema {
-  if (!isObject(schema)) return { type: 'object', properties: {} }
-  const { strict: _, ...rest } = schema
-  return rest['type'] === 'object' ? rest : { ...rest, type: 'object' }
+export function toolSchema(schema: JsonSource): JsonSource {
+  const given = schema.tree()
+  if (!isMembers(given)) return new JsonSource('{"type":"object","properties":{}}')
+  if (given.get('type') === 'object' && !given.has('strict')) return schema
+  const changed = new Map(given)
+  changed.delete('strict')
+  changed.set('type', 'object')
+  return JsonSource.fromTree(changed)
 }
 
-function reduce(schema: JsonSchema): JsonSchema {
+function reduce(schema: JsonMembers): JsonMembers {
   const dialect = { plain: PLAIN_KEYWORDS, ignored: IGNORED_KEYWORDS, translate }
-  const reduced = reduceKeywords(schema, dialect, (keywords) =>
-    schema['type'] === 'object' || keywords['properties'] !== undefined
-      ? { ...keywords, type: 'object', properties: keywords['properties'] ?? {}, additionalProperties: false }
-      : keywords,
+  const reduced = reduceKeywords(schema, dialect, (kept) =>
+    schema.get('type') === 'object' || kept.has('properties')
+      ? new Map([
+          ...kept,
+          ['type', 'object'],
+          ['properties', kept.get('properties') ?? new Map()],
+          ['additionalProperties', false],
+        ])
+      : kept,
   )
+  const reference = reduced.get('$ref')
   // Only definitions are allowed next to a reference.
-  if (typeof reduced['$ref'] === 'string') {
-    return { $ref: reduced['$ref'], ...(reduced['$defs'] === undefined ? {} : { $defs: reduced['$defs'] }) }
-  }
-  return reduced
+  return typeof reference === 'string' ? keywords({ $ref: reference, $defs: reduced.get('$defs') }) : reduced
 }
 
 /** Returns the vendor's form of one keyword, or undefined when there is none. */
-function translate(keyword: string, value: unknown): JsonSchema | undefined {
+function translate(keyword: string, value: JsonTree): JsonMembers | undefined {
   switch (keyword) {
     case 'properties':
     case '$defs':
     case 'definitions':
-      return isObject(value) ? { [keyword]: reduceEach(value, reduce) } : undefined
+      return isMembers(value) ? keywords({ [keyword]: reduceEach(value, reduce) }) : undefined
     case 'items':
-      return isObject(value) ? { items: reduce(value) } : undefined
+      return isMembers(value) ? keywords({ items: reduce(value) }) : undefined
     case 'anyOf':
     case 'oneOf':
-      return Array.isArray(value) ? { anyOf: reduceList(value, reduce) } : undefined
+      return isList(value) ? keywords({ anyOf: reduceList(value, reduce) }) : undefined
     case 'allOf':
-      return Array.isArray(value) ? { allOf: reduceList(value, reduce) } : undefined
+      return isList(value) ? keywords({ allOf: reduceList(value, reduce) }) : undefined
     case 'format':
-      return FORMATS.has(value) ? { format: value } : undefined
+      return FORMATS.has(value) ? keywords({ format: value }) : undefined
     case 'minItems':
-      return value === 0 || value === 1 ? { minItems: value } : undefined
+      return value instanceof JsonNumber && ['0', '1'].includes(value.text) ? keywords({ minItems: value }) : undefined
     case 'additionalProperties':
       // Objects are closed anyway; an open map has no counterpart and moves into the description.
-      return value === false || value === true ? {} : undefined
+      return value === false || value === true ? new Map() : undefined
     default:
       return undefined
   }

@@ -1,3 +1,4 @@
+import { JsonSource } from '#shared/json/json-source.ts'
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
 import { callArguments } from '../text-answer.ts'
 import { parseJsonText } from '../wire-fields.ts'
@@ -134,7 +135,7 @@ function contentOf(blocks: readonly Block[], isCut: boolean): StreamedContent | 
     else if (type !== 'tool_use') content.push({ type })
     else {
       const json = callArguments(written, isCut && position === blocks.length - 1)
-      if (json !== undefined) content.push({ type, name, input: JSON.parse(json) })
+      if (json !== undefined) content.push({ type, name, input: JsonSource.parse(json) })
       else if (isCut) continue
       else return undefined
     }

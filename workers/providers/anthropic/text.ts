@@ -1,3 +1,4 @@
+import { jsonText } from '#shared/digests/canonical-json.ts'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
@@ -16,7 +17,7 @@ import { readJson } from '../wire-fields.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
 import { createMessageStream, type MessageStream } from './message-stream.ts'
 import { type AnthropicTextSettings, modelTraits, textBody } from './text-body.ts'
-import { type MessageWire, messageWire } from './wire.ts'
+import { type MessageWire, messageWire, WRITTEN } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -48,7 +49,7 @@ export function createAnthropicText(dependencies: KeyedConnection & AnthropicTex
       }
       const stream = createMessageStream()
       const streaming = streamsAnswer(request, options.timeoutMs) ? { stream: true } : {}
-      const body = JSON.stringify({ ...textBody(request, dependencies), ...streaming })
+      const body = jsonText({ ...textBody(request, dependencies), ...streaming })
       const exchange = await http(
         { method: 'POST', url, headers, body },
         { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, onEvent: stream.take },
@@ -61,7 +62,7 @@ export function createAnthropicText(dependencies: KeyedConnection & AnthropicTex
 }
 
 function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutcome {
-  const body = readJson(bytes)
+  const body = readJson(bytes, WRITTEN)
   if (body === undefined) return unknownOutcome('HTTP 200 with a body that is not JSON')
   const message = messageWire.safeParse(body)
   if (!message.success) return unknownOutcome('HTTP 200 with a malformed message')
@@ -159,7 +160,7 @@ function finishReason(reason: string, calls: boolean): TextOutput['finish_reason
 function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_calls'] {
   const calls = content.flatMap((block) => (block.type === 'tool_use' ? [block] : []))
   return calls.map(({ name, input }, index) => {
-    const argumentsJson = JSON.stringify(input)
+    const argumentsJson = input.text
     return { id: callIdOf(messageId, index, name, argumentsJson), name, arguments_json: argumentsJson }
   })
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
 
 /** The id of a message or request; anything else counts as absent, so that free text never reaches a log. */
@@ -8,11 +9,14 @@ const id = z
   .nullish()
   .catch(undefined)
 
+/** The members of an answer that stay as the vendor wrote them. */
+export const WRITTEN: ReadonlySet<string> = new Set(['input'])
+
 const tokens = z.int().nonnegative()
 
 const usedBlocks = z.discriminatedUnion('type', [
   z.object({ type: z.literal('text'), text: storableText }),
-  z.object({ type: z.literal('tool_use'), name: storableText, input: z.record(z.string(), z.unknown()) }),
+  z.object({ type: z.literal('tool_use'), name: storableText, input: writtenObjectSchema }),
   z.object({ type: z.literal('thinking'), signature: z.string().nullish() }),
 ])
 

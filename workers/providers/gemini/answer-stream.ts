@@ -1,7 +1,7 @@
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
 import { hasError } from '../streamed-answer.ts'
 import { parseJsonText } from '../wire-fields.ts'
-import { type AnswerWire, answerWire, type PartWire, streamErrorWire } from './wire.ts'
+import { type AnswerWire, answerWire, type PartWire, streamErrorWire, WRITTEN } from './wire.ts'
 
 type Counts = NonNullable<AnswerWire['usageMetadata']>
 
@@ -41,7 +41,7 @@ export function createAnswerStream(): AnswerStream {
   }
   return {
     take(data) {
-      const value = parseJsonText(data)
+      const value = parseJsonText(data, WRITTEN)
       const failed = hasError(value) ? streamErrorWire.safeParse(value) : undefined
       if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: parts.length > 0 }
       const chunk = failed === undefined ? answerWire.safeParse(value) : undefined

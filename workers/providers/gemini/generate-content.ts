@@ -1,3 +1,4 @@
+import { jsonText } from '#shared/digests/canonical-json.ts'
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import type { TakeEvent } from '../event-stream.ts'
 import { unknownOutcome } from '../failures.ts'
@@ -5,7 +6,7 @@ import type { HttpOutcome } from '../http.ts'
 import type { CallOptions, ProviderFailure } from '../provider.ts'
 import { readJson } from '../wire-fields.ts'
 import { failureOf } from './errors.ts'
-import { type AnswerWire, answerWire } from './wire.ts'
+import { type AnswerWire, answerWire, WRITTEN } from './wire.ts'
 
 export type Answered = { readonly outcome: 'answered'; readonly answer: AnswerWire } | ProviderFailure
 
@@ -35,13 +36,13 @@ export function createPost(connection: KeyedConnection, method: string) {
     options: CallOptions,
     limits: { readonly maximumResponseBytes: number; readonly onEvent?: TakeEvent },
   ): Promise<HttpOutcome> =>
-    http({ method: 'POST', url, headers, body: JSON.stringify(body) }, { ...options, ...limits })
+    http({ method: 'POST', url, headers, body: jsonText(body) }, { ...options, ...limits })
 }
 
 /** Reads an answer that was sent as a whole. */
 export function answerOf(exchange: HttpOutcome, setupMessage?: RegExp): Answered {
   if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange, setupMessage)
-  const body = readJson(exchange.bytes)
+  const body = readJson(exchange.bytes, WRITTEN)
   if (body === undefined) return unknownOutcome('HTTP 200 with a body that is not JSON')
   const answer = answerWire.safeParse(body)
   return answer.success

@@ -1,5 +1,6 @@
-import { isObject } from '#shared/operations/text/tool-arguments.ts'
-import { type JsonSchema, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
+import { JsonSource } from '#shared/json/json-source.ts'
+import { isList, isMembers, JsonNumber, type JsonMembers, type JsonTree } from '#shared/json/json-tree.ts'
+import { keywords, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
 
 const PLAIN_KEYWORDS: ReadonlySet<string> = new Set([
   '$id',
@@ -27,46 +28,49 @@ const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', 's
  * Source: ai.google.dev/api/generate-content, GenerationConfig.responseJsonSchema ("only the following properties are
  * supported"; next to `$ref` only names that start with `$`).
  */
-export function geminiSchema(schema: unknown): JsonSchema | undefined {
-  if (!isObject(schema)) return undefined
-  const reduced = reduce(schema)
-  return Object.keys(reduced).length === 0 ? undefined : reduced
+export function geminiSchema(schema: JsonSource): JsonSource | undefined {
+  const given = schema.tree()
+  const reduced = isMembers(given) ? reduce(given) : new Map()
+  return reduced.size === 0 ? undefined : JsonSource.fromTree(reduced)
 }
 
-function reduce(given: JsonSchema): JsonSchema {
+function reduce(given: JsonMembers): JsonMembers {
   const schema = withoutAllOf(given)
-  if (typeof schema['$ref'] === 'string') {
-    const definitions = schema['$defs'] ?? schema['definitions']
-    const reference = schema['$ref'].replace(/^#\/definitions\//, '#/$defs/')
-    return { $ref: reference, ...(isObject(definitions) ? { $defs: reduceEach(definitions, reduce) } : {}) }
+  const reference = schema.get('$ref')
+  if (typeof reference === 'string') {
+    const definitions = schema.get('$defs') ?? schema.get('definitions')
+    return keywords({
+      $ref: reference.replace(/^#\/definitions\//, '#/$defs/'),
+      $defs: isMembers(definitions) ? reduceEach(definitions, reduce) : undefined,
+    })
   }
   return reduceKeywords(schema, { plain: PLAIN_KEYWORDS, ignored: IGNORED_KEYWORDS, translate })
 }
 
 /** Returns the vendor's form of one keyword, or undefined when there is none. */
-function translate(keyword: string, value: unknown): JsonSchema | undefined {
+function translate(keyword: string, value: JsonTree): JsonMembers | undefined {
   switch (keyword) {
     case 'properties':
-      return isObject(value) ? { properties: reduceEach(value, reduce) } : undefined
+      return isMembers(value) ? keywords({ properties: reduceEach(value, reduce) }) : undefined
     case '$defs':
     case 'definitions':
-      return isObject(value) ? { $defs: reduceEach(value, reduce) } : undefined
+      return isMembers(value) ? keywords({ $defs: reduceEach(value, reduce) }) : undefined
     case 'items':
-      if (Array.isArray(value)) return { prefixItems: reduceList(value, reduce) }
-      return isObject(value) ? { items: reduce(value) } : undefined
+      if (isList(value)) return keywords({ prefixItems: reduceList(value, reduce) })
+      return isMembers(value) ? keywords({ items: reduce(value) }) : undefined
     case 'prefixItems':
     case 'anyOf':
     case 'oneOf':
-      return Array.isArray(value) ? { [keyword]: reduceList(value, reduce) } : undefined
+      return isList(value) ? keywords({ [keyword]: reduceList(value, reduce) }) : undefined
     case 'additionalProperties':
-      if (typeof value === 'boolean') return { additionalProperties: value }
-      return isObject(value) ? { additionalProperties: reduce(value) } : undefined
+      if (typeof value === 'boolean') return keywords({ additionalProperties: value })
+      return isMembers(value) ? keywords({ additionalProperties: reduce(value) }) : undefined
     case 'enum': {
-      const usable = Array.isArray(value) ? value.filter(isStringOrNumber) : []
-      return usable.length === 0 ? undefined : { enum: usable }
+      const usable = isList(value) ? value.filter(isStringOrNumber) : []
+      return usable.length === 0 ? undefined : keywords({ enum: usable })
     }
     case 'const':
-      return isStringOrNumber(value) ? { enum: [value] } : undefined
+      return isStringOrNumber(value) ? keywords({ enum: [value] }) : undefined
     default:
       return undefined
   }
@@ -76,21 +80,28 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
  * Merges `allOf`. The last branch with a property wins, which is the usual way to refine a base type; a branch that is
  * a reference wins over all others, because no keyword is allowed next to it.
  */
-function withoutAllOf({ allOf, ...rest }: JsonSchema): JsonSchema {
-  if (!Array.isArray(allOf)) return allOf === undefined ? rest : { ...rest, allOf }
-  const branches = [...allOf.filter(isObject).map(withoutAllOf), rest]
-  const merged: JsonSchema = Object.assign({}, ...branches)
-  const properties: JsonSchema = Object.assign({}, ...branches.map((branch) => branch['properties']))
-  const required = [
-    ...new Set(branches.flatMap((branch) => (Array.isArray(branch['required']) ? branch['required'] : []))),
-  ]
-  return {
-    ...merged,
-    ...(Object.keys(properties).length === 0 ? {} : { properties }),
-    ...(required.length === 0 ? {} : { required }),
-  }
+function withoutAllOf(schema: JsonMembers): JsonMembers {
+  const allOf = schema.get('allOf')
+  if (!isList(allOf)) return schema
+  const rest = new Map(schema)
+  rest.delete('allOf')
+  const branches = [...allOf.filter(isMembers).map(withoutAllOf), rest]
+  const merged = new Map<string, JsonTree>(branches.flatMap((branch) => [...branch]))
+  const properties = branches.flatMap((branch) => membersOf(branch.get('properties')))
+  const required = branches.flatMap((branch) => listOf(branch.get('required')))
+  if (properties.length > 0) merged.set('properties', new Map(properties))
+  if (required.length > 0) merged.set('required', [...new Set(required)])
+  return merged
 }
 
-function isStringOrNumber(value: unknown): value is string | number {
-  return typeof value === 'string' || typeof value === 'number'
+function membersOf(tree: JsonTree | undefined): (readonly [string, JsonTree])[] {
+  return isMembers(tree) ? [...tree] : []
+}
+
+function listOf(tree: JsonTree | undefined): readonly JsonTree[] {
+  return isList(tree) ? tree : []
+}
+
+function isStringOrNumber(tree: JsonTree): boolean {
+  return typeof tree === 'string' || tree instanceof JsonNumber
 }

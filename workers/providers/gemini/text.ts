@@ -142,7 +142,7 @@ function finishReason(reason: string, calls: boolean): TextOutput['finish_reason
 function toolCalls(parts: readonly PartWire[], answer: AnswerWire): TextOutput['tool_calls'] {
   const calls = parts.flatMap(({ functionCall }) => functionCall ?? [])
   return calls.map(({ name, args }, index) => {
-    const argumentsJson = JSON.stringify(args ?? {})
+    const argumentsJson = args?.text ?? '{}'
     const id = callIdOf(answer.responseId, answer.usageMetadata, index, name, argumentsJson)
     return { id, name, arguments_json: argumentsJson }
   })

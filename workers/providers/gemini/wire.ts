@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
 
 /** The vendor omits a count that is zero. */
@@ -11,12 +12,15 @@ const responseId = z
   .optional()
   .catch(undefined)
 
+/** The members of an answer that stay as the vendor wrote them. */
+export const WRITTEN: ReadonlySet<string> = new Set(['args'])
+
 /** One part has one kind of content. `thought` marks thinking: summaries and draft images. */
 const part = z.object({
   text: storableText.optional(),
   thought: z.boolean().optional(),
   thoughtSignature: z.string().optional(),
-  functionCall: z.object({ name: storableText, args: z.record(z.string(), z.unknown()).nullish() }).optional(),
+  functionCall: z.object({ name: storableText, args: writtenObjectSchema.nullish() }).optional(),
   inlineData: z.object({ data: z.string() }).optional(),
 })
 

@@ -1,3 +1,4 @@
+import { jsonText } from '#shared/digests/canonical-json.ts'
 import { type OpenConnection, urlBelow } from '../adapter.ts'
 import type { TakeEvent } from '../event-stream.ts'
 import type { HttpOutcome } from '../http.ts'
@@ -26,7 +27,7 @@ export function createPost({ baseUrl, apiKey, http }: OpenConnection, path: stri
   return (body, limits) => {
     const content = isStreamedBody(body)
       ? { headers: authorization, body }
-      : { headers: { ...authorization, 'content-type': 'application/json' }, body: JSON.stringify(body) }
+      : { headers: { ...authorization, 'content-type': 'application/json' }, body: jsonText(body) }
     return http({ method: 'POST', url, ...content }, limits)
   }
 }

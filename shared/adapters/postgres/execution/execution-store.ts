@@ -1,5 +1,6 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobFailure, NewResult, Written } from '#shared/jobs/job.ts'
+import { parseEffectiveRequest } from '#shared/jobs/parse-effective-request.ts'
 import { type UnchargedWork, unchargedWorkOf } from '#shared/jobs/uncharged-work.ts'
 import type { Media } from '#shared/media/media.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
@@ -67,7 +68,7 @@ async function readEffectiveRequest(sql: Sql, jobId: string): Promise<JsonValue 
     values: [jobId],
   })
   const text = rows[0]?.effective_request
-  return text === undefined || text === null ? null : (JSON.parse(text) as JsonValue)
+  return text === undefined || text === null ? null : parseEffectiveRequest(text)
 }
 
 /** A deployment as it is called: it may be renamed, or get another model. */

@@ -1,5 +1,5 @@
-import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult, Written } from '#shared/jobs/job.ts'
+import { parseEffectiveRequest } from '#shared/jobs/parse-effective-request.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { RequestOrigin } from '#shared/runtime/tracing.ts'
 import { type LockedRows, shareStatement } from '../batch.ts'
@@ -45,7 +45,7 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
   const isSealed = usage !== null && chargeAmount !== null && resultDigest !== null
   return {
     ...job,
-    effectiveRequest: effectiveRequest === null ? null : (JSON.parse(effectiveRequest) as JsonValue),
+    effectiveRequest: effectiveRequest === null ? null : parseEffectiveRequest(effectiveRequest),
     authorization: storedAuthorizationSchema.parse(signed),
     origin: { requestId, traceparent },
     sealed: isSealed ? { usage, chargeAmount, resultDigest } : null,
