@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
-import { textSpelling } from './text/spelling.ts'
 import { chatMessageSchema, translateChatMessages } from './text/chat-messages.ts'
 import { chatCompletionResultSchema } from './text/chat-result.ts'
+import { textSpelling } from './text/spelling.ts'
 import {
   chatOutputCeiling,
   chatResponseFormat,

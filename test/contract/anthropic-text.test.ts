@@ -16,8 +16,8 @@ import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
-import { createExpiringHttp } from './expiring-http.ts'
 import { written } from '../support/vendors/written.ts'
+import { createExpiringHttp } from './expiring-http.ts'
 
 const API_KEY = 'sk-ant-CANARY_key_0f2c'
 const fixture = (name: string): unknown =>
@@ -272,7 +272,9 @@ describe('request', () => {
       additionalProperties: true,
       $defs: { stop: { properties: { name: { const: 'x' } } } },
     }
-    const { output_config: config } = await sent({ response_format: { type: 'json_schema', name: 'trip', schema: written(schema) } })
+    const { output_config: config } = await sent({
+      response_format: { type: 'json_schema', name: 'trip', schema: written(schema) },
+    })
     expect(config).toEqual({
       format: {
         type: 'json_schema',

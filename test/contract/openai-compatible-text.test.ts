@@ -11,8 +11,8 @@ import {
   type OpenAiCompatibleTextDependencies,
 } from '../../workers/providers/openai-compatible/text.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
-import { createExpiringHttp } from './expiring-http.ts'
 import { written } from '../support/vendors/written.ts'
+import { createExpiringHttp } from './expiring-http.ts'
 
 const API_KEY = 'sk-CANARY-key'
 const fixture = (name: string): Record<string, unknown> =>

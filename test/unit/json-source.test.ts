@@ -83,7 +83,8 @@ describe('the canonical text of a number', () => {
   })
 
   it('throws beyond the range of JSON parsers', () => {
-    for (const text of ['1e400', '-1e400', `1e-${'9'.repeat(16)}`]) expect(() => canonicalNumber(text)).toThrow(TypeError)
+    for (const text of ['1e400', '-1e400', `1e-${'9'.repeat(16)}`])
+      expect(() => canonicalNumber(text)).toThrow(TypeError)
     expect(canonicalNumber(`0e${'9'.repeat(20)}`)).toBe('0')
   })
 

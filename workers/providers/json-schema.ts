@@ -27,7 +27,10 @@ export function reduceKeywords(
     if (entry === undefined) untranslated.push(`${keyword}: ${writeJsonTree(value)}`)
     for (const [name, member] of entry ?? []) reduced.set(name, member)
   }
-  const description = [schema.get('description'), untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`]
+  const description = [
+    schema.get('description'),
+    untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`,
+  ]
   const text = description.filter((line) => typeof line === 'string').join('\n\n')
   return text === '' ? complete(reduced) : new Map([...complete(reduced), ['description', text]])
 }
@@ -44,5 +47,7 @@ export function reduceList(schemas: readonly JsonTree[], reduce: Reduce): JsonMe
 
 /** Returns keywords of which absent ones are left out. */
 export function keywords(given: Readonly<Record<string, JsonTree | undefined>>): JsonMembers {
-  return new Map(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const])))
+  return new Map(
+    Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const])),
+  )
 }

@@ -140,7 +140,10 @@ export async function findBinding(
  * Throws `idempotency_key_reused` (409) for a request whose text is longer than the one that the quote counted, although
  * they have one digest: numbers may be written with any number of zeros.
  */
-export function requireQuotedSize({ operation, effectiveRequest: { spelledSize } }: PaidRequest, terms: JsonValue): void {
+export function requireQuotedSize(
+  { operation, effectiveRequest: { spelledSize } }: PaidRequest,
+  terms: JsonValue,
+): void {
   if (spelledSize === null || !operation.spelling) return
   if (spelledSize > operation.spelling.quotedSize(operation.termsSchema.parse(terms)))
     throw new AppError('idempotency_key_reused', {

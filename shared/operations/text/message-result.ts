@@ -1,7 +1,7 @@
 import { z } from 'zod'
+import { JsonSource } from '#shared/json/json-source.ts'
 import { finishReason, type TextResultFacts, thoughtSignatures } from './chat-result.ts'
 import { type TextOutput, uncachedInputTokens } from './text-request.ts'
-import { JsonSource } from '#shared/json/json-source.ts'
 import { parseToolArguments } from './tool-arguments.ts'
 import { writtenObjectSchema } from './written-object.ts'
 

@@ -26,7 +26,11 @@ export const numberText: fc.Arbitrary<string> = fc.oneof(
 const storable = fc.string({ unit: 'binary', maxLength: 12 }).map((text) => text.replaceAll('\0', '').toWellFormed())
 
 const name = fc
-  .oneof(storable, fc.nat(3000).map(String), fc.constantFrom('reasoning', 'answer', 'parameters', 'schema', 'input', 'args'))
+  .oneof(
+    storable,
+    fc.nat(3000).map(String),
+    fc.constantFrom('reasoning', 'answer', 'parameters', 'schema', 'input', 'args'),
+  )
   .filter((text) => text !== '__proto__')
 
 const stringText = storable.map((text) => JSON.stringify(text))
@@ -36,7 +40,12 @@ const { value } = fc.letrec<{ value: string }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 4, depthIdentifier: 'json' },
     { arbitrary: leaf, weight: 3 },
-    { arbitrary: fc.array(tie('value'), { maxLength: 4, depthIdentifier: 'json' }).map((items) => `[${items.join(',')}]`), weight: 1 },
+    {
+      arbitrary: fc
+        .array(tie('value'), { maxLength: 4, depthIdentifier: 'json' })
+        .map((items) => `[${items.join(',')}]`),
+      weight: 1,
+    },
     { arbitrary: membersOf(tie('value')), weight: 2 },
   ),
 }))

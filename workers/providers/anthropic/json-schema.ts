@@ -1,5 +1,5 @@
 import { JsonSource } from '#shared/json/json-source.ts'
-import { isList, isMembers, JsonNumber, type JsonMembers, type JsonTree } from '#shared/json/json-tree.ts'
+import { isList, isMembers, type JsonMembers, JsonNumber, type JsonTree } from '#shared/json/json-tree.ts'
 import { keywords, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
 
 const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])

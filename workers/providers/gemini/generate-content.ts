@@ -35,8 +35,7 @@ export function createPost(connection: KeyedConnection, method: string) {
     body: object,
     options: CallOptions,
     limits: { readonly maximumResponseBytes: number; readonly onEvent?: TakeEvent },
-  ): Promise<HttpOutcome> =>
-    http({ method: 'POST', url, headers, body: jsonText(body) }, { ...options, ...limits })
+  ): Promise<HttpOutcome> => http({ method: 'POST', url, headers, body: jsonText(body) }, { ...options, ...limits })
 }
 
 /** Reads an answer that was sent as a whole. */
