@@ -19,6 +19,14 @@ const MODELS = {
 } as const
 type Vendor = keyof typeof MODELS
 
+/** The one model of each vendor's deployment, by its name. */
+const SERVED: Readonly<Record<string, string>> = {
+  'open-text': MODELS['openai-compatible'],
+  'gemini-2.5-pro': MODELS.gemini,
+  anthropic: MODELS.anthropic,
+}
+const isTextModel = (id: string) => id.startsWith('textmodel-') && !id.endsWith('-image')
+
 const ANSWERS: Record<Vendor, string> = {
   'openai-compatible': `{"id":"c1","choices":[{"finish_reason":"tool_calls","message":{"content":null,"tool_calls":[{"id":"t","type":"function","function":{"name":"look_up","arguments":${JSON.stringify(INPUT)}}}]}}],"usage":{"prompt_tokens":30,"completion_tokens":9}}`,
   gemini: `{"candidates":[{"finishReason":"STOP","content":{"parts":[{"functionCall":{"name":"look_up","args":${INPUT}}}]}}],"usageMetadata":{"promptTokenCount":30,"candidatesTokenCount":9}}`,
@@ -45,21 +53,11 @@ describe('a paid call over HTTP', () => {
     sandbox = await startTestSandbox({
       connections: (real) => Promise.resolve({ ...real, upstreamUrl: vendor.url }),
       deployments: ({ deployments }) => ({
-        deployments: deployments
-          .flatMap((deployment) => {
-            const { adapter } = deployment
-            const model = (MODELS as Record<string, string>)[adapter]
-            // Others serve media, which this test does not ask for.
-            if (model === undefined || !deployment.serves.some((id) => id.startsWith('textmodel'))) return [deployment]
-            return deployment.serves.some((id) => id.endsWith('-image'))
-              ? [deployment]
-              : [{ ...deployment, serves: [model] }]
-          })
-          .filter(
-            ({ serves, name }, index, all) =>
-              all.findIndex((other) => other.serves[0] === serves[0] && other.name !== name) < 0 ||
-              index === all.findIndex((other) => other.serves[0] === serves[0]),
-          ),
+        deployments: deployments.flatMap((deployment) => {
+          if (!deployment.serves.some(isTextModel)) return [deployment]
+          const model = SERVED[deployment.name]
+          return model === undefined ? [] : [{ ...deployment, serves: [model] }]
+        }),
       }),
     })
   })
