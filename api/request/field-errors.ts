@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
+import { JsonSource } from '#shared/json/json-source.ts'
 
 /** Sentences that say what to send instead, by the name of the field. */
 export type FieldAdvice = Readonly<Record<string, string>>
@@ -86,6 +87,7 @@ function paramOf(path: readonly PropertyKey[]): string {
 function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
   let value = body
   for (const part of path) {
+    if (value instanceof JsonSource) value = value.toJSON()
     if (typeof value !== 'object' || value === null) return undefined
     value = (value as Record<PropertyKey, unknown>)[part]
   }

@@ -70,9 +70,8 @@ export function prepareBody(operation: AnyOperation, body: unknown, catalogs: Re
  */
 export function finishRequest(operation: AnyOperation, effective: JsonValue, offered: CurrentCatalog): PreparedRequest {
   const { spelling } = operation
-  const digested = spelling ? spelling.digested(effective) : null
   const json = Buffer.from(writeJson(() => storedJson(effective)))
-  const canonical = digested === null ? null : Buffer.from(writeJson(() => canonicalJson(digested)))
+  const canonical = digestedJson(operation, effective)
   return {
     kind: 'request',
     publicModel: operation.publicModel(effective),
@@ -83,11 +82,21 @@ export function finishRequest(operation: AnyOperation, effective: JsonValue, off
   }
 }
 
-function writeJson(write: () => string): string {
+/** Returns what is digested; `null` where that is the stored text. */
+function digestedJson({ spelling }: AnyOperation, effective: JsonValue): Buffer | null {
+  if (!spelling) return null
+  const text = writeJson(() => {
+    const digested = spelling.digested(effective)
+    return digested === null ? null : canonicalJson(digested)
+  })
+  return text === null ? null : Buffer.from(text)
+}
+
+function writeJson<Text extends string | null>(write: () => Text): Text {
   try {
     return write()
   } catch (cause) {
-    // JSON can contain numbers, such as 1e400, that overflow to infinity when parsed.
+    // Schemas have an exponent that cannot be counted, other fields a number that overflows to infinity when parsed.
     if (cause instanceof TypeError)
       throw new AppError('invalid_json', { message: 'The request contains a number that is too large.', cause })
     throw cause

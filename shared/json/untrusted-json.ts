@@ -123,18 +123,26 @@ function rejectPrototypeKey(key: string, value: unknown): unknown {
  * UTF-8 form, and PostgreSQL cannot store U+0000. Property names count as text too.
  */
 export function pathToUnstorable(value: unknown): PropertyKey[] | null {
-  if (typeof value === 'string') return isStorable(value) ? null : []
-  if (value instanceof JsonSource) return MAY_BE_UNSTORABLE.test(value.text) ? pathToUnstorable(value.toJSON()) : null
-  if (typeof value !== 'object' || value === null) return null
+  return pathTo(value, (leaf) => typeof leaf === 'string' && !isStorable(leaf))
+}
+
+/** Returns the path to the first number of which parsers make infinity, such as 1e400, or `null`. */
+export function pathToInfinity(value: unknown): PropertyKey[] | null {
+  return pathTo(value, (leaf) => typeof leaf === 'number' && !Number.isFinite(leaf))
+}
+
+/** What `JSON.stringify` writes for such text, and an exponent; a text that quotes an escape has it too. */
+const MAY_HAVE_FAULT = /\\u(?:0000|d[89a-f])|\d[eE]/
+
+function pathTo(value: unknown, isFault: (leaf: unknown) => boolean): PropertyKey[] | null {
+  if (value instanceof JsonSource) return MAY_HAVE_FAULT.test(value.text) ? pathTo(value.toJSON(), isFault) : null
+  if (typeof value !== 'object' || value === null) return isFault(value) ? [] : null
   for (const [key, member] of Object.entries(value)) {
-    const path = isStorable(key) ? pathToUnstorable(member) : []
+    const path = isFault(key) ? [] : pathTo(member, isFault)
     if (path) return [Array.isArray(value) ? Number(key) : key, ...path]
   }
   return null
 }
-
-/** What `JSON.stringify` writes for these characters; a text that quotes an escape has it too. */
-const MAY_BE_UNSTORABLE = /\\u(?:0000|d[89a-f])/
 
 function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0')

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
-import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
+import { maxTokensSchema, refuseUnstorable, textModelSchema } from './request-text.ts'
 import { chatMessageSchema, translateChatMessages } from './text/chat-messages.ts'
 import { chatCompletionResultSchema } from './text/chat-result.ts'
 import { textSpelling } from './text/spelling.ts'
@@ -29,7 +29,7 @@ const bodySchema = z
     n: choicesSchema,
     include_thought_signatures: rawOutputSchema,
   })
-  .check(refuseUnstorableText)
+  .check(refuseUnstorable)
 
 type ChatCompletionBody = z.infer<typeof bodySchema>
 

@@ -5,7 +5,7 @@ import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
 import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
-import { refuseUnstorableText, SHORT_BODY_BYTES, textOfCodePoints } from './request-text.ts'
+import { refuseUnstorable, SHORT_BODY_BYTES, textOfCodePoints } from './request-text.ts'
 
 const bodySchema = z
   .strictObject({
@@ -17,7 +17,7 @@ const bodySchema = z
     size: z.literal('1024x1024').optional().meta({ deprecated: true, description: 'Use image_size and aspect_ratio.' }),
     response_format: z.enum(['url', 'b64_json']).default('url'),
   })
-  .check(refuseUnstorableText)
+  .check(refuseUnstorable)
 
 type ImageBody = z.infer<typeof bodySchema>
 

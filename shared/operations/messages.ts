@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { defineOperation } from './operation.ts'
-import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
+import { maxTokensSchema, refuseUnstorable, textModelSchema } from './request-text.ts'
 import { messageSchema, systemSchema, translateMessages } from './text/message-blocks.ts'
 import { messageResultSchema } from './text/message-result.ts'
 import { textSpelling, withCanonicalArguments } from './text/spelling.ts'
@@ -21,7 +21,7 @@ const bodySchema = z
     system: systemSchema.optional(),
     include_thought_signatures: rawOutputSchema,
   })
-  .check(refuseUnstorableText)
+  .check(refuseUnstorable)
 
 type MessageBody = z.infer<typeof bodySchema>
 

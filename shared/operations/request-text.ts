@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { textModels } from '#shared/catalog/published-models.ts'
-import { pathToUnstorable } from '#shared/json/untrusted-json.ts'
+import { pathToInfinity, pathToUnstorable } from '#shared/json/untrusted-json.ts'
 
 /**
  * Body limit of operations whose requests contain one bounded text: 4,000 code points, each fully escaped, and the
@@ -57,14 +57,11 @@ export function stringOr<T>(structured: z.ZodType<T>, expected: string): z.ZodTy
   return schema as z.ZodType<string | T>
 }
 
-/** Rejects text that cannot be stored unchanged, anywhere in a body. */
-export function refuseUnstorableText({ value, issues }: z.core.ParsePayload): void {
-  const path = pathToUnstorable(value)
-  if (path)
-    issues.push({
-      code: 'custom',
-      path,
-      message: 'must be valid Unicode without lone surrogates and without U+0000',
-      input: value,
-    })
+/** Rejects text and numbers that cannot be stored unchanged, anywhere in a body. */
+export function refuseUnstorable({ value, issues }: z.core.ParsePayload): void {
+  const refuse = (path: PropertyKey[] | null, message: string) => {
+    if (path) issues.push({ code: 'custom', path, message, input: value })
+  }
+  refuse(pathToUnstorable(value), 'must be valid Unicode without lone surrogates and without U+0000')
+  refuse(pathToInfinity(value), 'must be a number below 1e309')
 }

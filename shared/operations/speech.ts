@@ -8,7 +8,7 @@ import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.t
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from './maximum-price.ts'
 import { defineOperation, EXAMPLE_CREATED, type MeasuredAudio } from './operation.ts'
-import { countCodePoints, refuseUnstorableText, SHORT_BODY_BYTES, textOfCodePoints } from './request-text.ts'
+import { countCodePoints, refuseUnstorable, SHORT_BODY_BYTES, textOfCodePoints } from './request-text.ts'
 
 const CHARACTERS_PER_PRICE = 1000n
 const THOUSANDTHS = 1000
@@ -39,7 +39,7 @@ const bodySchema = z
       .meta({ multipleOf: 0.001 })
       .default(1),
   })
-  .check(refuseUnstorableText)
+  .check(refuseUnstorable)
 
 type SpeechBody = z.infer<typeof bodySchema>
 
