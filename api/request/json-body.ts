@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
-import { parseKeepingSources } from '#shared/json/json-source.ts'
-import { checkJsonStructure } from '#shared/json/untrusted-json.ts'
+import { keepSources } from '#shared/json/json-source.ts'
+import { checkJsonStructure } from '#shared/json/scan-json.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import { type FieldAdvice, invalidField, repeatedField, unknownField } from './field-errors.ts'
 
@@ -16,11 +16,17 @@ const PASSED_THROUGH: ReadonlySet<string> = new Set(['parameters', 'input_schema
  * `invalid_json` and `duplicate_field`.
  */
 export function parseJsonBody(bytes: Buffer): unknown {
-  const structure = checkJsonStructure(bytes)
+  const structure = checkJsonStructure(bytes, { names: PASSED_THROUGH })
   if (structure.outcome === 'too_complex') throw new AppError('invalid_json', { message: structure.message })
   if (structure.outcome === 'repeated_key') throw repeatedField(structure.key)
+  const value = parse(bytes)
+  keepSources(value, bytes, structure.found)
+  return value
+}
+
+function parse(bytes: Buffer): unknown {
   try {
-    return parseKeepingSources(new TextDecoder('utf-8', { fatal: true }).decode(bytes), PASSED_THROUGH)
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (cause) {
     throw new AppError('invalid_json', { cause })
   }

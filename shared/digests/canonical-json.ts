@@ -20,7 +20,8 @@ interface Writing {
 /** Names in code-unit order, and sources in one spelling of their value. */
 const CANONICAL: Writing = {
   namesOf: (object) => Object.keys(object).sort(),
-  textOf: (source) => source.canonicalText(),
+  textOf: (source) =>
+    source.plain === undefined ? source.canonicalText() : write(source.plain as JsonValue, CANONICAL),
 }
 
 /** The same, with what is only passed through as its author wrote it. */

@@ -1,5 +1,6 @@
 import { visit } from 'jsonc-parser'
-import { type JsonTree, parseJsonTree, STRICT, writeCanonicalTree, writeJsonTree } from './json-tree.ts'
+import { type JsonTree, parseJsonTree, STRICT, treeOf, writeCanonicalTree, writeJsonTree } from './json-tree.ts'
+import { checkJsonStructure, type FoundObject } from './scan-json.ts'
 
 /**
  * A JSON object that is only passed through, such as a schema or the arguments of a tool: its text with the order of
@@ -8,18 +9,24 @@ import { type JsonTree, parseJsonTree, STRICT, writeCanonicalTree, writeJsonTree
  */
 export class JsonSource {
   readonly text: string
+  readonly #plain: object | undefined
 
   /** Takes text that is known to be JSON, without spaces. */
-  constructor(text: string) {
+  constructor(text: string, plain?: object) {
     this.text = text
+    this.#plain = plain
+  }
+
+  /** The object as JavaScript has it, where that loses nothing. */
+  get plain(): object | undefined {
+    return this.#plain
   }
 
   /** Returns the object that a text contains; `undefined` when it is not JSON, or not an object. */
   static parse(text: string): JsonSource | undefined {
     try {
       const value: unknown = JSON.parse(text)
-      if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
-      return JsonSource.fromTree(parseJsonTree(text))
+      return isObject(value) ? kept(text, value) : undefined
     } catch {
       return undefined
     }
@@ -30,7 +37,7 @@ export class JsonSource {
   }
 
   tree(): JsonTree {
-    return parseJsonTree(this.text)
+    return this.#plain === undefined ? parseJsonTree(this.text) : treeOf(this.#plain)
   }
 
   /**
@@ -43,15 +50,14 @@ export class JsonSource {
 
   /** Returns what `JSON.parse` makes of it, with its losses; for code that only shows or counts. */
   toJSON(): unknown {
-    return JSON.parse(this.text)
+    return this.#plain ?? JSON.parse(this.text)
   }
 }
 
-/** Returns an object as it was written, or as JavaScript writes it where it was not kept; `undefined` for anything else. */
+/** Returns an object as it was written; `undefined` for anything else. A plain object is one that JavaScript wrote. */
 export function sourceOf(value: unknown): JsonSource | undefined {
   if (value instanceof JsonSource) return value
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
-  return new JsonSource(JSON.stringify(value))
+  return isObject(value) ? new JsonSource(JSON.stringify(value), value) : undefined
 }
 
 /**
@@ -62,48 +68,49 @@ export function parseKeepingSources(text: string, names: ReadonlySet<string>): u
   const value: unknown = JSON.parse(text)
   // An escape may spell a part of a name.
   if (!text.includes('\\u') && ![...names].some((name) => text.includes(`"${name}"`))) return value
-  for (const { path, source } of sourcesIn(text, names)) {
-    const holder = path.slice(0, -1).reduce<unknown>((outer, name) => (outer as Members)[name], value) as Members
-    holder[path.at(-1) ?? ''] = source
-  }
+  const bytes = Buffer.from(text)
+  const scanned = checkJsonStructure(bytes, { names, isStrict: false })
+  if (scanned.outcome === 'sound') keepSources(value, bytes, scanned.found)
   return value
+}
+
+/** Puts the sources of the objects that were found in the text of a parsed value in their place. */
+export function keepSources(value: unknown, text: Buffer, found: readonly FoundObject[]): void {
+  for (const { path, start, end } of found) {
+    const holder = path.slice(0, -1).reduce<unknown>((outer, name) => (outer as Members)[name], value) as Members
+    const name = path.at(-1) ?? ''
+    const object = holder[name]
+    if (isObject(object)) holder[name] = kept(text.toString('utf8', start, end), object)
+  }
 }
 
 type Members = Record<string | number, unknown>
 
-interface FoundSource {
-  readonly path: readonly (string | number)[]
-  readonly source: JsonSource
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-function sourcesIn(text: string, names: ReadonlySet<string>): FoundSource[] {
-  const found: FoundSource[] = []
-  let path: readonly (string | number)[] = []
-  let pieces: string[] = []
-  let depth = 0
+/**
+ * What JavaScript may lose of an object's text: the order of names that are array indexes, digits, the spelling of a
+ * number. The same in a string does no harm: such an object is only read more slowly.
+ */
+const MAY_BE_LOST = /"\d+"\s*:|\\u|__proto__|\d[eE]|-0|\.\d*0(?!\d)|[\d.]{16}/
+
+function kept(text: string, value: object): JsonSource {
+  return MAY_BE_LOST.test(text) ? new JsonSource(withoutSpaces(text)) : new JsonSource(JSON.stringify(value), value)
+}
+
+/** Returns JSON without spaces between its tokens, and its strings as `JSON.stringify` writes them. */
+function withoutSpaces(text: string): string {
+  const pieces: string[] = []
   const add = (piece: string): void => {
-    if (depth > 0) pieces.push(piece)
+    pieces.push(piece)
   }
   visit(
     text,
     {
-      onObjectBegin: (_offset, _length, _line, _character, pathOf) => {
-        if (depth === 0) {
-          const here = pathOf()
-          const name = here.at(-1)
-          if (typeof name !== 'string' || !names.has(name)) return
-          path = here
-          pieces = []
-        }
-        depth += 1
-        add('{')
-      },
-      onObjectEnd: () => {
-        if (depth === 0) return
-        add('}')
-        depth -= 1
-        if (depth === 0) found.push({ path, source: new JsonSource(pieces.join('')) })
-      },
+      onObjectBegin: () => add('{'),
+      onObjectEnd: () => add('}'),
       onArrayBegin: () => add('['),
       onArrayEnd: () => add(']'),
       onSeparator: add,
@@ -113,5 +120,5 @@ function sourcesIn(text: string, names: ReadonlySet<string>): FoundSource[] {
     },
     STRICT,
   )
-  return found
+  return pieces.join('')
 }

@@ -66,6 +66,16 @@ export function parseJsonTree(text: string): JsonTree {
   return root
 }
 
+/** Returns the tree of an object of which JavaScript lost nothing. */
+export function treeOf(value: unknown): JsonTree {
+  if (typeof value === 'number') return new JsonNumber(JSON.stringify(value))
+  if (Array.isArray(value)) return value.map(treeOf)
+  if (typeof value !== 'object' || value === null) return value as string | boolean | null
+  return new Map(
+    Object.entries(value).flatMap(([name, member]) => (member === undefined ? [] : [[name, treeOf(member)]])),
+  )
+}
+
 /** JSON itself: without comments, trailing commas or an empty text. */
 export const STRICT = { disallowComments: true, allowTrailingComma: false, allowEmptyContent: false } as const
 
@@ -94,11 +104,14 @@ export function writeCanonicalTree(tree: JsonTree): string {
  * decimal value, as it is for up to 15 digits, and otherwise its digits with an exponent.
  */
 export function canonicalNumber(text: string): string {
+  if (SHORT_INTEGER.test(text)) return text
   const number = Number(text)
   if (!Number.isFinite(number)) throw new TypeError('a number is beyond the range of JSON parsers')
   const [shortest, value] = [JSON.stringify(number), decimalValue(text)]
   return decimalValue(shortest) === value ? shortest : value
 }
+
+const SHORT_INTEGER = /^(?:0|-?[1-9]\d{0,14})$/
 
 /** More digits of an exponent cannot be counted exactly. */
 const MAXIMUM_EXPONENT_DIGITS = 15
