@@ -21,7 +21,11 @@ interface StoredMedia {
 /**
  * A provider's success, not yet a public result: the measured usage, and the result as a function of the stored media.
  */
-export type Product = { readonly usage: JsonValue } & (
+export type Product = {
+  readonly usage: JsonValue
+  /** Names of the fields of the vendor's answer that were not as documented. */
+  readonly mended?: readonly string[] | undefined
+} & (
   | { readonly media: null; result(stored: null, createdAt: Date): unknown }
   | { readonly media: ProducedMedia; result(stored: StoredMedia, createdAt: Date): unknown }
 )

@@ -19,6 +19,7 @@ export const imageGeneration: Execution = {
         const { bytes, contentType } = outcome.image
         const product = {
           usage,
+          mended: outcome.mended,
           media: { bytes, contentType, mediaClass: 'images' as const },
           result: (stored: { url: string; expiresAt: Date }, createdAt: Date) =>
             imageResult({

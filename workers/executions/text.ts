@@ -47,6 +47,7 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
           if (outcome.outcome === 'failed') return outcome
           const product = {
             usage: outcome.output.usage,
+            mended: outcome.mended,
             media: null,
             result: (_: null, createdAt: Date) =>
               family.result(

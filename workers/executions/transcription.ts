@@ -25,6 +25,7 @@ export const transcription: Execution = {
         if (outcome.outcome === 'failed') return withUsage(outcome, usage)
         const product = {
           usage,
+          mended: outcome.mended,
           media: null,
           result: (_: null, createdAt: Date) => resultOf({ job, audio }, effective, outcome.transcript, createdAt),
         }

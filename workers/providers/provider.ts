@@ -54,6 +54,13 @@ export interface ProviderFailure {
   readonly vendorRequestId?: string
 }
 
+/** What every outcome with a result may have. */
+interface Delivered {
+  readonly vendorRequestId?: string
+  /** Names of the fields that were not as the vendor documents them and were read all the same. */
+  readonly mended?: readonly string[]
+}
+
 export interface TranscriptionInput {
   /** The complete MP3 file. */
   readonly audio: Uint8Array
@@ -94,12 +101,12 @@ export interface Transcript {
   readonly language?: string
   /** Integer, 0 to 1,000,000. */
   readonly languageProbabilityMillionths?: number
-  /** Present exactly when the input asks for words; empty only when the text is. */
+  /** Present exactly when the input asks for words; empty when the text is, or when the vendor sent none. */
   readonly words?: readonly TranscribedWord[]
 }
 
 export type TranscriptionOutcome =
-  | { readonly outcome: 'transcribed'; readonly transcript: Transcript; readonly vendorRequestId?: string }
+  | (Delivered & { readonly outcome: 'transcribed'; readonly transcript: Transcript })
   | ProviderFailure
 
 export interface CallOptions {
@@ -122,9 +129,7 @@ export interface TextProvider {
  * without any visible text; any other answer without text, tool call or refusal is `provider_empty_output`. Usage must
  * be complete; a response without it is `provider_outcome_unknown`.
  */
-export type TextOutcome =
-  | { readonly outcome: 'generated'; readonly output: TextOutput; readonly vendorRequestId?: string }
-  | ProviderFailure
+export type TextOutcome = (Delivered & { readonly outcome: 'generated'; readonly output: TextOutput }) | ProviderFailure
 
 export interface ImageInput {
   readonly prompt: string
@@ -133,12 +138,11 @@ export interface ImageInput {
 }
 
 export type ImageOutcome =
-  | {
+  | (Delivered & {
       readonly outcome: 'generated'
       readonly image: { readonly bytes: Uint8Array; readonly contentType: 'image/png' | 'image/jpeg' | 'image/webp' }
       readonly revisedPrompt?: string
-      readonly vendorRequestId?: string
-    }
+    })
   | ProviderFailure
 
 /** Port for images. The bytes determine the content type, not the vendor's header. */

@@ -1,4 +1,4 @@
-import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { randomBytes } from 'node:crypto'
 import { JsonSource } from '#shared/json/json-source.ts'
 import type { TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
@@ -13,13 +13,13 @@ export function argumentsObject(text: string): object {
 }
 
 /**
- * Returns the arguments of a call as the JSON text of an object, or `undefined` when they are none. Nothing can be
- * added to the JSON of an object, so arguments that parse are whole even where the output was cut. Blank ones mean that
- * there are none, unless the output may have been cut before them.
+ * Returns the arguments of a call, or `undefined` when the output was cut before their end. Nothing can be added to the
+ * JSON of an object, so arguments that parse are whole even then. Blank ones mean that there are none; other text than the
+ * JSON of an object is what the model wrote, and is delivered.
  */
 export function callArguments(json: string, mayBeCut: boolean): string | undefined {
   if (json.trim() === '') return mayBeCut ? undefined : '{}'
-  return isObject(parseJsonText(json)) ? json : undefined
+  return mayBeCut && !isObject(parseJsonText(json)) ? undefined : json
 }
 
 /** Returns whether the request names a sequence that may end its answer before the first visible character. */
@@ -55,7 +55,50 @@ export function inputUsage(
 /** The refusal of an answer that the vendor withheld. */
 export const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
 
-/** Returns the id of a call, which is derived from what identifies it: the vendor's own id would reveal the vendor. */
-export function callIdOf(...identity: readonly unknown[]): string {
-  return `call_${sha256Hex(JSON.stringify(identity)).slice(0, 24)}`
+/** Returns the id of a call: the vendor's own would reveal the vendor, is missing at some, and repeats at others. */
+export function newCallId(): string {
+  return `call_${randomBytes(12).toString('hex')}`
+}
+
+/** Counts of an answer as its vendor reported them, each where it did. */
+export interface ReportedCounts {
+  readonly input?: number | undefined
+  readonly cached?: number | undefined
+  readonly written?: number | undefined
+  readonly output?: number | undefined
+  readonly thinking?: number | undefined
+  /** Input and output together. */
+  readonly total?: number | undefined
+}
+
+/**
+ * Returns the usage of a delivered answer. What the vendor did not count is what request and answer have at least.
+ * Thinking is a part of the output, except where the total shows that it was counted beside it, or it exceeds the output:
+ * then the vendor bills both (docs.x.ai, reasoning; ai.google.dev/gemini-api/docs/openai; read on 2026-11-28).
+ */
+export function answerUsage(
+  { input, cached, written, output, thinking = 0, total }: ReportedCounts,
+  least: { readonly input: number; readonly output: number },
+): TextUsage {
+  // An input of no token is none that was counted.
+  const measuredInput = input || (total !== undefined && output !== undefined ? total - output : 0)
+  const inputTokens = measuredInput > 0 ? measuredInput : least.input
+  const rest = total === undefined || input === undefined ? undefined : Math.max(0, total - input)
+  const isBeside = output !== undefined && thinking > 0 && (thinking > output || rest === output + thinking)
+  const measured = output === undefined ? rest : output + (isBeside ? thinking : 0)
+  const outputTokens = measured === undefined || measured === 0 ? Math.max(least.output, thinking) : measured
+  return {
+    ...inputUsage(inputTokens, { cached, written }),
+    output_tokens: outputTokens,
+    ...(thinking === 0 ? {} : { thinking_tokens: Math.min(thinking, outputTokens) }),
+  }
+}
+
+/** Returns the reported sequence that ended an answer, where it is one of the request's. */
+export function endingSequence(
+  { stop_sequences: sequences = [] }: Pick<TextRequest, 'stop_sequences'>,
+  ...reported: readonly (string | null | undefined)[]
+): { stop_sequence?: string } {
+  const sequence = reported.find((text) => typeof text === 'string' && sequences.includes(text))
+  return typeof sequence === 'string' ? { stop_sequence: sequence } : {}
 }

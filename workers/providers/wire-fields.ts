@@ -15,7 +15,11 @@ export const errorToken = z
   .catch(undefined)
 
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
-export const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+export const storableText = z.string().transform(storable)
+
+export function storable(text: string): string {
+  return text.toWellFormed().replaceAll('\0', '')
+}
 
 const NONE: ReadonlySet<string> = new Set()
 

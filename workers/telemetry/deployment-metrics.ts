@@ -1,4 +1,5 @@
-import { Gauge, Histogram, type Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Product } from '../executions/execution.ts'
 import type { DeploymentState } from '../providers/lane.ts'
 import type { Router, Slot } from '../providers/route.ts'
 import type { ModelWatch, WatchedModel } from '../providers/watch-models.ts'
@@ -44,13 +45,30 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
 /** Up to the longest timeout of a call. */
 const CALL_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300, 660]
 
-/** Wraps the router to measure the duration of each call by outcome: `produced`, or the code of the failure. */
+/** Returns the fields that had to be mended of an answer that a call produced. */
+function mendedFields(outcome: {
+  readonly outcome: string
+  readonly product?: Pick<Product, 'mended'>
+}): readonly string[] {
+  return outcome.product?.mended ?? []
+}
+
+/**
+ * Wraps the router to measure the duration of each call by outcome, `produced` or the code of the failure, and to count
+ * the fields of answers that were not as documented.
+ */
 export function measuredRouter(registry: Registry, router: Router): Router {
   const durations = new Histogram({
     name: 'farebox_provider_call_duration_seconds',
     help: 'Duration of the calls of this process to a deployment, by outcome',
     labelNames: ['deployment', 'outcome'],
     buckets: CALL_BUCKETS,
+    registers: [registry],
+  })
+  const mended = new Counter({
+    name: 'farebox_provider_answers_mended_total',
+    help: 'Answers of a deployment that were delivered although a field was not as the vendor documents it, by field',
+    labelNames: ['deployment', 'field'],
     registers: [registry],
   })
   const measured = (slot: Slot): Slot => ({
@@ -62,6 +80,7 @@ export function measuredRouter(registry: Registry, router: Router): Router {
       try {
         const outcome = await slot.run(call, caller)
         ended = 'code' in outcome ? outcome.code : outcome.outcome
+        for (const field of mendedFields(outcome)) mended.inc({ deployment: slot.deployment.name, field })
         return outcome
       } finally {
         durations.observe({ deployment: slot.deployment.name, outcome: ended }, (performance.now() - startedAt) / 1000)

@@ -25,6 +25,14 @@ export const chatCompletionResultSchema = z.looseObject({
           thought_signatures: z.array(z.string()).optional(),
         }),
         finish_reason: z.enum(['stop', 'length', 'tool_calls', 'content_filter']),
+        // Results of earlier versions have none.
+        stop_reason: z
+          .string()
+          .nullable()
+          .optional()
+          .meta({
+            description: 'The one of your stop sequences that ended the answer, where the model’s vendor says so.',
+          }),
         logprobs: z.null(),
       }),
     )
@@ -74,6 +82,7 @@ export function chatCompletionResult(facts: TextResultFacts, output: TextOutput)
           ...thoughtSignatures(facts, output),
         },
         finish_reason: finishReason(output),
+        ...(output.stop_sequence === undefined ? {} : { stop_reason: output.stop_sequence }),
         logprobs: null,
       },
     ],

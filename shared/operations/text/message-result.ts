@@ -23,7 +23,10 @@ export const messageResultSchema = z.looseObject({
   model: z.string(),
   content: z.array(contentBlockSchema),
   stop_reason: z.enum(['end_turn', 'max_tokens', 'tool_use', 'refusal', 'stop_sequence']),
-  stop_sequence: z.null(),
+  stop_sequence: z
+    .string()
+    .nullable()
+    .meta({ description: 'The one of your stop_sequences that ended the answer, where the model’s vendor says so.' }),
   usage: z.looseObject({
     input_tokens: z.int().min(0),
     // Results of earlier versions have neither.
@@ -55,8 +58,8 @@ export function messageResult(facts: TextResultFacts, output: TextOutput): Messa
     role: 'assistant',
     model: facts.model,
     content: [...textBlocks(text), ...textBlocks(refusal), ...calls.map(toolUseBlock)],
-    stop_reason: refusal === null ? STOP_REASONS[finishReason(output)] : 'refusal',
-    stop_sequence: null,
+    stop_reason: stopReason(output),
+    stop_sequence: output.stop_sequence ?? null,
     usage: {
       input_tokens: uncachedInputTokens(usage),
       cache_creation_input_tokens: usage.cache_write_tokens ?? 0,
@@ -65,6 +68,11 @@ export function messageResult(facts: TextResultFacts, output: TextOutput): Messa
     },
     ...thoughtSignatures(facts, output),
   }
+}
+
+function stopReason(output: TextOutput): MessageResult['stop_reason'] {
+  if (output.refusal !== null) return 'refusal'
+  return output.stop_sequence === undefined ? STOP_REASONS[finishReason(output)] : 'stop_sequence'
 }
 
 function textBlocks(text: string | null) {

@@ -114,6 +114,8 @@ export const textOutputSchema = z.strictObject({
   refusal: z.string().nullable(),
   tool_calls: z.array(z.strictObject({ id: z.string(), name: z.string(), arguments_json: z.string() })),
   finish_reason: z.enum(['stop', 'length', 'tool_calls', 'content_filter']),
+  /** The sequence of the request that ended the answer, where the vendor says so. */
+  stop_sequence: z.string().optional(),
   usage: textUsageSchema,
   /** The vendor's opaque thought signatures, kept only for callers who ask for raw output. */
   thought_signatures: z.array(z.string()).optional(),

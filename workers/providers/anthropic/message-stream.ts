@@ -1,8 +1,9 @@
-import { JsonSource } from '#shared/json/json-source.ts'
+import { JsonSource, sourceOf } from '#shared/json/json-source.ts'
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
+import { readLeniently } from '../lenient.ts'
 import { callArguments } from '../text-answer.ts'
-import { parseJsonText } from '../wire-fields.ts'
-import { type MessageEvent, messageEventWire, type ReportedUsage, USED_EVENTS } from './wire.ts'
+import { parseJsonText, storable } from '../wire-fields.ts'
+import { type MessageEvent, type MessageWire, messageEventWire, type ReportedUsage, USED_EVENTS } from './wire.ts'
 
 interface Block {
   readonly type: string
@@ -19,17 +20,17 @@ export interface MessageStream {
   readonly id: string | undefined
   readonly stopReason: string | undefined
   /** As far as it was reported; the vendor reports the whole output with the stop reason. */
-  readonly usage: ReportedUsage
-  /**
-   * Returns the blocks of a whole message, without a call that the end of the output cut; `undefined` when a call is
-   * malformed although nothing cut it.
-   */
-  content(isCut: boolean): StreamedContent | undefined
+  readonly usage: ReportedUsage | undefined
+  readonly stopSequence: string | undefined
+  /** The fields that were not as documented. */
+  readonly mended: readonly string[]
+  /** Returns the blocks of a whole message, without a call that the end of the output cut. */
+  content(isCut: boolean): StreamedContent
 }
 
 interface StreamedContent {
   /** In the vendor's form of a whole message. */
-  readonly blocks: readonly object[]
+  readonly blocks: MessageWire['content']
   /** How many events the text and the arguments of these blocks arrived in. */
   readonly pieces: number
 }
@@ -42,8 +43,10 @@ export function createMessageStream(): MessageStream {
   const blocks = new Map<number, Block>()
   let hasStarted = false
   let id: string | undefined
-  let usage: ReportedUsage = {}
+  let usage: ReportedUsage | undefined
   let stopReason: string | undefined
+  let stopSequence: string | undefined
+  const mended = new Set<string>()
   let error: MessageStream['error']
   let progress: StreamProgress = 'waiting'
 
@@ -51,8 +54,8 @@ export function createMessageStream(): MessageStream {
     switch (event.type) {
       case 'message_start':
         hasStarted = true
-        id = event.message.id ?? undefined
-        usage = merged(usage, event.message.usage)
+        id = event.message?.id ?? undefined
+        usage = merged(usage, event.message?.usage)
         return progress
       case 'content_block_start': {
         const { type, text, name, signature } = event.content_block
@@ -61,28 +64,30 @@ export function createMessageStream(): MessageStream {
       }
       case 'content_block_delta': {
         const block = blocks.get(event.index)
-        if (block === undefined) return 'unusable'
+        if (block === undefined) return progress
         addDelta(block, event.delta)
         return 'writing'
       }
       case 'content_block_stop':
         return progress
       case 'message_delta':
-        stopReason = event.delta.stop_reason ?? stopReason
+        stopReason = event.delta?.stop_reason ?? stopReason
+        stopSequence = event.delta?.stop_sequence ?? stopSequence
         usage = merged(usage, event.usage)
         return stopReason === undefined ? progress : 'finished'
       case 'message_stop':
-        return stopReason === undefined ? 'unusable' : 'ended'
+        return stopReason === undefined && !hasOutput() ? 'unusable' : 'ended'
       case 'error':
         error = { type: event.error.type ?? 'error', data, isAfterStart: hasStarted }
         return 'unusable'
     }
   }
+  const hasOutput = () => [...blocks.values()].some(({ type, pieces }) => type === 'tool_use' || pieces.join('') !== '')
   return {
     take(data) {
-      const event = readEvent(data)
-      if (event === 'malformed') progress = 'unusable'
-      else if (event !== 'ignored') progress = apply(event, data)
+      const { event, fields } = readEvent(data)
+      for (const field of fields) mended.add(field)
+      if (event !== undefined) progress = apply(event, data)
       return progress
     },
     get error() {
@@ -94,6 +99,12 @@ export function createMessageStream(): MessageStream {
     get stopReason() {
       return stopReason
     },
+    get stopSequence() {
+      return stopSequence
+    },
+    get mended() {
+      return [...mended]
+    },
     get usage() {
       return usage
     },
@@ -101,12 +112,13 @@ export function createMessageStream(): MessageStream {
   }
 }
 
-function readEvent(data: string): MessageEvent | 'ignored' | 'malformed' {
+/** Reads an event; none where it is unknown, or cannot be read, which costs no other event. */
+function readEvent(data: string): { event?: MessageEvent | undefined; fields: readonly string[] } {
   const value = parseJsonText(data)
-  if (typeof value !== 'object' || value === null || !('type' in value)) return 'malformed'
-  if (!USED_EVENTS.has(value.type)) return 'ignored'
-  const event = messageEventWire.safeParse(value)
-  return event.success ? event.data : 'malformed'
+  const isKnown = typeof value === 'object' && value !== null && 'type' in value
+  if (isKnown && !USED_EVENTS.has(value.type)) return { fields: [] }
+  const { value: event, mended } = readLeniently(messageEventWire, value)
+  return { event, fields: event === undefined ? [...mended, 'event'] : mended }
 }
 
 /** Adds the part of the block's own kind: thinking is hidden, and its text is not kept. */
@@ -119,25 +131,25 @@ function addDelta(
   if (type === 'signature_delta' && signature !== undefined) block.signature = signature
 }
 
-/** Later counts replace earlier ones; a count that is null says nothing. */
-function merged(known: ReportedUsage, reported: ReportedUsage | null | undefined): ReportedUsage {
-  const counts = Object.entries(reported ?? {}).filter(([, count]) => count !== null && count !== undefined)
+/** Later counts replace earlier ones; a count that is absent says nothing. */
+function merged(known: ReportedUsage | undefined, reported: ReportedUsage | undefined): ReportedUsage | undefined {
+  if (known === undefined || reported === undefined) return reported ?? known
+  const counts = Object.entries(reported).filter(([, count]) => count !== undefined)
   return { ...known, ...Object.fromEntries(counts) }
 }
 
-function contentOf(blocks: readonly Block[], isCut: boolean): StreamedContent | undefined {
-  const content: object[] = []
+function contentOf(blocks: readonly Block[], isCut: boolean): StreamedContent {
+  const content: MessageWire['content'] = []
   let delivered = 0
   for (const [position, { type, name, pieces, signature }] of blocks.entries()) {
     const written = pieces.join('')
-    if (type === 'text') content.push({ type, text: written })
-    else if (type === 'thinking') content.push({ type, ...(signature === undefined ? {} : { signature }) })
-    else if (type !== 'tool_use') content.push({ type })
+    if (type === 'text') content.push({ type, text: storable(written) })
+    else if (type === 'thinking') content.push({ type, signature })
+    else if (type !== 'tool_use') content.push({ type: 'other' })
     else {
-      const json = callArguments(written, isCut && position === blocks.length - 1)
-      if (json !== undefined) content.push({ type, name, input: JsonSource.parse(json) })
-      else if (isCut) continue
-      else return undefined
+      const json = callArguments(storable(written), isCut && position === blocks.length - 1)
+      if (json === undefined || name === '') continue
+      content.push({ type, name: storable(name), input: JsonSource.parse(json) ?? sourceOf({ raw_arguments: json }) })
     }
     delivered += pieces.filter((piece) => piece !== '').length
   }

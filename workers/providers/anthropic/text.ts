@@ -3,6 +3,7 @@ import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
+import { nearestReason, readLeniently, withMended } from '../lenient.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import {
   isStreamed,
@@ -12,12 +13,12 @@ import {
   streamsAnswer,
   withReported,
 } from '../streamed-answer.ts'
-import { callIdOf, deliveredText, inputUsage, WITHHELD_REFUSAL } from '../text-answer.ts'
+import { answerUsage, deliveredText, endingSequence, newCallId, WITHHELD_REFUSAL } from '../text-answer.ts'
 import { readJson } from '../wire-fields.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
 import { createMessageStream, type MessageStream } from './message-stream.ts'
 import { type AnthropicTextSettings, modelTraits, textBody } from './text-body.ts'
-import { type MessageWire, messageWire, WRITTEN } from './wire.ts'
+import { type MessageWire, messageWire, STOP_REASONS, WRITTEN } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -56,17 +57,17 @@ export function createAnthropicText(dependencies: KeyedConnection & AnthropicTex
       )
       if (isStreamed(exchange)) return readStream(stream, exchange, request)
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
-      return readAnswer(exchange.bytes, requestIdOf(exchange.headers))
+      return readAnswer(exchange.bytes, request, requestIdOf(exchange.headers))
     },
   }
 }
 
-function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutcome {
+function readAnswer(bytes: Uint8Array, request: TextRequest, requestId: string | undefined): TextOutcome {
   const body = readJson(bytes, WRITTEN)
   if (body === undefined) return unknownOutcome('HTTP 200 with a body that is not JSON')
-  const message = messageWire.safeParse(body)
-  if (!message.success) return unknownOutcome('HTTP 200 with a malformed message')
-  return withId(readOutput(withoutCutCall(message.data)), requestId ?? message.data.id)
+  const { value: message, mended } = readLeniently(messageWire, body)
+  if (message === undefined) return unknownOutcome('HTTP 200 with a malformed message')
+  return withId(withMended(readOutput(withoutCutCall(message), request), mended), requestId ?? message.id)
 }
 
 function withId(outcome: TextOutcome, id: string | null | undefined): TextOutcome {
@@ -89,25 +90,20 @@ function readStream(stream: MessageStream, exchange: StreamedExchange, request: 
   const id = requestId ?? stream.id
   if (stream.error !== undefined) return withId(failureOfEvent(stream.error), id)
   const ending = streamEnding(exchange)
-  const { input_tokens: input, output_tokens: output, ...others } = stream.usage
-  const reported =
-    typeof input === 'number' ? readUsage({ ...others, input_tokens: input, output_tokens: output ?? 0 }) : undefined
+  const { usage } = stream
+  const reported = usage?.input_tokens === undefined ? undefined : usageOf(usage, { input: 0, output: 0 })
   if (typeof ending === 'object') return withId(withReported(ending, reported), id)
-  const stopReason = ending === 'cut' ? 'max_tokens' : stream.stopReason
-  const content = stream.content(CUT.has(stopReason ?? ''))
-  const message = messageWire.safeParse({ id: stream.id, content: content?.blocks, stop_reason: stopReason })
-  if (!message.success) return withId(unknownOutcome('HTTP 200 with a malformed message'), id)
-  const texts = message.data.content.flatMap((block) => (block.type === 'text' ? [block.text] : []))
-  const calls = toolCalls(message.data)
-  if (ending === 'cut' && calls.length === 0 && texts.join('').trim() === '')
-    return withId(withReported(nothingInTime(exchange), reported), id)
-  const least = leastOutputTokens({ text: texts.join(''), calls, pieces: content?.pieces ?? 0 })
-  const usage = {
-    ...others,
-    input_tokens: input ?? leastInputTokens(request),
-    output_tokens: ending === 'cut' ? Math.max(output ?? 0, least) : (output ?? least),
-  }
-  return withId(readOutput({ ...message.data, usage }), id)
+  const isCut = ending === 'cut'
+  const stopReason = isCut ? 'max_tokens' : stream.stopReason
+  const { blocks: content, pieces } = stream.content(CUT.has(stopReason ?? ''))
+  const message = { id: stream.id, content, stop_reason: stopReason, stop_sequence: stream.stopSequence, usage }
+  const isEmpty = !content.some((block) => block.type === 'tool_use') && textOf(message).trim() === ''
+  if (isCut && isEmpty) return withId(withReported(nothingInTime(exchange), reported), id)
+  return withId(withMended(readOutput(message, request, { pieces, isCut }), stream.mended), id)
+}
+
+function textOf({ content }: Pick<MessageWire, 'content'>): string {
+  return content.flatMap((block) => (block.type === 'text' ? [block.text ?? ''] : [])).join('')
 }
 
 /**
@@ -118,66 +114,81 @@ function readStream(stream: MessageStream, exchange: StreamedExchange, request: 
  * Source: platform.claude.com/docs/en/test-and-evaluate/strengthen-guardrails/handle-streaming-refusals, release notes
  * of 2 June 2026, and …/build-with-claude/handling-stop-reasons.
  */
-function readOutput(message: MessageWire): TextOutcome {
-  const reason = message.stop_reason ?? 'no stop reason'
-  const text = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('')
+function readOutput(
+  message: MessageWire,
+  request: TextRequest,
+  { pieces, isCut }: { readonly pieces: number; readonly isCut: boolean } = { pieces: 0, isCut: false },
+): TextOutcome {
+  const { stop_reason: word } = message
+  const text = textOf(message)
   const calls = toolCalls(message)
   const isBlank = text.trim() === '' && calls.length === 0
-  const isWithheld = isBlank && reason === 'refusal'
+  const isWithheld = isBlank && word === 'refusal'
   if (isWithheld && (message.usage?.output_tokens ?? 0) === 0) return rejected('HTTP 200 with refusal')
-  const isComplete = ENDED_BY_REQUEST.has(reason) || (reason === 'end_turn' && text !== '')
-  if (isBlank && !isComplete && !isWithheld)
-    return emptyOutput(`HTTP 200 without text or call, ${reason}`, readUsage(message.usage))
-  const usage = readUsage(message.usage)
-  if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
+  const isComplete = (word !== undefined && ENDED_BY_REQUEST.has(word)) || (word === 'end_turn' && text !== '')
+  const least = { input: leastInputTokens(request), output: leastOutputTokens({ text, calls, pieces }) }
+  const usage = usageOf(message.usage, least, isCut)
+  if (isBlank && !isComplete && !isWithheld) {
+    const reason = word !== undefined && STOP_REASONS.has(word) ? word : 'no known stop reason'
+    if (message.usage === undefined && message.content.length === 0)
+      return unknownOutcome(`HTTP 200 with neither content nor usage, ${reason}`)
+    return emptyOutput(`HTTP 200 without text or call, ${reason}`, message.usage && usage)
+  }
   const signatures = message.content.flatMap((block) => (block.type === 'thinking' ? (block.signature ?? []) : []))
   const output: TextOutput = {
     text: deliveredText(text, isBlank && isComplete),
     refusal: isWithheld ? WITHHELD_REFUSAL : null,
     tool_calls: calls,
-    finish_reason: finishReason(reason, calls.length > 0),
+    finish_reason: finishReason(word, calls.length > 0),
     usage,
+    ...(word === 'stop_sequence' ? endingSequence(request, message.stop_sequence) : {}),
     ...(signatures.length === 0 ? {} : { thought_signatures: signatures }),
   }
   return { outcome: 'generated', output }
 }
 
-/** Maps the stop reason; an unknown one means that the vendor ended the answer. */
-function finishReason(reason: string, calls: boolean): TextOutput['finish_reason'] {
-  switch (reason) {
+/** Maps the stop reason; one that is not documented is mapped to the nearest. */
+function finishReason(word: string | undefined, calls: boolean): TextOutput['finish_reason'] {
+  switch (word) {
     case 'max_tokens':
     case 'model_context_window_exceeded':
       return 'length'
-    case 'end_turn':
-    case 'stop_sequence':
-    case 'tool_use':
-      return calls ? 'tool_calls' : 'stop'
-    default:
+    case 'refusal':
       return 'content_filter'
+    default: {
+      const nearest = word !== undefined && STOP_REASONS.has(word) ? 'stop' : nearestReason(word)
+      return nearest === 'stop' && calls ? 'tool_calls' : nearest
+    }
   }
 }
 
-function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_calls'] {
+function toolCalls({ content }: Pick<MessageWire, 'content'>): TextOutput['tool_calls'] {
   const calls = content.flatMap((block) => (block.type === 'tool_use' ? [block] : []))
-  return calls.map(({ name, input }, index) => {
-    const argumentsJson = input.text
-    return { id: callIdOf(messageId, index, name, argumentsJson), name, arguments_json: argumentsJson }
-  })
+  return calls.map(({ name, input }) => ({ id: newCallId(), name, arguments_json: input?.text ?? '{}' }))
 }
 
 /**
- * Reads the token counts; total input is the sum of three counts (…/build-with-claude/prompt-caching, "Tracking cache
+ * Returns the usage; total input is the sum of three counts (…/build-with-claude/prompt-caching, "Tracking cache
  * performance").
  */
-function readUsage(usage: MessageWire['usage']): TextUsage | undefined {
-  if (usage === undefined) return undefined
-  const thinkingTokens = usage.output_tokens_details?.thinking_tokens
-  const [written, cached] = [usage.cache_creation_input_tokens ?? 0, usage.cache_read_input_tokens ?? 0]
-  return {
-    ...inputUsage(usage.input_tokens + written + cached, { cached, written }),
-    output_tokens: usage.output_tokens,
-    ...(thinkingTokens === undefined ? {} : { thinking_tokens: Math.min(thinkingTokens, usage.output_tokens) }),
-  }
+function usageOf(
+  usage: MessageWire['usage'],
+  least: { readonly input: number; readonly output: number },
+  isCut = false,
+): TextUsage {
+  const [written, cached] = [usage?.cache_creation_input_tokens ?? 0, usage?.cache_read_input_tokens ?? 0]
+  const input = usage?.input_tokens
+  const output = usage?.output_tokens
+  return answerUsage(
+    {
+      input: input === undefined ? undefined : input + written + cached,
+      cached,
+      written,
+      output: isCut ? Math.max(output ?? 0, least.output) : output,
+      thinking: Math.min(usage?.output_tokens_details?.thinking_tokens ?? 0, output ?? 0),
+    },
+    least,
+  )
 }
 
 /**

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
+import { list, optional, optionalCount, optionalText, optionalWord } from '../lenient.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
 
 /** The id of a message or request; anything else counts as absent, so that free text never reaches a log. */
@@ -12,50 +13,70 @@ const id = z
 /** The members of an answer that stay as the vendor wrote them. */
 export const WRITTEN: ReadonlySet<string> = new Set(['input'])
 
-const tokens = z.int().nonnegative()
+const call = z.object({
+  type: z.literal('tool_use'),
+  name: storableText.pipe(z.string().min(1)),
+  input: optional('input', writtenObjectSchema),
+})
 
 const usedBlocks = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('text'), text: storableText }),
-  z.object({ type: z.literal('tool_use'), name: storableText, input: writtenObjectSchema }),
-  z.object({ type: z.literal('thinking'), signature: z.string().nullish() }),
+  z.object({ type: z.literal('text'), text: optionalText('text') }),
+  call,
+  z.object({ type: z.literal('thinking'), signature: optional('signature', z.string()) }),
 ])
 
-/** `redacted_thinking` and future types. A malformed block of a used type does not match. */
+/** `redacted_thinking` and future types. */
 const otherBlock = z
   .object({ type: z.string() })
   .refine(({ type }) => !['text', 'tool_use', 'thinking'].includes(type))
   .transform(() => ({ type: 'other' as const }))
 
-/** A malformed count is no reason to withhold a result that the vendor bills. */
-const cacheCount = tokens.nullish().catch(undefined)
+/**
+ * The stop reasons of the vendor's documentation.
+ * Source: `@anthropic-ai/sdk` 1.12, resources/messages/messages.d.ts, StopReason (2026-11-28).
+ */
+export const STOP_REASONS: ReadonlySet<string> = new Set([
+  'end_turn',
+  'max_tokens',
+  'stop_sequence',
+  'tool_use',
+  'pause_turn',
+  'refusal',
+  'model_context_window_exceeded',
+])
 
-const otherCounts = {
-  cache_creation_input_tokens: cacheCount,
-  cache_read_input_tokens: cacheCount,
-  output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
-}
+const usage = optional(
+  'usage',
+  z.object({
+    input_tokens: optionalCount('input_tokens'),
+    output_tokens: optionalCount('output_tokens'),
+    cache_creation_input_tokens: optionalCount('cache_creation_input_tokens'),
+    cache_read_input_tokens: optionalCount('cache_read_input_tokens'),
+    output_tokens_details: optional(
+      'output_tokens_details',
+      z.object({ thinking_tokens: optionalCount('thinking_tokens') }),
+    ),
+  }),
+)
 
 /**
  * The 200 answer of `POST /v1/messages`, without unused fields. `output_tokens` includes thinking; `input_tokens`
  * excludes tokens written to or read from the cache.
  *
- * Source: platform.claude.com/docs/en/api/messages (Message, Usage) and the vendor's TypeScript SDK 1.11,
+ * Source: platform.claude.com/docs/en/api/messages (Message, Usage) and the vendor's TypeScript SDK 1.12,
  * resources/messages/messages.d.ts.
  */
 export const messageWire = z.object({
   id,
-  content: z.array(z.union([usedBlocks, otherBlock])),
-  stop_reason: errorToken,
-  usage: z.object({ input_tokens: tokens, output_tokens: tokens, ...otherCounts }).optional(),
+  content: list('content', z.union([usedBlocks, otherBlock])),
+  stop_reason: optionalWord('stop_reason', STOP_REASONS),
+  stop_sequence: optional('stop_sequence', z.string()),
+  usage,
 })
 
 export type MessageWire = z.infer<typeof messageWire>
 
-const reportedUsage = z
-  .object({ input_tokens: tokens.nullish(), output_tokens: tokens.nullish(), ...otherCounts })
-  .nullish()
-
-export type ReportedUsage = NonNullable<z.infer<typeof reportedUsage>>
+export type ReportedUsage = NonNullable<z.infer<typeof usage>>
 
 const index = z.int().nonnegative()
 
@@ -67,29 +88,39 @@ const index = z.int().nonnegative()
  * RawMessageStreamEvent.
  */
 export const messageEventWire = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('message_start'), message: z.object({ id, usage: reportedUsage }) }),
+  z.object({ type: z.literal('message_start'), message: optional('message', z.object({ id, usage })) }),
   z.object({
     type: z.literal('content_block_start'),
     index,
     content_block: z.object({
       type: z.string(),
-      text: z.string().nullish(),
-      name: z.string().nullish(),
-      signature: z.string().nullish(),
+      text: optionalText('content_block.text'),
+      name: optionalText('content_block.name'),
+      signature: optional('content_block.signature', z.string()),
     }),
   }),
   z.object({
     type: z.literal('content_block_delta'),
     index,
     delta: z.object({
-      type: z.string(),
-      text: z.string().optional(),
-      partial_json: z.string().optional(),
-      signature: z.string().optional(),
+      type: optionalWord('delta.type'),
+      text: optional('delta.text', z.string()),
+      partial_json: optional('delta.partial_json', z.string()),
+      signature: optional('delta.signature', z.string()),
     }),
   }),
   z.object({ type: z.literal('content_block_stop'), index }),
-  z.object({ type: z.literal('message_delta'), delta: z.object({ stop_reason: errorToken }), usage: reportedUsage }),
+  z.object({
+    type: z.literal('message_delta'),
+    delta: optional(
+      'delta',
+      z.object({
+        stop_reason: optionalWord('stop_reason', STOP_REASONS),
+        stop_sequence: optional('stop_sequence', z.string()),
+      }),
+    ),
+    usage,
+  }),
   z.object({ type: z.literal('message_stop') }),
   z.object({ type: z.literal('error'), error: z.object({ type: errorToken }) }),
 ])

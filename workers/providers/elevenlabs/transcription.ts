@@ -1,6 +1,7 @@
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { languageCode, withoutRegion } from '../language-code.ts'
+import { readLeniently, withMended } from '../lenient.ts'
 import type {
   TranscribedCharacter,
   TranscribedWord,
@@ -10,9 +11,10 @@ import type {
   TranscriptionProvider,
 } from '../provider.ts'
 import { type StreamedBody, streamedForm } from '../streamed-body.ts'
+import { withTimes } from '../timed-items.ts'
 import { readJson } from '../wire-fields.ts'
 import { failureOf } from './errors.ts'
-import { transcriptWire, type WordWire, wordsWire } from './wire.ts'
+import { transcriptWire, type WordWire } from './wire.ts'
 
 /**
  * Fast speech has about 25 characters a second and an item of `characters` takes about 60 bytes, so 32 MiB fit more
@@ -64,61 +66,54 @@ function wantsWords(input: TranscriptionInput): boolean {
 function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
   const body = readJson(bytes)
   if (body === undefined) return unknownOutcome('HTTP 200 with a body that is not JSON')
-  const answer = transcriptWire.safeParse(body)
-  if (!answer.success) return unknownOutcome('HTTP 200 with a malformed transcript')
-  const { language_probability: probability } = answer.data
-  if (typeof answer.data.text !== 'string') return emptyOutput('HTTP 200 without a transcript')
+  const { value: answer, mended } = readLeniently(transcriptWire, body)
+  if (answer === undefined) return unknownOutcome('HTTP 200 with a malformed transcript')
+  const written = answer.text ?? answer.words.map((word) => word.text).join('')
+  if (answer.text === undefined && written === '') return emptyOutput('HTTP 200 without a transcript')
   // A recording without speech has a blank transcript.
-  const text = answer.data.text.trim() === '' ? '' : answer.data.text
-  const language = languageCode(answer.data.language_code)
-  const words = wantsWords(input) ? (text === '' ? [] : readWords(answer.data.words, input)) : undefined
-  if (words === 'malformed') return unknownOutcome('HTTP 200 without usable words')
+  const text = written.trim() === '' ? '' : written
+  const language = languageCode(answer.language_code)
+  const { words, missing } = text === '' ? { words: [], missing: [] } : readWords(answer.words, input)
   const transcript: Transcript = {
     text,
     ...(language === undefined ? {} : { language }),
-    ...(probability === undefined || probability === null
+    ...(answer.language_probability === undefined
       ? {}
-      : { languageProbabilityMillionths: Math.round(Math.min(1, Math.max(0, probability)) * 1_000_000) }),
-    ...(words === undefined ? {} : { words }),
+      : {
+          languageProbabilityMillionths: Math.round(Math.min(1, Math.max(0, answer.language_probability)) * 1_000_000),
+        }),
+    ...(wantsWords(input) ? { words } : {}),
   }
-  const { transcription_id: id } = answer.data
-  return { outcome: 'transcribed', transcript, ...(typeof id === 'string' ? { vendorRequestId: id } : {}) }
+  const { transcription_id: id } = answer
+  const outcome = { outcome: 'transcribed' as const, transcript, ...(id === undefined ? {} : { vendorRequestId: id }) }
+  return withMended(outcome, wantsWords(input) ? [...mended, ...missing] : mended)
 }
 
-/** Reads the words. Paid details must be present: at least one time, and characters when requested. */
-function readWords(words: unknown, input: TranscriptionInput): TranscribedWord[] | 'malformed' {
-  const parsed = wordsWire.safeParse(words)
-  if (!parsed.success || !parsed.data.some((word) => typeof (word.start ?? word.end) === 'number')) return 'malformed'
-  const wantsCharacters = input.timestamps === 'character'
-  if (wantsCharacters && !parsed.data.some((word) => (word.characters ?? []).length > 0)) return 'malformed'
-  return withTimes(parsed.data, 0).map(({ item, ...times }) => ({
+/** Reads the words. Of words without any time there is nothing to tell; `missing` names what was asked for and is not there. */
+function readWords(
+  words: readonly WordWire[],
+  input: TranscriptionInput,
+): { words: TranscribedWord[]; missing: readonly string[] } {
+  if (!words.some((word) => (word.start ?? word.end) !== undefined)) return { words: [], missing: ['words'] }
+  const wantsCharacters = input.timestamps === 'character' && words.some(({ characters }) => characters.length > 0)
+  const read = withTimes(words, 0).map(({ item, ...times }) => ({
     text: item.text,
-    type: item.type,
+    type: typeOf(item),
     ...times,
-    ...(input.diarize && typeof item.speaker_id === 'string' ? { speaker: item.speaker_id } : {}),
+    ...(input.diarize && item.speaker_id !== undefined ? { speaker: item.speaker_id } : {}),
     ...(wantsCharacters ? { characters: readCharacters(item, times.startSeconds) } : {}),
   }))
+  const isWithoutCharacters = input.timestamps === 'character' && !wantsCharacters
+  return { words: read, missing: isWithoutCharacters ? ['words.characters'] : [] }
+}
+
+/** Returns the type, or the nearest to one that is unknown: sounds are in brackets, spaces are spacing. */
+function typeOf({ type, text }: WordWire): TranscribedWord['type'] {
+  if (type === 'word' || type === 'spacing' || type === 'audio_event') return type
+  if (text.trim() === '') return 'spacing'
+  return /^[([].*[)\]]$/s.test(text.trim()) ? 'audio_event' : 'word'
 }
 
 function readCharacters(word: WordWire, earliestSeconds: number): TranscribedCharacter[] {
-  return withTimes(word.characters ?? [], earliestSeconds).map(({ item, ...times }) => ({ text: item.text, ...times }))
-}
-
-interface Timed {
-  readonly start?: number | null | undefined
-  readonly end?: number | null | undefined
-}
-
-/**
- * Fills in times that the vendor left null. A missing start becomes the previous end and a missing end the next start,
- * which are the tightest bounds in the answer.
- */
-function withTimes<Item extends Timed>(items: readonly Item[], earliestSeconds: number) {
-  let previousEndSeconds = earliestSeconds
-  return items.map((item, index) => {
-    const startSeconds = item.start ?? previousEndSeconds
-    const endSeconds = Math.max(startSeconds, item.end ?? items[index + 1]?.start ?? startSeconds)
-    previousEndSeconds = endSeconds
-    return { item, startSeconds, endSeconds }
-  })
+  return withTimes(word.characters, earliestSeconds).map(({ item, ...times }) => ({ text: item.text, ...times }))
 }

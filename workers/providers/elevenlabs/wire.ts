@@ -1,36 +1,42 @@
 import { z } from 'zod'
+import { list, optional, optionalSeconds, optionalText, optionalWord } from '../lenient.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
 
-const seconds = z.number().nonnegative().nullish()
+/** The types of items; another one is mapped to the nearest. */
+const WORD_TYPES: ReadonlySet<string> = new Set(['word', 'spacing', 'audio_event'])
 
 /** An item of `words`. Times, speaker and characters are nullable in the vendor's description. */
 const wordWire = z.object({
   text: storableText,
-  type: z.enum(['word', 'spacing', 'audio_event']),
-  start: seconds,
-  end: seconds,
-  speaker_id: z.string().max(100).nullish(),
-  characters: z.array(z.object({ text: storableText, start: seconds, end: seconds })).nullish(),
+  type: optionalWord('words.type', WORD_TYPES),
+  start: optionalSeconds('words.start'),
+  end: optionalSeconds('words.end'),
+  speaker_id: optional('words.speaker_id', z.string().max(100)),
+  characters: list(
+    'words.characters',
+    z.object({
+      text: storableText,
+      start: optionalSeconds('characters.start'),
+      end: optionalSeconds('characters.end'),
+    }),
+  ),
 })
 
 export type WordWire = z.infer<typeof wordWire>
 
-export const wordsWire = z.array(wordWire)
-
 /**
  * The 200 answer of `POST /v1/speech-to-text` for one channel, without unused fields (`logprob`, `additional_formats`,
- * `entities`, …). `words` is validated separately and only when words were requested, so that a new type of item cannot
- * break a plain transcript.
+ * `entities`, …).
  *
  * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert (SpeechToTextChunkResponseModel) and the vendor's
  * Python SDK, src/elevenlabs/types/speech_to_text_*_response_model.py.
  */
 export const transcriptWire = z.object({
-  text: storableText.nullish(),
-  language_code: storableText.nullish(),
-  language_probability: z.number().nullish(),
-  transcription_id: z.string().nullish(),
-  words: z.unknown().optional(),
+  text: optionalText('text'),
+  language_code: optionalText('language_code'),
+  language_probability: optional('language_probability', z.number()),
+  transcription_id: optional('transcription_id', z.string()),
+  words: list('words', wordWire),
 })
 
 /** The id of a request. */

@@ -1,4 +1,5 @@
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
+import { readLeniently } from '../lenient.ts'
 import { hasError } from '../streamed-answer.ts'
 import { parseJsonText } from '../wire-fields.ts'
 import { type AnswerWire, answerWire, type PartWire, streamErrorWire, WRITTEN } from './wire.ts'
@@ -12,6 +13,8 @@ export interface AnswerStream {
   readonly error: { readonly status: number; readonly data: string; readonly isAfterOutput: boolean } | undefined
   /** Returns what has arrived as one answer; its counts are cumulative, so the latest ones are those of the answer. */
   answer(): AnswerWire
+  /** The fields that were not as documented. */
+  readonly mended: readonly string[]
 }
 
 /**
@@ -25,16 +28,18 @@ export function createAnswerStream(): AnswerStream {
   let counts: Counts | undefined
   let responseId: string | undefined
   let hasCandidate = false
+  const mended = new Set<string>()
   let error: AnswerStream['error']
   let progress: StreamProgress = 'waiting'
 
   const add = (chunk: AnswerWire): StreamProgress => {
-    const candidate = chunk.candidates?.[0]
+    const candidate = chunk.candidates
     for (const part of candidate?.content?.parts ?? []) addPart(parts, part)
     if (candidate !== undefined) hasCandidate = true
     finishReason = candidate?.finishReason ?? finishReason
     feedback = chunk.promptFeedback ?? feedback
-    if (chunk.usageMetadata !== undefined) counts = { ...counts, ...withoutUndefined(chunk.usageMetadata) }
+    const counted = chunk.usageMetadata
+    if (counted !== undefined) counts = counts === undefined ? counted : { ...counts, ...withoutUndefined(counted) }
     responseId = chunk.responseId ?? responseId
     if (finishReason !== undefined || feedback?.blockReason !== undefined) return 'finished'
     return parts.some(isOutput) ? 'writing' : progress
@@ -44,19 +49,27 @@ export function createAnswerStream(): AnswerStream {
       const value = parseJsonText(data, WRITTEN)
       const failed = hasError(value) ? streamErrorWire.safeParse(value) : undefined
       if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: parts.length > 0 }
-      const chunk = failed === undefined ? answerWire.safeParse(value) : undefined
-      progress = chunk?.success === true ? add(chunk.data) : 'unusable'
+      if (failed !== undefined) progress = 'unusable'
+      else {
+        const chunk = readLeniently(answerWire, value)
+        for (const field of chunk.mended) mended.add(field)
+        if (chunk.value === undefined) mended.add('event')
+        else progress = add(chunk.value)
+      }
       return progress
     },
     get error() {
       return error
     },
     answer: () => ({
-      ...(hasCandidate ? { candidates: [{ content: { parts }, finishReason }] } : {}),
-      ...(feedback === undefined ? {} : { promptFeedback: feedback }),
-      ...(counts === undefined ? {} : { usageMetadata: counts }),
+      candidates: hasCandidate ? { content: { parts }, finishReason } : undefined,
+      promptFeedback: feedback,
+      usageMetadata: counts,
       responseId,
     }),
+    get mended() {
+      return [...mended]
+    },
   }
 }
 
@@ -67,9 +80,9 @@ function isOutput({ text, thought, functionCall }: PartWire): boolean {
 /** Keeps of thinking only its signature: its text is hidden. */
 function addPart(parts: PartWire[], part: PartWire): void {
   if (part.thought !== true) parts.push(part)
-  else if (part.thoughtSignature !== undefined) parts.push({ thought: true, thoughtSignature: part.thoughtSignature })
+  else if (part.thoughtSignature !== undefined) parts.push({ ...part, text: undefined })
 }
 
-function withoutUndefined(counts: Counts): Counts {
+function withoutUndefined(counts: Counts): Partial<Counts> {
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== undefined))
 }

@@ -3,12 +3,15 @@ import { callUrl, type KeyedConnection } from '../adapter.ts'
 import type { TakeEvent } from '../event-stream.ts'
 import { unknownOutcome } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
+import { readLeniently } from '../lenient.ts'
 import type { CallOptions, ProviderFailure } from '../provider.ts'
 import { readJson } from '../wire-fields.ts'
 import { failureOf } from './errors.ts'
 import { type AnswerWire, answerWire, WRITTEN } from './wire.ts'
 
-export type Answered = { readonly outcome: 'answered'; readonly answer: AnswerWire } | ProviderFailure
+export type Answered =
+  | { readonly outcome: 'answered'; readonly answer: AnswerWire; readonly mended: readonly string[] }
+  | ProviderFailure
 
 /**
  * Creates the call whose answer is sent as a whole: `POST {baseUrl}/v1beta/models/{model}:generateContent`, sent once.
@@ -43,8 +46,8 @@ export function answerOf(exchange: HttpOutcome, setupMessage?: RegExp): Answered
   if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange, setupMessage)
   const body = readJson(exchange.bytes, WRITTEN)
   if (body === undefined) return unknownOutcome('HTTP 200 with a body that is not JSON')
-  const answer = answerWire.safeParse(body)
-  return answer.success
-    ? { outcome: 'answered', answer: answer.data }
-    : unknownOutcome('HTTP 200 with a malformed answer')
+  const { value: answer, mended } = readLeniently(answerWire, body)
+  return answer === undefined
+    ? unknownOutcome('HTTP 200 with a malformed answer')
+    : { outcome: 'answered', answer, mended }
 }

@@ -1,53 +1,90 @@
 import { z } from 'zod'
 import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
+import { firstOf, list, optional, optionalCount, optionalText, optionalWord } from '../lenient.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
-
-/** The vendor omits a count that is zero. */
-const tokens = z.int().nonnegative().optional()
 
 /** The id of a response; anything else counts as absent, so that free text never reaches a log. */
 const responseId = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,64}$/)
-  .optional()
+  .nullish()
+  .transform((id) => id ?? undefined)
   .catch(undefined)
+
+/**
+ * Reasons for which the vendor ended an answer otherwise than by its own end or limit.
+ * Source: `@google/genai` 3.1, FinishReason (2026-11-28).
+ */
+export const CUT_SHORT: ReadonlySet<string> = new Set([
+  'SAFETY',
+  'RECITATION',
+  'LANGUAGE',
+  'OTHER',
+  'BLOCKLIST',
+  'PROHIBITED_CONTENT',
+  'SPII',
+  'MALFORMED_FUNCTION_CALL',
+  'UNEXPECTED_TOOL_CALL',
+  'TOO_MANY_TOOL_CALLS',
+  'MISSING_THOUGHT_SIGNATURE',
+  'MALFORMED_RESPONSE',
+  'IMAGE_SAFETY',
+  'IMAGE_PROHIBITED_CONTENT',
+  'IMAGE_RECITATION',
+  'IMAGE_OTHER',
+  'NO_IMAGE',
+])
+
+const FINISH_WORDS: ReadonlySet<string> = new Set(['STOP', 'MAX_TOKENS', 'CONTINUATION', ...CUT_SHORT])
 
 /** The members of an answer that stay as the vendor wrote them. */
 export const WRITTEN: ReadonlySet<string> = new Set(['args'])
 
 /** One part has one kind of content. `thought` marks thinking: summaries and draft images. */
 const part = z.object({
-  text: storableText.optional(),
-  thought: z.boolean().optional(),
-  thoughtSignature: z.string().optional(),
-  functionCall: z.object({ name: storableText, args: writtenObjectSchema.nullish() }).optional(),
-  inlineData: z.object({ data: z.string() }).optional(),
+  text: optionalText('parts.text'),
+  thought: optional('parts.thought', z.boolean()),
+  thoughtSignature: optional('parts.thoughtSignature', z.string()),
+  functionCall: optional(
+    'parts.functionCall',
+    z.object({
+      name: storableText.pipe(z.string().min(1)),
+      args: optional('parts.functionCall.args', writtenObjectSchema),
+    }),
+  ),
+  inlineData: optional('parts.inlineData', z.object({ data: z.string() })),
 })
 
 export type PartWire = z.infer<typeof part>
 
 /**
  * The 200 answer of `generateContent`, without the fields that are not used (`safetyRatings`, `modelVersion`, token
- * counts by modality, …). A blocked prompt has `promptFeedback.blockReason` and no candidates.
+ * counts by modality, …). A blocked prompt has `promptFeedback.blockReason` and no candidates. A count that is zero is
+ * left out.
  *
  * Source: ai.google.dev/api/generate-content: GenerateContentResponse, Candidate, UsageMetadata;
  * ai.google.dev/api/caching: Content, Part.
  */
 export const answerWire = z.object({
-  candidates: z
-    .array(z.object({ content: z.object({ parts: z.array(part).optional() }).optional(), finishReason: errorToken }))
-    .optional(),
-  promptFeedback: z.object({ blockReason: errorToken }).optional(),
-  usageMetadata: z
-    .object({
-      promptTokenCount: tokens,
-      // A malformed count is no reason to withhold a result that the vendor bills.
-      cachedContentTokenCount: tokens.catch(undefined),
-      toolUsePromptTokenCount: tokens,
-      candidatesTokenCount: tokens,
-      thoughtsTokenCount: tokens,
-    })
-    .optional(),
+  candidates: firstOf(
+    'candidates',
+    z.object({
+      content: optional('content', z.object({ parts: list('parts', part) })),
+      finishReason: optionalWord('finishReason', FINISH_WORDS),
+    }),
+  ),
+  promptFeedback: optional('promptFeedback', z.object({ blockReason: errorToken })),
+  usageMetadata: optional(
+    'usageMetadata',
+    z.object({
+      promptTokenCount: optionalCount('promptTokenCount'),
+      cachedContentTokenCount: optionalCount('cachedContentTokenCount'),
+      toolUsePromptTokenCount: optionalCount('toolUsePromptTokenCount'),
+      candidatesTokenCount: optionalCount('candidatesTokenCount'),
+      thoughtsTokenCount: optionalCount('thoughtsTokenCount'),
+      totalTokenCount: optionalCount('totalTokenCount'),
+    }),
+  ),
   responseId,
 })
 

@@ -1,15 +1,14 @@
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
+import { readLeniently } from '../lenient.ts'
 import { hasError } from '../streamed-answer.ts'
 import { parseJsonText } from '../wire-fields.ts'
-import { type ChunkWire, type CompletionWire, chunkErrorWire, chunkWire } from './wire.ts'
+import { type ChunkWire, type CompletionWire, chunkErrorWire, chunkWire, WRITTEN } from './wire.ts'
 
 interface StreamedCall {
   id: string
   name: string
   readonly pieces: string[]
 }
-
-type FinishReason = CompletionWire['choices'][number]['finish_reason']
 
 /** What has arrived of a streamed completion. */
 export interface CompletionStream {
@@ -19,7 +18,11 @@ export interface CompletionStream {
     | { readonly status: number | undefined; readonly data: string; readonly isAfterOutput: boolean }
     | undefined
   readonly id: string | undefined
-  readonly finishReason: FinishReason | undefined
+  readonly finishReason: string | undefined
+  /** What the server said of the sequence that ended the answer. */
+  readonly stop: Pick<NonNullable<CompletionWire['choices']>, 'stop_reason' | 'matched_stop'>
+  /** The fields that were not as documented. */
+  readonly mended: readonly string[]
   /** The latest counts; most servers report them once, after the output. */
   readonly usage: CompletionWire['usage'] | undefined
   readonly text: string
@@ -41,7 +44,9 @@ export function createCompletionStream(): CompletionStream {
   /** The call that each index stands for now. */
   const callAt = new Map<number, StreamedCall>()
   let id: string | undefined
-  let finishReason: FinishReason | undefined
+  let finishReason: string | undefined
+  let stop: CompletionStream['stop'] = {}
+  const mended = new Set<string>()
   let usage: CompletionWire['usage'] | undefined
   let error: CompletionStream['error']
   let progress: StreamProgress = 'waiting'
@@ -50,26 +55,35 @@ export function createCompletionStream(): CompletionStream {
   const add = (chunk: ChunkWire): StreamProgress => {
     id ??= chunk.id ?? undefined
     usage = chunk.usage ?? usage
-    const choice = chunk.choices?.find(({ index }) => (index ?? 0) === 0)
+    const choice = chunk.choices.find(({ index }) => (index ?? 0) === 0)
     const { content, refusal, tool_calls: deltas } = choice?.delta ?? {}
     if (content) texts.push(content)
     if (refusal) refusals.push(refusal)
     for (const delta of deltas ?? []) addCall(calls, callAt, delta)
-    finishReason = choice?.finish_reason ?? finishReason
+    // Some servers send an empty reason until the last chunk.
+    if (choice?.finish_reason) {
+      finishReason = choice.finish_reason
+      stop = { stop_reason: choice.stop_reason, matched_stop: choice.matched_stop }
+    }
     if (finishReason !== undefined) return 'finished'
     return hasOutput() ? 'writing' : 'waiting'
   }
   return {
     take(data) {
       if (data === '[DONE]') {
-        progress = finishReason === undefined ? 'unusable' : 'ended'
+        progress = finishReason === undefined && !hasOutput() ? 'unusable' : 'ended'
         return progress
       }
-      const value = parseJsonText(data)
+      const value = parseJsonText(data, WRITTEN)
       const failed = hasError(value) ? chunkErrorWire.safeParse(value) : undefined
       if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: hasOutput() }
-      const chunk = failed === undefined ? chunkWire.safeParse(value) : undefined
-      progress = chunk?.success === true ? add(chunk.data) : 'unusable'
+      if (failed !== undefined) progress = 'unusable'
+      else {
+        const chunk = readLeniently(chunkWire, value)
+        for (const field of chunk.mended) mended.add(field)
+        if (chunk.value === undefined) mended.add('event')
+        else progress = add(chunk.value)
+      }
       return progress
     },
     get error() {
@@ -80,6 +94,12 @@ export function createCompletionStream(): CompletionStream {
     },
     get finishReason() {
       return finishReason
+    },
+    get stop() {
+      return stop
+    },
+    get mended() {
+      return [...mended]
     },
     get usage() {
       return usage

@@ -1,5 +1,6 @@
 import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
+import { readLeniently, withMended } from '../lenient.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { readGeneratedImage } from '../received-media.ts'
 import { readJson } from '../wire-fields.ts'
@@ -50,20 +51,21 @@ export function createOpenAiCompatibleImage(dependencies: OpenAiCompatibleImageD
 }
 
 function readImage(answerBytes: Uint8Array): ImageOutcome {
-  const answer = imagesWire.safeParse(readJson(answerBytes))
-  if (!answer.success) return unknownOutcome('HTTP 200 with a malformed image answer')
-  const [item] = answer.data.data ?? []
+  const { value: answer, mended } = readLeniently(imagesWire, readJson(answerBytes))
+  if (answer === undefined) return unknownOutcome('HTTP 200 with a malformed image answer')
+  const item = answer.data.find((each) => each.b64_json) ?? answer.data[0]
   const base64 = item?.b64_json ?? ''
   if (base64 === '') return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
   const bytes = Buffer.from(base64, 'base64')
   const image = readGeneratedImage(bytes)
   if (image.outcome === 'failed') return image
-  const revisedPrompt = item?.revised_prompt
-  return {
-    outcome: 'generated',
+  const revisedPrompt = item?.revised_prompt ?? ''
+  const generated = {
+    outcome: 'generated' as const,
     image: { bytes, contentType: image.contentType },
-    ...(revisedPrompt === undefined || revisedPrompt === null || revisedPrompt === '' ? {} : { revisedPrompt }),
+    ...(revisedPrompt === '' ? {} : { revisedPrompt }),
   }
+  return withMended(generated, mended)
 }
 
 const noImage = emptyOutput('HTTP 200 without an image')

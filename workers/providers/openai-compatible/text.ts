@@ -2,15 +2,23 @@ import type { TextOutput, TextRequest } from '#shared/operations/text/text-reque
 import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
+import { nearestReason, readLeniently, withMended } from '../lenient.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { isStreamed, nothingInTime, type StreamedExchange, streamEnding, streamsAnswer } from '../streamed-answer.ts'
-import { callArguments, callIdOf, deliveredText, endsAtStopSequence, inputUsage } from '../text-answer.ts'
-import { readJson } from '../wire-fields.ts'
+import {
+  answerUsage,
+  callArguments,
+  deliveredText,
+  endingSequence,
+  endsAtStopSequence,
+  newCallId,
+} from '../text-answer.ts'
+import { readJson, storable } from '../wire-fields.ts'
 import { type CompletionStream, createCompletionStream } from './completion-stream.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, failureOfEvent } from './errors.ts'
 import { type OpenAiTextSettings, obstacleIn, textBody } from './text-body.ts'
-import { type CompletionWire, completionWire } from './wire.ts'
+import { type CompletionWire, completionWire, FINISH_REASONS, WRITTEN } from './wire.ts'
 
 /** 65,536 tokens of the longest kind, escaped as JSON, stay far below this. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -44,9 +52,9 @@ export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDep
       )
       if (isStreamed(exchange)) return readStream(stream, exchange, request)
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
-      const answer = completionWire.safeParse(readJson(exchange.bytes))
-      if (!answer.success) return unknownOutcome('HTTP 200 with a malformed completion')
-      return { ...readCompletion(answer.data, request), ...callId(exchange.headers, answer.data.id) }
+      const { value, mended } = readLeniently(completionWire, readJson(exchange.bytes, WRITTEN))
+      if (value === undefined) return unknownOutcome('HTTP 200 with a malformed completion')
+      return { ...withMended(readCompletion(value, request), mended), ...callId(exchange.headers, value.id) }
     },
   }
 }
@@ -63,83 +71,98 @@ function readStream(stream: CompletionStream, exchange: StreamedExchange, reques
   if (stream.error !== undefined) return { ...failureOfEvent(stream.error), ...id }
   const ending = streamEnding(exchange)
   if (typeof ending === 'object') return { ...ending, ...id }
-  const completion = completionWire.safeParse(wholeCompletion(stream, ending === 'cut', request))
-  if (!completion.success) return { ...unknownOutcome('HTTP 200 with a malformed completion'), ...id }
-  const outcome = readCompletion(completion.data, request)
+  const isCut = ending === 'cut'
+  const outcome = readCompletion(wholeCompletion(stream, isCut), request, {
+    isCut,
+    textPieces: stream.textPieces,
+    callPieces: stream.callPieces,
+  })
   if (outcome.outcome === 'failed') return { ...outcome, ...id }
-  const { output } = outcome
-  const text = `${output.text ?? ''}${output.refusal ?? ''}`
-  const isEmpty = text.trim() === '' && output.tool_calls.length === 0
-  if (ending === 'cut' && isEmpty) return { ...nothingInTime(exchange), ...id }
-  if (ending === 'complete' && stream.usage !== undefined) return { ...outcome, ...id }
-  // Counts that include a call that is not delivered are not charged.
-  const isAllDelivered = output.tool_calls.length === stream.calls.length
-  const pieces = stream.textPieces + (isAllDelivered ? stream.callPieces : 0)
-  const least = leastOutputTokens({ text, calls: output.tool_calls, pieces })
-  const reported = isAllDelivered ? output.usage.output_tokens : 0
-  const usage = { ...output.usage, output_tokens: Math.max(reported, least) }
-  return { outcome: 'generated', output: { ...output, usage }, ...id }
+  const { text, refusal, tool_calls: calls } = outcome.output
+  const isEmpty = `${text ?? ''}${refusal ?? ''}`.trim() === '' && calls.length === 0
+  if (isCut && isEmpty) return { ...nothingInTime(exchange), ...id }
+  return { ...withMended(outcome, stream.mended), ...id }
 }
 
 /** Returns what has arrived in the form of a whole completion. */
-function wholeCompletion(stream: CompletionStream, isCut: boolean, request: TextRequest): unknown {
-  const toolCalls = stream.calls.map(({ id, name, arguments: json }, index) => ({
-    id: id === '' ? String(index) : id,
-    function: { name, arguments: json },
+function wholeCompletion(stream: CompletionStream, isCut: boolean): CompletionWire {
+  const calls = stream.calls.map(({ name, arguments: json }) => ({
+    function: { name: storable(name), arguments: storable(json) },
   }))
-  const message = { content: stream.text, refusal: stream.refusal, tool_calls: toolCalls }
+  const message = {
+    content: storable(stream.text),
+    refusal: storable(stream.refusal),
+    tool_calls: calls.filter((call) => call.function.name !== ''),
+    function_call: undefined,
+  }
   return {
     id: stream.id,
-    choices: [{ finish_reason: isCut ? 'length' : stream.finishReason, message }],
-    // Input is cached only where a server says so: otherwise whoever outlasts the time limit would have it for a tenth.
-    usage: stream.usage ?? { prompt_tokens: leastInputTokens(request), completion_tokens: 0 },
+    choices: { finish_reason: isCut ? 'length' : stream.finishReason, message, ...stream.stop },
+    usage: stream.usage,
   }
 }
 
-const FINISH_REASONS = {
-  stop: 'stop',
-  eos: 'stop',
-  length: 'length',
-  tool_calls: 'tool_calls',
-  function_call: 'tool_calls',
-  content_filter: 'content_filter',
-} as const satisfies Record<CompletionWire['choices'][number]['finish_reason'], TextOutput['finish_reason']>
+function finishReasonOf(word: string | undefined): TextOutput['finish_reason'] {
+  const known: Readonly<Record<string, TextOutput['finish_reason']>> = FINISH_REASONS
+  return known[word ?? ''] ?? nearestReason(word)
+}
+
+/** How an answer arrived: how many events its text and the arguments of its calls came in, if it was streamed. */
+interface Arrival {
+  readonly isCut: boolean
+  readonly textPieces: number
+  readonly callPieces: number
+}
+
+const WHOLE: Arrival = { isCut: false, textPieces: 0, callPieces: 0 }
 
 /**
  * Maps a completion to its outcome. One without output is complete when the output limit ended it, which thinking alone
  * can use up, or when the request has stop sequences: `stop` stands for those as well as for the model's own end.
+ * Of an answer that the time limit cut, what was delivered is counted, and no call that was not.
  */
-function readCompletion({ id, choices, usage }: CompletionWire, request: TextRequest): TextOutcome {
-  const [choice] = choices
-  const thinking = usage.completion_tokens_details?.reasoning_tokens
-  const counted = {
-    ...inputUsage(usage.prompt_tokens, {
-      cached: usage.prompt_tokens_details?.cached_tokens,
-      written: usage.prompt_tokens_details?.cache_write_tokens,
-    }),
-    output_tokens: usage.completion_tokens,
-    ...(typeof thinking === 'number' ? { thinking_tokens: Math.min(thinking, usage.completion_tokens) } : {}),
+function readCompletion(
+  { choices: choice, usage }: CompletionWire,
+  request: TextRequest,
+  { isCut, textPieces, callPieces }: Arrival = WHOLE,
+): TextOutcome {
+  const counts = {
+    input: usage?.prompt_tokens,
+    cached: usage?.prompt_tokens_details?.cached_tokens,
+    written: usage?.prompt_tokens_details?.cache_write_tokens,
+    output: usage?.completion_tokens,
+    thinking: usage?.completion_tokens_details?.reasoning_tokens,
+    total: usage?.total_tokens,
   }
-  if (choice === undefined) return emptyOutput('HTTP 200 without a choice', counted)
-  const finishReason = FINISH_REASONS[choice.finish_reason]
-  const calls = (choice.message.tool_calls ?? []).map((call, index, all) => ({
-    id: callIdOf(id, index, call.id),
-    name: call.function.name,
-    arguments_json: callArguments(call.function.arguments, finishReason === 'length' && index === all.length - 1),
-  }))
-  const whole = calls.flatMap(({ arguments_json: json, ...call }) =>
-    json === undefined ? [] : [{ ...call, arguments_json: json }],
-  )
-  if (whole.length < calls.length && finishReason !== 'length') {
-    return unknownOutcome('HTTP 200 with tool arguments that are not a JSON object')
-  }
-  const text = choice.message.content ?? ''
-  const refusal = deliveredText(choice.message.refusal ?? '', false)
+  const word = choice?.finish_reason
+  const finishReason = finishReasonOf(word)
+  const sent = choice?.message?.tool_calls ?? []
+  const older = choice?.message?.function_call
+  const calls = sent.length === 0 && older !== undefined ? [{ function: older }] : sent
+  const whole = calls.flatMap(({ function: { name, arguments: written = '' } }, index) => {
+    const mayBeCut = finishReason === 'length' && index === calls.length - 1
+    const json = callArguments(written, mayBeCut)
+    return json === undefined ? [] : [{ id: newCallId(), name, arguments_json: json }]
+  })
+  const text = choice?.message?.content ?? ''
+  const refusal = deliveredText(choice?.message?.refusal ?? '', false)
   const isBlank = text.trim() === '' && refusal === null && whole.length === 0
-  const isComplete =
-    finishReason === 'length' || (finishReason === 'stop' && (text !== '' || endsAtStopSequence(request)))
-  if (isBlank && !isComplete) {
-    return emptyOutput(`HTTP 200 without output, finish reason ${choice.finish_reason}`, counted)
+  const isComplete = word === 'length' || (finishReason === 'stop' && (text !== '' || endsAtStopSequence(request)))
+  const isAllDelivered = whole.length === calls.length
+  const least = {
+    input: leastInputTokens(request),
+    output: leastOutputTokens({
+      text: `${text}${refusal ?? ''}`,
+      calls: whole,
+      pieces: textPieces + (isAllDelivered ? callPieces : 0),
+    }),
+  }
+  const reported = isAllDelivered ? (counts.output ?? 0) : 0
+  const measured = isCut ? { ...counts, output: Math.max(reported, least.output), total: undefined } : counts
+  if (choice === undefined || (isBlank && !isComplete)) {
+    if (usage === undefined && choice === undefined) return unknownOutcome('HTTP 200 with neither choice nor usage')
+    const what = choice === undefined ? 'a choice' : `output, finish reason ${finishReason}`
+    return emptyOutput(`HTTP 200 without ${what}`, usage && answerUsage(counts, least))
   }
   return {
     outcome: 'generated',
@@ -149,7 +172,8 @@ function readCompletion({ id, choices, usage }: CompletionWire, request: TextReq
       tool_calls: whole,
       // OpenAI ends a call that was forced by name with `stop`.
       finish_reason: finishReason === 'stop' && whole.length > 0 ? 'tool_calls' : finishReason,
-      usage: counted,
+      usage: answerUsage(measured, least),
+      ...endingSequence(request, choice.stop_reason, choice.matched_stop),
     },
   }
 }

@@ -1,12 +1,15 @@
+import type { z } from 'zod'
 import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
 import { languageCode, shortLanguageCode } from '../language-code.ts'
+import { readLeniently, withMended } from '../lenient.ts'
 import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
 import { type StreamedBody, streamedForm } from '../streamed-body.ts'
+import { withTimes } from '../timed-items.ts'
 import { readJson } from '../wire-fields.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
-import { transcriptionWire, wordsWire } from './wire.ts'
+import { transcriptionWire } from './wire.ts'
 
 /**
  * An hour of fast speech is about 12,000 words of about 60 bytes each, and `segments` repeat the text with token lists.
@@ -56,31 +59,27 @@ function wantsWords(input: TranscriptionInput): boolean {
 }
 
 function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
-  const answer = transcriptionWire.safeParse(readJson(bytes))
-  if (!answer.success) return unknownOutcome('HTTP 200 with a malformed transcript')
-  if (typeof answer.data.text !== 'string') return emptyOutput('HTTP 200 without a transcript')
+  const { value: answer, mended } = readLeniently(transcriptionWire, readJson(bytes))
+  if (answer === undefined) return unknownOutcome('HTTP 200 with a malformed transcript')
+  const spoken = readWords(answer.words)
+  if (answer.text === undefined && spoken.length === 0) return emptyOutput('HTTP 200 without a transcript')
   // Whisper starts every segment with a space. A recording without speech has a blank transcript.
-  const text = answer.data.text.trim()
-  const language = languageCode(answer.data.language)
-  const words = wantsWords(input) ? readWords(text === '' ? [] : answer.data.words) : undefined
-  if (words?.length === 0 && text !== '') return unknownOutcome('HTTP 200 without usable words')
-  return {
-    outcome: 'transcribed',
-    transcript: {
-      text,
-      ...(language === undefined ? {} : { language }),
-      ...(words === undefined ? {} : { words }),
-    },
+  const text = (answer.text ?? spoken.map((word) => word.text).join(' ')).trim()
+  const language = languageCode(answer.language)
+  const words = text === '' ? [] : spoken
+  const isWithoutWords = wantsWords(input) && text !== '' && words.length === 0
+  const transcript = {
+    text,
+    ...(language === undefined ? {} : { language }),
+    ...(wantsWords(input) ? { words } : {}),
   }
+  return withMended({ outcome: 'transcribed', transcript }, isWithoutWords ? [...mended, 'words'] : mended)
 }
 
-/** Returns no words when they are malformed. Servers built on faster-whisper keep the space before each word. */
-function readWords(words: unknown): TranscribedWord[] {
-  const parsed = wordsWire.safeParse(words)
-  if (!parsed.success) return []
-  return parsed.data.flatMap(({ word, start, end }) => {
-    const text = word.trim()
-    if (text === '') return []
-    return [{ text, type: 'word' as const, startSeconds: start, endSeconds: Math.max(start, end) }]
+/** Servers built on faster-whisper keep the space before each word. */
+function readWords(words: z.infer<typeof transcriptionWire>['words']): TranscribedWord[] {
+  return withTimes(words, 0).flatMap(({ item, ...times }) => {
+    const text = item.word.trim()
+    return text === '' ? [] : [{ text, type: 'word' as const, ...times }]
   })
 }

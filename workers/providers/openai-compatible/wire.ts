@@ -1,95 +1,166 @@
 import { z } from 'zod'
+import type { TextOutput } from '#shared/operations/text/text-request.ts'
+import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
+import {
+  firstOf,
+  list,
+  noteMended,
+  optional,
+  optionalCount,
+  optionalSeconds,
+  optionalText,
+  optionalWord,
+} from '../lenient.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
 
-const tokenCount = z.int().min(0)
-/** A malformed count is no reason to withhold a result that the vendor bills: its input is charged as any other. */
-const optionalCount = tokenCount.nullish().catch(undefined)
+/** The members of an answer that stay as the server wrote them: some send the arguments of a call as an object. */
+export const WRITTEN: ReadonlySet<string> = new Set(['arguments'])
 
+/**
+ * Counts of tokens, each of which may be missing. `cached_tokens` and `cache_write_tokens` are parts of `prompt_tokens`;
+ * OpenAI bills writes from GPT-5.6 on (developers.openai.com/api/docs/guides/prompt-caching). `reasoning_tokens` are a
+ * part of `completion_tokens`, except at servers whose `total_tokens` says otherwise.
+ */
 const completionUsage = z.object({
-  prompt_tokens: tokenCount,
-  completion_tokens: tokenCount,
-  /** Parts of `prompt_tokens`; OpenAI bills writes from GPT-5.6 on (developers.openai.com/api/docs/guides/prompt-caching). */
-  prompt_tokens_details: z
-    .object({ cached_tokens: optionalCount, cache_write_tokens: optionalCount })
-    .nullish()
-    .catch(undefined),
-  completion_tokens_details: z.object({ reasoning_tokens: tokenCount.nullish() }).nullish(),
+  prompt_tokens: optionalCount('prompt_tokens'),
+  completion_tokens: optionalCount('completion_tokens'),
+  total_tokens: optionalCount('total_tokens'),
+  prompt_tokens_details: optional(
+    'prompt_tokens_details',
+    z.object({
+      cached_tokens: optionalCount('cached_tokens'),
+      cache_write_tokens: optionalCount('cache_write_tokens'),
+    }),
+  ),
+  completion_tokens_details: optional(
+    'completion_tokens_details',
+    z.object({ reasoning_tokens: optionalCount('reasoning_tokens') }),
+  ),
 })
 
-const finishReason = z.enum(['stop', 'length', 'tool_calls', 'content_filter', 'function_call', 'eos'])
+/** A part of a content that is a list: Mistral's servers send text and thinking in parts (docs.mistral.ai/api, ContentChunk). */
+const contentPart = z.object({
+  type: optionalWord('content.type'),
+  text: optionalText('content.text'),
+  refusal: optionalText('content.refusal'),
+})
+
+/** Text, or a list of parts of which the text is joined; thinking is hidden. */
+const content = optional(
+  'content',
+  z.union([
+    storableText,
+    list('content', contentPart).transform((parts) => {
+      noteMended('content')
+      return parts.map(({ type, text }) => (type === 'thinking' ? '' : (text ?? ''))).join('')
+    }),
+  ]),
+)
+
+const callFunction = z.object({
+  name: storableText.pipe(z.string().min(1)),
+  arguments: optional('arguments', z.union([storableText, writtenObjectSchema.transform(({ text }) => text)])),
+})
+
+/** The id is ours in every answer, so whatever the server sends as its own is of no use. */
+const toolCall = z.object({ function: callFunction })
+
+const message = z.object({
+  content,
+  refusal: optionalText('refusal'),
+  tool_calls: list('tool_calls', toolCall),
+  /** The older form of a single call. */
+  function_call: optional('function_call', callFunction),
+})
+
+/** Reasons that a server sends; `eos` and `function_call` are older spellings of `stop` and `tool_calls`. */
+export const FINISH_REASONS = {
+  stop: 'stop',
+  eos: 'stop',
+  length: 'length',
+  tool_calls: 'tool_calls',
+  function_call: 'tool_calls',
+  content_filter: 'content_filter',
+} as const satisfies Record<string, TextOutput['finish_reason']>
+
+const FINISH_WORDS: ReadonlySet<string> = new Set(Object.keys(FINISH_REASONS))
+
+/** What vLLM (a text, or the id of a token) and SGLang say of the sequence that ended the answer. */
+const stopFields = {
+  stop_reason: z.string().nullish().catch(undefined),
+  matched_stop: z.string().nullish().catch(undefined),
+} as const
 
 /**
  * The 200 answer of `POST /chat/completions`, without unused fields. `reasoning_content` (vLLM, llama.cpp) is hidden
  * thinking and is ignored; `completion_tokens` includes it.
  *
- * `eos` and `function_call` are older spellings of `stop` and `tool_calls` that some servers still send.
- *
  * Source: developers.openai.com/api/reference, ChatCompletion (as typed by the npm package `openai` 7,
- * resources/chat/completions/completions.d.ts and resources/completions.d.ts); docs.vllm.ai, OpenAI-Compatible Server;
- * github.com/ggml-org/llama.cpp, tools/server/README.md.
+ * resources/chat/completions/completions.d.ts and resources/completions.d.ts); docs.vllm.ai, OpenAI-Compatible Server
+ * (`stop_reason`); github.com/sgl-project/sglang, entrypoints/openai/protocol.py (`matched_stop`);
+ * github.com/ggml-org/llama.cpp, tools/server/README.md. Read on 2026-11-28.
  */
 export const completionWire = z.object({
-  id: z.string().nullish(),
-  choices: z
-    .array(
-      z.object({
-        finish_reason: finishReason,
-        message: z.object({
-          content: storableText.nullish(),
-          refusal: storableText.nullish(),
-          tool_calls: z
-            .array(
-              z.object({
-                id: storableText.pipe(z.string().min(1)),
-                function: z.object({ name: storableText.pipe(z.string().min(1)), arguments: storableText }),
-              }),
-            )
-            .nullish(),
-        }),
-      }),
-    )
-    .min(1),
-  usage: completionUsage,
+  id: optionalText('id'),
+  choices: firstOf(
+    'choices',
+    z.object({
+      finish_reason: optionalWord('finish_reason', FINISH_WORDS),
+      ...stopFields,
+      message: optional('message', message),
+    }),
+  ),
+  usage: optional('usage', completionUsage),
 })
 
 export type CompletionWire = z.infer<typeof completionWire>
 
-/** Some servers send an empty reason until the last chunk. */
-const streamedFinishReason = z
-  .union([finishReason, z.literal('').transform(() => undefined)])
-  .nullish()
-  .transform((reason) => reason ?? undefined)
+const callDelta = z.object({
+  index: z.int().nullish().catch(undefined),
+  id: optionalText('delta.tool_calls.id'),
+  function: optional(
+    'delta.tool_calls.function',
+    z.object({
+      name: optionalText('delta.tool_calls.name'),
+      arguments: optional(
+        'delta.tool_calls.arguments',
+        z.union([z.string(), writtenObjectSchema.transform(({ text }) => text)]),
+      ),
+    }),
+  ),
+})
 
 /**
  * An event of a streamed completion, without unused fields. The chunk with the counts has no choices.
  * Source: as above, ChatCompletionChunk.
  */
 export const chunkWire = z.object({
-  id: z.string().nullish(),
-  choices: z
-    .array(
-      z.object({
-        index: z.int().nullish(),
-        finish_reason: streamedFinishReason,
-        delta: z
-          .object({
-            content: z.string().nullish(),
-            refusal: z.string().nullish(),
-            tool_calls: z
-              .array(
-                z.object({
-                  index: z.int().nullish(),
-                  id: z.string().nullish(),
-                  function: z.object({ name: z.string().nullish(), arguments: z.string().nullish() }).nullish(),
-                }),
-              )
-              .nullish(),
-          })
-          .nullish(),
-      }),
-    )
-    .nullish(),
-  usage: completionUsage.nullish(),
+  id: optionalText('id'),
+  choices: list(
+    'choices',
+    z.object({
+      index: z.int().nullish().catch(undefined),
+      finish_reason: optionalWord('finish_reason', FINISH_WORDS),
+      ...stopFields,
+      delta: optional(
+        'delta',
+        z.object({
+          content: optional(
+            'delta.content',
+            z.union([
+              z.string(),
+              list('delta.content', contentPart).transform((parts) =>
+                parts.map(({ type, text }) => (type === 'thinking' ? '' : (text ?? ''))).join(''),
+              ),
+            ]),
+          ),
+          refusal: optional('delta.refusal', z.string()),
+          tool_calls: list('delta.tool_calls', callDelta),
+        }),
+      ),
+    }),
+  ),
+  usage: optional('usage', completionUsage),
 })
 
 export type ChunkWire = z.infer<typeof chunkWire>
@@ -104,30 +175,32 @@ export const chunkErrorWire = z.object({
  * Source: `openai` 7, resources/images.d.ts, ImagesResponse.
  */
 export const imagesWire = z.object({
-  data: z
-    .array(
-      z.object({
-        b64_json: z.string().nullish(),
-        url: z.string().nullish(),
-        revised_prompt: storableText.nullish(),
-      }),
-    )
-    .nullish(),
+  data: list(
+    'data',
+    z.object({
+      b64_json: optional('b64_json', z.string()),
+      url: optional('url', z.string()),
+      revised_prompt: optionalText('revised_prompt'),
+    }),
+  ),
+})
+
+/** A word, or a segment of some servers; times that are missing are filled from its neighbors. */
+const timedWord = z.object({
+  word: storableText,
+  start: optionalSeconds('words.start'),
+  end: optionalSeconds('words.end'),
 })
 
 /**
- * The 200 answer of `POST /audio/transcriptions` in `verbose_json`. `words` is validated separately and only when words
- * were requested. Source: `openai` 7, resources/audio/transcriptions.d.ts, TranscriptionVerbose.
+ * The 200 answer of `POST /audio/transcriptions` in `verbose_json`.
+ * Source: `openai` 7, resources/audio/transcriptions.d.ts, TranscriptionVerbose.
  */
 export const transcriptionWire = z.object({
-  text: storableText.nullish(),
-  language: storableText.nullish(),
-  words: z.unknown().optional(),
+  text: optionalText('text'),
+  language: optionalText('language'),
+  words: list('words', timedWord),
 })
-
-const seconds = z.number().nonnegative()
-
-export const wordsWire = z.array(z.object({ word: storableText, start: seconds, end: seconds }))
 
 /** OpenAI's `code` is a string; other servers often repeat the status as a number, which is ignored. */
 const errorFields = z.object({ type: errorToken, code: errorToken, param: errorToken })
