@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { Effort } from '#shared/operations/text/effort.ts'
 import { type TextRequest, textOutputSchema } from '#shared/operations/text/text-request.ts'
 import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
@@ -13,7 +14,6 @@ import {
   withheldOutput,
 } from '../../workers/providers/failures.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'

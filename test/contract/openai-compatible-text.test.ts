@@ -180,11 +180,11 @@ describe('request', () => {
   test('leaves more stop sequences than the server accepts to another deployment without a call', async () => {
     const stop_sequences = ['a', 'b', 'c', 'd', 'e']
     expect(await generate({ stop_sequences })).toEqual(unserviceable('not sent: more than 4 stop sequences'))
-    expect(await generate({ stop_sequences: ['a'] }, { maximumStopSequences: 0 })).toEqual(
+    expect(await generate({ stop_sequences: ['a'] }, { carried: { maximum_stop_sequences: 0 } })).toEqual(
       unserviceable('not sent: more than 0 stop sequences'),
     )
     expect(upstream.calls).toHaveLength(0)
-    await generate({ stop_sequences }, { maximumStopSequences: 5 })
+    await generate({ stop_sequences }, { carried: { maximum_stop_sequences: 5 } })
     expect(sent()['stop']).toEqual(stop_sequences)
   })
 
@@ -530,7 +530,11 @@ describe('definite failures before any work', () => {
     ['a stop sequence while it reasons', { stop_sequences: ['END'] }, { upstreamModel: 'gpt-6-luna' }],
     ['max_tokens', {}, { upstreamModel: 'gpt-6-luna', outputLimit: 'max_tokens' }],
     ['an effort that the model does not have', {}, { upstreamModel: 'gpt-6-astra', reasoningEffort: 'none' }],
-    ['more than 4 stop sequences', { stop_sequences: ['a', 'b', 'c', 'd', 'e'] }, { maximumStopSequences: 9 }],
+    [
+      'more than 4 stop sequences',
+      { stop_sequences: ['a', 'b', 'c', 'd', 'e'] },
+      { carried: { maximum_stop_sequences: 9 } },
+    ],
   ])('the simulated vendor rejects %s, which another deployment may accept', async (_name, changes, setting) => {
     expect(await generate(changes, setting)).toMatchObject({ code: 'provider_unavailable', concerns: 'request' })
     expect(upstream.calls[0]).toMatchObject({ started: false })

@@ -56,7 +56,7 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
                   model: job.publicModel,
                   includeThoughtSignatures,
                 },
-                outcome.output,
+                request.parallel_tool_calls === false ? withOneCall(outcome.output) : outcome.output,
               ),
           }
           return { outcome: 'produced', product }
@@ -64,6 +64,11 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
       }
     },
   }
+}
+
+/** Keeps the first call: not every vendor has an option for it, and models ignore it. */
+function withOneCall(output: TextOutput): TextOutput {
+  return { ...output, tool_calls: output.tool_calls.slice(0, 1) }
 }
 
 /**
@@ -105,7 +110,8 @@ function textsOf(request: TextRequest): readonly string[] {
   const definitions = tools.map(({ name, description = '', parameters }) =>
     [name, description, JSON.stringify(parameters)].join(' '),
   )
-  const schema = format?.type === 'json_schema' ? [format.name ?? '', JSON.stringify(format.schema)] : []
+  const schema =
+    format?.type === 'json_schema' ? [format.name ?? '', format.description ?? '', JSON.stringify(format.schema)] : []
   const all = [system ?? '', ...texts, ...definitions, ...schema, ...stops]
   // Ids and names occur once for each call and its result.
   return [...new Set(all)].filter((text) => text.trim() !== '')

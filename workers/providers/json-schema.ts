@@ -34,6 +34,13 @@ export function reduceKeywords(
   return text === '' ? complete(reduced) : { ...complete(reduced), description: text }
 }
 
+/** Adds what a format is for to its schema, for vendors whose formats have no description of their own. */
+export function described(schema: JsonSchema | undefined, description: string | undefined): JsonSchema | undefined {
+  if (schema === undefined || description === undefined) return schema
+  const own = typeof schema['description'] === 'string' ? [schema['description']] : []
+  return { ...schema, description: [description, ...own].join('\n\n') }
+}
+
 type Reduce = (schema: JsonSchema) => JsonSchema
 
 export function reduceEach(schemas: JsonSchema, reduce: Reduce): JsonSchema {

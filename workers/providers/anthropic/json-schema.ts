@@ -1,7 +1,7 @@
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import { type JsonSchema, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
 
-const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])
+const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'required'])
 
 const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', '$id', 'strict', 'examples'])
 
@@ -65,6 +65,10 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
       return Array.isArray(value) ? { anyOf: reduceList(value, reduce) } : undefined
     case 'allOf':
       return Array.isArray(value) ? { allOf: reduceList(value, reduce) } : undefined
+    case 'enum':
+      return Array.isArray(value) && value.every((member) => !isComplex(member)) ? { enum: value } : undefined
+    case 'const':
+      return isComplex(value) ? undefined : { const: value }
     case 'format':
       return FORMATS.has(value) ? { format: value } : undefined
     case 'minItems':
@@ -75,4 +79,9 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
     default:
       return undefined
   }
+}
+
+/** The vendor enumerates "strings, numbers, bools, or nulls only" (…/structured-outputs, "JSON Schema limitations"). */
+function isComplex(value: unknown): boolean {
+  return typeof value === 'object' && value !== null
 }

@@ -1,4 +1,5 @@
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
+import { anthropicTextObstacle } from '#shared/operations/vendors/anthropic.ts'
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
@@ -15,7 +16,7 @@ import { callIdOf, deliveredText, inputUsage, WITHHELD_REFUSAL } from '../text-a
 import { readJson } from '../wire-fields.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
 import { createMessageStream, type MessageStream } from './message-stream.ts'
-import { type AnthropicTextSettings, modelTraits, textBody } from './text-body.ts'
+import { type AnthropicTextSettings, textBody } from './text-body.ts'
 import { type MessageWire, messageWire } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */
@@ -40,8 +41,8 @@ export function createAnthropicText(dependencies: KeyedConnection & AnthropicTex
 
   return {
     async generateText(request, options) {
-      const obstacle = obstacleIn(request, dependencies.upstreamModel)
-      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
+      const obstacle = anthropicTextObstacle(request, dependencies.upstreamModel)
+      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle.what}`)
       const parts = request.messages.flatMap((message) => message.parts)
       if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
         return rejected('not sent: an image is not inline')
@@ -177,15 +178,4 @@ function readUsage(usage: MessageWire['usage']): TextUsage | undefined {
     output_tokens: usage.output_tokens,
     ...(thinkingTokens === undefined ? {} : { thinking_tokens: Math.min(thinkingTokens, usage.output_tokens) }),
   }
-}
-
-/**
- * Returns what this model rejects about the request although others accept it; `undefined` when there is nothing.
- * Leaving it out would change the answer.
- */
-function obstacleIn({ messages }: TextRequest, upstreamModel: string): string | undefined {
-  const endsWithAssistant = messages.at(-1)?.role === 'assistant'
-  return endsWithAssistant && !modelTraits(upstreamModel).continuesOwnTurn
-    ? 'a conversation that ends with the assistant’s turn'
-    : undefined
 }

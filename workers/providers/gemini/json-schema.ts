@@ -20,7 +20,7 @@ const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', 's
 
 /**
  * Reduces a caller's JSON Schema to the keywords that the vendor supports in `parametersJsonSchema` and
- * `responseJsonSchema`. `const` becomes `enum`, `allOf` is merged, `definitions` become `$defs`, a list of `items`
+ * `responseJsonSchema`. `const` becomes `enum`, a `null` among the members of an enum a type beside it, `allOf` is merged, `definitions` become `$defs`, a list of `items`
  * becomes `prefixItems`; a constraint without a counterpart (`pattern`, `maxLength`, …) moves into the description,
  * where the model still reads it. Returns undefined for an empty schema.
  *
@@ -34,7 +34,7 @@ export function geminiSchema(schema: unknown): JsonSchema | undefined {
 }
 
 function reduce(given: JsonSchema): JsonSchema {
-  const schema = withoutAllOf(given)
+  const schema = withoutNullMember(withoutAllOf(given))
   if (typeof schema['$ref'] === 'string') {
     const definitions = schema['$defs'] ?? schema['definitions']
     const reference = schema['$ref'].replace(/^#\/definitions\//, '#/$defs/')
@@ -61,12 +61,12 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
     case 'additionalProperties':
       if (typeof value === 'boolean') return { additionalProperties: value }
       return isObject(value) ? { additionalProperties: reduce(value) } : undefined
-    case 'enum': {
-      const usable = Array.isArray(value) ? value.filter(isStringOrNumber) : []
-      return usable.length === 0 ? undefined : { enum: usable }
-    }
+    case 'enum':
+      // Members that the vendor does not take stay possible: then all of them move into the description.
+      return Array.isArray(value) && value.length > 0 && value.every(isEnumerable) ? { enum: value } : undefined
     case 'const':
-      return isStringOrNumber(value) ? { enum: [value] } : undefined
+      if (value === null) return { type: 'null' }
+      return isEnumerable(value) ? { enum: [value] } : undefined
     default:
       return undefined
   }
@@ -91,6 +91,29 @@ function withoutAllOf({ allOf, ...rest }: JsonSchema): JsonSchema {
   }
 }
 
-function isStringOrNumber(value: unknown): value is string | number {
-  return typeof value === 'string' || typeof value === 'number'
+/**
+ * Splits `null` from the members of an enum, where the type allows it: the vendor enumerates strings and numbers only, and
+ * has the type `null`.
+ */
+function withoutNullMember(schema: JsonSchema): JsonSchema {
+  const { enum: members, type, ...rest } = schema
+  if (!Array.isArray(members) || !members.includes(null) || 'anyOf' in rest || 'oneOf' in rest) return schema
+  const others: unknown[] = members.filter((member) => member !== null)
+  const types: unknown[] = Array.isArray(type) ? type : [type ?? typesOf(others)].flat()
+  const allowsNull = type === undefined || types.includes('null')
+  const otherTypes = types.filter((name) => name !== 'null')
+  const [only] = otherTypes
+  const typed = otherTypes.length === 0 ? {} : { type: otherTypes.length === 1 ? only : otherTypes }
+  if (others.length === 0) return allowsNull ? { ...rest, type: 'null' } : schema
+  if (!allowsNull) return { ...rest, ...typed, enum: others }
+  return { ...rest, anyOf: [{ ...typed, enum: others }, { type: 'null' }] }
+}
+
+function typesOf(members: readonly unknown[]): string[] {
+  return ['string', 'number', 'boolean'].filter((name) => members.some((member) => typeof member === name))
+}
+
+/** The vendor refuses an empty string among them with a 400 "enum[0]: cannot be empty" (FMXExpress/PasClaw#294). */
+function isEnumerable(value: unknown): value is string | number {
+  return (typeof value === 'string' && value !== '') || typeof value === 'number'
 }
