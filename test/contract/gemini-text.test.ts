@@ -296,7 +296,11 @@ describe('request', () => {
         city: { type: 'string', description: 'Where to\n\n{minLength: 2, pattern: "^[A-Z]"}' },
         mode: { enum: ['tram'] },
         via: { type: ['array', 'null'], items: { $ref: '#/$defs/stop' }, maxItems: 3 },
-        when: { type: 'object', properties: { day: { enum: ['mon'] } }, required: ['day'] },
+        when: {
+          type: 'object',
+          properties: { day: { anyOf: [{ type: 'string', enum: ['mon'] }, { type: 'null' }] } },
+          required: ['day'],
+        },
         pair: { type: 'array', prefixItems: [{ type: 'string' }, {}] },
         rest: { type: 'object', additionalProperties: { type: 'integer', description: '{multipleOf: 2}' } },
       },
