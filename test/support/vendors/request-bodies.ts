@@ -112,7 +112,8 @@ async function bodiesOf(
   return await Promise.all(sent.map(readBody))
 }
 
-async function readBody({ body, url }: HttpRequest): Promise<Body> {
+/** Returns the body of a request as JSON, a form's fields without its files. */
+export async function readBody({ body, url }: HttpRequest): Promise<Body> {
   if (typeof body === 'string') return JSON.parse(body) as Body
   if (body === undefined) throw new Error(`${url} has no body`)
   const response = new Response(body.open(), { headers: { 'content-type': body.contentType } })
