@@ -86,6 +86,13 @@ async function sent(changes: Partial<TextRequest>, setting: Setting = {}): Promi
   return Object.fromEntries(Object.entries(fields).map(([name, text]) => [name, JSON.parse(text)]))
 }
 
+type JsonObject = { [keyword: string]: ReturnType<typeof JSON.parse> }
+
+const isEqualTo = (expected: object) => (actual: unknown) => {
+  expect(actual).toEqual(expected)
+  return true
+}
+
 const withReason = (finishReason: string | undefined, text = 'So far') => ({
   candidates: [{ content: { parts: [{ text }] }, finishReason }],
   usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 2 },
@@ -269,6 +276,59 @@ describe('request', () => {
       ...(choice === undefined ? {} : { tool_choice: choice }),
     })
     expect(toolConfig).toEqual({ functionCallingConfig })
+  })
+
+  test.each<[string, JsonObject, JsonObject]>([
+    ['an empty string', { type: 'string', enum: ['', 'a'] }, { type: 'string', description: '{enum: ["","a"]}' }],
+    ['an empty string alone', { const: '' }, { description: '{const: ""}' }],
+    [
+      'null beside strings',
+      { enum: ['a', 'b', null], title: 'T' },
+      { title: 'T', anyOf: [{ type: 'string', enum: ['a', 'b'] }, { type: 'null' }] },
+    ],
+    [
+      'null of a nullable type',
+      { type: ['string', 'null'], enum: ['a', null], description: 'D' },
+      { anyOf: [{ type: 'string', enum: ['a'] }, { type: 'null' }], description: 'D' },
+    ],
+    ['null that the type forbids', { type: 'string', enum: ['a', null] }, { type: 'string', enum: ['a'] }],
+    ['null alone', { enum: [null] }, { type: 'null' }],
+    ['null as the only value', { const: null }, { type: 'null' }],
+    ['numbers', { type: 'integer', enum: [1, 2] }, { type: 'integer', enum: [1, 2] }],
+    [
+      'numbers, strings and null',
+      { enum: [1, 'a', null] },
+      { anyOf: [{ type: ['string', 'number'], enum: [1, 'a'] }, { type: 'null' }] },
+    ],
+    ['a boolean among strings', { enum: ['a', true] }, { description: '{enum: ["a",true]}' }],
+    [
+      'an empty string and null',
+      { enum: ['', 'a', null] },
+      { anyOf: [{ type: 'string', description: '{enum: ["","a"]}' }, { type: 'null' }] },
+    ],
+    [
+      'null beside other alternatives',
+      { enum: ['a', null], anyOf: [{ minLength: 1 }] },
+      { anyOf: [{ description: '{minLength: 1}' }], description: '{enum: ["a",null]}' },
+    ],
+    ['a list', { enum: [['a']] }, { description: '{enum: [["a"]]}' }],
+  ])('drops no member of an enum: %s', async (_name, given, reduced) => {
+    const schema = { type: 'object', properties: { a: given } }
+    expect(await sent({ response_format: { type: 'json_schema', schema } })).toMatchObject({
+      generationConfig: { responseJsonSchema: { properties: { a: expect.toSatisfy(isEqualTo(reduced)) } } },
+    })
+  })
+
+  test('keeps strict tools to their declarations', async () => {
+    const { toolConfig } = await sent({ tools: [{ ...WEATHER_TOOL, strict: true }] })
+    expect(toolConfig).toEqual({ functionCallingConfig: { mode: 'VALIDATED' } })
+  })
+
+  test('adds what a format is for to its schema', async () => {
+    const schema = { type: 'object', description: 'A trip' }
+    expect(await sent({ response_format: { type: 'json_schema', schema, description: 'Where to go' } })).toMatchObject({
+      generationConfig: { responseJsonSchema: { description: 'Where to go\n\nA trip' } },
+    })
   })
 
   test('reduces the schemas of tools and answer to the supported keywords', async () => {

@@ -130,6 +130,35 @@ describe('request', () => {
     expect(sent()).toMatchObject({ top_k: 40, messages: [{ role: 'developer' }, { role: 'user' }] })
   })
 
+  test('sends strict, one call at a time, the format’s description and a verbosity', async () => {
+    answerWith(fixture('completion'))
+    const schema = { type: 'object' }
+    await generated(
+      {
+        tools: [{ ...WEATHER_TOOL, strict: true }],
+        parallel_tool_calls: false,
+        response_format: { type: 'json_schema', name: 'n', description: 'D', schema, strict: true },
+        verbosity: 'high',
+      },
+      { carried: { send_verbosity: true } },
+    )
+    expect(sent()).toMatchObject({
+      tools: [{ function: { ...WEATHER_TOOL, strict: true } }],
+      parallel_tool_calls: false,
+      response_format: { json_schema: { name: 'n', description: 'D', schema, strict: true } },
+      verbosity: 'high',
+    })
+    expect(sent()).not.toHaveProperty('tool_choice')
+  })
+
+  test('sends none of them by default, and leaves a verbosity to another deployment', async () => {
+    answerWith(fixture('completion'))
+    await generated({ tools: [WEATHER_TOOL] })
+    for (const name of ['parallel_tool_calls', 'verbosity', 'strict'])
+      expect(JSON.stringify(sent())).not.toContain(name)
+    expect(await generate({ verbosity: 'low' })).toEqual(unserviceable('not sent: a verbosity other than "medium"'))
+  })
+
   const LUNA = 'gpt-6-luna'
   const PRO = { upstreamModel: LUNA, reasoningEffort: 'high', lowestReasoningEffort: 'none' } as const
 

@@ -65,6 +65,20 @@ const TEXTS: readonly TextRequest[] = [
     tools: [tool],
     tool_choice: { name: 'get_weather' },
   },
+  {
+    messages: [user('Hello')],
+    max_output_tokens: 512,
+    tools: [{ ...tool, strict: true }],
+    parallel_tool_calls: false,
+    reasoning_effort: 'high',
+  },
+  {
+    messages: [user('Hello')],
+    max_output_tokens: 512,
+    response_format: { type: 'json_schema', name: 'answer', description: 'The stops.', schema, strict: true },
+    reasoning_effort: 'none',
+  },
+  { messages: [user('Hello')], max_output_tokens: 64, verbosity: 'low' },
   ...(['auto', 'none', 'required'] as const).map((tool_choice) => ({
     messages: [user('Hello')],
     max_output_tokens: 2048,
@@ -207,7 +221,10 @@ import type { ImageGenerateParams } from 'openai/resources/images'
     'export const openAiCompletions = ',
     literal(
       [
-        ...(await bodiesOf({ ...openAi, options: { reasoning_effort: 'none', system_role: 'developer' } }, texts)),
+        ...(await bodiesOf(
+          { ...openAi, options: { reasoning_effort: 'none', system_role: 'developer', send_verbosity: true } },
+          texts,
+        )),
         ...(await bodiesOf({ ...openAi, options: { reasoning_effort: 'high', output_limit: 'both' } }, texts)),
       ],
       'ChatCompletionCreateParams',
