@@ -20,7 +20,9 @@ describe('no option is dropped in silence', () => {
 
   test('every adapter is tried with each operation that it has a port for', () => {
     const connection = {
-      ...{ baseUrl: 'http://vendor', apiKey: 'a-key', upstreamModel: 'model' },
+      baseUrl: 'http://vendor',
+      apiKey: 'a-key',
+      upstreamModel: 'model',
       http: () => Promise.reject(new Error('no call')),
     }
     const ports = { createChatCompletion: 'text', createMessage: 'text', createSpeech: 'speech' } as const
@@ -47,9 +49,15 @@ describe('no option is dropped in silence', () => {
   })
 
   test('what is refused is refused with its field, or the one that it contradicts', () => {
-    for (const { field, cells } of rows)
-      for (const trial of cells.flatMap(({ trials }) => trials))
-        if (trial.outcome === 'refused') expect(trial.param?.split(/[.[]/)[0]).toBe(field.split(/[.[]/)[0])
+    const refusals = rows.flatMap(({ field, cells }) =>
+      cells.flatMap(({ trials }) =>
+        trials.flatMap((trial) =>
+          trial.outcome === 'refused' ? [{ field: topOf(field), named: topOf(trial.param) }] : [],
+        ),
+      ),
+    )
+    expect(refusals.length).toBeGreaterThan(100)
+    expect(refusals.filter(({ field, named }) => field !== named)).toEqual([])
   })
 
   test('no option is refused by one adapter and left out by another: it changes the answer or it does not', () => {
@@ -60,3 +68,7 @@ describe('no option is dropped in silence', () => {
     expect(mixed).toEqual([])
   })
 })
+
+function topOf(path: string | undefined): string | undefined {
+  return path?.split(/[.[]/)[0]
+}

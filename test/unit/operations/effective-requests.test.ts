@@ -54,8 +54,16 @@ const sameChat: [what: string, left: object, right: object][] = [
     'extras that are not forwarded',
     {},
     {
-      ...{ store: false, user: 'ann', metadata: { a: [1] }, service_tier: 'auto', logprobs: false, top_k: 0 },
-      ...{ verbosity: 'medium', parallel_tool_calls: true, prompt_cache_key: 'k', stream_options: {} },
+      store: false,
+      user: 'ann',
+      metadata: { a: [1] },
+      service_tier: 'auto',
+      logprobs: false,
+      top_k: 0,
+      verbosity: 'medium',
+      parallel_tool_calls: true,
+      prompt_cache_key: 'k',
+      stream_options: {},
     },
   ],
   [

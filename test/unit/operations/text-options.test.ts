@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import type { Carrier, Catalog } from '#shared/catalog/catalog.ts'
-import { carriersOf, parseDeployments } from '#shared/catalog/deployments-file.ts'
+import { parseDeployments } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
+import { catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
+import type { DeploymentControl } from '#shared/operators/configuration.ts'
 import { effectiveOf, quoteOf, smallCatalog, TEXT_MODEL } from './small-catalog.ts'
 
 const [chat, message] = ['createChatCompletion', 'createMessage'] as const
@@ -61,8 +62,10 @@ describe('options become part of the request', () => {
 
   test('and add nothing where they are not sent, so that the digest of other requests stays what it was', () => {
     const request = {
-      ...{ messages: [{ role: 'user', parts: [{ type: 'text', text: 'Hello' }] }], max_output_tokens: 512 },
-      ...{ tools: [{ name: 'f', parameters: schema }], tool_choice: { name: 'f' } },
+      messages: [{ role: 'user', parts: [{ type: 'text', text: 'Hello' }] }],
+      max_output_tokens: 512,
+      tools: [{ name: 'f', parameters: schema }],
+      tool_choice: { name: 'f' },
       response_format: { type: 'json_schema', name: 'n', schema },
     }
     const fields = {
@@ -72,7 +75,9 @@ describe('options become part of the request', () => {
     }
     expect(chatRequest(fields)).toEqual(request)
     expect(messageRequest({ thinking: { type: 'adaptive' }, tools: [messageTool('f')] })).toEqual({
-      ...{ messages: request.messages, max_output_tokens: 9000, tools: request.tools },
+      messages: request.messages,
+      max_output_tokens: 9000,
+      tools: request.tools,
     })
   })
 })
@@ -156,8 +161,9 @@ describe('known options that cannot be kept are refused with their field', () =>
   })
 })
 
+const text = (value: string) => ({ type: 'text', text: value })
+
 describe('a conversation in which nothing is said is refused', () => {
-  const text = (value: string) => ({ type: 'text', text: value })
   test.each<[string, (fields: object) => object, object]>([
     ['an empty text', chatRequest, { messages: [{ role: 'user', content: '' }] }],
     ['no parts', chatRequest, { messages: [{ role: 'user', content: [] }] }],
@@ -213,9 +219,10 @@ const servedBy = (...carriers: Carrier[]): Catalog => ({ ...smallCatalog, carrie
 const quotedBy = (carriers: Carrier[], fields: object) => () => quoteOf(chat, chatBody(fields), servedBy(...carriers))
 const unsupported = (param: string) => expect.objectContaining({ code: 'request_unsupported', param })
 
+const stops = (count: number) => Array.from({ length: count }, (_, index) => `stop ${index}`)
+const long = (length: number) => 'a'.repeat(length)
+
 describe('what no deployment of the model takes is refused before the price', () => {
-  const stops = (count: number) => Array.from({ length: count }, (_, index) => `stop ${index}`)
-  const long = (length: number) => 'a'.repeat(length)
   const json = { tools: [tool('f')], response_format: { type: 'json_object' } }
   const prefilled = { messages: [...hello, { role: 'assistant', content: 'I' }] }
   test.each<[string, object, string, refusing: Carrier[], taking: Carrier[]]>([
@@ -279,48 +286,58 @@ describe('what no deployment of the model takes is refused before the price', ()
   })
 
   test('messages name the field of their own dialect', () => {
-    const quote = (fields: object) => () => quoteOf(message, messageBody(fields), servedBy(OLD_GEMINI))
-    expect(quote({ stop_sequences: stops(6) })).toThrow(unsupported('stop_sequences'))
-    expect(quote({ tools: [messageTool('f')], output_config: { format: { type: 'json_schema', schema } } })).toThrow(
-      unsupported('output_config.format'),
-    )
+    expect(messageQuoted({ stop_sequences: stops(6) })).toThrow(unsupported('stop_sequences'))
+    expect(
+      messageQuoted({ tools: [messageTool('f')], output_config: { format: { type: 'json_schema', schema } } }),
+    ).toThrow(unsupported('output_config.format'))
   })
 
   test('recordings: speakers, sounds and times of characters', () => {
-    const audio = { sha256: sha256Hex('x'), bytes: 9, durationMs: 9000 }
-    const quote = (adapters: Carrier['adapter'][], fields: object) => () => {
-      const body = transcriptions.bodySchema.parse({ model: 'speechvendor/scribe-v2', ...fields })
-      const carriers = adapters.map((adapter) => ({ adapter, upstreamModel: 'm', options: {} }))
-      const catalog = { ...publishedCatalog, carriers: { 'speechvendor/scribe-v2': carriers } }
-      return transcriptions.quote(transcriptions.effectiveRequest(body, audio, catalog), catalog)
-    }
     for (const fields of [{ diarize: true }, { tag_audio_events: true }, { timestamps: 'character' }]) {
-      expect(quote(['openai-compatible'], fields)).toThrow(unsupported(Object.keys(fields)[0] ?? ''))
-      expect(quote(['openai-compatible', 'elevenlabs'], fields)).not.toThrow()
+      expect(recordingQuotedBy(['openai-compatible'], fields)).toThrow(unsupported(Object.keys(fields)[0] ?? ''))
+      expect(recordingQuotedBy(['openai-compatible', 'elevenlabs'], fields)).not.toThrow()
     }
-    expect(quote(['openai-compatible'], { timestamps: 'word', num_speakers: 2 })).not.toThrow()
+    expect(recordingQuotedBy(['openai-compatible'], { timestamps: 'word', num_speakers: 2 })).not.toThrow()
   })
 
-  test('a deployments file says who serves what, and a catalog that is recorded does not', () => {
-    const file = parseDeployments({
-      deployments: [
-        { name: 'a', adapter: 'gemini', base_url: 'http://a', upstream_model: 'gemini-9', serves: ['m', 'n'] },
-        {
-          name: 'b',
-          adapter: 'openai-compatible',
-          base_url: 'http://b',
-          upstream_model: 'x',
-          serves: ['n'],
-          options: { send_top_k: true },
-        },
-      ],
-    })
-    const [a, b] = [
-      { adapter: 'gemini', upstreamModel: 'gemini-9', options: {} },
-      { adapter: 'openai-compatible', upstreamModel: 'x', options: { send_top_k: true } },
-    ]
-    expect(carriersOf(file)).toEqual({ m: [a], n: [a, b] })
-    expect(quotedBy([], { tools: [tool('my tool')] })).not.toThrow()
+  test('but nothing where the deployments are not known, as with the catalog of an earlier quote', () => {
     expect(() => quoteOf(chat, chatBody({ tools: [tool('my tool')] }))).not.toThrow()
   })
+})
+
+function messageQuoted(fields: object) {
+  return () => quoteOf(message, messageBody(fields), servedBy(OLD_GEMINI))
+}
+
+function recordingQuotedBy(adapters: Carrier['adapter'][], fields: object) {
+  return () => {
+    const body = transcriptions.bodySchema.parse({ model: 'speechvendor/scribe-v2', ...fields })
+    const carriers = adapters.map((adapter) => ({ adapter, upstreamModel: 'm', options: {} }))
+    const catalog = { ...publishedCatalog, carriers: { 'speechvendor/scribe-v2': carriers } }
+    const audio = { sha256: 'a'.repeat(64), bytes: 9, durationMs: 9000 }
+    return transcriptions.quote(transcriptions.effectiveRequest(body, audio, catalog), catalog)
+  }
+}
+
+test('what is offered knows the deployments that are not drained, and its version does not depend on them', () => {
+  const served = { adapter: 'openai-compatible', base_url: 'http://b', serves: [TEXT_MODEL] } as const
+  const fileOf = (upstream_model: string) =>
+    parseDeployments({
+      deployments: [
+        { ...served, name: 'a', upstream_model, options: { send_top_k: true } },
+        { ...served, name: 'b', upstream_model: 'other' },
+      ],
+    })
+  const control = { isDrained: true } as DeploymentControl
+  const [one, two] = ['x', 'y'].map((upstreamModel) =>
+    catalogsOf(
+      { overrides: { models: {} }, file: fileOf(upstreamModel), controls: new Map([['b', control]]) },
+      'refuse',
+    ),
+  )
+  expect(one?.offered.carriers).toEqual({
+    [TEXT_MODEL]: [{ adapter: 'openai-compatible', upstreamModel: 'x', options: { send_top_k: true } }],
+  })
+  expect(two?.offered.carriers).not.toEqual(one?.offered.carriers)
+  expect(two?.offered.version).toBe(one?.offered.version)
 })

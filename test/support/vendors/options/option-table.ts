@@ -30,8 +30,12 @@ const TEXT: readonly Family[] = [
     [
       openAi('gpt-4.1-mini'),
       openAi('gpt-6-luna', {
-        ...{ reasoning_effort: 'high', lowest_reasoning_effort: 'none', sampling: 'full', send_top_k: true },
-        ...{ send_verbosity: true, maximum_stop_sequences: 16 },
+        reasoning_effort: 'high',
+        lowest_reasoning_effort: 'none',
+        sampling: 'full',
+        send_top_k: true,
+        send_verbosity: true,
+        maximum_stop_sequences: 16,
       }),
     ],
   ],

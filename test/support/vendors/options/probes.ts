@@ -34,12 +34,10 @@ const oneTool = (tool: (fields: object) => object, fields: object, label?: strin
   base: { tools: [tool({})] },
   fields: { tools: [tool(fields)] },
 })
-const format = (fields: object, label: string): Probe => {
-  const formatOf = (more: object) => ({
-    response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, ...more } },
-  })
-  return { label, base: formatOf({}), fields: formatOf(fields) }
-}
+const formatOf = (fields: object) => ({
+  response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, ...fields } },
+})
+const format = (fields: object, label: string): Probe => ({ label, base: formatOf({}), fields: formatOf(fields) })
 
 const SAMPLING = {
   temperature: each('temperature', 0.5),

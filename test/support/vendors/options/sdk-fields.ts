@@ -41,10 +41,12 @@ export function sdkFields(operation: TabledOperation): ReadonlySet<string> {
 
 /** Returns the versions of the SDKs whose types were read. */
 export function sdkVersions(): string {
-  const version = (name: string) =>
-    (JSON.parse(readFileSync(fileURLToPath(new URL(`${name}/package.json`, MODULES)), 'utf8')) as { version: string })
-      .version
-  return ['openai', '@anthropic-ai/sdk'].map((name) => `\`${name}\` ${version(name)}`).join(' and ')
+  return ['openai', '@anthropic-ai/sdk'].map((name) => `\`${name}\` ${versionOf(name)}`).join(' and ')
+}
+
+function versionOf(name: string): string {
+  const text = readFileSync(fileURLToPath(new URL(`${name}/package.json`, MODULES)), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
 }
 
 /** The few parts of a syntax tree that are read here. */

@@ -98,7 +98,7 @@ async function execute(id: TabledOperation, body: object, tried: TriedDeployment
   if (deployment === undefined) throw new Error('there is no deployment')
   const effectiveRequest = operation.effectiveRequestSchema.parse(JSON.parse(JSON.stringify(effective)))
   const job = { id: 'job', effectiveRequest, publicModel: model, isNewPayer: false, authorization: { payer: '0x0' } }
-  const execution = createExecutions({ fetchAll: () => Promise.resolve(new Map()) } as never)(id)
+  const execution = createExecutions({ fetchAll: () => Promise.resolve(new Map()) })(id)
   const prepared = await execution.prepare({ job, audio: new Uint8Array([0xff, 0xfb]) } as unknown as ExecutionInput, {
     extendTo: () => true,
     shrinkTo: () => undefined,
@@ -155,11 +155,7 @@ function answerOf(adapter: AdapterName): HttpOutcome {
 }
 
 /** Returns the places in which two requests differ, the items of a list as one place, a list that grows or shrinks as a whole. */
-export function changesBetween(
-  before: JsonValue | undefined,
-  after: JsonValue | undefined,
-  path = '',
-): readonly Change[] {
+function changesBetween(before: JsonValue | undefined, after: JsonValue | undefined, path = ''): readonly Change[] {
   if (JSON.stringify(before) === JSON.stringify(after)) return []
   if (!isObject(before) || !isObject(after) || isResized(before, after)) {
     // An object that is new is named by its only member, as far as that goes.
