@@ -109,6 +109,7 @@ export type CreateChatCompletionResult = {
       readonly [name: string]: unknown
     }
     readonly "finish_reason": "stop" | "length" | "tool_calls" | "content_filter"
+    readonly "stop_reason"?: string | null | undefined
     readonly "logprobs": null
     readonly [name: string]: unknown
   })[]
@@ -217,7 +218,7 @@ export type CreateMessageResult = {
     readonly [name: string]: unknown
   })[]
   readonly "stop_reason": "end_turn" | "max_tokens" | "tool_use" | "refusal" | "stop_sequence"
-  readonly "stop_sequence": null
+  readonly "stop_sequence": string | null
   readonly "usage": {
     readonly "input_tokens": number
     readonly "cache_creation_input_tokens"?: number | undefined

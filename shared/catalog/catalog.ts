@@ -1,4 +1,5 @@
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { AdapterName } from './adapter-names.ts'
 import { type CommonTerms, commonTerms } from './common-terms.ts'
 
 /** The fields of every published model. Prices are decimal dollars, `created` is in Unix seconds. */
@@ -67,7 +68,23 @@ export interface Catalog {
   /** Offered voices only, in the order they are listed. */
   readonly voices: readonly Voice[]
   readonly common: CommonTerms
+  /**
+   * The deployments by the models that they serve. Private: neither published, recorded nor part of the version. Absent
+   * where they are not known, as in a catalog of an earlier quote.
+   */
+  readonly carriers?: Carriers
 }
+
+/** A deployment, as far as it decides what a request may ask for. */
+export interface Carrier {
+  readonly adapter: AdapterName
+  /** The vendor's model name. */
+  readonly upstreamModel: string
+  /** Options of the adapter, as they are in the deployments file. */
+  readonly options: unknown
+}
+
+export type Carriers = Readonly<Record<string, readonly Carrier[]>>
 
 /** The content of a catalog; `common` defaults to the published terms. */
 export type CatalogContent = Pick<Catalog, 'models' | 'voices'> & { readonly common?: CommonTerms }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { ADAPTER_NAMES } from './adapter-names.ts'
+import type { Carriers } from './catalog.ts'
 import { vendorPricesSchema } from './vendor-cost.ts'
 
 const positiveInteger = z.int().min(1)
@@ -136,6 +137,19 @@ export function servedOutputTokens({ deployments }: DeploymentsFile): ReadonlyMa
       const limits = deployments.filter(({ serves }) => serves.includes(id)).map(outputTokensOf)
       return limits.includes(null) ? [] : [[id, Math.max(...limits.map(Number))]]
     }),
+  )
+}
+
+/** Returns the deployments of each model, as far as they decide what a request may ask for. */
+export function carriersOf({ deployments }: DeploymentsFile): Carriers {
+  const ids = new Set(deployments.flatMap(({ serves }) => serves))
+  return Object.fromEntries(
+    [...ids].map((id) => [
+      id,
+      deployments
+        .filter(({ serves }) => serves.includes(id))
+        .map(({ adapter, upstream_model, options = {} }) => ({ adapter, upstreamModel: upstream_model, options })),
+    ]),
   )
 }
 

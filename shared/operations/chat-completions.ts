@@ -3,10 +3,12 @@ import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
 import { maxTokensSchema, refuseUnstorable, textModelSchema } from './request-text.ts'
 import { chatMessageSchema, translateChatMessages } from './text/chat-messages.ts'
 import { chatCompletionResultSchema } from './text/chat-result.ts'
+import { CHAT_OPTIONS, checkOptions } from './text/option-rules.ts'
 import { textSpelling } from './text/spelling.ts'
 import {
   chatOutputCeiling,
   chatResponseFormat,
+  chatStyle,
   choicesSchema,
   rawOutputSchema,
   samplingOptions,
@@ -17,7 +19,7 @@ import { chatTooling } from './text/tool-definitions.ts'
 
 const DEFAULT_MAX_TOKENS = 512
 
-/** An open object: extra properties are accepted, and those that `text-options.ts` knows are forwarded. */
+/** An open object: extra properties are accepted; those of `option-rules.ts` are checked, and `text-options.ts` reads them. */
 const bodySchema = z
   .looseObject({
     model: textModelSchema,
@@ -30,6 +32,7 @@ const bodySchema = z
     include_thought_signatures: rawOutputSchema,
   })
   .check(refuseUnstorable)
+  .check(checkOptions(CHAT_OPTIONS))
 
 type ChatCompletionBody = z.infer<typeof bodySchema>
 
@@ -51,6 +54,7 @@ function effectiveRequest(body: ChatCompletionBody): EffectiveChatCompletion {
       max_output_tokens: chatOutputCeiling(body.max_tokens, body, DEFAULT_MAX_TOKENS),
       ...chatTooling(body),
       ...chatResponseFormat(body.response_format),
+      ...chatStyle(body),
       ...samplingOptions(body, 'stop'),
     },
     include_thought_signatures: body.include_thought_signatures === true,
@@ -105,7 +109,7 @@ export const chatCompletions = defineOperation({
   spelling: textSpelling((request) => request),
   effectiveRequest,
   publicModel: (effective) => effective.model,
-  quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),
+  quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog, { stop_sequences: 'stop' }),
   pricedQuantities: pricedTokens,
   charge: chargeText,
 })

@@ -3,13 +3,14 @@ import { defineOperation } from './operation.ts'
 import { maxTokensSchema, refuseUnstorable, textModelSchema } from './request-text.ts'
 import { messageSchema, systemSchema, translateMessages } from './text/message-blocks.ts'
 import { messageResultSchema } from './text/message-result.ts'
+import { checkOptions, MESSAGE_OPTIONS } from './text/option-rules.ts'
 import { textSpelling, withCanonicalArguments } from './text/spelling.ts'
-import { messageResponseFormat, rawOutputSchema, samplingOptions } from './text/text-options.ts'
+import { messageResponseFormat, messageStyle, rawOutputSchema, samplingOptions } from './text/text-options.ts'
 import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text/text-quote.ts'
 import { textRequestSchema, textUsageSchema } from './text/text-request.ts'
 import { messageTooling } from './text/tool-definitions.ts'
 
-/** An open object: extra properties are accepted, and those that `text-options.ts` knows are forwarded. */
+/** An open object: extra properties are accepted; those of `option-rules.ts` are checked, and `text-options.ts` reads them. */
 const bodySchema = z
   .looseObject({
     model: textModelSchema,
@@ -22,6 +23,7 @@ const bodySchema = z
     include_thought_signatures: rawOutputSchema,
   })
   .check(refuseUnstorable)
+  .check(checkOptions(MESSAGE_OPTIONS))
 
 type MessageBody = z.infer<typeof bodySchema>
 
@@ -43,6 +45,7 @@ function effectiveRequest(body: MessageBody): EffectiveMessage {
       max_output_tokens: body.max_tokens,
       ...messageTooling(body),
       ...messageResponseFormat(body),
+      ...messageStyle(body, body.max_tokens),
       ...samplingOptions(body, 'stop_sequences'),
     },
     include_thought_signatures: body.include_thought_signatures === true,
@@ -87,7 +90,8 @@ export const messages = defineOperation({
   spelling: textSpelling(withCanonicalArguments),
   effectiveRequest,
   publicModel: (effective) => effective.model,
-  quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),
+  quote: (effective, catalog) =>
+    quoteText(effective.request, effective.model, catalog, { response_format: 'output_config.format' }),
   pricedQuantities: pricedTokens,
   charge: chargeText,
 })

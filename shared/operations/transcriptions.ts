@@ -5,6 +5,7 @@ import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
 import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { defineOperation, EXAMPLE_CREATED, type MeasuredAudio } from './operation.ts'
+import { requireTranscriptionCarrier } from './vendors/carriers.ts'
 
 const LEAVE_OUT = 'Leave it out'
 
@@ -118,9 +119,11 @@ const termsSchema = z.strictObject({
 
 export type TranscriptionTerms = z.infer<typeof termsSchema>
 
+/** Throws `request_unsupported` (400) for an option that no deployment of the model takes. */
 function quote(effective: EffectiveTranscription, catalog: Catalog): Quote<TranscriptionTerms> {
   const model = findModel(catalog, 'speech_to_text', effective.model)
   if (!model) throw new Error(`the catalog has no model ${effective.model}`)
+  requireTranscriptionCarrier(catalog, effective.model, effective)
   const terms = {
     price_per_audio_hour_usd: model.pricePerAudioHourUsd,
     minimum_charge_usd: model.minimumChargeUsd,

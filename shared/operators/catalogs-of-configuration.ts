@@ -1,6 +1,7 @@
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import {
+  carriersOf,
   type DeploymentsFile,
   parseDeployments,
   servedModels,
@@ -43,5 +44,5 @@ export function catalogsOf(
     outputTokens: servedOutputTokens(serving),
     withoutDefaultVoice,
   })
-  return { published, offered }
+  return { published, offered: { ...offered, carriers: carriersOf(serving) } }
 }

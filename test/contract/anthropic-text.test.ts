@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { Effort } from '#shared/operations/text/effort.ts'
 import { type TextRequest, textOutputSchema } from '#shared/operations/text/text-request.ts'
 import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
@@ -13,7 +14,6 @@ import {
   withheldOutput,
 } from '../../workers/providers/failures.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { written } from '../support/vendors/written.ts'
@@ -244,6 +244,65 @@ describe('request', () => {
       { name: 'get_weather', description: WEATHER_TOOL.description, input_schema: WEATHER_TOOL.parameters.toJSON() },
     ])
   })
+
+  test('sends strict tools with the schema of an output format, and one call at a time', async () => {
+    const parameters = written({ type: 'object', properties: { n: { type: 'integer', minimum: 1 } } })
+    const fields = await sent({ tools: [{ name: 'f', parameters, strict: true }], parallel_tool_calls: false })
+    expect(fields).toMatchObject({ tool_choice: { type: 'auto', disable_parallel_tool_use: true } })
+    expect(fields['tools']).toEqual([
+      {
+        name: 'f',
+        strict: true,
+        input_schema: {
+          type: 'object',
+          properties: { n: { type: 'integer', description: '{minimum: 1}' } },
+          additionalProperties: false,
+        },
+      },
+    ])
+  })
+
+  test('says nothing of parallel calls where none is allowed', async () => {
+    const fields = await sent({ tools: [WEATHER_TOOL], parallel_tool_calls: false, tool_choice: 'none' })
+    expect(fields['tool_choice']).toEqual({ type: 'none' })
+  })
+
+  test('moves an enum of objects into the description, and keeps one of plain values', async () => {
+    const properties = { a: { enum: [{ b: 1 }] }, c: { enum: ['', 'x', null, true] }, d: { const: [1] } }
+    const fields = await sent({
+      response_format: { type: 'json_schema', schema: written({ type: 'object', properties }) },
+    })
+    expect(fields['output_config']).toMatchObject({
+      format: {
+        schema: {
+          properties: {
+            a: { description: '{enum: [{"b":1}]}' },
+            c: { enum: ['', 'x', null, true] },
+            d: { description: '{const: [1]}' },
+          },
+        },
+      },
+    })
+  })
+
+  test.each<[asked: Effort, limit: number, model: string, setting: Setting, fields: object]>([
+    ['high', 512, 'claude-sonnet-5-5', {}, { output_config: { effort: 'high' } }],
+    ['max', 512, 'claude-sonnet-5-5', {}, { output_config: { effort: 'high' } }],
+    ['max', 512, 'claude-sonnet-5-5', { effort: 'medium' }, { output_config: { effort: 'medium' } }],
+    ['none', 65_536, 'claude-sonnet-5-5', {}, { output_config: { effort: 'low' } }],
+    ['high', 512, 'claude-sonnet-4-5', {}, { output_config: undefined, thinking: undefined }],
+    ['low', 512, 'claude-sonnet-4-6', { thinking: 'adaptive' }, { thinking: { type: 'adaptive' } }],
+    ['none', 65_536, 'claude-sonnet-4-6', { thinking: 'adaptive' }, { thinking: undefined }],
+  ])(
+    'thinks as hard as is asked for, %s within %i tokens, as %s with %o may',
+    async (reasoning_effort, limit, model, setting, fields) => {
+      const { output_config, thinking } = await sent(
+        { max_output_tokens: limit, reasoning_effort },
+        { ...setting, model },
+      )
+      expect({ output_config, thinking }).toMatchObject(fields)
+    },
+  )
 
   test('sends an object schema for a tool without one', async () => {
     const { tools } = await sent({

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import type { Effort } from '#shared/operations/text/effort.ts'
 import { type TextRequest, textOutputSchema } from '#shared/operations/text/text-request.ts'
 import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
@@ -12,7 +13,6 @@ import { gone, rejectedByDeployment, unserviceable } from '../../workers/provide
 import type { GeminiThinking } from '../../workers/providers/gemini/model-traits.ts'
 import { createGeminiText } from '../../workers/providers/gemini/text.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import type { Effort } from '../../workers/providers/output-limit.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { written } from '../support/vendors/written.ts'
@@ -85,6 +85,13 @@ async function sent(changes: Partial<TextRequest>, setting: Setting = {}): Promi
   await generate(changes, setting)
   const { model: _, ...fields } = upstream.calls[0]?.fields ?? {}
   return Object.fromEntries(Object.entries(fields).map(([name, text]) => [name, JSON.parse(text)]))
+}
+
+type JsonObject = { [keyword: string]: ReturnType<typeof JSON.parse> }
+
+const isEqualTo = (expected: object) => (actual: unknown) => {
+  expect(actual).toEqual(expected)
+  return true
 }
 
 const withReason = (finishReason: string | undefined, text = 'So far') => ({
@@ -272,6 +279,59 @@ describe('request', () => {
     expect(toolConfig).toEqual({ functionCallingConfig })
   })
 
+  test.each<[string, JsonObject, JsonObject]>([
+    ['an empty string', { type: 'string', enum: ['', 'a'] }, { type: 'string', description: '{enum: ["","a"]}' }],
+    ['an empty string alone', { const: '' }, { description: '{const: ""}' }],
+    [
+      'null beside strings',
+      { enum: ['a', 'b', null], title: 'T' },
+      { title: 'T', anyOf: [{ type: 'string', enum: ['a', 'b'] }, { type: 'null' }] },
+    ],
+    [
+      'null of a nullable type',
+      { type: ['string', 'null'], enum: ['a', null], description: 'D' },
+      { anyOf: [{ type: 'string', enum: ['a'] }, { type: 'null' }], description: 'D' },
+    ],
+    ['null that the type forbids', { type: 'string', enum: ['a', null] }, { type: 'string', enum: ['a'] }],
+    ['null alone', { enum: [null] }, { type: 'null' }],
+    ['null as the only value', { const: null }, { type: 'null' }],
+    ['numbers', { type: 'integer', enum: [1, 2] }, { type: 'integer', enum: [1, 2] }],
+    [
+      'numbers, strings and null',
+      { enum: [1, 'a', null] },
+      { anyOf: [{ type: ['string', 'number'], enum: [1, 'a'] }, { type: 'null' }] },
+    ],
+    ['a boolean among strings', { enum: ['a', true] }, { description: '{enum: ["a",true]}' }],
+    [
+      'an empty string and null',
+      { enum: ['', 'a', null] },
+      { anyOf: [{ type: 'string', description: '{enum: ["","a"]}' }, { type: 'null' }] },
+    ],
+    [
+      'null beside other alternatives',
+      { enum: ['a', null], anyOf: [{ minLength: 1 }] },
+      { anyOf: [{ description: '{minLength: 1}' }], description: '{enum: ["a",null]}' },
+    ],
+    ['a list', { enum: [['a']] }, { description: '{enum: [["a"]]}' }],
+  ])('drops no member of an enum: %s', async (_name, given, reduced) => {
+    const schema = written({ type: 'object', properties: { a: given } })
+    expect(await sent({ response_format: { type: 'json_schema', schema } })).toMatchObject({
+      generationConfig: { responseJsonSchema: { properties: { a: expect.toSatisfy(isEqualTo(reduced)) } } },
+    })
+  })
+
+  test('keeps strict tools to their declarations', async () => {
+    const { toolConfig } = await sent({ tools: [{ ...WEATHER_TOOL, strict: true }] })
+    expect(toolConfig).toEqual({ functionCallingConfig: { mode: 'VALIDATED' } })
+  })
+
+  test('adds what a format is for to its schema', async () => {
+    const schema = written({ type: 'object', description: 'A trip' })
+    expect(await sent({ response_format: { type: 'json_schema', schema, description: 'Where to go' } })).toMatchObject({
+      generationConfig: { responseJsonSchema: { description: 'Where to go\n\nA trip' } },
+    })
+  })
+
   test('reduces the schemas of tools and answer to the supported keywords', async () => {
     const schema = {
       $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -297,7 +357,11 @@ describe('request', () => {
         city: { type: 'string', description: 'Where to\n\n{minLength: 2, pattern: "^[A-Z]"}' },
         mode: { enum: ['tram'] },
         via: { type: ['array', 'null'], items: { $ref: '#/$defs/stop' }, maxItems: 3 },
-        when: { type: 'object', properties: { day: { enum: ['mon'] } }, required: ['day'] },
+        when: {
+          type: 'object',
+          properties: { day: { anyOf: [{ type: 'string', enum: ['mon'] }, { type: 'null' }] } },
+          required: ['day'],
+        },
         pair: { type: 'array', prefixItems: [{ type: 'string' }, {}] },
         rest: { type: 'object', additionalProperties: { type: 'integer', description: '{multipleOf: 2}' } },
       },

@@ -9,6 +9,7 @@ import { PUBLIC_BASE_URL, terms } from '../integration/routes/compose-app.ts'
 import { type JsonSchema, renderTypes } from '../support/client/render-types.ts'
 import { renderSettingNames } from '../support/deployment/deployed-settings.ts'
 import { RULES_FILES, readRuleGroups } from '../support/deployment/operator-files.ts'
+import { renderOptions } from '../support/vendors/options/option-table.ts'
 import { renderRequestBodies } from '../support/vendors/request-bodies.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
@@ -37,6 +38,10 @@ describe('every generated file is current (`npm run generate` writes them)', () 
 
   test('the requests to vendors, which the compiler holds against the types of their SDKs', async () => {
     await expect(await renderRequestBodies()).toMatchFileSnapshot('fixtures/request-bodies.snap.ts')
+  })
+
+  test('the page of all options', async () => {
+    await expect(await renderOptions()).toMatchFileSnapshot(`${ROOT}OPTIONS.md`)
   })
 
   test('the names of settings, none of which may be the key of a deployment', async () => {

@@ -131,6 +131,35 @@ describe('request', () => {
     expect(sent()).toMatchObject({ top_k: 40, messages: [{ role: 'developer' }, { role: 'user' }] })
   })
 
+  test('sends strict, one call at a time, the format’s description and a verbosity', async () => {
+    answerWith(fixture('completion'))
+    const schema = written({ type: 'object' })
+    await generated(
+      {
+        tools: [{ ...WEATHER_TOOL, strict: true }],
+        parallel_tool_calls: false,
+        response_format: { type: 'json_schema', name: 'n', description: 'D', schema, strict: true },
+        verbosity: 'high',
+      },
+      { carried: { send_verbosity: true } },
+    )
+    expect(sent()).toMatchObject({
+      tools: [{ function: { ...WEATHER_TOOL, strict: true } }],
+      parallel_tool_calls: false,
+      response_format: { json_schema: { name: 'n', description: 'D', schema, strict: true } },
+      verbosity: 'high',
+    })
+    expect(sent()).not.toHaveProperty('tool_choice')
+  })
+
+  test('sends none of them by default, and leaves a verbosity to another deployment', async () => {
+    answerWith(fixture('completion'))
+    await generated({ tools: [WEATHER_TOOL] })
+    for (const name of ['parallel_tool_calls', 'verbosity', 'strict'])
+      expect(JSON.stringify(sent())).not.toContain(name)
+    expect(await generate({ verbosity: 'low' })).toEqual(unserviceable('not sent: a verbosity other than "medium"'))
+  })
+
   const LUNA = 'gpt-6-luna'
   const PRO = { upstreamModel: LUNA, reasoningEffort: 'high', lowestReasoningEffort: 'none' } as const
 
@@ -181,11 +210,11 @@ describe('request', () => {
   test('leaves more stop sequences than the server accepts to another deployment without a call', async () => {
     const stop_sequences = ['a', 'b', 'c', 'd', 'e']
     expect(await generate({ stop_sequences })).toEqual(unserviceable('not sent: more than 4 stop sequences'))
-    expect(await generate({ stop_sequences: ['a'] }, { maximumStopSequences: 0 })).toEqual(
+    expect(await generate({ stop_sequences: ['a'] }, { carried: { maximum_stop_sequences: 0 } })).toEqual(
       unserviceable('not sent: more than 0 stop sequences'),
     )
     expect(upstream.calls).toHaveLength(0)
-    await generate({ stop_sequences }, { maximumStopSequences: 5 })
+    await generate({ stop_sequences }, { carried: { maximum_stop_sequences: 5 } })
     expect(sent()['stop']).toEqual(stop_sequences)
   })
 
@@ -531,7 +560,11 @@ describe('definite failures before any work', () => {
     ['a stop sequence while it reasons', { stop_sequences: ['END'] }, { upstreamModel: 'gpt-6-luna' }],
     ['max_tokens', {}, { upstreamModel: 'gpt-6-luna', outputLimit: 'max_tokens' }],
     ['an effort that the model does not have', {}, { upstreamModel: 'gpt-6-astra', reasoningEffort: 'none' }],
-    ['more than 4 stop sequences', { stop_sequences: ['a', 'b', 'c', 'd', 'e'] }, { maximumStopSequences: 9 }],
+    [
+      'more than 4 stop sequences',
+      { stop_sequences: ['a', 'b', 'c', 'd', 'e'] },
+      { carried: { maximum_stop_sequences: 9 } },
+    ],
   ])('the simulated vendor rejects %s, which another deployment may accept', async (_name, changes, setting) => {
     expect(await generate(changes, setting)).toMatchObject({ code: 'provider_unavailable', concerns: 'request' })
     expect(upstream.calls[0]).toMatchObject({ started: false })

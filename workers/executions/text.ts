@@ -57,7 +57,7 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
                   model: job.publicModel,
                   includeThoughtSignatures,
                 },
-                outcome.output,
+                request.parallel_tool_calls === false ? withOneCall(outcome.output) : outcome.output,
               ),
           }
           return { outcome: 'produced', product }
@@ -65,6 +65,11 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
       }
     },
   }
+}
+
+/** Keeps the first call: not every vendor has an option for it, and models ignore it. */
+function withOneCall(output: TextOutput): TextOutput {
+  return { ...output, tool_calls: output.tool_calls.slice(0, 1) }
 }
 
 /**
@@ -107,7 +112,7 @@ function textsOf(request: TextRequest): readonly string[] {
   const definitions = tools.map(({ name, description = '', parameters }) =>
     [name, description, parameters.text].join(' '),
   )
-  const schema = format?.type === 'json_schema' ? [format.name ?? '', format.schema.text] : []
+  const schema = format?.type === 'json_schema' ? [format.name ?? '', format.description ?? '', format.schema.text] : []
   const all = [system ?? '', ...texts, ...definitions, ...schema, ...stops]
   // Ids and names occur once for each call and its result.
   return [...new Set(all)].filter((text) => text.trim() !== '')

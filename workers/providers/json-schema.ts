@@ -1,3 +1,4 @@
+import { JsonSource } from '#shared/json/json-source.ts'
 import { isMembers, type JsonMembers, type JsonTree, writeJsonTree } from '#shared/json/json-tree.ts'
 
 /** What a vendor supports of JSON Schema. */
@@ -33,6 +34,15 @@ export function reduceKeywords(
   ]
   const text = description.filter((line) => typeof line === 'string').join('\n\n')
   return text === '' ? complete(reduced) : new Map([...complete(reduced), ['description', text]])
+}
+
+/** Adds what a format is for to its schema, for vendors whose formats have no description of their own. */
+export function described(schema: JsonSource | undefined, description: string | undefined): JsonSource | undefined {
+  const tree = schema?.tree()
+  if (description === undefined || !isMembers(tree)) return schema
+  const own = tree.get('description')
+  const texts = [description, own].filter((text) => typeof text === 'string')
+  return JsonSource.fromTree(new Map([...tree, ['description', texts.join('\n\n')]]))
 }
 
 type Reduce = (schema: JsonMembers) => JsonMembers

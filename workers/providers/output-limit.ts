@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { budgetOfEffort, EFFORTS, type Effort } from '#shared/operations/text/effort.ts'
+import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { emptyOutput } from './failures.ts'
 import type { TextProvider } from './provider.ts'
 
@@ -29,11 +31,6 @@ export function withinOutputLimit(provider: TextProvider, maximumOutputTokens: n
   }
 }
 
-/** How hard a model may think, in ascending order. Each vendor, and each of its models, supports some of these. */
-export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
-
-export type Effort = (typeof EFFORTS)[number]
-
 /**
  * The highest effort of a request by its output limit, since hidden thinking counts against the limit and an answer
  * that was thought away is empty (infra/decisions/providers.md#answers).
@@ -51,12 +48,25 @@ interface EffortRange {
   readonly lowest: Effort
 }
 
-/** Returns the effort for an output limit; `undefined` for the vendor's default. */
-export function effortWithin(outputTokens: number, { highest, lowest }: EffortRange): Effort | undefined {
-  const bound = HIGHEST_EFFORTS.find(({ below }) => outputTokens < below)?.effort
+/** What a request says about thinking. */
+type Thinking = Pick<TextRequest, 'max_output_tokens' | 'reasoning_effort'>
+
+/** The highest effort that is asked for where the deployment sets none: every model that thinks has it. */
+const HIGHEST_UNSET = 'high'
+
+/**
+ * Returns the effort of a request: the one that it asks for, or else what its output limit suggests, within the
+ * deployment's range; `undefined` for the vendor's default.
+ */
+export function effortWithin(
+  { max_output_tokens: outputTokens, reasoning_effort: asked }: Thinking,
+  { highest, lowest }: EffortRange,
+): Effort | undefined {
+  const bound = asked ?? HIGHEST_EFFORTS.find(({ below }) => outputTokens < below)?.effort
   if (bound === undefined) return highest
   const supported = rank(bound) >= rank(lowest) ? bound : lowest
-  return highest !== undefined && rank(highest) < rank(supported) ? highest : supported
+  const most = highest ?? (asked === undefined ? undefined : HIGHEST_UNSET)
+  return most !== undefined && rank(most) < rank(supported) ? most : supported
 }
 
 /** Returns whether the efforts are in order; a range without a highest effort is. */
@@ -79,11 +89,17 @@ export interface BudgetRange {
 }
 
 /**
- * Returns the thinking budget for an output limit: at most a quarter of it, and where that is less than the model
- * supports, 0 or the least.
+ * Returns the thinking budget of a request: that of the effort that it asks for, or else a quarter of its output limit, at
+ * most the deployment's; and where that is less than the model supports, 0 or the least.
  */
-export function budgetWithin(outputTokens: number, budgetTokens: number, range: BudgetRange): number {
-  const budget = Math.min(budgetTokens, Math.floor(outputTokens * THINKING_SHARE))
+export function budgetWithin(
+  { max_output_tokens: outputTokens, reasoning_effort: asked }: Thinking,
+  budgetTokens: number,
+  range: BudgetRange,
+): number {
+  const wanted =
+    asked === undefined ? Math.floor(outputTokens * THINKING_SHARE) : Math.min(budgetOfEffort(asked), outputTokens)
+  const budget = Math.min(budgetTokens, wanted)
   if (budget >= range.minimumTokens) return budget
   return range.canBeOff ? 0 : range.minimumTokens
 }

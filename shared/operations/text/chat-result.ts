@@ -26,13 +26,9 @@ export const chatCompletionResultSchema = z.looseObject({
         }),
         finish_reason: z.enum(['stop', 'length', 'tool_calls', 'content_filter']),
         // Results of earlier versions have none.
-        stop_reason: z
-          .string()
-          .nullable()
-          .optional()
-          .meta({
-            description: 'The one of your stop sequences that ended the answer, where the model’s vendor says so.',
-          }),
+        stop_reason: z.string().nullable().optional().meta({
+          description: 'The one of your stop sequences that ended the answer, where the model’s vendor says so.',
+        }),
         logprobs: z.null(),
       }),
     )

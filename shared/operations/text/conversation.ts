@@ -1,3 +1,4 @@
+import { AppError } from '#shared/errors/app-error.ts'
 import type { TextPart, TextRequest } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
 
@@ -46,10 +47,17 @@ export function textOf(parts: readonly TextPart[]): string {
 /**
  * Returns the messages of a text request. Empty texts next to other parts are dropped, since vendors reject them, and a
  * message left without parts keeps one empty text. System text alone becomes the user's message: a model needs one to
- * answer.
+ * answer. Throws `invalid_field` for a conversation in which nothing is said: there is nothing to answer, and most vendors
+ * refuse it.
  */
 export function finishConversation({ system, messages }: Conversation): TranslatedConversation {
   const systemText = textOf(system)
+  const isEmpty = messages.every(({ parts }) => parts.every((part) => part.type === 'text' && part.text === ''))
+  if (systemText === '' && isEmpty)
+    throw new AppError('invalid_field', {
+      param: 'messages',
+      message: 'messages must say something: a text, an image, a tool call or its result. All texts are empty.',
+    })
   if (messages.length === 0) return { messages: [{ role: 'user', parts: [textPart(systemText)] }] }
   const breakpoints = system.flatMap(({ text, cache_breakpoint }, index) =>
     cache_breakpoint === true && text !== '' ? [textOf(system.slice(0, index + 1)).length] : [],

@@ -1,47 +1,67 @@
 import { z } from 'zod'
+import { AppError } from '#shared/errors/app-error.ts'
 import { sourceOf } from '#shared/json/json-source.ts'
+import { EFFORTS, type Effort, effortOfBudget } from './effort.ts'
 import type { TextRequest } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
 
 /*
- * Extra properties of the open text bodies. Those that every vendor supports are forwarded when they have the right
- * type and are in the range that their family documents; all others are accepted and ignored. None is ever an error,
- * except `n`, which asks for work that would be paid for and not done.
+ * Reads the options of the open text bodies, which `option-rules.ts` has checked. What is not sent adds nothing to the
+ * request, so that the digest of a request does not depend on options that it does not have.
  */
 
 type Extras = Readonly<Record<string, unknown>>
 
-/** Vendors read `seed` as a signed 32-bit integer. */
-const seedSchema = z
-  .int()
-  .min(-(2 ** 31))
-  .max(2 ** 31 - 1)
-const penaltySchema = z.number().min(-2).max(2)
-const stopSchema = z.union([z.string().transform((stop) => [stop]), z.array(z.string())])
+const SAMPLING = ['temperature', 'top_p', 'top_k', 'seed', 'presence_penalty', 'frequency_penalty'] as const
 
-const samplingSchemas = {
-  temperature: z.number().min(0).max(2),
-  top_p: z.number().min(0).max(1),
-  top_k: z.int().min(1),
-  seed: seedSchema,
-  presence_penalty: penaltySchema,
-  frequency_penalty: penaltySchema,
-} as const
-
-type Sampling = Pick<TextRequest, keyof typeof samplingSchemas | 'stop_sequences'>
+type Sampling = Pick<TextRequest, (typeof SAMPLING)[number] | 'stop_sequences'>
 
 /** Reads the sampling options. `stopField` is `stop` in chat completions and `stop_sequences` in messages. */
 export function samplingOptions(body: Extras, stopField: 'stop' | 'stop_sequences'): Sampling {
   const sampling: Sampling = {}
-  for (const [name, schema] of Object.entries(samplingSchemas)) {
-    // Most are absent, and a failed parse is expensive.
-    if (body[name] === undefined) continue
-    const { data } = schema.safeParse(body[name])
-    if (data !== undefined) sampling[name as keyof typeof samplingSchemas] = data
+  for (const name of SAMPLING) {
+    const value = body[name]
+    if (typeof value !== 'number' || (name === 'top_k' && value < 1)) continue
+    sampling[name] = value
   }
-  if (body[stopField] === undefined) return sampling
-  const stops = stopSchema.safeParse(body[stopField]).data?.filter((stop) => stop !== '') ?? []
+  const given = body[stopField]
+  const list = Array.isArray(given) ? (given as string[]) : typeof given === 'string' ? [given] : []
+  // An empty one would end nothing.
+  const stops = list.filter((stop) => stop !== '')
   return stops.length === 0 ? sampling : { ...sampling, stop_sequences: stops }
+}
+
+/** Reads `reasoning_effort` and `verbosity` of chat completions. */
+export function chatStyle({ reasoning_effort: effort, verbosity }: Extras): Style {
+  return {
+    ...(isEffort(effort) ? { reasoning_effort: effort } : {}),
+    ...(verbosity === 'low' || verbosity === 'high' ? { verbosity } : {}),
+  }
+}
+
+type Style = Pick<TextRequest, 'reasoning_effort' | 'verbosity'>
+
+/**
+ * Reads `thinking` and `output_config.effort` of messages. A budget stands for an effort, since most models have no budgets;
+ * `adaptive` and `between_tools` leave it to the model, like their absence. Throws `invalid_field` for a budget that
+ * leaves no output, which the vendor refuses.
+ */
+export function messageStyle(body: Extras, maxTokens: number): Style {
+  const thinking = isObject(body['thinking']) ? body['thinking'] : {}
+  if (thinking['type'] === 'disabled') return { reasoning_effort: 'none' }
+  const budget = thinking['type'] === 'enabled' ? Number(thinking['budget_tokens']) : undefined
+  if (budget !== undefined && budget >= maxTokens)
+    throw new AppError('invalid_field', {
+      param: 'thinking.budget_tokens',
+      message: `thinking.budget_tokens must be less than max_tokens, which is ${maxTokens}; got ${budget}.`,
+    })
+  const effort = isObject(body['output_config']) ? body['output_config']['effort'] : undefined
+  if (isEffort(effort)) return { reasoning_effort: effort }
+  return budget === undefined ? {} : { reasoning_effort: effortOfBudget(budget) }
+}
+
+function isEffort(value: unknown): value is Effort {
+  return EFFORTS.some((effort) => effort === value)
 }
 
 /**
@@ -65,37 +85,53 @@ export const choicesSchema = z
   .optional()
   .meta({ type: 'integer', const: 1, default: 1, description: 'One choice is returned.' })
 
-const outputCeilingSchema = z.int().min(1).max(65_536)
-
 /**
  * Returns the hard limit on a chat model's output. `max_completion_tokens` is the family's newer name of `max_tokens`;
  * when both are present the lower one applies, so the payer never buys more than either allows.
  */
 export function chatOutputCeiling(maxTokens: number | undefined, body: Extras, fallback: number): number {
-  const { max_completion_tokens: given } = body
-  const newer = given === undefined ? undefined : outputCeilingSchema.safeParse(given).data
-  if (newer === undefined) return maxTokens ?? fallback
+  const { max_completion_tokens: newer } = body
+  if (typeof newer !== 'number') return maxTokens ?? fallback
   return Math.min(newer, maxTokens ?? newer)
 }
 
-/** Reads `response_format` of chat completions; plain text, the default, and unknown formats are left out. */
+/**
+ * Reads `response_format` of chat completions; plain text, the default, is left out. Throws `invalid_field` for any other
+ * format: an answer in another one is not what was asked for.
+ */
 export function chatResponseFormat(format: unknown): Pick<TextRequest, 'response_format'> {
-  if (!isObject(format)) return {}
-  if (format['type'] === 'json_object') return { response_format: { type: 'json_object' } }
-  if (format['type'] !== 'json_schema') return {}
-  return jsonSchemaFormat(format['json_schema'])
+  if (format === undefined || format === null) return {}
+  const type = isObject(format) ? format['type'] : undefined
+  if (!isObject(format) || (type !== 'text' && type !== 'json_object' && type !== 'json_schema'))
+    throw malformed('response_format', 'must be an object with a type of "text", "json_object" or "json_schema"')
+  if (type === 'text') return {}
+  if (type === 'json_object') return { response_format: { type } }
+  return jsonSchemaFormat(format['json_schema'], 'response_format.json_schema')
 }
 
 /** Reads the structured output of messages: `output_config.format`, or its earlier name `output_format`. */
 export function messageResponseFormat(body: Extras): Pick<TextRequest, 'response_format'> {
   const configured = isObject(body['output_config']) ? body['output_config']['format'] : undefined
-  const format = configured ?? body['output_format']
-  return isObject(format) && format['type'] === 'json_schema' ? jsonSchemaFormat({ schema: format['schema'] }) : {}
+  const [format, param] =
+    (configured ?? null) === null
+      ? [body['output_format'] ?? null, 'output_format']
+      : [configured, 'output_config.format']
+  if (format === null) return {}
+  if (!isObject(format) || format['type'] !== 'json_schema')
+    throw malformed(param, 'must be an object with the type "json_schema"')
+  // The vendor's format has a schema only.
+  return jsonSchemaFormat({ schema: format['schema'] }, param)
 }
 
-function jsonSchemaFormat(named: unknown): Pick<TextRequest, 'response_format'> {
+function jsonSchemaFormat(named: unknown, param: string): Pick<TextRequest, 'response_format'> {
   const schema = isObject(named) ? sourceOf(named['schema']) : undefined
-  if (!isObject(named) || schema === undefined) return {}
+  if (!isObject(named) || schema === undefined) throw malformed(`${param}.schema`, 'must be a JSON Schema object')
   const name = typeof named['name'] === 'string' ? { name: named['name'] } : {}
-  return { response_format: { type: 'json_schema', ...name, schema } }
+  const description = typeof named['description'] === 'string' ? { description: named['description'] } : {}
+  const strict = named['strict'] === true ? { strict: true as const } : {}
+  return { response_format: { type: 'json_schema', ...name, ...description, schema, ...strict } }
+}
+
+function malformed(param: string, rule: string): AppError {
+  return new AppError('invalid_field', { param, message: `${param} ${rule}.` })
 }

@@ -6,6 +6,7 @@ import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from '../maximum-price.ts'
+import { requireTextCarrier } from '../vendors/carriers.ts'
 import { type TextRequest, type TextUsage, uncachedInputTokens } from './text-request.ts'
 import { inputTokenBound } from './text-tokens.ts'
 
@@ -27,11 +28,18 @@ export type TextTerms = z.infer<typeof textTermsSchema>
 
 /**
  * Computes the proven maximum of a text call. Throws `invalid_field` (`max_tokens` above the model's limit),
- * `context_length_exceeded` and `maximum_price_exceeded`, all 400.
+ * `context_length_exceeded`, `maximum_price_exceeded`, and `request_unsupported` for what no deployment of the model takes,
+ * all 400. `params` are the endpoint's names of fields that the internal request calls otherwise.
  */
-export function quoteText(request: TextRequest, modelId: string, catalog: Catalog): Quote<TextTerms> {
+export function quoteText(
+  request: TextRequest,
+  modelId: string,
+  catalog: Catalog,
+  params: Readonly<Partial<Record<keyof TextRequest, string>>> = {},
+): Quote<TextTerms> {
   const model = findModel(catalog, 'text_generation', modelId)
   if (!model) throw new Error(`the catalog has no model ${modelId}`)
+  requireTextCarrier(catalog, modelId, request, params)
   const { cachedInputPerMillionTokensUsd: cached, cacheWritePerMillionTokensUsd: written } = model
   const terms: TextTerms = {
     input_per_million_tokens_usd: model.inputPerMillionTokensUsd,

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { JsonSource } from '#shared/json/json-source.ts'
+import { EFFORTS } from './effort.ts'
 
 /**
  * The one internal form of a text call, whichever endpoint family it came from. Chat completions and messages are both
@@ -54,13 +55,22 @@ const toolSchema = z.strictObject({
   description: z.string().optional(),
   /** Of the arguments. */
   parameters: writtenSchema,
+  /** Whether the arguments must follow the schema; `false` is absent. */
+  strict: z.literal(true).optional(),
   cache_breakpoint: cacheBreakpoint,
 })
 
 const responseFormatSchema = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('text') }),
   z.strictObject({ type: z.literal('json_object') }),
-  z.strictObject({ type: z.literal('json_schema'), name: z.string().optional(), schema: writtenSchema }),
+  z.strictObject({
+    type: z.literal('json_schema'),
+    name: z.string().optional(),
+    /** What the format is for, which the model reads. */
+    description: z.string().optional(),
+    schema: writtenSchema,
+    strict: z.literal(true).optional(),
+  }),
 ])
 
 export const textRequestSchema = z.strictObject({
@@ -72,7 +82,13 @@ export const textRequestSchema = z.strictObject({
   max_output_tokens: z.int().min(1),
   tools: z.array(toolSchema).optional(),
   tool_choice: z.union([z.enum(['auto', 'none', 'required']), z.strictObject({ name: z.string() })]).optional(),
+  /** `false`: the answer has at most one call. */
+  parallel_tool_calls: z.literal(false).optional(),
   response_format: responseFormatSchema.optional(),
+  /** How hard to think, within what the deployment allows; absent: as the output limit suggests. */
+  reasoning_effort: z.enum(EFFORTS).optional(),
+  /** `medium`, the default, is absent. */
+  verbosity: z.enum(['low', 'high']).optional(),
   temperature: z.number().optional(),
   top_p: z.number().optional(),
   top_k: z.number().optional(),

@@ -35,7 +35,8 @@ export function inputTokenBound(request: TextRequest): number {
   if (tools.length > 0) tokens += TOKENS_FOR_TOOLS
   for (const tool of tools) tokens += TOKENS_PER_TOOL + toolTokens(tool)
   if (format && format.type !== 'text') tokens += TOKENS_FOR_RESPONSE_FORMAT
-  if (format?.type === 'json_schema') tokens += utf8Bytes(format.name ?? '') + longestRendering(format.schema.text)
+  if (format?.type === 'json_schema')
+    tokens += utf8Bytes(format.name ?? '') + jsonBytes(format.description ?? '') + longestRendering(format.schema.text)
   return tokens
 }
 

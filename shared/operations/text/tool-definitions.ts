@@ -7,31 +7,46 @@ import { isObject } from './tool-arguments.ts'
 
 /*
  * Tools in each family's format. The published schema leaves their items unconstrained, so definitions in another
- * format (a vendor's built-in search, for example) are accepted and not forwarded, like a choice of a tool that is not
- * defined. A name that no vendor could accept is the only fault.
+ * format (a vendor's hosted search, a grammar, for example) are accepted and left out. A function without a usable name is
+ * refused, and so is a choice that cannot be kept: the answer would not be what was asked for.
  */
 
-type Tooling = Pick<TextRequest, 'tools' | 'tool_choice'>
+type Tooling = Pick<TextRequest, 'tools' | 'tool_choice' | 'parallel_tool_calls'>
 type ToolChoice = NonNullable<TextRequest['tool_choice']>
+
+/** A choice as it was sent, and which of the tools it allows; absent: all of them. */
+interface Choice {
+  readonly choice?: ToolChoice
+  readonly allowed?: readonly string[]
+}
+
+type Body = Readonly<Record<string, unknown>>
 
 const definitionSchema = z.object({ name: z.string().min(1), description: z.string().optional().catch(undefined) })
 
 /** Translates `tools` and `tool_choice` of chat completions, and the older `functions` and `function_call`. */
-export function chatTooling(body: Readonly<Record<string, unknown>>): Tooling {
-  const tools = [...listOf(body['tools']).map(functionOf), ...listOf(body['functions'])].flatMap((definition) =>
-    isObject(definition) ? toolOf(definition, definition['parameters']) : [],
-  )
-  return toolingOf(tools, chatChoice(body['tool_choice'] ?? body['function_call']))
+export function chatTooling(body: Body): Tooling {
+  const tools = [
+    ...listOf(body['tools']).map((tool, index) => ({ given: functionOf(tool), param: `tools[${index}].function` })),
+    ...listOf(body['functions']).map((given, index) => ({ given, param: `functions[${index}]` })),
+  ].flatMap(({ given, param }) => (isObject(given) ? toolOf(given, given['parameters'], param) : []))
+  const param = (body['tool_choice'] ?? null) === null ? 'function_call' : 'tool_choice'
+  const isSingle = body['parallel_tool_calls'] === false
+  return toolingOf(tools, chatChoice(body[param], param), { param, isSingle })
 }
 
 /**
- * Translates `tools` and `tool_choice` of messages. Definitions without `input_schema` are the vendor's built-in tools.
+ * Translates `tools` and `tool_choice` of messages. Definitions without `input_schema` are the vendor's hosted tools.
  */
-export function messageTooling(body: Readonly<Record<string, unknown>>): Tooling {
-  const tools = listOf(body['tools']).flatMap((definition) =>
-    isObject(definition) && isObject(definition['input_schema']) ? toolOf(definition, definition['input_schema']) : [],
+export function messageTooling(body: Body): Tooling {
+  const tools = listOf(body['tools']).flatMap((definition, index) =>
+    isObject(definition) && isObject(definition['input_schema'])
+      ? toolOf(definition, definition['input_schema'], `tools[${index}]`)
+      : [],
   )
-  return toolingOf(tools, messageChoice(body['tool_choice']))
+  const choice = body['tool_choice']
+  const isSingle = isObject(choice) && choice['disable_parallel_tool_use'] === true
+  return toolingOf(tools, messageChoice(choice), { param: 'tool_choice', isSingle })
 }
 
 function listOf(value: unknown): unknown[] {
@@ -49,9 +64,9 @@ function functionOf(tool: unknown): unknown {
 
 const NO_PARAMETERS = new JsonSource('{"type":"object","properties":{}}')
 
-function toolOf(definition: Record<string, unknown>, parameters: unknown): TextTool[] {
+function toolOf(definition: Record<string, unknown>, parameters: unknown, param: string): TextTool[] {
   const known = definitionSchema.safeParse(definition).data
-  if (!known) return []
+  if (!known) throw refused(`${param}.name`, 'must be the name of the function')
   const { name, description } = known
   // Every vendor refuses such a name, and would do so after the payment.
   if (/\p{Cc}/u.test(name))
@@ -64,28 +79,70 @@ function toolOf(definition: Record<string, unknown>, parameters: unknown): TextT
       name,
       ...(description === undefined ? {} : { description }),
       parameters: sourceOf(parameters) ?? NO_PARAMETERS,
+      ...(definition['strict'] === true ? { strict: true as const } : {}),
       ...cacheBreakpoint(definition['cache_control']),
     },
   ]
 }
 
-function chatChoice(choice: unknown): ToolChoice | undefined {
-  if (choice === 'none' || choice === 'required') return choice
-  if (!isObject(choice)) return undefined
-  const { name } = isObject(choice['function']) ? choice['function'] : choice
-  return typeof name === 'string' ? { name } : undefined
+function chatChoice(choice: unknown, param: string): Choice {
+  if (choice === undefined || choice === null || choice === 'auto') return {}
+  if (choice === 'none' || choice === 'required') return { choice }
+  if (isObject(choice) && choice['type'] === 'allowed_tools') return allowedTools(choice['allowed_tools'])
+  const named = isObject(choice) ? (choice['function'] ?? choice['custom'] ?? choice) : undefined
+  const name = isObject(named) ? named['name'] : undefined
+  if (typeof name !== 'string')
+    throw refused(param, 'must be "none", "auto", "required", or an object that names a tool or allowed tools')
+  return { choice: { name } }
 }
 
-function messageChoice(choice: unknown): ToolChoice | undefined {
-  if (!isObject(choice)) return undefined
-  if (choice['type'] === 'none') return 'none'
-  if (choice['type'] === 'any') return 'required'
-  return choice['type'] === 'tool' && typeof choice['name'] === 'string' ? { name: choice['name'] } : undefined
+/** Reads the tools among which the model may choose. Only they are sent, which every vendor understands. */
+function allowedTools(given: unknown): Choice {
+  const { mode, tools } = isObject(given) ? given : {}
+  const names = listOf(tools).map((tool) => {
+    const named = isObject(tool) ? (tool['function'] ?? tool) : undefined
+    return isObject(named) ? named['name'] : undefined
+  })
+  const allowed = names.filter((name) => typeof name === 'string')
+  if ((mode !== 'auto' && mode !== 'required') || allowed.length === 0 || allowed.length < names.length)
+    throw refused('tool_choice.allowed_tools', 'must have a mode of "auto" or "required" and tools with names')
+  return { allowed, ...(mode === 'required' ? { choice: mode } : {}) }
 }
 
-/** Leaves out `auto`, the default, and a choice of an unknown tool. */
-function toolingOf(tools: TextTool[], choice: ToolChoice | undefined): Tooling {
+function messageChoice(choice: unknown): Choice {
+  if (choice === undefined || choice === null) return {}
+  const { type, name, disable_parallel_tool_use: single } = isObject(choice) ? choice : {}
+  if (typeof (single ?? false) !== 'boolean')
+    throw refused('tool_choice.disable_parallel_tool_use', 'must be a boolean')
+  if (type === 'auto') return {}
+  if (type === 'none') return { choice: type }
+  if (type === 'any') return { choice: 'required' }
+  if (type === 'tool' && typeof name === 'string') return { choice: { name } }
+  throw refused('tool_choice', 'must be an object with a type of "auto", "any", "none", or "tool" and its name')
+}
+
+/**
+ * Leaves out `auto`, the default. Throws `invalid_field` for a choice of what is not among the tools, or of any tool
+ * without tools.
+ */
+function toolingOf(
+  tools: TextTool[],
+  { choice, allowed }: Choice,
+  { param, isSingle }: { readonly param: string; readonly isSingle: boolean },
+): Tooling {
+  const names = new Set(tools.map(({ name }) => name))
+  const wanted = typeof choice === 'object' ? [choice.name] : (allowed ?? [])
+  const missing = wanted.find((name) => !names.has(name))
+  if (missing !== undefined) throw refused(param, 'names a tool that is not among the functions of tools')
+  if (choice === 'required' && tools.length === 0) throw refused(param, 'needs functions in tools')
   if (tools.length === 0) return {}
-  const isKnown = typeof choice === 'string' || tools.some(({ name }) => name === choice?.name)
-  return { tools, ...(choice !== undefined && isKnown ? { tool_choice: choice } : {}) }
+  return {
+    tools: allowed === undefined ? tools : tools.filter(({ name }) => allowed.includes(name)),
+    ...(choice === undefined ? {} : { tool_choice: choice }),
+    ...(isSingle ? { parallel_tool_calls: false as const } : {}),
+  }
+}
+
+function refused(param: string, rule: string): AppError {
+  return new AppError('invalid_field', { param, message: `${param} ${rule}.` })
 }

@@ -23,17 +23,37 @@ describeFields(endpoint, [
     title: 'response_format [spec E10]',
     accepted: [
       null,
-      5,
-      'json',
-      [],
-      {},
       { type: 'text' },
       { type: 'json_object' },
-      { type: 'unheard of' },
       { type: 'json_schema', json_schema: { name: 'stop', schema: { type: 'object' } } },
-      { type: 'json_schema', json_schema: null },
     ],
-    refused: rejectedWith('surrogate', '\ud800'),
+    refused: [
+      ...rejectedWith('surrogate', '\ud800'),
+      ...rejectedWith('"json_schema"', 5, 'json', [], {}, { type: 'unheard of' }),
+      [{ type: 'json_schema', json_schema: null }, 'JSON Schema', 'response_format.json_schema.schema'],
+    ],
+  },
+  {
+    name: 'max_completion_tokens',
+    title: 'max_completion_tokens',
+    accepted: [null, 1, 65_536],
+    refused: [
+      ...rejectedWith('must be at most 65536', 65_537, 128_000),
+      ...rejectedWith('number', '2048', true, [1]),
+      ...rejectedWith('must be at least 1', 0),
+    ],
+  },
+  {
+    name: 'logprobs',
+    title: 'logprobs',
+    accepted: [false, null],
+    refused: rejectedWith('log probabilities are not offered', true, 1, 'true'),
+  },
+  {
+    name: 'stop',
+    title: 'stop',
+    accepted: [null, 'a', '', ['a', 'b', 'c', 'd']],
+    refused: rejectedWith('a string or an array of strings', 5, [1], {}),
   },
   {
     name: 'n',
@@ -179,11 +199,26 @@ describe('names of tools', () => {
       await endpoint.expectRefused(body, { code: 'invalid_field', param: 'tools', says: ['tools', 'control'] })
     },
   )
-  test('accepts names of other characters', async () => {
-    const names = ['get_weather', 'wetter abfragen', 'météo', 'x'.repeat(200)]
-    const tools = names.map((name) => ({ type: 'function', function: { name, parameters: { type: 'object' } } }))
-    await endpoint.expectChallenged(endpoint.bodyWith({ tools }))
+  test('accepts the names that a vendor of the model takes', async () => {
+    const names = ['get_weather', 'get-weather', 'find.weather', '7zip', 'x'.repeat(128)]
+    for (const name of names)
+      await endpoint.expectChallenged(
+        endpoint.bodyWith({ tools: [{ type: 'function', function: { name, parameters: { type: 'object' } } }] }),
+      )
   })
+  test.each(['my tool', 'météo', 'a/b', 'x'.repeat(129)])(
+    'rejects %j before the price: no vendor of the model takes it',
+    async (name) => {
+      const body = endpoint.bodyWith({
+        tools: [{ type: 'function', function: { name, parameters: { type: 'object' } } }],
+      })
+      await endpoint.expectRefused(body, {
+        code: 'request_unsupported',
+        param: 'tools',
+        says: ['tools: textmodel-2.5-pro does not take a tool name', name.slice(0, 40), 'Nothing was charged'],
+      })
+    },
+  )
 })
 
 describe('extra properties', () => {

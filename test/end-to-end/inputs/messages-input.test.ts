@@ -165,11 +165,22 @@ describe('names of tools', () => {
       await endpoint.expectRefused(body, { code: 'invalid_field', param: 'tools', says: ['tools', 'control'] })
     },
   )
-  test('accepts names of other characters', async () => {
-    const names = ['get_weather', 'wetter abfragen', 'météo', 'x'.repeat(200)]
-    const tools = names.map((name) => ({ name, input_schema: { type: 'object' } }))
-    await endpoint.expectChallenged(endpoint.bodyWith({ tools }))
+  test('accepts the names that a vendor of the model takes', async () => {
+    const names = ['get_weather', 'get-weather', 'find.weather', '7zip', 'x'.repeat(128)]
+    for (const name of names)
+      await endpoint.expectChallenged(endpoint.bodyWith({ tools: [{ name, input_schema: { type: 'object' } }] }))
   })
+  test.each(['my tool', 'météo', 'a/b', 'x'.repeat(129)])(
+    'rejects %j before the price: no vendor of the model takes it',
+    async (name) => {
+      const body = endpoint.bodyWith({ tools: [{ name, input_schema: { type: 'object' } }] })
+      await endpoint.expectRefused(body, {
+        code: 'request_unsupported',
+        param: 'tools',
+        says: ['tools: textmodel-2.5-pro does not take a tool name', name.slice(0, 40), 'Nothing was charged'],
+      })
+    },
+  )
 })
 
 describe('extra properties', () => {

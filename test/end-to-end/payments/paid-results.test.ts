@@ -249,6 +249,25 @@ describe('POST /v1/chat/completions', () => {
       ],
     })
   })
+
+  test('POST /v1/chat/completions keeps to strict tools, one call and a style of thinking, also where the vendor has no such option', async () => {
+    const parameters = { type: 'object', properties: { stop: { type: 'string', enum: ['', 'Depot', null] } } }
+    const strict = { strict: true, parameters }
+    const tools = ['next_departure', 'last_departure'].map((name) => ({
+      type: 'function',
+      function: { name, ...strict },
+    }))
+    const messages = [{ role: 'user', content: 'Please call all tools.' }]
+    const callsOf = async (options: object) => {
+      const result = resultOf(
+        await pay('/v1/chat/completions', { model, messages, tools, max_tokens: 4000, ...options }),
+      )
+      const [{ message }] = result['choices'] as [{ message: { tool_calls: { function: { name: string } }[] } }]
+      return message.tool_calls.map(({ function: { name } }) => name)
+    }
+    expect(await callsOf({ reasoning_effort: 'low' })).toEqual(['next_departure', 'last_departure'])
+    expect(await callsOf({ parallel_tool_calls: false })).toEqual(['next_departure'])
+  })
 })
 
 describe('POST /v1/messages', () => {

@@ -74,8 +74,7 @@ export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
       required: true,
       accepted: [
         message({}),
-        message({ content: '' }),
-        message({ content: [] }),
+        [...message({}), ...message({ content: '' }), ...message({ content: [] })],
         message({ content: [{ type: 'text', text: 'a', cache_control: { type: 'ephemeral' } }] }),
         message({ content: '😀 \u202e\u0001\n' }),
         message({ name: 'rider', anything: { else: [1] } }),
@@ -90,6 +89,7 @@ export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
         [message({ role: 5 }), 'must be a string', 'messages[0].role'],
         [message({ role: null }), 'must be a string', 'messages[0].role'],
         ...notContent,
+        ...rejectedWith('must say something', message({ content: '' }), message({ content: [] })),
         [message({ content: null }), 'must be a string or an array', 'messages[0].content'],
         [message({ content: 'a\ud800' }), 'surrogate', 'messages[0].content'],
         [message({ content: '\udc00\ud83d' }), 'surrogate', 'messages[0].content'],
@@ -123,23 +123,31 @@ export function testMissingMembers(endpoint: JsonEndpoint, cases: readonly (read
   })
 }
 
-/** Registers the tests of open objects: an unknown property is accepted anywhere, with any value. */
+/** Registers the tests of open objects: an unknown property is accepted anywhere, with any value; a known one has its rule. */
 export function testExtraProperties(endpoint: JsonEndpoint): void {
   test.each([
     ['temperature', 0.3],
-    ['temperature', 99],
-    ['temperature', 'hot'],
     ['top_p', null],
     ['verbose', true],
-    ['stop', 5],
     ['metadata', { user_id: 'a' }],
-    ['tool_choice', { type: 'nothing known' }],
+    ['tool_choice', null],
     ['best_of', 2],
     ['', 1],
     ['constructor', {}],
     ['toString', 1],
   ])('accepts the extra property %j: %j [spec E15, E30]', async (name, value) => {
     await endpoint.expectChallenged(endpoint.bodyWith({ [name]: value }))
+  })
+  test.each([
+    ['temperature', 99, 'must be at most 2'],
+    ['temperature', 'hot', 'must be a number'],
+    ['top_p', 7, 'must be at most 1'],
+    ['seed', 1.5, 'must be an integer'],
+    ['tool_choice', { type: 'nothing known' }, 'must be'],
+    ['service_tier', 'flex', 'one'],
+  ])('rejects the known option %j: %j, with the rule', async (name, value, says) => {
+    const expected = { code: 'invalid_field', param: name, says: [name, says] }
+    await endpoint.expectRefused(endpoint.bodyWith({ [name]: value }), expected)
   })
   test.each([
     ['user', 'a\ud800', 'user'],

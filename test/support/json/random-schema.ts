@@ -12,7 +12,7 @@ const name = fc.oneof(
   fc.constantFrom('reasoning', 'answer', 'parameters', 'schema', 'input', 'args', 'properties', 'type', 'enum'),
 )
 const words = fc.array(
-  fc.string({ maxLength: 8 }).map((text) => JSON.stringify(text)),
+  fc.string({ minLength: 1, maxLength: 8 }).map((text) => JSON.stringify(text)),
   { minLength: 1, maxLength: 3 },
 )
 

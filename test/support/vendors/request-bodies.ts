@@ -66,6 +66,20 @@ const TEXTS: readonly TextRequest[] = [
     tools: [tool],
     tool_choice: { name: 'get_weather' },
   },
+  {
+    messages: [user('Hello')],
+    max_output_tokens: 512,
+    tools: [{ ...tool, strict: true }],
+    parallel_tool_calls: false,
+    reasoning_effort: 'high',
+  },
+  {
+    messages: [user('Hello')],
+    max_output_tokens: 512,
+    response_format: { type: 'json_schema', name: 'answer', description: 'The stops.', schema, strict: true },
+    reasoning_effort: 'none',
+  },
+  { messages: [user('Hello')], max_output_tokens: 64, verbosity: 'low' },
   ...(['auto', 'none', 'required'] as const).map((tool_choice) => ({
     messages: [user('Hello')],
     max_output_tokens: 2048,
@@ -113,7 +127,8 @@ async function bodiesOf(
   return await Promise.all(sent.map(readBody))
 }
 
-async function readBody({ body, url }: HttpRequest): Promise<Body> {
+/** Returns the body of a request as JSON, a form's fields without its files. */
+export async function readBody({ body, url }: HttpRequest): Promise<Body> {
   if (typeof body === 'string') return JSON.parse(body) as Body
   if (body === undefined) throw new Error(`${url} has no body`)
   const response = new Response(body.open(), { headers: { 'content-type': body.contentType } })
@@ -207,7 +222,10 @@ import type { ImageGenerateParams } from 'openai/resources/images'
     'export const openAiCompletions = ',
     literal(
       [
-        ...(await bodiesOf({ ...openAi, options: { reasoning_effort: 'none', system_role: 'developer' } }, texts)),
+        ...(await bodiesOf(
+          { ...openAi, options: { reasoning_effort: 'none', system_role: 'developer', send_verbosity: true } },
+          texts,
+        )),
         ...(await bodiesOf({ ...openAi, options: { reasoning_effort: 'high', output_limit: 'both' } }, texts)),
       ],
       'ChatCompletionCreateParams',

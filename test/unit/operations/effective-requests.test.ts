@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { createCatalog } from '#shared/catalog/catalog.ts'
 import { canonicalJson } from '#shared/digests/canonical-json.ts'
+import { CHAT_OPTIONS } from '#shared/operations/text/option-rules.ts'
 import { dataUri, jpegHead, pngHead } from './sample-images.ts'
 import { effectiveOf, IMAGE_MODEL, SPEECH_MODEL, smallCatalog, TEXT_MODEL } from './small-catalog.ts'
 
@@ -56,11 +57,42 @@ const sameChat: [what: string, left: object, right: object][] = [
   [
     'extras that are not forwarded',
     {},
-    { store: false, user: 'ann', temperature: 'hot', top_k: 0, seed: 0.5, logprobs: true },
+    {
+      store: false,
+      user: 'ann',
+      metadata: { a: [1] },
+      service_tier: 'auto',
+      logprobs: false,
+      top_k: 0,
+      verbosity: 'medium',
+      parallel_tool_calls: true,
+      prompt_cache_key: 'k',
+      stream_options: {},
+    },
+  ],
+  [
+    'options that are null and their absence',
+    {},
+    Object.fromEntries(
+      Object.keys({ ...CHAT_OPTIONS, response_format: 0, tool_choice: 0, function_call: 0 }).map((name) => [
+        name,
+        null,
+      ]),
+    ),
   ],
   ['no tools and their absence', {}, { tools: [], tool_choice: 'auto' }],
   ['text format and its absence', {}, { response_format: { type: 'text' } }],
-  ['an unknown format and its absence', {}, { response_format: 5 }],
+  [
+    'allowed tools and these tools alone',
+    { tools: [weather], tool_choice: 'required' },
+    {
+      tools: [weather, { type: 'function', function: { name: 'clock' } }],
+      tool_choice: {
+        type: 'allowed_tools',
+        allowed_tools: { mode: 'required', tools: [{ type: 'function', function: { name: 'weather' } }] },
+      },
+    },
+  ],
   [
     'system and developer',
     { messages: [{ role: 'system', content: 'S' }, ...hello] },
@@ -268,11 +300,8 @@ test('forwards tools, tool choice and structured output from the format of each 
   ).toMatchObject({
     tools: [tool],
     tool_choice: 'required',
-    response_format: { type: 'json_schema', name: 'answer', schema },
+    response_format: { type: 'json_schema', name: 'answer', schema, strict: true },
   })
-  expect(
-    chatRequest({ tools: [weather], tool_choice: { type: 'function', function: { name: 'other' } } }),
-  ).not.toHaveProperty('tool_choice')
   const definition = { name: 'weather', description: 'Reports the weather.', input_schema: parameters }
   expect(
     messageRequest({

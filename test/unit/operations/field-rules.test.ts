@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it, test } from 'vitest'
 import { decodeCanonicalBase64 } from '#shared/operations/canonical-base64.ts'
+import { CHAT_OPTIONS, MESSAGE_OPTIONS } from '#shared/operations/text/option-rules.ts'
 import { dataUri, gifHead, jpegHead, pngHead, webpHead } from './sample-images.ts'
 import { fieldFault, IMAGE_MODEL, SPEECH_MODEL, TEXT_MODEL } from './small-catalog.ts'
 
@@ -31,12 +32,23 @@ const accepted: [operation: string, what: string, fields: object][] = [
   [chat, 'the smallest body', {}],
   ...[1, 65_536].map((max_tokens) => [chat, `max_tokens ${max_tokens}`, { max_tokens }] as [string, string, object]),
   [chat, 'stream false', { stream: false }],
-  [chat, 'an unknown extra property', { store: true, metadata: { a: [1] } }],
+  [chat, 'an unknown extra property', { colour: 'red', metadata: { a: [1] } }],
+  ...[chat, message].map((operation): [string, string, object] => [
+    operation,
+    'null for every option',
+    Object.fromEntries(Object.keys({ ...CHAT_OPTIONS, ...MESSAGE_OPTIONS }).map((name) => [name, null])),
+  ]),
   [
     chat,
-    'wrongly typed extras',
-    { temperature: 'hot', stop: 7, seed: 'x', tool_choice: 5, max_completion_tokens: 'x' },
+    'options that ask for nothing',
+    { store: false, logprobs: false, top_logprobs: 0, logit_bias: {}, modalities: ['text'], service_tier: 'default' },
   ],
+  [
+    message,
+    'options that ask for nothing',
+    { service_tier: 'standard_only', speed: 'standard', inference_geo: 'global', mcp_servers: [], fallbacks: [] },
+  ],
+  [chat, 'a seed of 53 bits', { seed: Number.MAX_SAFE_INTEGER }],
   [chat, 'tools of any kind', { tools: [1, null, 'x', { type: 'web_search' }] }],
   [chat, 'any response_format', { response_format: 'whatever' }],
   [chat, 'an empty text', userContent('')],
@@ -132,10 +144,72 @@ const textRefusals: Rejection[] = [chat, message].flatMap((operation): Rejection
   [operation, { tools: [{ name: '\udc00' }] }, 'invalid_field', 'tools[0].name', unstorable],
   [operation, { metadata: { '\ud800': 1 } }, 'invalid_field', 'metadata.\ud800', unstorable],
 ])
+const samplingRefusals: Rejection[] = [chat, message].flatMap((operation): Rejection[] => [
+  [operation, { temperature: 'hot' }, 'invalid_field', 'temperature', /must be a number; got "hot"/],
+  [operation, { temperature: 3 }, 'invalid_field', 'temperature', /at most 2; got 3/],
+  [operation, { temperature: -0.1 }, 'invalid_field', 'temperature', /at least 0/],
+  [operation, { top_p: 7 }, 'invalid_field', 'top_p', /at most 1; got 7/],
+  [operation, { top_k: 1.5 }, 'invalid_field', 'top_k', /an integer/],
+  [operation, { top_k: -2 }, 'invalid_field', 'top_k', /at least -1/],
+  [operation, { seed: 1.5 }, 'invalid_field', 'seed', /an integer; got 1.5/],
+  [operation, { seed: '7' }, 'invalid_field', 'seed', /must be a/],
+  [operation, { seed: 2 ** 60 }, 'invalid_field', 'seed', /at most/],
+  [operation, { presence_penalty: 2.1 }, 'invalid_field', 'presence_penalty', /at most 2/],
+  [operation, { frequency_penalty: true }, 'invalid_field', 'frequency_penalty', /a number; got true/],
+])
+const left = /must be left out: .*; got /
+const optionRefusals: Rejection[] = [
+  [chat, { max_completion_tokens: 65_537 }, 'invalid_field', 'max_completion_tokens', /at most 65536; got 65537/],
+  [chat, { max_completion_tokens: 128_000 }, 'invalid_field', 'max_completion_tokens', /at most 65536; got 128000/],
+  [chat, { max_completion_tokens: '2048' }, 'invalid_field', 'max_completion_tokens', /must be a number; got "2048"/],
+  [chat, { max_completion_tokens: 0 }, 'invalid_field', 'max_completion_tokens', /at least 1/],
+  [chat, { max_tokens: 9, max_completion_tokens: 1.5 }, 'invalid_field', 'max_completion_tokens', /an integer/],
+  [chat, { stop: 7 }, 'invalid_field', 'stop', /a string or an array of strings; got 7/],
+  [chat, { stop: ['a', 7] }, 'invalid_field', 'stop', /a string or an array of strings/],
+  [message, { stop_sequences: [1] }, 'invalid_field', 'stop_sequences', /a string or an array of strings/],
+  [chat, { parallel_tool_calls: 'no' }, 'invalid_field', 'parallel_tool_calls', /a boolean/],
+  [chat, { reasoning_effort: 'huge' }, 'invalid_field', 'reasoning_effort', /one of "none", .*; got "huge"/],
+  [chat, { verbosity: 5 }, 'invalid_field', 'verbosity', /one of "low", "medium", "high"; got 5/],
+  [
+    chat,
+    { logprobs: true },
+    'invalid_field',
+    'logprobs',
+    /false or left out: log probabilities are not offered; got true/,
+  ],
+  [chat, { top_logprobs: 3 }, 'invalid_field', 'top_logprobs', left],
+  [chat, { logit_bias: { 50256: -100 } }, 'invalid_field', 'logit_bias', left],
+  [chat, { modalities: ['text', 'audio'] }, 'invalid_field', 'modalities', /\["text"\] or left out/],
+  [chat, { audio: { voice: 'alloy', format: 'mp3' } }, 'invalid_field', 'audio', left],
+  [chat, { prediction: { type: 'content', content: 'x' } }, 'invalid_field', 'prediction', left],
+  [chat, { web_search_options: {} }, 'invalid_field', 'web_search_options', left],
+  [chat, { store: true }, 'invalid_field', 'store', /must be false or left out/],
+  [chat, { service_tier: 'priority' }, 'invalid_field', 'service_tier', /"auto", "default" or left out/],
+  [message, { service_tier: 'priority' }, 'invalid_field', 'service_tier', /"auto", "standard_only" or left out/],
+  [message, { thinking: { type: 'on' } }, 'invalid_field', 'thinking.type', /one of "enabled", .*; got "on"/],
+  [message, { thinking: true }, 'invalid_field', 'thinking', /an object; got true/],
+  [message, { thinking: { type: 'enabled' } }, 'missing_field', 'thinking.budget_tokens', /required/],
+  [
+    message,
+    { thinking: { type: 'enabled', budget_tokens: 1023 } },
+    'invalid_field',
+    'thinking.budget_tokens',
+    /at least 1024; got 1023/,
+  ],
+  [message, { output_config: 'json' }, 'invalid_field', 'output_config', /an object/],
+  [message, { output_config: { effort: 'none' } }, 'invalid_field', 'output_config.effort', /one of "low"/],
+  [message, { output_config: { task_budget: {} } }, 'invalid_field', 'output_config.task_budget', left],
+  [message, { mcp_servers: [{ type: 'url' }] }, 'invalid_field', 'mcp_servers', left],
+  [message, { container: 'container_1' }, 'invalid_field', 'container', left],
+  [message, { context_management: { edits: [] } }, 'invalid_field', 'context_management', left],
+  [message, { speed: 'fast' }, 'invalid_field', 'speed', /"standard" or left out/],
+]
 const imageUrl = 'messages[0].content[0].image_url.url'
 const imageData = 'messages[0].content[0].source.data'
 const rejected: Rejection[] = [
   ...textRefusals,
+  ...samplingRefusals,
+  ...optionRefusals,
   ...['http://example.com/a.png', 'ftp://example.com/a', 'file:///etc/passwd', 'example.com/a.png', ''].map(
     (url): Rejection => [chat, imagePart(url), 'invalid_field', imageUrl, /https URL or a Base64 data URI/],
   ),

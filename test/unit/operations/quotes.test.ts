@@ -24,6 +24,7 @@ function textQuote(content: unknown, fields: object = {}) {
   return { quotedMaximum, terms: terms as TextTerms }
 }
 const text = fc.string({ unit: 'grapheme', maxLength: 400 })
+const something = text.filter((said) => said !== '')
 function refusalOf(action: () => unknown): unknown {
   try {
     action()
@@ -68,7 +69,7 @@ function digest(body: Record<string, unknown>, audio = AUDIO): string {
 describe('quotes', () => {
   test('the input token bound covers every byte of every text, and so every token of a byte-level tokenizer', () => {
     fc.assert(
-      fc.property(text, text, text, (system, said, description) => {
+      fc.property(text, something, text, (system, said, description) => {
         const tools = [
           { type: 'function', function: { name: 'f', description, parameters: { type: 'object', title: said } } },
         ]
@@ -107,7 +108,7 @@ describe('quotes', () => {
 
   test('the quote never falls as max_tokens or the input grows', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 59_999 }), text, (maxTokens, said) => {
+      fc.property(fc.integer({ min: 1, max: 59_999 }), something, (maxTokens, said) => {
         const quote = textQuote(said, { max_tokens: maxTokens }).quotedMaximum
         expect(textQuote(said, { max_tokens: maxTokens + 1 }).quotedMaximum).toBeGreaterThanOrEqual(quote)
         expect(textQuote(`${said}x`, { max_tokens: maxTokens }).quotedMaximum).toBeGreaterThanOrEqual(quote)

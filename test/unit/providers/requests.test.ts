@@ -1,5 +1,6 @@
 import { describe, expect, it, test } from 'vitest'
 import { z } from 'zod'
+import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { createFailover } from '../../../workers/job/failover.ts'
 import {
@@ -14,7 +15,7 @@ import {
 } from '../../../workers/providers/failures.ts'
 import type { HttpRequest } from '../../../workers/providers/http.ts'
 import { leastInputTokens, leastOutputTokens, leastTokens } from '../../../workers/providers/least-tokens.ts'
-import { budgetWithin, type Effort, effortWithin } from '../../../workers/providers/output-limit.ts'
+import { budgetWithin, effortWithin } from '../../../workers/providers/output-limit.ts'
 import type { ProviderFailure } from '../../../workers/providers/provider.ts'
 import { adapters } from '../../../workers/providers/registry.ts'
 import { errorToken } from '../../../workers/providers/wire-fields.ts'
@@ -127,16 +128,33 @@ describe('the effort of a request', () => {
     [20_000, 'low', 'minimal', 'minimal'],
     [512, 'medium', 'high', 'medium'],
   ])('with an output limit of %i, from %s to %s, is %s', (limit, lowest, highest, effort) => {
-    expect(effortWithin(limit, { lowest, highest })).toBe(effort)
+    expect(effortWithin({ max_output_tokens: limit }, { lowest, highest })).toBe(effort)
   })
 
   test('never falls while the output limit rises', () => {
     const efforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
     const ranks = Array.from({ length: 65 }, (_, step) =>
-      efforts.indexOf(effortWithin(1 + step * 1024, { lowest: 'minimal', highest: 'max' }) ?? ''),
+      efforts.indexOf(
+        effortWithin({ max_output_tokens: 1 + step * 1024 }, { lowest: 'minimal', highest: 'max' }) ?? '',
+      ),
     )
     expect(ranks).toEqual(ranks.toSorted((left, right) => left - right))
   })
+
+  test.each<[asked: Effort, limit: number, lowest: Effort, highest: Effort | undefined, effort: Effort]>([
+    ['high', 512, 'low', 'high', 'high'],
+    ['max', 512, 'low', 'medium', 'medium'],
+    ['none', 65_536, 'low', 'high', 'low'],
+    ['none', 65_536, 'none', 'high', 'none'],
+    ['low', 65_536, 'minimal', undefined, 'low'],
+    ['xhigh', 65_536, 'minimal', undefined, 'high'],
+    ['max', 65_536, 'low', 'max', 'max'],
+  ])(
+    'asked for as %s with an output limit of %i, from %s to %s, is %s',
+    (reasoning_effort, limit, lowest, highest, effort) => {
+      expect(effortWithin({ max_output_tokens: limit, reasoning_effort }, { lowest, highest })).toBe(effort)
+    },
+  )
 })
 
 describe('thinking budgets', () => {
@@ -153,9 +171,20 @@ describe('thinking budgets', () => {
   ])(
     'leaves three quarters of a limit of %i to text: a budget of %d in the range %o becomes %i',
     (limit, budget, range, sent) => {
-      expect(budgetWithin(limit, budget, range)).toBe(sent)
+      expect(budgetWithin({ max_output_tokens: limit }, budget, range)).toBe(sent)
     },
   )
+
+  test.each<[asked: Effort, limit: number, budget: number, sent: number]>([
+    ['high', 65_536, Number.POSITIVE_INFINITY, 24_576],
+    ['high', 65_536, 1024, 1024],
+    ['medium', 512, Number.POSITIVE_INFINITY, 512],
+    ['low', 65_536, Number.POSITIVE_INFINITY, 1024],
+    ['none', 65_536, Number.POSITIVE_INFINITY, 0],
+  ])('of the effort %s, with an output limit of %i and at most %d, is %i', (reasoning_effort, limit, budget, sent) => {
+    const range = { minimumTokens: 1, canBeOff: true }
+    expect(budgetWithin({ max_output_tokens: limit, reasoning_effort }, budget, range)).toBe(sent)
+  })
 })
 
 describe.each<[Vendor, (limit: number) => object]>([

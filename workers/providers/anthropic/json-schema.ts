@@ -2,7 +2,7 @@ import { JsonSource } from '#shared/json/json-source.ts'
 import { isList, isMembers, type JsonMembers, JsonNumber, type JsonTree } from '#shared/json/json-tree.ts'
 import { keywords, reduceEach, reduceKeywords, reduceList } from '../json-schema.ts'
 
-const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])
+const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'required'])
 
 const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', '$id', 'strict', 'examples'])
 
@@ -74,6 +74,10 @@ function translate(keyword: string, value: JsonTree): JsonMembers | undefined {
       return isList(value) ? keywords({ anyOf: reduceList(value, reduce) }) : undefined
     case 'allOf':
       return isList(value) ? keywords({ allOf: reduceList(value, reduce) }) : undefined
+    case 'enum':
+      return isList(value) && value.every((member) => !isComplex(member)) ? keywords({ enum: value }) : undefined
+    case 'const':
+      return isComplex(value) ? undefined : keywords({ const: value })
     case 'format':
       return FORMATS.has(value) ? keywords({ format: value }) : undefined
     case 'minItems':
@@ -84,4 +88,9 @@ function translate(keyword: string, value: JsonTree): JsonMembers | undefined {
     default:
       return undefined
   }
+}
+
+/** The vendor enumerates "strings, numbers, bools, or nulls only" (…/structured-outputs, "JSON Schema limitations"). */
+function isComplex(value: JsonTree): boolean {
+  return isMembers(value) || isList(value)
 }

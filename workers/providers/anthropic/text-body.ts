@@ -1,6 +1,9 @@
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { type Effort, effortWithin } from '../output-limit.ts'
+import { modelTraits } from '#shared/operations/vendors/anthropic.ts'
+import { described } from '../json-schema.ts'
+import { effortWithin } from '../output-limit.ts'
 import { argumentsObject } from '../text-answer.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
 
@@ -39,11 +42,14 @@ export interface AnthropicTextSettings {
 export function textBody(request: TextRequest, settings: AnthropicTextSettings): object {
   const { upstreamModel, acceptsSampling = false } = settings
   const { response_format: format, tools = [], stop_sequences: stopSequences = [] } = request
-  const schema = format?.type === 'json_schema' ? outputSchema(format.schema) : undefined
-  const definitions = tools.map(({ name, description, parameters, ...part }) => ({
+  const schema = format?.type === 'json_schema' ? described(outputSchema(format.schema), format.description) : undefined
+  const definitions = tools.map(({ name, description, parameters, strict, ...part }) => ({
     name,
     ...(description === undefined ? {} : { description }),
-    input_schema: toolSchema(parameters),
+    // A strict schema has the limits of an output format.
+    ...(strict === true
+      ? { strict, input_schema: toolSchema(outputSchema(parameters) ?? parameters) }
+      : { input_schema: toolSchema(parameters) }),
     ...cacheControl(part),
   }))
   const system = systemOf(request)
@@ -56,7 +62,7 @@ export function textBody(request: TextRequest, settings: AnthropicTextSettings):
     max_tokens: request.max_output_tokens,
     ...(system.length === 0 ? {} : { system }),
     messages,
-    ...(tools.length === 0 ? {} : { tools: definitions, tool_choice: toolChoice(request.tool_choice) }),
+    ...(tools.length === 0 ? {} : { tools: definitions, tool_choice: toolChoice(request) }),
     ...(stopSequences.length === 0 ? {} : { stop_sequences: stopSequences }),
     ...outputConfig(schema, effortOf(request, settings)),
     ...thinkingOf(request, settings),
@@ -111,15 +117,18 @@ function outputConfig(schema: object | undefined, effort: Effort | undefined): o
 /** Older models reject an effort, so it is sent only where it is configured or the model thinks by default. */
 function effortOf(request: TextRequest, { upstreamModel, effort }: AnthropicTextSettings): Effort | undefined {
   if (effort === undefined && !modelTraits(upstreamModel).thinksByDefault) return undefined
-  return effortWithin(request.max_output_tokens, { highest: effort, lowest: 'low' })
+  return effortWithin(request, { highest: effort, lowest: 'low' })
 }
 
-/** Below this output limit a model that does not think by default is not asked to. */
+/** Below this output limit a model that does not think by default is not asked to, unless the request asks for thinking. */
 const LOWEST_THINKING_OUTPUT_TOKENS = 4096
 
-function thinkingOf({ max_output_tokens: limit }: TextRequest, { thinking }: AnthropicTextSettings): object {
-  if (thinking === undefined || (thinking === 'adaptive' && limit < LOWEST_THINKING_OUTPUT_TOKENS)) return {}
-  return { thinking: { type: thinking } }
+function thinkingOf(
+  { max_output_tokens: limit, reasoning_effort: asked }: TextRequest,
+  { thinking }: AnthropicTextSettings,
+): object {
+  const isUnwanted = asked === undefined ? limit < LOWEST_THINKING_OUTPUT_TOKENS : asked === 'none'
+  return thinking === undefined || (thinking === 'adaptive' && isUnwanted) ? {} : { thinking: { type: thinking } }
 }
 
 /**
@@ -185,9 +194,11 @@ function acceptedId(id: string): string {
   return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : `call_${sha256Hex(id).slice(0, 24)}`
 }
 
-function toolChoice(choice: TextRequest['tool_choice']): object {
-  if (typeof choice === 'object') return { type: 'tool', name: choice.name }
-  return { type: choice === 'required' ? 'any' : (choice ?? 'auto') }
+function toolChoice({ tool_choice: choice = 'auto', parallel_tool_calls: parallel }: TextRequest): object {
+  if (choice === 'none') return { type: choice }
+  const single = parallel === false ? { disable_parallel_tool_use: true } : {}
+  if (typeof choice === 'object') return { type: 'tool', name: choice.name, ...single }
+  return { type: choice === 'required' ? 'any' : choice, ...single }
 }
 
 /**
@@ -200,29 +211,4 @@ function sampling({ temperature, top_p: topP, top_k: topK }: TextRequest): objec
     ...(topP === undefined || temperature !== undefined ? {} : { top_p: topP }),
     ...(topK === undefined ? {} : { top_k: Math.max(1, Math.round(topK)) }),
   }
-}
-
-/** What a model accepts, as far as its name shows. The vendor's refusals decide the rest. */
-interface AnthropicModelTraits {
-  /** Whether the model thinks by default, so that its effort must follow the output limit. */
-  readonly thinksByDefault: boolean
-  /** Whether a conversation may end with the model's own turn, which it then continues. */
-  readonly continuesOwnTurn: boolean
-}
-
-/**
- * Returns the traits of a model. A name without a version has none of the newer ones.
- *
- * Source: platform.claude.com/docs/en/about-claude/models/migration-guide and …/docs/en/api/errors
- * ("Prefill not supported": 4.6 and later), …/build-with-claude/adaptive-thinking and …/effort (generation 5).
- */
-export function modelTraits(upstreamModel: string): AnthropicModelTraits {
-  const generation = generationOf(upstreamModel)
-  return { thinksByDefault: generation >= 5, continuesOwnTurn: generation < 4.6 }
-}
-
-/** Reads `claude-opus-4-6` as 4.6, and `claude-sonnet-4-20250514` as 4. */
-function generationOf(upstreamModel: string): number {
-  const version = /^claude-[a-z]+-(\d{1,2})(?:-(\d{1,2}))?(?:-|$)/.exec(upstreamModel)
-  return version === null ? 0 : Number(`${version[1]}.${version[2] ?? 0}`)
 }

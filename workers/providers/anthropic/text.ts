@@ -1,5 +1,6 @@
 import { jsonText } from '#shared/digests/canonical-json.ts'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
+import { anthropicTextObstacle } from '#shared/operations/vendors/anthropic.ts'
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
@@ -17,7 +18,7 @@ import { answerUsage, deliveredText, endingSequence, newCallId, WITHHELD_REFUSAL
 import { readJson } from '../wire-fields.ts'
 import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
 import { createMessageStream, type MessageStream } from './message-stream.ts'
-import { type AnthropicTextSettings, modelTraits, textBody } from './text-body.ts'
+import { type AnthropicTextSettings, textBody } from './text-body.ts'
 import { type MessageWire, messageWire, STOP_REASONS, WRITTEN } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */
@@ -42,8 +43,8 @@ export function createAnthropicText(dependencies: KeyedConnection & AnthropicTex
 
   return {
     async generateText(request, options) {
-      const obstacle = obstacleIn(request, dependencies.upstreamModel)
-      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
+      const obstacle = anthropicTextObstacle(request, dependencies.upstreamModel)
+      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle.what}`)
       const parts = request.messages.flatMap((message) => message.parts)
       if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
         return rejected('not sent: an image is not inline')
@@ -189,15 +190,4 @@ function usageOf(
     },
     least,
   )
-}
-
-/**
- * Returns what this model rejects about the request although others accept it; `undefined` when there is nothing.
- * Leaving it out would change the answer.
- */
-function obstacleIn({ messages }: TextRequest, upstreamModel: string): string | undefined {
-  const endsWithAssistant = messages.at(-1)?.role === 'assistant'
-  return endsWithAssistant && !modelTraits(upstreamModel).continuesOwnTurn
-    ? 'a conversation that ends with the assistant’s turn'
-    : undefined
 }

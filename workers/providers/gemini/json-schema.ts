@@ -21,7 +21,7 @@ const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', 's
 
 /**
  * Reduces a caller's JSON Schema to the keywords that the vendor supports in `parametersJsonSchema` and
- * `responseJsonSchema`. `const` becomes `enum`, `allOf` is merged, `definitions` become `$defs`, a list of `items`
+ * `responseJsonSchema`. `const` becomes `enum`, a `null` among the members of an enum a type beside it, `allOf` is merged, `definitions` become `$defs`, a list of `items`
  * becomes `prefixItems`; a constraint without a counterpart (`pattern`, `maxLength`, …) moves into the description,
  * where the model still reads it. Returns undefined for an empty schema.
  *
@@ -35,7 +35,7 @@ export function geminiSchema(schema: JsonSource): JsonSource | undefined {
 }
 
 function reduce(given: JsonMembers): JsonMembers {
-  const schema = withoutAllOf(given)
+  const schema = withoutNullMember(withoutAllOf(given))
   const reference = schema.get('$ref')
   if (typeof reference === 'string') {
     const definitions = schema.get('$defs') ?? schema.get('definitions')
@@ -65,12 +65,12 @@ function translate(keyword: string, value: JsonTree): JsonMembers | undefined {
     case 'additionalProperties':
       if (typeof value === 'boolean') return keywords({ additionalProperties: value })
       return isMembers(value) ? keywords({ additionalProperties: reduce(value) }) : undefined
-    case 'enum': {
-      const usable = isList(value) ? value.filter(isStringOrNumber) : []
-      return usable.length === 0 ? undefined : keywords({ enum: usable })
-    }
+    case 'enum':
+      // Members that the vendor does not take stay possible: then all of them move into the description.
+      return isList(value) && value.length > 0 && value.every(isEnumerable) ? keywords({ enum: value }) : undefined
     case 'const':
-      return isStringOrNumber(value) ? keywords({ enum: [value] }) : undefined
+      if (value === null) return keywords({ type: 'null' })
+      return isEnumerable(value) ? keywords({ enum: [value] }) : undefined
     default:
       return undefined
   }
@@ -102,6 +102,30 @@ function listOf(tree: JsonTree | undefined): readonly JsonTree[] {
   return isList(tree) ? tree : []
 }
 
-function isStringOrNumber(tree: JsonTree): boolean {
-  return typeof tree === 'string' || tree instanceof JsonNumber
+/**
+ * Splits `null` from the members of an enum, where the type allows it: the vendor enumerates strings and numbers only, and
+ * has the type `null`.
+ */
+function withoutNullMember(schema: JsonMembers): JsonMembers {
+  const [members, type] = [schema.get('enum'), schema.get('type')]
+  if (!isList(members) || !members.includes(null) || schema.has('anyOf') || schema.has('oneOf')) return schema
+  const rest = [...schema].filter(([name]) => name !== 'enum' && name !== 'type')
+  const others = members.filter((member) => member !== null)
+  const types = isList(type) ? type : [type ?? typesOf(others)].flat()
+  const allowsNull = type === undefined || types.includes('null')
+  const otherTypes = types.filter((name) => name !== 'null')
+  const typed = keywords({ type: otherTypes.length > 1 ? otherTypes : otherTypes[0] })
+  if (others.length === 0) return allowsNull ? new Map([...rest, ['type', 'null']]) : schema
+  if (!allowsNull) return new Map([...rest, ...typed, ['enum', others]])
+  return new Map([...rest, ['anyOf', [new Map([...typed, ['enum', others]]), keywords({ type: 'null' })]]])
+}
+
+function typesOf(members: readonly JsonTree[]): string[] {
+  const types = members.map((member) => (member instanceof JsonNumber ? 'number' : typeof member))
+  return ['string', 'number', 'boolean'].filter((name) => types.includes(name as (typeof types)[number]))
+}
+
+/** The vendor refuses an empty string among them with a 400 "enum[0]: cannot be empty" (FMXExpress/PasClaw#294). */
+function isEnumerable(value: JsonTree): boolean {
+  return (typeof value === 'string' && value !== '') || value instanceof JsonNumber
 }

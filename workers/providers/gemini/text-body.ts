@@ -1,5 +1,7 @@
+import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { budgetWithin, type Effort, effortWithin } from '../output-limit.ts'
+import { described } from '../json-schema.ts'
+import { budgetWithin, effortWithin } from '../output-limit.ts'
 import { argumentsObject } from '../text-answer.ts'
 import { geminiSchema } from './json-schema.ts'
 import { type GeminiModelTraits, type GeminiThinking, modelTraits } from './model-traits.ts'
@@ -40,7 +42,7 @@ export function textBody(request: TextRequest, settings: GeminiTextSettings): ob
     contents: contentsOf(request, traits.needsSignatures),
     ...(tools.length === 0
       ? {}
-      : { tools: [{ functionDeclarations: tools.map(declaration) }], toolConfig: toolConfig(request.tool_choice) }),
+      : { tools: [{ functionDeclarations: tools.map(declaration) }], toolConfig: toolConfig(request) }),
     generationConfig: generationConfig(request, settings, traits),
   }
 }
@@ -97,9 +99,15 @@ function declaration({ name, description, parameters }: NonNullable<TextRequest[
   }
 }
 
-function toolConfig(choice: TextRequest['tool_choice']): object {
+/**
+ * Returns how tools may be called. `VALIDATED` leaves the choice to the model, as `AUTO` does, and keeps every call to its
+ * declaration, which is what `strict` asks for; `ANY` does anyway. Source: npm package `@google/genai` 3.1,
+ * FunctionCallingConfigMode, and ai.google.dev/gemini-api/docs/function-calling, read on 28 November 2026.
+ */
+function toolConfig({ tool_choice: choice, tools = [] }: TextRequest): object {
   if (typeof choice === 'object') return { functionCallingConfig: { mode: 'ANY', allowedFunctionNames: [choice.name] } }
-  return { functionCallingConfig: { mode: choice === 'none' ? 'NONE' : choice === 'required' ? 'ANY' : 'AUTO' } }
+  const ownChoice = tools.some(({ strict }) => strict === true) ? 'VALIDATED' : 'AUTO'
+  return { functionCallingConfig: { mode: choice === 'none' ? 'NONE' : choice === 'required' ? 'ANY' : ownChoice } }
 }
 
 /**
@@ -110,7 +118,7 @@ function toolConfig(choice: TextRequest['tool_choice']): object {
 function generationConfig(request: TextRequest, settings: GeminiTextSettings, traits: GeminiModelTraits): object {
   const { response_format: format } = request
   const { samples = traits.samples } = settings
-  const schema = format?.type === 'json_schema' ? geminiSchema(format.schema) : undefined
+  const schema = format?.type === 'json_schema' ? described(geminiSchema(format.schema), format.description) : undefined
   const config = {
     maxOutputTokens: request.max_output_tokens,
     ...(samples ? sampling(request) : {}),
@@ -119,7 +127,7 @@ function generationConfig(request: TextRequest, settings: GeminiTextSettings, tr
     seed: request.seed === undefined ? undefined : request.seed | 0,
     responseMimeType: format === undefined || format.type === 'text' ? undefined : 'application/json',
     responseJsonSchema: schema,
-    thinkingConfig: thinkingConfig(request.max_output_tokens, settings, traits),
+    thinkingConfig: thinkingConfig(request, settings, traits),
   }
   return Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined))
 }
@@ -128,17 +136,20 @@ function sampling({ temperature, top_p: topP, top_k: topK }: TextRequest): objec
   return { temperature, topP, topK: topK === undefined ? undefined : Math.max(1, Math.round(topK)) }
 }
 
-/** Limits thinking so that the output limit leaves room for text; `undefined` leaves it to the vendor's default. */
+/**
+ * Limits thinking so that the output limit leaves room for text, unless the request says how hard to think; `undefined`
+ * leaves it to the vendor's default.
+ */
 function thinkingConfig(
-  outputTokens: number,
+  request: TextRequest,
   { thinking, lowestLevel }: GeminiTextSettings,
   traits: GeminiModelTraits,
 ): object | undefined {
   const limit = thinking ?? traits.thinking
   if (limit === 'none') return undefined
   if ('budgetTokens' in limit) {
-    return { thinkingBudget: budgetWithin(outputTokens, limit.budgetTokens, traits.budgets) }
+    return { thinkingBudget: budgetWithin(request, limit.budgetTokens, traits.budgets) }
   }
-  const thinkingLevel = effortWithin(outputTokens, { highest: limit.level, lowest: lowestLevel ?? traits.lowestLevel })
+  const thinkingLevel = effortWithin(request, { highest: limit.level, lowest: lowestLevel ?? traits.lowestLevel })
   return thinkingLevel === undefined ? undefined : { thinkingLevel }
 }

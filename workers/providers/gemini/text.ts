@@ -1,4 +1,5 @@
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
+import { geminiTextObstacle } from '#shared/operations/vendors/gemini.ts'
 import type { KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, unserviceable } from '../failures.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
@@ -16,7 +17,6 @@ import { answerUsage, deliveredText, endsAtStopSequence, newCallId, WITHHELD_REF
 import { type AnswerStream, createAnswerStream } from './answer-stream.ts'
 import { failureOfEvent } from './errors.ts'
 import { answerOf, createPost } from './generate-content.ts'
-import { modelTraits } from './model-traits.ts'
 import { type GeminiTextSettings, textBody } from './text-body.ts'
 import { type AnswerWire, CUT_SHORT, type PartWire } from './wire.ts'
 
@@ -43,8 +43,8 @@ export function createGeminiText(dependencies: KeyedConnection & GeminiTextSetti
   ]
   return {
     async generateText(request, options) {
-      const obstacle = obstacleIn(request, dependencies.upstreamModel)
-      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
+      const obstacle = geminiTextObstacle(request, dependencies.upstreamModel)
+      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle.what}`)
       const parts = request.messages.flatMap((message) => message.parts)
       if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
         return rejected('not sent: an image is not inline')
@@ -165,21 +165,4 @@ function usageOf(
     },
     least,
   )
-}
-
-/** The vendor's limit (ai.google.dev/api/generate-content, GenerationConfig.stopSequences). */
-const MAXIMUM_STOP_SEQUENCES = 5
-
-/**
- * Returns what this model rejects about the request although others accept it; `undefined` when there is nothing.
- * Leaving any of it out would change the answer, or what it costs.
- */
-function obstacleIn(request: TextRequest, upstreamModel: string): string | undefined {
-  const { tools = [], response_format: format, stop_sequences: stops = [] } = request
-  const traits = modelTraits(upstreamModel)
-  if (stops.length > MAXIMUM_STOP_SEQUENCES) return `more than ${MAXIMUM_STOP_SEQUENCES} stop sequences`
-  const wantsJson = format !== undefined && format.type !== 'text'
-  if (tools.length > 0 && wantsJson && !traits.combinesToolsWithJson) return 'tools together with a JSON answer'
-  const endsWithModel = request.messages.at(-1)?.role === 'assistant'
-  return endsWithModel && !traits.continuesOwnTurn ? 'a conversation that ends with the model’s turn' : undefined
 }

@@ -1,7 +1,9 @@
 import { z } from 'zod'
+import { EFFORTS } from '#shared/operations/text/effort.ts'
+import { openAiCarriedOptions } from '#shared/operations/vendors/openai-compatible.ts'
 import { type Adapter, type OpenConnection, urlBelow } from '../adapter.ts'
 import { announcedTime, getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
-import { EFFORTS, isEffortRange, maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
+import { isEffortRange, maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
 import { createOpenAiCompatibleImage, IMAGE_QUALITIES } from './image.ts'
 import { createOpenAiCompatibleSpeech } from './speech.ts'
 import { createOpenAiCompatibleText } from './text.ts'
@@ -20,8 +22,7 @@ const textOptions = {
   reasoning_with_tools: z.boolean().default(true),
   /** When temperature, top_p, top_k and penalties are sent: `when_not_reasoning` as far as reasoning_effort shows. */
   sampling: z.enum(['full', 'when_not_reasoning', 'none']).default('when_not_reasoning'),
-  /** Requests with more stop sequences go to another deployment. OpenAI accepts 4, and its reasoning models none. */
-  maximum_stop_sequences: z.int().min(0).default(4),
+  ...openAiCarriedOptions,
   /** For chat templates of open models: `{ "enable_thinking": false }`. */
   chat_template_kwargs: z.record(z.string(), z.json()).optional(),
   /** `false` for a server that cannot stream completions, or not with `stream_options`; it then needs a whole answer. */
@@ -59,7 +60,7 @@ export const openAiCompatible: Adapter = {
           lowestReasoningEffort: options.lowest_reasoning_effort,
           reasonsWithTools: options.reasoning_with_tools,
           sampling: options.sampling,
-          maximumStopSequences: options.maximum_stop_sequences,
+          carried: options,
           chatTemplateArguments: options.chat_template_kwargs,
           streams: options.streaming,
         }),

@@ -1,5 +1,7 @@
+import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { type Effort, effortWithin } from '../output-limit.ts'
+import type { OpenAiCarriedOptions } from '#shared/operations/vendors/openai-compatible.ts'
+import { effortWithin } from '../output-limit.ts'
 
 /** The deployment's settings of a text body. */
 export interface OpenAiTextSettings {
@@ -22,29 +24,10 @@ export interface OpenAiTextSettings {
   readonly reasonsWithTools?: boolean
   /** When temperature, top_p, top_k and penalties are sent; default `when_not_reasoning`. */
   readonly sampling?: 'full' | 'when_not_reasoning' | 'none' | undefined
-  /** The most stop sequences that the server accepts; default 4, OpenAI's limit. */
-  readonly maximumStopSequences?: number | undefined
+  /** Which requests the server takes; by default those that OpenAI's models without reasoning take. */
+  readonly carried?: Partial<OpenAiCarriedOptions>
   /** Sent as `chat_template_kwargs`, by which vLLM and llama.cpp turn thinking of open models on and off. */
   readonly chatTemplateArguments?: Readonly<Record<string, unknown>> | undefined
-}
-
-/**
- * Returns what this API or the deployment's model cannot carry although others can; `undefined` when there is nothing.
- * Leaving any of it out would change the answer, or what it costs.
- */
-export function obstacleIn(
-  { messages, stop_sequences: stops = [] }: TextRequest,
-  { maximumStopSequences = 4 }: OpenAiTextSettings,
-): string | undefined {
-  if (stops.length > maximumStopSequences) return `more than ${maximumStopSequences} stop sequences`
-  for (const { role, parts } of messages) {
-    for (const part of parts) {
-      if (part.type !== 'image') continue
-      if (role === 'assistant') return 'an image in an assistant message'
-      if (part.source.kind === 'url') return 'an image that was not fetched'
-    }
-  }
-  return undefined
 }
 
 /** Builds the body of `POST /chat/completions` for a text request whose images are inline. */
@@ -64,10 +47,11 @@ export function textBody(request: TextRequest, settings: OpenAiTextSettings): Re
     ...(outputLimit === 'max_tokens' ? {} : { max_completion_tokens: limit }),
     ...(outputLimit === 'max_completion_tokens' ? {} : { max_tokens: limit }),
     // OpenAI rejects a choice without tools.
-    ...(tools.length === 0 ? {} : { tools: tools.map(toolOf), ...toolChoice(request.tool_choice) }),
+    ...(tools.length === 0 ? {} : { tools: tools.map(toolOf), ...toolChoice(request) }),
     ...responseFormat(request.response_format),
     ...withoutUndefined({
       reasoning_effort: effort,
+      verbosity: request.verbosity,
       chat_template_kwargs: settings.chatTemplateArguments,
       stop: request.stop_sequences?.length ? request.stop_sequences : undefined,
       seed: request.seed,
@@ -81,7 +65,7 @@ function effortOf(request: TextRequest, settings: OpenAiTextSettings): Effort | 
   const { reasoningEffort: highest, lowestReasoningEffort: lowest = 'low', reasonsWithTools = true } = settings
   if (highest === undefined) return undefined
   if (!reasonsWithTools && (request.tools ?? []).length > 0) return 'none'
-  return effortWithin(request.max_output_tokens, { highest, lowest })
+  return effortWithin(request, { highest, lowest })
 }
 
 /** OpenAI's models sample only while they do not reason. */
@@ -135,13 +119,13 @@ function assistantMessage(parts: readonly TextPart[]): Record<string, unknown> {
   return { role: 'assistant', content: text === '' ? null : text, tool_calls: calls }
 }
 
-function toolOf({ name, description, parameters }: NonNullable<TextRequest['tools']>[number]) {
-  return { type: 'function', function: { name, ...withoutUndefined({ description }), parameters } }
+function toolOf({ name, description, parameters, strict }: NonNullable<TextRequest['tools']>[number]) {
+  return { type: 'function', function: { name, ...withoutUndefined({ description, strict }), parameters } }
 }
 
-function toolChoice(choice: TextRequest['tool_choice']): Record<string, unknown> {
-  if (choice === undefined) return {}
-  return { tool_choice: typeof choice === 'string' ? choice : { type: 'function', function: { name: choice.name } } }
+function toolChoice({ tool_choice: choice, parallel_tool_calls }: TextRequest): Record<string, unknown> {
+  const named = typeof choice === 'object' ? { type: 'function', function: { name: choice.name } } : choice
+  return withoutUndefined({ tool_choice: named, parallel_tool_calls })
 }
 
 function responseFormat(format: TextRequest['response_format']): Record<string, unknown> {
@@ -149,5 +133,7 @@ function responseFormat(format: TextRequest['response_format']): Record<string, 
   if (format.type === 'json_object') return { response_format: { type: 'json_object' } }
   // The API requires a name of these characters.
   const name = /^[\w-]{1,64}$/.test(format.name ?? '') ? format.name : 'answer'
-  return { response_format: { type: 'json_schema', json_schema: { name, schema: format.schema } } }
+  const { description, schema, strict } = format
+  const named = { name, ...withoutUndefined({ description, strict }), schema }
+  return { response_format: { type: 'json_schema', json_schema: named } }
 }

@@ -1,4 +1,5 @@
-import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
+import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
+import { openAiTextObstacle, readOpenAiOptions } from '#shared/operations/vendors/openai-compatible.ts'
 import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
@@ -17,7 +18,7 @@ import { readJson, storable } from '../wire-fields.ts'
 import { type CompletionStream, createCompletionStream } from './completion-stream.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, failureOfEvent } from './errors.ts'
-import { type OpenAiTextSettings, obstacleIn, textBody } from './text-body.ts'
+import { type OpenAiTextSettings, textBody } from './text-body.ts'
 import { type CompletionWire, completionWire, FINISH_REASONS, WRITTEN } from './wire.ts'
 
 /** 65,536 tokens of the longest kind, escaped as JSON, stay far below this. */
@@ -37,11 +38,14 @@ export interface OpenAiCompatibleTextDependencies extends OpenConnection, OpenAi
  */
 export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDependencies): TextProvider {
   const { streams = true } = dependencies
+  const carried = readOpenAiOptions(dependencies.carried ?? {})
   const post = createPost(dependencies, '/chat/completions')
   return {
     async generateText(request, options) {
-      const obstacle = obstacleIn(request, dependencies)
-      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
+      const obstacle = openAiTextObstacle(request, carried)
+      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle.what}`)
+      if (request.messages.some(({ parts }) => parts.some(isRemoteImage)))
+        return unserviceable('not sent: an image that was not fetched')
       const stream = createCompletionStream()
       const exchange = await post(
         {
@@ -57,6 +61,10 @@ export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDep
       return { ...withMended(readCompletion(value, request), mended), ...callId(exchange.headers, value.id) }
     },
   }
+}
+
+function isRemoteImage(part: TextPart): boolean {
+  return part.type === 'image' && part.source.kind !== 'inline'
 }
 
 /** Without `include_usage` a server reports no token counts. */

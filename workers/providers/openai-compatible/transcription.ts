@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { openAiTranscriptionObstacle } from '#shared/operations/vendors/openai-compatible.ts'
 import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
 import { languageCode, shortLanguageCode } from '../language-code.ts'
@@ -27,21 +28,15 @@ export function createOpenAiCompatibleTranscription(dependencies: OpenConnection
   const post = createPost(dependencies, '/audio/transcriptions')
   return {
     async transcribe(input, options) {
-      const missing = missingFeature(input)
-      if (missing !== undefined) return unserviceable(`not sent: this API has no ${missing}`)
+      const { diarize, tagAudioEvents: tag_audio_events, timestamps } = input
+      const obstacle = openAiTranscriptionObstacle({ diarize, tag_audio_events, timestamps })
+      if (obstacle !== undefined) return unserviceable(`not sent: this API has no ${obstacle.what}`)
       const form = requestForm(input, dependencies.upstreamModel)
       const exchange = await post(form, { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES })
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange, MEDIA_SETUP_FIELDS)
       return { ...readTranscript(exchange.bytes, input), ...callId(exchange.headers) }
     },
   }
-}
-
-/** Returns what the request asks for and this API cannot deliver. */
-function missingFeature({ diarize, tagAudioEvents, timestamps }: TranscriptionInput): string | undefined {
-  if (diarize) return 'speakers'
-  if (tagAudioEvents) return 'audio events'
-  return timestamps === 'character' ? 'character times' : undefined
 }
 
 function requestForm(input: TranscriptionInput, upstreamModel: string): StreamedBody {

@@ -186,6 +186,8 @@ function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask 
           : choice?.type === 'any'
             ? 'required'
             : (choice?.type ?? 'auto'),
+      callsOne:
+        choice !== undefined && 'disable_parallel_tool_use' in choice && choice.disable_parallel_tool_use === true,
       responseFormat:
         outputConfig?.format === undefined
           ? { type: 'text' }

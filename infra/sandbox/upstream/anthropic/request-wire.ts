@@ -88,6 +88,10 @@ function isSupported(schema: unknown): boolean {
   )
 }
 
+function haveUniqueNames(tools: readonly { readonly name: string }[]): boolean {
+  return new Set(tools.map(({ name }) => name)).size === tools.length
+}
+
 /**
  * The request of `POST /v1/messages`, without unknown fields. What only some models support is in `limitExceededBy`.
  * Source: platform.claude.com/docs/en/api/messages
@@ -101,18 +105,30 @@ export const requestWire = z
     messages: z.array(message).min(1),
     tools: z
       .array(
-        z.strictObject({
-          cache_control: cacheControl,
-          name: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/),
-          description: z.string().optional(),
-          input_schema: z.looseObject({ type: z.literal('object') }),
-        }),
+        z
+          .strictObject({
+            cache_control: cacheControl,
+            name: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/),
+            description: z.string().optional(),
+            input_schema: z.looseObject({ type: z.literal('object') }),
+            strict: z.boolean().optional(),
+          })
+          .refine(
+            ({ strict, input_schema: schema }) => strict !== true || isSupported(schema),
+            'unsupported strict schema',
+          ),
       )
+      .refine(haveUniqueNames, 'Tool names must be unique.')
       .optional(),
     tool_choice: z
       .discriminatedUnion('type', [
-        z.strictObject({ type: z.enum(['auto', 'any', 'none']) }),
-        z.strictObject({ type: z.literal('tool'), name: z.string() }),
+        z.strictObject({ type: z.literal('none') }),
+        z.strictObject({ type: z.enum(['auto', 'any']), disable_parallel_tool_use: z.boolean().optional() }),
+        z.strictObject({
+          type: z.literal('tool'),
+          name: z.string(),
+          disable_parallel_tool_use: z.boolean().optional(),
+        }),
       ])
       .optional(),
     stop_sequences: z.array(z.string().regex(/\S/)).optional(),

@@ -15,8 +15,14 @@ function isSupported(schema: unknown): boolean {
     if (!SCHEMA_KEYWORDS.has(keyword)) return false
     if (keyword === 'properties' || keyword === '$defs') return Object.values(value as object).every(isSupported)
     if (['anyOf', 'oneOf', 'prefixItems'].includes(keyword)) return (value as unknown[]).every(isSupported)
+    if (keyword === 'enum') return Array.isArray(value) && value.every(isEnumerable)
     return keyword === 'items' || keyword === 'additionalProperties' ? isSupported(value) : true
   })
+}
+
+/** "`enum` (for strings and numbers)", of which an empty string is refused: "enum[0]: cannot be empty". */
+function isEnumerable(value: unknown): boolean {
+  return typeof value === 'number' || (typeof value === 'string' && value !== '')
 }
 
 const object = z.record(z.string(), z.unknown())
@@ -48,20 +54,22 @@ export const requestWire = z.strictObject({
   tools: z
     .array(
       z.strictObject({
-        functionDeclarations: z.array(
-          z.strictObject({
-            name: functionName,
-            description: z.string().optional(),
-            parametersJsonSchema: jsonSchema.optional(),
-          }),
-        ),
+        functionDeclarations: z
+          .array(
+            z.strictObject({
+              name: functionName,
+              description: z.string().optional(),
+              parametersJsonSchema: jsonSchema.optional(),
+            }),
+          )
+          .refine(haveUniqueNames, 'Duplicate function declaration found'),
       }),
     )
     .optional(),
   toolConfig: z
     .strictObject({
       functionCallingConfig: z.strictObject({
-        mode: z.enum(['AUTO', 'ANY', 'NONE']),
+        mode: z.enum(['AUTO', 'ANY', 'NONE', 'VALIDATED']),
         allowedFunctionNames: z.array(z.string()).optional(),
       }),
     })
@@ -97,3 +105,7 @@ export const requestWire = z.strictObject({
 
 export type GeminiRequest = z.infer<typeof requestWire>
 export type GeminiPart = z.infer<typeof part>
+
+function haveUniqueNames(declarations: readonly { readonly name: string }[]): boolean {
+  return new Set(declarations.map(({ name }) => name)).size === declarations.length
+}

@@ -111,6 +111,7 @@ function taskOf(request: ChatRequest): WritingTask | string {
       .map((message) => textOf(message.role === 'tool' ? message.content : '')),
     tools: tools?.map(({ function: { name, description, parameters } }) => ({ name, description, parameters })),
     toolChoice: typeof choice === 'object' ? choice.function : choice,
+    callsOne: request.parallel_tool_calls === false,
     responseFormat:
       format?.type === 'json_schema' ? { type: format.type, schema: format.json_schema.schema ?? {} } : format,
     images,

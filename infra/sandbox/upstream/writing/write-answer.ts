@@ -17,6 +17,8 @@ export interface WritingTask {
   readonly toolResults?: readonly string[]
   readonly tools?: readonly WritingTool[] | undefined
   readonly toolChoice?: 'auto' | 'none' | 'required' | { readonly name: string } | undefined
+  /** Whether at most one tool is called. */
+  readonly callsOne?: boolean
   readonly responseFormat?:
     | { readonly type: 'text' | 'json_object' }
     | { readonly type: 'json_schema'; readonly schema: unknown }
@@ -79,7 +81,8 @@ export function writeAnswer(task: WritingTask): WrittenAnswer {
     outputTokens: thinkingTokens + visible,
   })
   const room = limit - thinkingTokens
-  const toolCalls = chooseTools(task, message).map(({ name, parameters }) => ({
+  const chosen = chooseTools(task, message)
+  const toolCalls = (task.callsOne === true ? chosen.slice(0, 1) : chosen).map(({ name, parameters }) => ({
     name,
     arguments: sampleObject(parameters, message),
   }))

@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { ADAPTER_NAMES } from '#shared/catalog/adapter-names.ts'
+import { adapters } from '../../workers/providers/registry.ts'
+import { FAMILIES, tryOptions } from '../support/vendors/options/option-table.ts'
+import { OTHER_FIELDS, PROBES } from '../support/vendors/options/probes.ts'
+import { sdkFields, type TabledOperation } from '../support/vendors/options/sdk-fields.ts'
+
+const OPERATIONS = Object.keys(PROBES) as TabledOperation[]
+const ROWS = await Promise.all(OPERATIONS.map(tryOptions))
+const rows = ROWS.flat()
+
+describe('no option is dropped in silence', () => {
+  test.each(OPERATIONS)('%s: every field of the newest SDK is tried, and no other', (operation) => {
+    const expected = [...sdkFields(operation), ...OTHER_FIELDS[operation]].toSorted()
+    expect(Object.keys(PROBES[operation]).toSorted()).toEqual(expected)
+    expect(expected.length).toBeGreaterThan(6)
+  })
+
+  test('every adapter is tried with each operation that it has a port for', () => {
+    const connection = {
+      baseUrl: 'http://vendor',
+      apiKey: 'a-key',
+      upstreamModel: 'model',
+      http: () => Promise.reject(new Error('no call')),
+    }
+    const ports = { createChatCompletion: 'text', createMessage: 'text', createSpeech: 'speech' } as const
+    for (const operation of OPERATIONS) {
+      const port = operation === 'createTranscription' ? 'transcription' : ports[operation]
+      const capable = ADAPTER_NAMES.filter((name) => adapters[name].ports(connection, {})[port] !== undefined)
+      expect(FAMILIES[operation].map(([, adapter]) => adapter).toSorted()).toEqual(capable.toSorted())
+    }
+  })
+
+  test('what is left out has its sentence in CALLING.md', () => {
+    const page = readFileSync(fileURLToPath(new URL('../../CALLING.md', import.meta.url)), 'utf8')
+    const options = page.slice(page.indexOf('\n### Options\n'), page.indexOf('\n## What is stored\n'))
+    const leftOut = rows.filter(({ cells }) =>
+      cells.some(
+        ({ kind, trials }) =>
+          kind !== 'the default' &&
+          trials.some((trial) => trial.outcome === 'priced' && trial.sent.length === 0 && !trial.isAnswerChanged),
+      ),
+    )
+    const names = new Set(leftOut.map(({ field }) => field.split(/[.[]/).at(-1) ?? field))
+    expect(names.size).toBeGreaterThan(20)
+    expect([...names].filter((name) => !new RegExp(`\`[^\`]*\\b${name}\\b[^\`]*\``).test(options))).toEqual([])
+  })
+
+  test('what is refused is refused with its field, or the one that it contradicts', () => {
+    const refusals = rows.flatMap(({ field, cells }) =>
+      cells.flatMap(({ trials }) =>
+        trials.flatMap((trial) =>
+          trial.outcome === 'refused' ? [{ field: topOf(field), named: topOf(trial.param) }] : [],
+        ),
+      ),
+    )
+    expect(refusals.length).toBeGreaterThan(100)
+    expect(refusals.filter(({ field, named }) => field !== named)).toEqual([])
+  })
+
+  test('no option is refused by one adapter and left out by another: it changes the answer or it does not', () => {
+    const mixed = rows.filter(({ cells }) => {
+      const kinds = cells.map(({ kind }) => kind)
+      return kinds.includes('refused') && (kinds.includes('left out') || kinds.includes('the default'))
+    })
+    expect(mixed).toEqual([])
+  })
+})
+
+function topOf(path: string | undefined): string | undefined {
+  return path?.split(/[.[]/)[0]
+}
