@@ -23,12 +23,15 @@ const partSchema = z.discriminatedUnion(
   { error: ({ code }) => (code === 'invalid_union' ? 'must be one of "text", "image_url", "refusal"' : undefined) },
 )
 
-/** SDKs send a turn of tool calls only with `content: null`, or without it. Every other message has content. */
+/**
+ * SDKs send a turn of tool calls only, or a refusal, with `content: null` or without it, as they received it. Every other
+ * message has content.
+ */
 export const chatMessageSchema = z
   .looseObject({ role: z.string(), content: stringOr(z.array(partSchema), 'a string or an array').nullish() })
   .check(({ value, issues }) => {
     const hasContent = value.content !== undefined && value.content !== null
-    if (hasContent || hasToolCalls(value)) return
+    if (hasContent || hasToolCalls(value) || refusalOf(value) !== '') return
     issues.push({ code: 'custom', path: ['content'], message: 'must be a string or an array', input: value.content })
   })
   // The published schema requires content; null is the exception that SDKs need.
@@ -53,7 +56,7 @@ export function translateChatMessages(messages: readonly ChatMessage[]): Transla
   const toolNames = new Map<string, string>()
   let previousRole = ''
   for (const message of messages) {
-    const parts = contentParts(message.content)
+    const parts = partsOf(message)
     switch (message.role) {
       case 'system':
       case 'developer': {
@@ -82,6 +85,17 @@ export function translateChatMessages(messages: readonly ChatMessage[]): Transla
     previousRole = message.role
   }
   return finishConversation(conversation)
+}
+
+/** Returns the parts of a message. A refusal beside the content is what its model said. */
+function partsOf(message: ChatMessage): TextPart[] {
+  const parts = contentParts(message.content)
+  const refusal = message.role === 'assistant' ? refusalOf(message) : ''
+  return refusal === '' ? parts : [...parts, textPart(refusal)]
+}
+
+function refusalOf({ refusal }: Readonly<Record<string, unknown>>): string {
+  return typeof refusal === 'string' ? refusal : ''
 }
 
 function contentParts(content: ChatMessage['content']): TextPart[] {

@@ -11,7 +11,12 @@ type ImageReading =
 
 const MEDIA_TYPES = ['image/png', 'image/jpeg', 'image/jpg', 'image/webp', 'image/gif'] as const
 
-const DATA_URI_HEAD = /^data:([^,;]{1,64});base64,/i
+/**
+ * The head of a Base64 data URL, with the parameters that its media type may have (RFC 2397, section 3; RFC 2045,
+ * section 5.1, for quoted values). Spaces around the parts are tolerated as by the Fetch standard, "data: URL processor".
+ */
+const DATA_URI_HEAD =
+  /^data: {0,4}([^,;\s]{1,64})(?: {0,4}; {0,4}[^,;="\s]{1,64}=(?:"[^"]{0,256}"|[^,;"]{0,256})){0,8} {0,4}; {0,4}base64 {0,4},/i
 
 const HTTPS_ONLY =
   'An https URL without user name and password, fetched once after the payment; http is refused. PNG, JPEG, WebP or GIF.'
@@ -71,7 +76,13 @@ function readImageUrl(url: string): ImageReading {
   const [head, mediaType] = DATA_URI_HEAD.exec(url) ?? []
   if (head === undefined || !MEDIA_TYPES.some((known) => known === mediaType?.toLowerCase()))
     return rejected('must be a Base64 data URI of type image/png, image/jpeg, image/webp or image/gif')
-  return readBase64(url.slice(head.length))
+  const data = url.slice(head.length)
+  return readBase64(data.includes('%') ? withoutPercentEncoding(data) : data)
+}
+
+/** Returns the data of a URL whose `+`, `/` and `=` are percent-encoded, as they may be in any URL. */
+function withoutPercentEncoding(data: string): string {
+  return data.replaceAll(/%(2b|2f|3d)/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
 }
 
 /** Reads inline Base64. The effective request carries the type of the bytes; the caller's declared type is ignored. */

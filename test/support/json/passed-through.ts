@@ -27,10 +27,12 @@ import { schemaTexts } from './random-schema.ts'
 const CALLS = 4
 const connection = { baseUrl: 'http://127.0.0.1:9', apiKey: 'key' }
 
-interface TestedAdapter {
+export interface TestedAdapter {
   readonly create: (http: SendHttp) => TextProvider
   /** The schemas of tools and of the answer, and the arguments of calls, in a body that was sent. */
   readonly read: (body: string) => { schemas: unknown[]; answer: unknown; calls: unknown[] }
+  /** What was said in a body that was sent, in its order. */
+  readonly said: (body: string) => string[]
   /** A whole answer with these calls, and the same as events. */
   readonly whole: (calls: readonly string[]) => string
   readonly events: (calls: readonly string[]) => string[]
@@ -49,8 +51,13 @@ const SOURCES = new Set([
 ])
 const readBody = (body: string) => parseKeepingSources(body, SOURCES) as Wire
 const written = (value: unknown) => (value as JsonSource).text
+const callLine = (call: Wire, name: string) => {
+  const value = call[name]
+  const text = typeof value === 'string' ? value : value instanceof JsonSource ? value.text : JSON.stringify(value)
+  return `call ${String(call['name'])}: ${text}`
+}
 
-const ADAPTERS: Record<string, TestedAdapter> = {
+export const ADAPTERS: Record<string, TestedAdapter> = {
   'openai-compatible': {
     create: (http) => createOpenAiCompatibleText({ ...connection, upstreamModel: 'gpt-4.1', http }),
     read: (text) => {
@@ -63,6 +70,12 @@ const ADAPTERS: Record<string, TestedAdapter> = {
           .map((call) => (call['function'] as Wire)['arguments']),
       }
     },
+    said: (text) =>
+      listOf(readBody(text)['messages']).flatMap(({ role, content, tool_calls: calls }) => {
+        if (role === 'tool') return [`result: ${String(content)}`]
+        const lines = typeof content === 'string' && content.trim() !== '' ? [`${String(role)}: ${content}`] : []
+        return [...lines, ...listOf(calls).map((call) => callLine(call['function'] as Wire, 'arguments'))]
+      }),
     whole: (calls) =>
       `{"id":"c","choices":[{"finish_reason":"tool_calls","message":{"content":null,"tool_calls":[${calls
         .map(
@@ -99,6 +112,16 @@ const ADAPTERS: Record<string, TestedAdapter> = {
           ),
       }
     },
+    said: (text) =>
+      listOf(readBody(text)['contents']).flatMap(({ role, parts }) =>
+        listOf(parts).flatMap((part) => {
+          const { functionCall, functionResponse, text: words } = part as Record<string, Wire | undefined>
+          if (functionCall !== undefined) return [callLine(functionCall, 'args')]
+          if (functionResponse !== undefined)
+            return [`result: ${String((functionResponse['response'] as Wire)['output'])}`]
+          return String(words).trim() === '' ? [] : [`${role === 'model' ? 'assistant' : 'user'}: ${String(words)}`]
+        }),
+      ),
     whole: (calls) =>
       `{"candidates":[{"finishReason":"STOP","content":{"parts":[${calls
         .map((text) => `{"functionCall":{"name":"f","args": ${text} }}`)
@@ -120,6 +143,14 @@ const ADAPTERS: Record<string, TestedAdapter> = {
           .flatMap((block) => (block['type'] === 'tool_use' ? written(block['input']) : [])),
       }
     },
+    said: (text) =>
+      listOf(readBody(text)['messages']).flatMap(({ role, content }) =>
+        listOf(content).flatMap((block) => {
+          if (block['type'] === 'tool_use') return [callLine(block, 'input')]
+          if (block['type'] === 'tool_result') return [`result: ${String(block['content'])}`]
+          return [`${String(role)}: ${String(block['text'])}`]
+        }),
+      ),
     whole: (calls) =>
       `{"id":"msg_1","content":[${calls
         .map((text, index) => `{"type":"tool_use","id":"v${index}","name":"f","input": ${text} }`)
@@ -182,11 +213,11 @@ export function storedText(dialect: Dialect, body: string) {
 }
 
 /** Returns the request of a stored text, as a worker reads it. */
-function readStored(dialect: Dialect, text: string): TextRequest {
+export function readStored(dialect: Dialect, text: string): TextRequest {
   return OPERATIONS[dialect].effectiveRequestSchema.parse(parseEffectiveRequest(text)).request
 }
 
-async function sentBody(adapter: TestedAdapter, request: TextRequest): Promise<string> {
+export async function sentBody(adapter: TestedAdapter, request: TextRequest): Promise<string> {
   let sent = ''
   const provider = adapter.create((http) => {
     sent = String(http.body)

@@ -1,10 +1,10 @@
-import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { modelTraits } from '#shared/operations/vendors/anthropic.ts'
 import { described } from '../json-schema.ts'
 import { effortWithin } from '../output-limit.ts'
 import { argumentsObject } from '../text-answer.ts'
+import { withUniqueCallIds } from './call-ids.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
 
 interface Block extends Cacheable {
@@ -138,7 +138,7 @@ function thinkingOf(
  */
 function messagesOf({ messages }: TextRequest): Message[] {
   const merged: Message[] = []
-  for (const { role, parts } of messages) {
+  for (const { role, parts } of withUniqueCallIds(messages)) {
     const blocks = parts.flatMap((part) => {
       const block = blockOf(part)
       return block === undefined ? [] : [{ ...block, ...cacheControl(part) }]
@@ -178,20 +178,15 @@ function blockOf(part: TextPart): Block | undefined {
       return { type: 'image', source }
     }
     case 'tool_call':
-      return { type: 'tool_use', id: acceptedId(part.id), name: part.name, input: argumentsObject(part.arguments_json) }
+      return { type: 'tool_use', id: part.id, name: part.name, input: argumentsObject(part.arguments_json) }
     case 'tool_result':
       return {
         type: 'tool_result',
-        tool_use_id: acceptedId(part.tool_call_id),
+        tool_use_id: part.tool_call_id,
         content: part.text,
         ...(part.is_error === true ? { is_error: true } : {}),
       }
   }
-}
-
-/** Returns an id of letters, digits, `_` and `-`, as the vendor requires; callers of other families may use others. */
-function acceptedId(id: string): string {
-  return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : `call_${sha256Hex(id).slice(0, 24)}`
 }
 
 function toolChoice({ tool_choice: choice = 'auto', parallel_tool_calls: parallel }: TextRequest): object {
