@@ -93,6 +93,8 @@ const withReason = (stopReason: string | null, text = 'So far') => ({
   stop_reason: stopReason,
   usage: { input_tokens: 3, output_tokens: 2 },
 })
+/** What the question and `So far` have at least: a token a word. */
+const LEAST = { input_tokens: 6, output_tokens: 2 }
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
 const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
@@ -599,9 +601,11 @@ describe('documented answers', () => {
     ['max_tokens', 'length'],
     ['model_context_window_exceeded', 'length'],
     ['refusal', 'content_filter'],
-    ['pause_turn', 'content_filter'],
-    ['a_new_reason', 'content_filter'],
-    [null, 'content_filter'],
+    ['pause_turn', 'stop'],
+    ['a_new_reason', 'stop'],
+    ['a_new_token_limit', 'length'],
+    ['a_new_safety_filter', 'content_filter'],
+    [null, 'stop'],
   ])('translates stop reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
     expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
@@ -661,17 +665,57 @@ describe('documented answers', () => {
     expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: expect.any(Number) as number } })
   })
 
-  test.each<[string, unknown]>([
-    ['no usage', { ...withReason('end_turn'), usage: undefined }],
-    ['no output tokens', { ...withReason('end_turn'), usage: { input_tokens: 3 } }],
-    ['a negative count', { ...withReason('end_turn'), usage: { input_tokens: -3, output_tokens: 2 } }],
-    ['a text block without text', { ...withReason('end_turn'), content: [{ type: 'text', text: null }] }],
-    ['a call without input', { ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x' }] }],
-    ['nothing', {}],
-  ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
+  test.each<[string, unknown, object, readonly string[]]>([
+    ['no usage', { ...withReason('end_turn'), usage: undefined }, { usage: LEAST }, []],
+    [
+      'no output tokens',
+      { ...withReason('end_turn'), usage: { input_tokens: 3 } },
+      { usage: { input_tokens: 3, output_tokens: LEAST.output_tokens } },
+      [],
+    ],
+    [
+      'a negative count',
+      { ...withReason('end_turn'), usage: { input_tokens: -3, output_tokens: 2 } },
+      { usage: { input_tokens: LEAST.input_tokens, output_tokens: 2 } },
+      ['input_tokens'],
+    ],
+    [
+      'counts as text and a fraction',
+      { ...withReason('end_turn'), usage: { input_tokens: '3', output_tokens: 2.5 } },
+      { usage: { input_tokens: 3, output_tokens: 2 } },
+      ['input_tokens', 'output_tokens'],
+    ],
+    [
+      'a call without input',
+      { ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x' }] },
+      { text: null, tool_calls: [{ name: 'x', arguments_json: '{}' }], finish_reason: 'tool_calls' },
+      [],
+    ],
+    [
+      'an odd block among others',
+      { ...withReason('end_turn'), content: [{ type: 'text', text: 'So far' }, { type: 'tool_use' }, 7, null] },
+      { text: 'So far', tool_calls: [] },
+      ['content'],
+    ],
+  ])('delivers an answer with %s, and counts what it has at least', async (_name, body, expected, mended) => {
     answerWith(body)
-    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ outcome: 'generated', output: expected })
+    expect(outcome.outcome === 'generated' ? (outcome.mended ?? []) : null).toEqual(mended)
   })
+
+  test('reports an empty output for a text block without text', async () => {
+    answerWith({ ...withReason('end_turn'), content: [{ type: 'text', text: null }] })
+    expect(await generate()).toMatchObject(EMPTY)
+  })
+
+  test.each<[string, unknown]>([['nothing', {}]])(
+    'leaves the outcome unknown for an answer with %s',
+    async (_name, body) => {
+      answerWith(body)
+      expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
+    },
+  )
 })
 
 describe('definite failures before any work', () => {

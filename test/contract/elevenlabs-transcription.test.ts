@@ -344,7 +344,6 @@ describe('ambiguous failures after exactly one call', () => {
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
     [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
     [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with a malformed transcript'],
-    [{ fault: 'status', status: 200, body: { text: 7 } }, 'HTTP 200 with a malformed transcript'],
   ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await transcribe({}, { http: createExpiringHttp(upstream, rule) })
@@ -394,21 +393,55 @@ describe('ambiguous failures after exactly one call', () => {
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 
-  test.each([
+  test.each<[string, unknown]>([
     ['missing', undefined],
     ['empty', []],
-    ['of a new kind', [{ text: 'CANARY', type: 'hologram', start: 0, end: 1 }]],
-    ['without any time', [{ text: 'CANARY', type: 'word', start: null, end: null }]],
-    ['before the beginning', [{ text: 'CANARY', type: 'word', start: -1, end: 1 }]],
-  ])('leaves the outcome unknown when requested words are %s', async (_name, words) => {
-    answerWith({ text: 'CANARY', words })
-    const outcome = await transcribe({ timestamps: 'word' })
-    expect(outcome).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 without usable words' })
+    ['without any time', [{ text: 'Hello', type: 'word', start: null, end: null }]],
+    ['of another type', 'Hello'],
+  ])('delivers the transcript when requested words are %s, and notes it', async (_name, words) => {
+    answerWith({ text: 'Hello', words })
+    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
+      outcome: 'transcribed',
+      transcript: { text: 'Hello', words: [] },
+      mended: expect.arrayContaining(['words']) as string[],
+    })
   })
 
-  test('leaves the outcome unknown when requested characters are missing', async () => {
-    answerWith(fixture('plain'))
-    expect(await transcribe({ timestamps: 'character' })).toMatchObject(UNKNOWN_OUTCOME)
+  test('delivers the words when requested characters are missing, and notes it', async () => {
+    answerWith({ text: 'Hello', words: [{ text: 'Hello', type: 'word', start: 0, end: 1 }] })
+    expect(await transcribe({ timestamps: 'character' })).toMatchObject({
+      outcome: 'transcribed',
+      transcript: { text: 'Hello', words: [{ text: 'Hello', startSeconds: 0, endSeconds: 1 }] },
+      mended: ['words.characters'],
+    })
+  })
+
+  test('maps the type of a word that is not documented to the nearest', async () => {
+    const words = ['Hello', ' ', '(rain)'].map((text, index) => ({
+      text,
+      type: 'hologram',
+      start: index,
+      end: index + 1,
+    }))
+    answerWith({ text: 'Hello (rain)', words: [...words, 7, { text: 'x', type: 'word', start: 'soon', end: '4.5' }] })
+    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
+      transcript: {
+        words: [
+          { text: 'Hello', type: 'word' },
+          { text: ' ', type: 'spacing' },
+          { text: '(rain)', type: 'audio_event' },
+          { text: 'x', type: 'word', startSeconds: 3, endSeconds: 4.5 },
+        ],
+      },
+      mended: expect.arrayContaining(['words', 'words.type', 'words.start', 'words.end']) as string[],
+    })
+  })
+
+  test('reads a transcript that is a number, and one that only its words have', async () => {
+    answerWith({ text: 7 })
+    expect(await transcribe()).toMatchObject({ transcript: { text: '7' }, mended: ['text'] })
+    answerWith({ words: [{ text: 'Hello', type: 'word', start: 0, end: 1 }] })
+    expect(await transcribe()).toMatchObject({ transcript: { text: 'Hello' } })
   })
 })
 

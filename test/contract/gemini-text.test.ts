@@ -99,6 +99,8 @@ const withReason = (finishReason: string | undefined, text = 'So far') => ({
   usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 2 },
 })
 const named = (status: number, name: string) => ({ error: { code: status, message: 'CANARY', status: name } })
+/** What the question and `So far` have at least: a token a word. */
+const LEAST = { input_tokens: 6, output_tokens: 2 }
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
 const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
@@ -558,7 +560,10 @@ describe('answers of the simulated vendor', () => {
   test('reports an empty output when the model ends without a word, or with a malformed call', async () => {
     expect(await generate({ messages: [textMessage('please say nothing')] })).toMatchObject(EMPTY)
     const malformed = { messages: [textMessage('A call of get_weather that goes wrong')], tools: [WEATHER_TOOL] }
-    expect(await generate(malformed)).toMatchObject({ ...EMPTY, reason: 'HTTP 200 with MALFORMED_FUNCTION_CALL' })
+    expect(await generate(malformed)).toMatchObject({
+      ...EMPTY,
+      reason: 'HTTP 200 without text or call, MALFORMED_FUNCTION_CALL',
+    })
   })
 
   test.each([
@@ -619,8 +624,10 @@ describe('documented answers', () => {
     ['MAX_TOKENS', 'length'],
     ['RECITATION', 'content_filter'],
     ['OTHER', 'content_filter'],
-    ['A_NEW_REASON', 'content_filter'],
-    [undefined, 'content_filter'],
+    ['A_NEW_REASON', 'stop'],
+    ['A_NEW_TOKEN_LIMIT', 'length'],
+    ['MALFORMED_FUNCTION_CALL', 'content_filter'],
+    [undefined, 'stop'],
   ])('translates finish reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
     expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
@@ -670,7 +677,8 @@ describe('documented answers', () => {
   test.each<[string, unknown]>([
     ['no text', withReason('STOP', '')],
     ['no candidate', { candidates: [], usageMetadata: { promptTokenCount: 3 } }],
-    ['a malformed call', withReason('MALFORMED_FUNCTION_CALL')],
+    ['a malformed call', withReason('MALFORMED_FUNCTION_CALL', '')],
+    ['content of another type', { candidates: [{ content: 7, finishReason: 'STOP' }] }],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
     expect(await generate()).toMatchObject(EMPTY)
@@ -681,16 +689,50 @@ describe('documented answers', () => {
     expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: expect.any(Number) as number } })
   })
 
-  test.each<[string, unknown]>([
-    ['no usage', { candidates: [{ content: { parts: [{ text: 'CANARY' }] }, finishReason: 'STOP' }] }],
-    ['no prompt tokens', { ...withReason('STOP'), usageMetadata: { candidatesTokenCount: 2 } }],
-    ['no tokens for text', { ...withReason('STOP'), usageMetadata: { promptTokenCount: 2, thoughtsTokenCount: 1 } }],
-    ['a negative count', { ...withReason('STOP'), usageMetadata: { promptTokenCount: -2, candidatesTokenCount: 2 } }],
-    ['nothing', {}],
-  ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
+  test.each<[string, unknown, object]>([
+    ['no usage', { candidates: [{ content: { parts: [{ text: 'So far' }] }, finishReason: 'STOP' }] }, LEAST],
+    [
+      'no prompt tokens',
+      { ...withReason('STOP'), usageMetadata: { candidatesTokenCount: 2 } },
+      { input_tokens: LEAST.input_tokens, output_tokens: 2 },
+    ],
+    [
+      'no prompt tokens and a total',
+      { ...withReason('STOP'), usageMetadata: { candidatesTokenCount: 2, totalTokenCount: 9 } },
+      { input_tokens: 7, output_tokens: 2 },
+    ],
+    [
+      'no tokens for text',
+      { ...withReason('STOP'), usageMetadata: { promptTokenCount: 2, thoughtsTokenCount: 1 } },
+      { input_tokens: 2, output_tokens: LEAST.output_tokens + 1, thinking_tokens: 1 },
+    ],
+    [
+      'a negative count',
+      { ...withReason('STOP'), usageMetadata: { promptTokenCount: -2, candidatesTokenCount: 2 } },
+      { input_tokens: LEAST.input_tokens, output_tokens: 2 },
+    ],
+  ])('delivers an answer with %s, and counts what it has at least', async (_name, body, usage) => {
     answerWith(body)
-    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
+    expect(await generated()).toMatchObject({ text: 'So far', usage })
   })
+
+  test('delivers the parts that can be read', async () => {
+    const parts = [{ text: 'So ' }, { functionCall: { args: {} } }, 7, { text: null }, { text: 'far', thought: 'no' }]
+    answerWith({ ...withReason('STOP'), candidates: [{ content: { parts }, finishReason: 'STOP' }] })
+    expect(await generate()).toMatchObject({
+      outcome: 'generated',
+      output: { text: 'So far', tool_calls: [] },
+      mended: ['parts.functionCall', 'parts', 'parts.thought'],
+    })
+  })
+
+  test.each<[string, unknown]>([['nothing', {}]])(
+    'leaves the outcome unknown for an answer with %s',
+    async (_name, body) => {
+      answerWith(body)
+      expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
+    },
+  )
 })
 
 describe('definite failures before any work', () => {
@@ -801,10 +843,6 @@ describe('ambiguous failures after exactly one call', () => {
     [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
     [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, response larger than 16777216 bytes'],
     [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with a malformed answer'],
-    [
-      { fault: 'status', status: 200, body: { candidates: [{ content: { parts: [{ text: 7 }] } }] } },
-      'HTTP 200 with a malformed answer',
-    ],
   ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await generate({}, { http: createExpiringHttp(upstream, rule) })

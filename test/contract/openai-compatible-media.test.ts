@@ -141,6 +141,7 @@ describe('images', () => {
     ['no item', { data: [] }],
     ['no list', { created: 1 }],
     ['no bytes', { data: [{ b64_json: '' }] }],
+    ['an unexpected shape', { data: 'CANARY' }],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
     expect(await draw()).toEqual({ ...EMPTY, reason: 'HTTP 200 without an image' })
@@ -148,7 +149,6 @@ describe('images', () => {
 
   test.each([
     ['a URL in place of the image', { data: [{ url: 'https://example.com/CANARY.png' }] }],
-    ['an unexpected shape', { data: 'CANARY' }],
     ['a body that is not JSON', '<html>CANARY'],
   ])('leaves the outcome unknown for %s', async (_name, body) => {
     answerWith(body)
@@ -362,12 +362,34 @@ describe('transcription', () => {
   test.each([
     ['missing', undefined],
     ['empty', []],
-    ['without times', [{ word: 'CANARY' }]],
-  ])('leaves the outcome unknown when requested words are %s', async (_name, words) => {
-    answerWith({ text: 'CANARY', words })
-    expect(await transcribe({ timestamps: 'word' })).toEqual({
-      ...UNKNOWN_OUTCOME,
-      reason: 'HTTP 200 without usable words',
+    ['without times', [{ word: 'Hello' }]],
+    ['of another type', 'Hello'],
+  ])('delivers the transcript when requested words are %s, and notes it', async (_name, words) => {
+    answerWith({ text: 'Hello', words })
+    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
+      outcome: 'transcribed',
+      transcript: { text: 'Hello', words: [] },
+      mended: expect.arrayContaining(['words']) as string[],
+    })
+  })
+
+  test('loses no word to an odd one, and fills times that are missing', async () => {
+    const words = [
+      { word: ' See', start: 0, end: 0.4 },
+      { word: 7 },
+      { word: 'you' },
+      { word: 'there', start: '1.5', end: 2 },
+    ]
+    answerWith({ text: 'See you there', words })
+    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
+      transcript: {
+        words: [
+          { text: 'See', startSeconds: 0, endSeconds: 0.4 },
+          { text: 'you', startSeconds: 0.4, endSeconds: 1.5 },
+          { text: 'there', startSeconds: 1.5, endSeconds: 2 },
+        ],
+      },
+      mended: ['words', 'words.start'],
     })
   })
 

@@ -63,6 +63,9 @@ function answerWithChoice(finishReason: string | null, message: Record<string, u
   answerWith({ ...fixture('completion'), choices: [{ index: 0, finish_reason: finishReason, message }] })
 }
 
+/** What the question and `So far` have at least: a token a word. */
+const LEAST = { input_tokens: 2, output_tokens: 2 }
+
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
 const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
@@ -144,9 +147,9 @@ describe('request', () => {
       { carried: { send_verbosity: true } },
     )
     expect(sent()).toMatchObject({
-      tools: [{ function: { ...WEATHER_TOOL, strict: true } }],
+      tools: [{ function: { ...WEATHER_TOOL, parameters: WEATHER_TOOL.parameters.toJSON(), strict: true } }],
       parallel_tool_calls: false,
-      response_format: { json_schema: { name: 'n', description: 'D', schema, strict: true } },
+      response_format: { json_schema: { name: 'n', description: 'D', schema: { type: 'object' }, strict: true } },
       verbosity: 'high',
     })
     expect(sent()).not.toHaveProperty('tool_choice')
@@ -479,25 +482,142 @@ describe('unusable answers', () => {
   })
 
   test.each([
-    ['no usage', { usage: undefined }],
-    ['usage without input', { usage: { completion_tokens: 3 } }],
-    ['fractional usage', { usage: { prompt_tokens: 1.5, completion_tokens: 3 } }],
     ['no choices', { choices: [] }],
-    ['no finish reason', { choices: [{ finish_reason: null, message: { content: 'CANARY' } }] }],
     ['content of a new kind', { choices: [{ finish_reason: 'stop', message: { content: [{ CANARY: 1 }] } }] }],
-  ])('leaves the outcome unknown for %s', async (_name, change) => {
+  ])('reports an empty output for %s', async (_name, change) => {
     answerWith({ ...fixture('completion'), ...change })
-    expect(await generate()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with a malformed completion' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
-  test('leaves the outcome unknown for tool arguments that are not an object', async () => {
-    const call = { id: 'c', type: 'function', function: { name: 'f', arguments: '[CANARY' } }
-    answerWithChoice('tool_calls', { content: null, tool_calls: [call] })
-    const outcome = await generate()
-    expect(outcome).toMatchObject({
-      ...UNKNOWN_OUTCOME,
-      reason: 'HTTP 200 with tool arguments that are not a JSON object',
+  test('leaves the outcome unknown for neither choice nor usage', async () => {
+    answerWith({ object: 'CANARY' })
+    expect(await generate()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with neither choice nor usage' })
+  })
+})
+
+describe('answers that are not as documented', () => {
+  const delivered = async (change: object) => {
+    answerWith({
+      ...fixture('completion'),
+      choices: [{ finish_reason: 'stop', message: { content: 'So far' } }],
+      ...change,
     })
+    const outcome = await generate()
+    if (outcome.outcome === 'failed') throw new Error(outcome.reason)
+    return outcome
+  }
+  const choice = (finish_reason: unknown, message: object) => ({ choices: [{ finish_reason, message }] })
+
+  test.each<[string, unknown, object]>([
+    ['no usage', undefined, LEAST],
+    ['usage without input', { completion_tokens: 3 }, { ...LEAST, output_tokens: 3 }],
+    [
+      'usage without input and with a total',
+      { completion_tokens: 3, total_tokens: 10 },
+      { input_tokens: 7, output_tokens: 3 },
+    ],
+    ['usage without output', { prompt_tokens: 8 }, { ...LEAST, input_tokens: 8 }],
+    ['a total in place of the output', { prompt_tokens: 8, total_tokens: 12 }, { input_tokens: 8, output_tokens: 4 }],
+    ['a fraction', { prompt_tokens: 1.5, completion_tokens: 3 }, { input_tokens: 1, output_tokens: 3 }],
+    ['text', { prompt_tokens: '11', completion_tokens: '3' }, { input_tokens: 11, output_tokens: 3 }],
+    ['negative counts', { prompt_tokens: -1, completion_tokens: -3 }, LEAST],
+    ['zeros', { prompt_tokens: 0, completion_tokens: 0 }, LEAST],
+    [
+      'thinking beside the output, as the total says',
+      { prompt_tokens: 8, completion_tokens: 3, total_tokens: 31, completion_tokens_details: { reasoning_tokens: 20 } },
+      { input_tokens: 8, output_tokens: 23, thinking_tokens: 20 },
+    ],
+    [
+      'thinking beyond the output',
+      { prompt_tokens: 8, completion_tokens: 3, completion_tokens_details: { reasoning_tokens: 20 } },
+      { input_tokens: 8, output_tokens: 23, thinking_tokens: 20 },
+    ],
+    [
+      'thinking within the output',
+      {
+        prompt_tokens: 8,
+        completion_tokens: 23,
+        total_tokens: 31,
+        completion_tokens_details: { reasoning_tokens: 20 },
+      },
+      { input_tokens: 8, output_tokens: 23, thinking_tokens: 20 },
+    ],
+  ])('are charged by what they have at least: %s', async (_name, usage, expected) => {
+    expect((await delivered({ usage })).output).toMatchObject({ text: 'So far', usage: expected })
+  })
+
+  test.each<[unknown, string]>([
+    ['model_length', 'length'],
+    ['max_output', 'length'],
+    ['end', 'stop'],
+    ['eos_token', 'stop'],
+    ['', 'stop'],
+    [null, 'stop'],
+    [undefined, 'stop'],
+    [7, 'stop'],
+    ['sensitive', 'content_filter'],
+    ['tool_use', 'tool_calls'],
+  ])('are delivered with the finish reason %j as %s', async (reason, expected) => {
+    expect((await delivered(choice(reason, { content: 'So far' }))).output).toMatchObject({
+      text: 'So far',
+      finish_reason: expected,
+    })
+  })
+
+  test.each<[string, object, string]>([
+    ['an empty id', { id: '', function: { name: 'f', arguments: '{"a":1.0}' } }, '{"a":1.0}'],
+    ['no id', { function: { name: 'f', arguments: '{"a":1}' } }, '{"a":1}'],
+    ['a number as id', { id: 7, function: { name: 'f', arguments: '{}' } }, '{}'],
+    ['null arguments', { id: 'c', function: { name: 'f', arguments: null } }, '{}'],
+    ['no arguments', { id: 'c', function: { name: 'f' } }, '{}'],
+    [
+      'an object as arguments',
+      { id: 'c', function: { name: 'f', arguments: { b: 1, a: [null] } } },
+      '{"b":1,"a":[null]}',
+    ],
+    ['arguments that are no object', { id: 'c', function: { name: 'f', arguments: '[1' } }, '[1'],
+  ])('deliver a call with %s', async (_name, call, json) => {
+    const { output } = await delivered(choice('tool_calls', { content: null, tool_calls: [call, 7, { function: {} }] }))
+    expect(output.tool_calls).toEqual([
+      { id: expect.stringMatching(/^call_[0-9a-f]{24}$/) as string, name: 'f', arguments_json: json },
+    ])
+    expect(output.finish_reason).toBe('tool_calls')
+  })
+
+  test('have ids of calls that no other answer has', async () => {
+    const message = { content: null, tool_calls: [{ id: 'bash:0', function: { name: 'bash', arguments: '{}' } }] }
+    const ids = []
+    for (let turn = 0; turn < 3; turn += 1)
+      ids.push(
+        ...(await delivered({ id: undefined, ...choice('tool_calls', message) })).output.tool_calls.map(({ id }) => id),
+      )
+    expect(new Set(ids).size).toBe(3)
+  })
+
+  test('join the parts of a text, without thinking', async () => {
+    const content = [
+      { type: 'thinking', thinking: [{ type: 'text', text: 'CANARY' }] },
+      { type: 'text', text: 'So ' },
+      { type: 'text', text: 'far' },
+    ]
+    expect(await delivered(choice('stop', { content }))).toMatchObject({
+      output: { text: 'So far' },
+      mended: ['content'],
+    })
+  })
+
+  test.each([
+    ['stop_reason', 'END', 'END'],
+    ['matched_stop', 'END', 'END'],
+    ['stop_reason', 'OTHER', undefined],
+    ['stop_reason', 128_001, undefined],
+    ['matched_stop', null, undefined],
+  ])('pass on the sequence that ended them: %s %j', async (field, value, expected) => {
+    answerWith({
+      ...fixture('completion'),
+      choices: [{ finish_reason: 'stop', [field]: value, message: { content: 'So far' } }],
+    })
+    expect((await generated({ stop_sequences: ['STOP', 'END'] })).stop_sequence).toBe(expected)
   })
 })
 

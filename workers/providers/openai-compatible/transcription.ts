@@ -71,8 +71,9 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
   return withMended({ outcome: 'transcribed', transcript }, isWithoutWords ? [...mended, 'words'] : mended)
 }
 
-/** Servers built on faster-whisper keep the space before each word. */
+/** Of words without any time there is nothing to tell. Servers built on faster-whisper keep the space before each word. */
 function readWords(words: z.infer<typeof transcriptionWire>['words']): TranscribedWord[] {
+  if (!words.some(({ start, end }) => (start ?? end) !== undefined)) return []
   return withTimes(words, 0).flatMap(({ item, ...times }) => {
     const text = item.word.trim()
     return text === '' ? [] : [{ text, type: 'word' as const, ...times }]
