@@ -14,7 +14,7 @@ type GeneratedImage =
  * Reads type and size of a generated image from its bytes. Anything but a PNG, JPEG or WebP of 1024 × 1024 pixels is
  * not what the caller pays for, although the vendor worked for it.
  */
-export function readGeneratedImage(bytes: Uint8Array): GeneratedImage {
+function readGeneratedImage(bytes: Uint8Array): GeneratedImage {
   const contentType = imageMediaType(bytes)
   if (contentType === null || contentType === 'image/gif')
     return emptyOutput('HTTP 200 with an image that is neither PNG, JPEG nor WebP')
@@ -23,6 +23,21 @@ export function readGeneratedImage(bytes: Uint8Array): GeneratedImage {
   if (size.width !== SIDE || size.height !== SIDE)
     return emptyOutput(`HTTP 200 with an image of ${size.width} × ${size.height} pixels`)
   return { outcome: 'image', contentType }
+}
+
+/** Returns the first of several images in Base64 that is what the caller pays for; otherwise what is wrong with the first. */
+export function firstGeneratedImage(
+  candidates: readonly string[],
+):
+  | { readonly outcome: 'image'; readonly bytes: Buffer; readonly contentType: Exclude<ImageMediaType, 'image/gif'> }
+  | ProviderFailure {
+  const read = candidates.map((base64) => {
+    const bytes = Buffer.from(base64, 'base64')
+    return { bytes, image: readGeneratedImage(bytes) }
+  })
+  for (const { bytes, image } of read) if (image.outcome === 'image') return { ...image, bytes }
+  const [first] = read
+  return first?.image.outcome === 'failed' ? first.image : emptyOutput('HTTP 200 without an image')
 }
 
 /**

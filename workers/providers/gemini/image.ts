@@ -2,7 +2,7 @@ import type { KeyedConnection } from '../adapter.ts'
 import { emptyOutput, rejected, unknownOutcome, withheldOutput } from '../failures.ts'
 import { withMended } from '../lenient.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
-import { readGeneratedImage } from '../received-media.ts'
+import { firstGeneratedImage } from '../received-media.ts'
 import { IMAGE_SETUP_MESSAGE } from './errors.ts'
 import { createGenerateContent } from './generate-content.ts'
 import { type AnswerWire, CUT_SHORT } from './wire.ts'
@@ -52,18 +52,17 @@ function readImage(answer: AnswerWire): ImageOutcome {
   const word = candidate.finishReason ?? ''
   const reason = word === 'STOP' || CUT_SHORT.has(word) ? word : 'no known finish reason'
   const parts = (candidate.content?.parts ?? []).filter(({ thought }) => thought !== true)
-  const data = parts.find(({ inlineData }) => (inlineData?.data ?? '') !== '')?.inlineData?.data
-  if (data === undefined || data === '') {
+  const candidates = parts.flatMap(({ inlineData }) => (inlineData?.data ? [inlineData.data] : []))
+  if (candidates.length === 0) {
     const text = `HTTP 200 without an image, ${reason}`
     return WITHHELD_REASONS.has(reason) ? withheldOutput(text) : emptyOutput(text)
   }
-  const bytes = Buffer.from(data, 'base64')
-  const image = readGeneratedImage(bytes)
+  const image = firstGeneratedImage(candidates)
   if (image.outcome === 'failed') return image
   const { responseId } = answer
   return {
     outcome: 'generated',
-    image: { bytes, contentType: image.contentType },
+    image: { bytes: image.bytes, contentType: image.contentType },
     ...(responseId === undefined ? {} : { vendorRequestId: responseId }),
   }
 }

@@ -2,7 +2,7 @@ import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { readLeniently, withMended } from '../lenient.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
-import { readGeneratedImage } from '../received-media.ts'
+import { firstGeneratedImage } from '../received-media.ts'
 import { readJson } from '../wire-fields.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
@@ -53,12 +53,12 @@ export function createOpenAiCompatibleImage(dependencies: OpenAiCompatibleImageD
 function readImage(answerBytes: Uint8Array): ImageOutcome {
   const { value: answer, mended } = readLeniently(imagesWire, readJson(answerBytes))
   if (answer === undefined) return unknownOutcome('HTTP 200 with a malformed image answer')
-  const item = answer.data.find((each) => each.b64_json) ?? answer.data[0]
-  const base64 = item?.b64_json ?? ''
-  if (base64 === '') return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
-  const bytes = Buffer.from(base64, 'base64')
-  const image = readGeneratedImage(bytes)
+  const candidates = answer.data.flatMap(({ b64_json: base64 }) => (base64 ? [base64] : []))
+  const [item] = answer.data
+  if (candidates.length === 0) return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
+  const image = firstGeneratedImage(candidates)
   if (image.outcome === 'failed') return image
+  const { bytes } = image
   const revisedPrompt = item?.revised_prompt ?? ''
   const generated = {
     outcome: 'generated' as const,
