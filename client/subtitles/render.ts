@@ -14,11 +14,15 @@ const WORD_JOINER = '\u2060'
 
 const two = (value: number) => String(Math.floor(value)).padStart(2, '0')
 
+/** A cue without text, for a millisecond: FFmpeg and mpv refuse a file of no cues, which is empty. */
+const NO_CUES = '1\n00:00:00,000 --> 00:00:00,001\n\n'
+
 /**
  * Renders SubRip. The format has no escapes, so what players take for markup or for a line of times is replaced by
  * characters that look alike.
  */
 export function renderSrt(cues: readonly Cue[]): string {
+  if (cues.length === 0) return NO_CUES
   return cues
     .map(({ startMs, endMs, lines }, index) => {
       const text = withoutMarkup(lines.map((line) => line.prefix + line.text).join('\n'))

@@ -1,9 +1,12 @@
 import { readFileSync } from 'node:fs'
+import subsrt from 'subsrt-ts'
 import { describe, expect, it } from 'vitest'
-import { type Cue, renderSrt, renderTsv, renderVtt } from '../../../client/subtitles/subtitles.ts'
+import { renderTranscript } from '../../../client/batch/output/render-transcript.ts'
+import type { OutputFormat } from '../../../client/batch/types.ts'
+import { type Cue, renderSrt, renderTsv, renderVtt, writeCues } from '../../../client/subtitles/subtitles.ts'
 import { changedByLibass, literalPictures, picturesOf } from '../../support/client/subtitles/libass.ts'
 import { readWithMediaCaptions, readWithPython, readWithSubsrt } from '../../support/client/subtitles/other-readers.ts'
-import { readSrt, readVtt } from '../../support/client/subtitles/read-back.ts'
+import { readSrt, readVtt, throughFfmpeg } from '../../support/client/subtitles/read-back.ts'
 import { folded, LOOK_ALIKES } from '../../support/client/subtitles/shown-cues.ts'
 import { codeCues, foldedTexts, SIGNS, sweepOf } from '../../support/client/subtitles/sweep.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
@@ -37,6 +40,57 @@ describe.each(cases)('%s', (_, cues) => {
       foldedTexts(cues)[index]?.replaceAll('\n', ' '),
     ])
     expect(rows.map(([start, end, ...texts]) => [start, end, ...texts.map(folded)])).toEqual(expected)
+  })
+})
+
+describe('a recording without words', () => {
+  const { texts } = renderTranscript({ text: '', words: [] }, ['srt', 'vtt', 'tsv'], {})
+  const [srt = '', vtt = '', tsv = ''] = texts
+
+  it.skipIf(!hasFfmpeg)('becomes files that FFmpeg and libass read, and show nothing of', () => {
+    const nothing = picturesOf(srt, 'srt', 1)
+    expect(nothing).toEqual(picturesOf(vtt, 'vtt', 1))
+    expect(nothing).not.toEqual(literalPictures(['x']))
+    expect(throughFfmpeg(srt, 'srt', 'text').trim()).toBe('')
+  })
+
+  it('becomes files that other readers take for what they are', async () => {
+    expect((await readWithMediaCaptions(srt, 'srt')).join('')).toBe('')
+    expect(await readWithMediaCaptions(vtt, 'vtt')).toEqual([])
+    expect([subsrt.detect(srt), subsrt.detect(vtt)]).toEqual(['srt', 'vtt'])
+    expect(readWithSubsrt(srt, 'srt').join('')).toBe('')
+    expect(readVtt(vtt)).toEqual([])
+    expect(tsv).toBe('start\tend\ttext\n')
+  })
+})
+
+describe('times after 99:59:59', () => {
+  const words = [
+    { word: 'Early.', start: 1, end: 2 },
+    { word: 'Late.', start: 359_990, end: 359_991 },
+    { word: 'Later.', start: 360_001, end: 360_002 },
+    { word: 'Latest.', start: 400_000, end: 400_001 },
+  ]
+  const late = { rule: 'late', cue: 2, why: expect.stringContaining('99:59:59') as string }
+
+  it('are told of, with the first cue that has one', () => {
+    const render = (formats: readonly OutputFormat[], count = words.length) =>
+      renderTranscript({ text: '', words: words.slice(0, count) }, formats, {}).violations
+    expect([render(['srt']), render(['txt', 'vtt'])]).toEqual([[late], [late]])
+    expect([render(['txt', 'tsv', 'json']), render(['srt', 'vtt'], 2)]).toEqual([[], []])
+  })
+
+  it.skipIf(!hasFfmpeg)('are read by FFmpeg, and dropped by the readers that the message is about', async () => {
+    const { cues } = writeCues(words)
+    expect(readSrt(throughFfmpeg(renderSrt(cues), 'srt', 'copy'))).toHaveLength(4)
+    expect(readVtt(throughFfmpeg(renderVtt(cues), 'webvtt', 'copy'))).toHaveLength(4)
+    for (const [file, form] of [
+      [renderSrt(cues), 'srt'],
+      [renderVtt(cues), 'vtt'],
+    ] as const) {
+      expect(await readWithMediaCaptions(file, form)).toEqual(['Early.', 'Late.'])
+      expect(readWithSubsrt(file, form)).toEqual(['Early.', 'Late.'])
+    }
   })
 })
 

@@ -2,9 +2,9 @@ import type { Cue } from '../../../../client/subtitles/subtitles.ts'
 import { folded } from './shown-cues.ts'
 
 /** Signs that some reader may take for markup, and those that complete it. */
-export const SIGNS = [...'{}\\<>&;/!-"\'=#*_~[]():Nnhib1|^@%$+.,?`', '\n']
+export const SIGNS = Array.from('{}\\<>&;/!-"\'=#*_~[]():Nnhib1|^@%$+.,?`\n')
 /** The ones among them that begin, end or are part of a code of some format. */
-export const CODE_SIGNS = [...'{}\\<>&;/!-"=#:Nnhib1', '\n']
+export const CODE_SIGNS = Array.from('{}\\<>&;/!-"=#:Nnhib1\n')
 
 /** Longer texts that readers of some format take for more than text. */
 const CODES = [

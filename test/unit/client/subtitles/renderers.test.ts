@@ -168,7 +168,7 @@ describe('an empty transcription', () => {
     const written = writeCues([])
     expect(written).toEqual({ cues: [], violations: [] })
     expect([renderSrt([]), renderVtt([]), renderTsv([]), renderText([])]).toEqual([
-      '',
+      '1\n00:00:00,000 --> 00:00:00,001\n\n',
       'WEBVTT\n',
       'start\tend\ttext\n',
       '',
