@@ -32,6 +32,7 @@ const quantity = (measured: number, priceUsd: string, units: bigint, atMost: num
 })
 /** As shipped: its voices are samples, which the parser refuses. */
 const example = (name: string) => JSON.parse(readFileSync(`infra/${name}`, 'utf8')) as DeploymentsFile
+const larger = (one: bigint, other: bigint) => (one > other ? one : other)
 const bounds = { minimum: atomicAmount(0n), maximum: atomicAmount(10n ** 12n) }
 const count = fc.nat({ max: 5_000_000 })
 const price = fc.nat({ max: 50_000_000 }).map((atomic) => (atomic / 1e6).toFixed(6))
@@ -388,7 +389,6 @@ describe('prices compared with cost', () => {
     'of cached input are the vendor’s ratio of the published input or its own price, by %s, and never below cost',
     (name) => {
       const { deployments } = example(name)
-      const larger = (one: bigint, other: bigint) => (one > other ? one : other)
       const ruled = textModels.map(({ id, inputPerMillionTokensUsd }) => {
         const input = atomicFromDollars(inputPerMillionTokensUsd)
         const wanted = deployments.flatMap(({ serves, prices }) => {

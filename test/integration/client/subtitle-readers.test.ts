@@ -71,13 +71,13 @@ describe('times after 99:59:59', () => {
     { word: 'Later.', start: 360_001, end: 360_002 },
     { word: 'Latest.', start: 400_000, end: 400_001 },
   ]
+  const violationsOf = (formats: readonly OutputFormat[], count = words.length) =>
+    renderTranscript({ text: '', words: words.slice(0, count) }, formats, {}).violations
   const late = { rule: 'late', cue: 2, why: expect.stringContaining('99:59:59') as string }
 
   it('are told of, with the first cue that has one', () => {
-    const render = (formats: readonly OutputFormat[], count = words.length) =>
-      renderTranscript({ text: '', words: words.slice(0, count) }, formats, {}).violations
-    expect([render(['srt']), render(['txt', 'vtt'])]).toEqual([[late], [late]])
-    expect([render(['txt', 'tsv', 'json']), render(['srt', 'vtt'], 2)]).toEqual([[], []])
+    expect([violationsOf(['srt']), violationsOf(['txt', 'vtt'])]).toEqual([[late], [late]])
+    expect([violationsOf(['txt', 'tsv', 'json']), violationsOf(['srt', 'vtt'], 2)]).toEqual([[], []])
   })
 
   it.skipIf(!hasFfmpeg)('are read by FFmpeg, and dropped by the readers that the message is about', async () => {

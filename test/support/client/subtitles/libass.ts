@@ -50,8 +50,9 @@ export function changedByLibass(cues: readonly Cue[], form: 'srt' | 'vtt'): stri
   return texts.filter((_, index) => pictures[index] !== literal[index])
 }
 
+const two = (value: number) => String(Math.floor(value) % 60).padStart(2, '0')
+
 function assTime(seconds: number): string {
-  const two = (value: number) => String(Math.floor(value) % 60).padStart(2, '0')
   return `${Math.floor(seconds / 3600)}:${two(seconds / 60)}:${two(seconds)}.00`
 }
 

@@ -8,36 +8,12 @@ export const CODE_SIGNS = Array.from('{}\\<>&;/!-"=#:Nnhib1\n')
 
 /** Longer texts that readers of some format take for more than text. */
 const CODES = [
-  ...['<i>it</i>', '<font color="red">x</font>', '<c>x</c>', '<c.yellow>x', '<v Eve>x', '<00:00:01.000>', '<!-- x -->'],
-  ...[
-    '{\\an8}up',
-    '{y:i}it',
-    '{b}x{/b}',
-    'see {name} there',
-    'a {b\nc} d',
-    '{{x}',
-    '{x}}',
-    '} {',
-    '{',
-    '\\{x\\}',
-    '{\\',
-  ],
-  ...['&amp;', '&lt;i&gt;', '&nbsp;x', '&#65;', '&#x41;', '&#65', 'AT&T;', 'Q&A', '&lrm;x'],
-  ...['C:\\New\\house', 'a\\Nb', 'x\\\ny', '-->', 'a --> b', '00:00:01,000 --> 00:00:02,000', '00:00:01.000'],
-  ...[
-    'NOTE',
-    'NOTE x',
-    'WEBVTT',
-    'STYLE',
-    'REGION',
-    '42',
-    '12\nx',
-    'position:50%',
-    'line: 5',
-    'size=2',
-    'align:left\nx',
-  ],
-  ...[
+  ['<i>it</i>', '<font color="red">x</font>', '<c>x</c>', '<c.yellow>x', '<v Eve>x', '<00:00:01.000>', '<!-- x -->'],
+  ['{\\an8}up', '{y:i}it', '{b}x{/b}', 'see {name} there', 'a {b\nc} d', '{{x}', '{x}}', '} {', '{', '\\{x\\}', '{\\'],
+  ['&amp;', '&lt;i&gt;', '&nbsp;x', '&#65;', '&#x41;', '&#65', 'AT&T;', 'Q&A', '&lrm;x'],
+  ['C:\\New\\house', 'a\\Nb', 'x\\\ny', '-->', 'a --> b', '00:00:01,000 --> 00:00:02,000', '00:00:01.000'],
+  ['NOTE', 'NOTE x', 'WEBVTT', 'STYLE', 'REGION', '42', '12\nx', 'position:50%', 'line: 5', 'size=2', 'align:left\nx'],
+  [
     '>> JOHN: Hi',
     '>>> x: y',
     '"quoted" text',
@@ -51,8 +27,8 @@ const CODES = [
     '♪ la ♪',
     '*b* _i_ /x/',
   ],
-  ...['{"a":1}', 'if (x < 3 && y > 4) { return }', '$x^{2}$', 'a{b}c<d>e&f;g\\Nh'],
-]
+  ['{"a":1}', 'if (x < 3 && y > 4) { return }', '$x^{2}$', 'a{b}c<d>e&f;g\\Nh'],
+].flat()
 
 /** Returns a cue a second for every sequence of so many signs between two letters. */
 export function sweepOf(signs: readonly string[], length: number): Cue[] {
