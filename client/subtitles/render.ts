@@ -9,35 +9,59 @@ const LONGEST_PARAGRAPH = 1500
 const SHORT_PAUSE_MS = 250
 const SENTENCE_END = /[.!?…。！？؟۔।]["'”’»)\]」』]*$/u
 
+/** Is not seen, and parts what a reader would take together. */
+const WORD_JOINER = '\u2060'
+
 const two = (value: number) => String(Math.floor(value)).padStart(2, '0')
+
+/** A cue without text, for a millisecond: FFmpeg and mpv refuse a file of no cues, which is empty. */
+const NO_CUES = '1\n00:00:00,000 --> 00:00:00,001\n\n'
 
 /**
  * Renders SubRip. The format has no escapes, so what players take for markup or for a line of times is replaced by
  * characters that look alike.
  */
 export function renderSrt(cues: readonly Cue[]): string {
+  if (cues.length === 0) return NO_CUES
   return cues
     .map(({ startMs, endMs, lines }, index) => {
-      const text = lines.map((line) => withoutMarkup(line.prefix + line.text)).join('\n')
+      const text = withoutMarkup(lines.map((line) => line.prefix + line.text).join('\n'))
       return `${index + 1}\n${clockTime(startMs, ',')} --> ${clockTime(endMs, ',')}\n${text}\n`
     })
     .join('\n')
 }
 
-/** Players hide text between `<` and `>`, `{\an8}` and `{y:i}`; some, such as FFmpeg, break lines at `\N` and `\n`. */
-function withoutMarkup(line: string): string {
-  return line
+/**
+ * Players hide text after `<`, some only up to `>`. Those of the web show `&` where `&amp;` was said, and subsrt-ts takes
+ * what is between `>>` and a colon for a speaker, whom it leaves out.
+ */
+function withoutMarkup(text: string): string {
+  const plain = text
     .replaceAll('-->', '→')
     .replaceAll('<', '‹')
-    .replace(/\{(?=\\|\p{L}:)/gu, '❴')
-    .replace(/\\(?=[Nnh])/gu, '∖')
+    .replace(/>>(?=[^:]*:)/gu, '››')
+    .replace(/&(?=#|[\p{L}\p{N}]+;)/gu, `&${WORD_JOINER}`)
+  return withoutCodes(plain)
 }
+
+/**
+ * Replaces what libass, which shows the subtitles of FFmpeg and mpv, takes for codes of its own format: it hides what is
+ * between braces, across lines, too, breaks lines at `\N` and `\n`, and drops a backslash before a brace. Other readers
+ * hide braces even in WebVTT.
+ */
+function withoutCodes(text: string): string {
+  return text.replace(/\\(?=[Nnh{}])/gu, '∖').replace(/\{(?=[^}]*\})/gu, '❴')
+}
+
+/** What begins a cue and is taken for its settings by a reader, media-captions, that allows them on a line of their own. */
+const SETTING = /^(?:region|vertical|line|position|size|align)[:=]/u
 
 /** Renders WebVTT. With `voices`, speakers are voice tags instead of dashes and labels. */
 export function renderVtt(cues: readonly Cue[], { voices = false }: { readonly voices?: boolean } = {}): string {
   const blocks = cues.map(({ startMs, endMs, lines }) => {
     const text = lines.map((line) => (voices ? withVoice(line) : escaped(line.prefix + line.text))).join('\n')
-    return `${clockTime(startMs, '.')} --> ${clockTime(endMs, '.')}\n${text}\n`
+    const shown = withoutCodes(text).replace(SETTING, `${WORD_JOINER}$&`)
+    return `${clockTime(startMs, '.')} --> ${clockTime(endMs, '.')}\n${shown}\n`
   })
   return ['WEBVTT\n', ...blocks].join('\n')
 }
@@ -79,9 +103,14 @@ function begins(previous: Atom, atom: Atom, length: number): boolean {
   return length >= LONGEST_PARAGRAPH || (length >= LONGER_PARAGRAPH && pauseMs >= SHORT_PAUSE_MS)
 }
 
-/** Renders the tab-separated form of Whisper: start and end in milliseconds, and the text. */
+/**
+ * Renders the tab-separated form of Whisper: start and end in milliseconds, and the text. Readers of tables take
+ * a quotation mark that begins a text for one around it, and all rows up to the next one for a part of it.
+ */
 export function renderTsv(cues: readonly Cue[]): string {
-  const rows = cues.map((cue) => `${cue.startMs}\t${cue.endMs}\t${oneLine(cue).replaceAll('\t', ' ')}\n`)
+  const rows = cues.map(
+    (cue) => `${cue.startMs}\t${cue.endMs}\t${oneLine(cue).replaceAll('\t', ' ').replace(/^"/u, '“')}\n`,
+  )
   return ['start\tend\ttext\n', ...rows].join('')
 }
 

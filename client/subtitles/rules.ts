@@ -28,6 +28,8 @@ export interface SubtitleOptions {
   readonly language?: string
   /** 24 by default; the smallest gap between two cues is two frames. */
   readonly framesPerSecond?: number
+  /** The length of the recording, which no word that has to be given a time passes. */
+  readonly durationMs?: number
 }
 
 /**
@@ -66,9 +68,9 @@ const DEFAULT_COLUMNS = { netflix: 42, bbc: 37, plain: 120 } as const
  * only a condensed translation can keep; a transcript is verbatim, so Japanese has the 20 columns of other languages.
  */
 const COLUMNS_PER_SECOND: Readonly<Record<string, number>> = { zh: 18, ko: 24 }
-const DEFAULT_COLUMNS_PER_SECOND = 20
+export const DEFAULT_COLUMNS_PER_SECOND = 20
 
-const MINIMUM_MS = Math.ceil(5000 / 6)
+export const MINIMUM_MS = Math.ceil(5000 / 6)
 const MAXIMUM_MS = 7000
 const GAP_FRAMES = 2
 /** Netflix: timed "within 3 frames of the audio". */

@@ -112,9 +112,20 @@ function overrideModel(model: Model, override: unknown, voices: readonly Voice[]
       throw new Error(`${subject}: ${field} is ${value}; the published limit is ${bound}`)
   }
   refuseWiderBounds(subject, model, changed)
-  if (changed.category === 'text_generation') refuseDearCache(subject, changed)
+  if (changed.category === 'text_generation') {
+    if ('cached_input_per_million_tokens' in changes) refuseDearCache(subject, changed)
+    return [withCheapCache(changed)]
+  }
   if (changed.category === 'text_to_speech') refuseDefaultVoice(subject, changed.defaultVoice, voices)
   return [changed]
+}
+
+/** Keeps a built-in price of cached input at most that of the input, which a file may lower alone. */
+function withCheapCache(model: TextModel): TextModel {
+  const { inputPerMillionTokensUsd: input, cachedInputPerMillionTokensUsd: cached = input } = model
+  return atomicFromDollars(cached) > atomicFromDollars(input)
+    ? { ...model, cachedInputPerMillionTokensUsd: input }
+    : model
 }
 
 /** A slip in the decimal point would charge a repeated prefix more than a new one. */

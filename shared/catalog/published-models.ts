@@ -11,15 +11,53 @@ const CONTEXT_WINDOW = 1_048_576
  * tokens stays at the minimum charge on every model up to 3.8 USD per million output tokens. The largest request,
  * 65,536 output tokens of the most expensive model and the input that the bound leaves room for, reaches the maximum
  * exactly.
+ *
+ * Input that the vendor reads from its cache costs the larger of the vendor's own ratio of the input's price and what
+ * that vendor bills for it, by the example deployments, which name their sources. `pricing.test.ts` computes it from them.
  */
 export const textModels: readonly TextModel[] = [
-  textModel('textmodel-3.6-flash', '2026-07-21', { input: '0.50', output: '3.00', maximumOutputTokens: 65_536 }),
-  textModel('textmodel-3.5-flash-lite', '2026-07-21', { input: '0.15', output: '0.90', maximumOutputTokens: 65_536 }),
-  textModel('textmodel-3.5-flash', '2026-05-19', { input: '0.40', output: '2.80', maximumOutputTokens: 65_536 }),
-  textModel('textmodel-3.1-flash-lite', '2026-03-03', { input: '0.25', output: '1.50', maximumOutputTokens: 32_768 }),
-  textModel('textmodel-2.5-flash', '2025-06-17', { input: '0.30', output: '2.50', maximumOutputTokens: 65_536 }),
-  textModel('textmodel-2.5-pro', '2025-06-17', { input: '1.25', output: '10.00', maximumOutputTokens: 65_536 }),
-  textModel('textmodel-2.5-flash-lite', '2025-07-22', { input: '0.10', output: '0.40', maximumOutputTokens: 32_768 }),
+  textModel('textmodel-3.6-flash', '2026-07-21', {
+    input: '0.50',
+    cached: '0.15',
+    output: '3.00',
+    maximumOutputTokens: 65_536,
+  }),
+  textModel('textmodel-3.5-flash-lite', '2026-07-21', {
+    input: '0.15',
+    cached: '0.03',
+    output: '0.90',
+    maximumOutputTokens: 65_536,
+  }),
+  textModel('textmodel-3.5-flash', '2026-05-19', {
+    input: '0.40',
+    cached: '0.15',
+    output: '2.80',
+    maximumOutputTokens: 65_536,
+  }),
+  textModel('textmodel-3.1-flash-lite', '2026-03-03', {
+    input: '0.25',
+    cached: '0.025',
+    output: '1.50',
+    maximumOutputTokens: 32_768,
+  }),
+  textModel('textmodel-2.5-flash', '2025-06-17', {
+    input: '0.30',
+    cached: '0.03',
+    output: '2.50',
+    maximumOutputTokens: 65_536,
+  }),
+  textModel('textmodel-2.5-pro', '2025-06-17', {
+    input: '1.25',
+    cached: '0.125',
+    output: '10.00',
+    maximumOutputTokens: 65_536,
+  }),
+  textModel('textmodel-2.5-flash-lite', '2025-07-22', {
+    input: '0.10',
+    cached: '0.01',
+    output: '0.40',
+    maximumOutputTokens: 32_768,
+  }),
 ]
 
 export const imageModel: ImageModel = {
@@ -61,17 +99,18 @@ export const publishedModels: readonly Model[] = [...textModels, imageModel, spe
 function textModel(
   id: string,
   createdOn: string,
-  { input, output, maximumOutputTokens }: { input: string; output: string; maximumOutputTokens: number },
+  prices: { input: string; cached: string; output: string; maximumOutputTokens: number },
 ): TextModel {
   return {
     id,
     category: 'text_generation',
     created: unixSeconds(createdOn),
-    inputPerMillionTokensUsd: input,
-    outputPerMillionTokensUsd: output,
+    inputPerMillionTokensUsd: prices.input,
+    cachedInputPerMillionTokensUsd: prices.cached,
+    outputPerMillionTokensUsd: prices.output,
     ...TEXT_BOUNDS,
     contextWindow: CONTEXT_WINDOW,
-    maximumOutputTokens,
+    maximumOutputTokens: prices.maximumOutputTokens,
   }
 }
 

@@ -145,6 +145,7 @@ describe('GET /v1/pricing', () => {
       expect(entry).toMatchObject({
         ...common('text_generation', 'measured_tokens', ['0.002', '0.766952']),
         input_per_million_tokens: decimal,
+        cached_input_per_million_tokens: decimal,
         output_per_million_tokens: decimal,
       })
     expect(data[7]).toMatchObject({

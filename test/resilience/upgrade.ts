@@ -17,8 +17,11 @@ import { type Comparison, compareLedgers } from './stack/stack-report.ts'
 import { checkOutEarlierVersion, migrateWith } from './upgrade/earlier-version.ts'
 import { startSteadyLoad } from './upgrade/steady-load.ts'
 
-/** In the order in which a roll-out replaces them: the other process of its kind serves meanwhile. */
-const PROCESSES: readonly ServiceName[] = ['worker', 'api', 'worker-2', 'api-2']
+/**
+ * In the order in which a roll-out replaces them, and a roll-back in reverse: the other process of its kind serves
+ * meanwhile, and no worker gets a call with terms that only later versions know, such as the price of cached input.
+ */
+const PROCESSES: readonly ServiceName[] = ['worker', 'worker-2', 'api', 'api-2']
 
 export interface UpgradeOptions {
   /** A folder with the earlier version, installed. */
@@ -85,7 +88,7 @@ export async function runUpgrade({
         await replace(name)
       }
       await phase('served by this version')
-      for (const name of PROCESSES) {
+      for (const name of PROCESSES.toReversed()) {
         earlier.add(name)
         await replace(name)
       }

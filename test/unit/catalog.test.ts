@@ -229,6 +229,20 @@ describe('an operator’s catalog file', () => {
   })
 
   it.each([
+    ['stays under a dearer input', { input_per_million_tokens: '1.60' }, '0.15'],
+    ['is that of the input where a file lowers the input alone below it', { input_per_million_tokens: '0.1' }, '0.1'],
+    [
+      'is what a file says beside a lower input',
+      { input_per_million_tokens: '0.1', cached_input_per_million_tokens: '0.02' },
+      '0.02',
+    ],
+  ])('the built-in price of cached input %s', (_, prices, cached) => {
+    expect(findModel(override({ [TEXT]: prices }), 'text_generation', TEXT)?.cachedInputPerMillionTokensUsd).toBe(
+      cached,
+    )
+  })
+
+  it.each([
     [{ 'textmodel-9': {} }, /no model "textmodel-9"; the models are textmodel-3.6-flash, /],
     [{ [TEXT]: { price_per_audio_hour_usd: '1' } }, /model "textmodel-3.6-flash".*price_per_audio_hour_usd/s],
     [{ [TEXT]: { enabled: 'no' } }, /model "textmodel-3.6-flash".*enabled/s],

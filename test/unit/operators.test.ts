@@ -424,7 +424,7 @@ describe('a past call under another catalog', () => {
     const usage = { input_tokens: 2500, cached_input_tokens: 2000, cache_write_tokens: 300, output_tokens: 3100 }
     const cached = overrideCatalogWith(publishedCatalog, {
       models: {
-        'textmodel-2.5-pro': { cached_input_per_million_tokens: '0.125', cache_write_per_million_tokens: '1.5625' },
+        'textmodel-2.5-pro': { cached_input_per_million_tokens: '0.05', cache_write_per_million_tokens: '1.3' },
       },
     })
     const call = pastCall(operationId, body, usage)

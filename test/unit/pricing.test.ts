@@ -5,6 +5,7 @@ import { checkCharge } from '#receipts/check-charge.ts'
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { textModels } from '#shared/catalog/published-models.ts'
 import { compareWithCost, describeBelowCost, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { atomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, type OperationId, operations } from '#shared/operations/registry.ts'
@@ -31,6 +32,7 @@ const quantity = (measured: number, priceUsd: string, units: bigint, atMost: num
 })
 /** As shipped: its voices are samples, which the parser refuses. */
 const example = (name: string) => JSON.parse(readFileSync(`infra/${name}`, 'utf8')) as DeploymentsFile
+const larger = (one: bigint, other: bigint) => (one > other ? one : other)
 const bounds = { minimum: atomicAmount(0n), maximum: atomicAmount(10n ** 12n) }
 const count = fc.nat({ max: 5_000_000 })
 const price = fc.nat({ max: 50_000_000 }).map((atomic) => (atomic / 1e6).toFixed(6))
@@ -383,12 +385,37 @@ describe('prices compared with cost', () => {
     )
   })
 
+  it.each(['deployments.example.json', 'deployments.full.example.json'])(
+    'of cached input are the vendor’s ratio of the published input or its own price, by %s, and never below cost',
+    (name) => {
+      const { deployments } = example(name)
+      const ruled = textModels.map(({ id, inputPerMillionTokensUsd }) => {
+        const input = atomicFromDollars(inputPerMillionTokensUsd)
+        const wanted = deployments.flatMap(({ serves, prices }) => {
+          const { input_per_million_tokens: full, cached_input_per_million_tokens: cached } = prices ?? {}
+          if (!serves.includes(id) || full === undefined || cached === undefined) return []
+          const [fullPrice, own] = [atomicFromDollars(full), atomicFromDollars(cached)]
+          return [larger((own * input + fullPrice - 1n) / fullPrice, own)]
+        })
+        const dearest = wanted.reduce(larger)
+        return [id, dearest < input ? dearest : input]
+      })
+      const sold = textModels.map((model) => [model.id, atomicFromDollars(model.cachedInputPerMillionTokensUsd ?? '0')])
+      expect(sold).toEqual(ruled)
+      const { belowCost } = compareWithCost(publishedCatalog, { deployments })
+      expect(belowCost.filter(({ field }) => field === 'cached_input_per_million_tokens')).toEqual([])
+    },
+  )
+
   it('take a model as below cost for each of its prices and deployments, and not at the same price', () => {
     const serves = ['textmodel-3.6-flash']
     const [model] = publishedCatalog.models.filter(({ id }) => id === serves[0])
     if (model?.category !== 'text_generation') throw new Error('no such model')
     const same = {
       input_per_million_tokens: model.inputPerMillionTokensUsd,
+      ...(model.cachedInputPerMillionTokensUsd && {
+        cached_input_per_million_tokens: model.cachedInputPerMillionTokensUsd,
+      }),
       output_per_million_tokens: model.outputPerMillionTokensUsd,
       as_of: '2026-11-26',
       source: 'a test',

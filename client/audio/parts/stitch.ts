@@ -1,3 +1,4 @@
+import { shownText } from '../../subtitles/cues/shown-text.ts'
 import type { TranscribedWord } from '../../subtitles/words.ts'
 import { retimed, separatorBetween, type Transcript } from '../transcript.ts'
 
@@ -43,7 +44,7 @@ function wordsOf(
   for (const [index, { transcript, offsetMs }] of parts.entries()) {
     const words = (transcript.words ?? []).map((word) => ({
       ...retimed(word, (seconds) => Math.max(0, seconds + offsetMs / 1000)),
-      ...(word.speaker && { speaker: nameOf(word.speaker, index) }),
+      ...(word.speaker && shownText(word.speaker, false) !== '' && { speaker: nameOf(word.speaker, index) }),
     }))
     const spacing = spacingBetween(joined.at(-1), words[0])
     if (spacing && joined.some(({ type }) => type === 'spacing')) joined.push(spacing)

@@ -17,6 +17,10 @@ export interface RenderedTranscript {
   readonly violations: readonly SubtitleFinding[]
 }
 
+/** SubRip has two digits for hours, and many readers know no more in WebVTT, too. */
+const LATEST_MS = 100 * 3_600_000
+const HOURS: readonly OutputFormat[] = ['srt', 'vtt']
+
 /** Renders a transcript in each format. Without words there is running text, but no subtitles. */
 export function renderTranscript(
   transcript: Transcript,
@@ -28,8 +32,18 @@ export function renderTranscript(
   const written = words && writeCues(words, { ...options, ...(language !== undefined && { language }) })
   return {
     texts: formats.map((format) => render(format, transcript, written)),
-    violations: (written?.violations ?? []).map(({ rule, cue, why }) => ({ rule, cue, why })),
+    violations: [
+      ...(written?.violations ?? []).map(({ rule, cue, why }) => ({ rule, cue, why })),
+      ...(formats.some((format) => HOURS.includes(format)) ? lateCues(written) : []),
+    ],
   }
+}
+
+/** Returns the first cue whose times some readers drop. Times cannot be written otherwise, nor files be split. */
+function lateCues(written: WrittenCues | undefined): SubtitleFinding[] {
+  const cue = written?.cues.findIndex(({ endMs }) => endMs >= LATEST_MS) ?? -1
+  const why = 'it and all after it are later than 99:59:59, and some players do not show them'
+  return cue === -1 ? [] : [{ rule: 'late', cue, why }]
 }
 
 function render(format: OutputFormat, transcript: Transcript, written: WrittenCues | undefined): string {

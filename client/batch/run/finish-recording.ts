@@ -7,7 +7,7 @@ import { ReceiptStore } from '../../receipts/receipt-store.ts'
 import type { Receipt } from '../../wire/schemas.ts'
 import { type RenderedTranscript, renderTranscript } from '../output/render-transcript.ts'
 import { pathsOf } from '../plan/choose-outputs.ts'
-import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
+import { asFareboxError, asPaidError, durationOf } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
 import { type RunContext, warn } from './run-context.ts'
@@ -61,7 +61,7 @@ function render(
   { work, transcript, charged }: TranscribedRecording,
 ): RenderedTranscript | null {
   try {
-    return renderTranscript(transcript, formats, subtitles)
+    return renderTranscript(transcript, formats, { ...subtitles, durationMs: durationOf(work.recording) })
   } catch (error) {
     for (const file of work.targets) tally.fail(file, asPaidError(error, file.label), file === work.file ? charged : 0n)
     return null

@@ -32,7 +32,8 @@ export function readWords(words: readonly TranscribedWord[]): ShownWord[] {
       continue
     }
     const previous = shown.at(-1)
-    const named = typeof item.speaker === 'string' && item.speaker.trim() !== '' ? item.speaker : undefined
+    // A name that nobody can see names nobody.
+    const named = typeof item.speaker === 'string' && shownText(item.speaker, false) !== '' ? item.speaker : undefined
     const turns = named !== undefined && speaker !== undefined && named !== speaker
     speaker = named ?? speaker
     const glued =

@@ -10,7 +10,7 @@ export interface WordTimes {
 }
 
 /** About 13 characters a second and spaces between words: a normal pace of speech, which can be read. */
-const MS_PER_COLUMN = 75
+export const MS_PER_COLUMN = 75
 
 /**
  * Returns usable times for every word. A start is kept if it is in the longest series of starts that do not go back,

@@ -68,11 +68,11 @@ export function withPrices(content: JsonValue, id: string, prices: z.infer<typeo
   }
 }
 
-/** Prices of a text model that no built-in one has. */
-const OPTIONAL: ReadonlySet<PriceName> = new Set(['cached_input_per_million_tokens', 'cache_write_per_million_tokens'])
+/** The price of a text model that no built-in one has. */
+const OPTIONAL: PriceName = 'cache_write_per_million_tokens'
 
 function hasPrice(model: Model, name: PriceName): boolean {
-  return OPTIONAL.has(name) ? model.category === 'text_generation' : builtInPrice(model, name) !== undefined
+  return name === OPTIONAL ? model.category === 'text_generation' : builtInPrice(model, name) !== undefined
 }
 
 function builtInPrice(model: Model, name: PriceName): string | undefined {

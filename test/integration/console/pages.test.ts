@@ -979,7 +979,7 @@ describe('the pages on catalog and deployments', () => {
       expect((await reader.get('/operator/catalog')).body).not.toContain('Prices of')
     })
 
-    it('has fields for the prices of the prompt cache, which only text models have and no built-in one does', async () => {
+    it('has fields for the prices of the prompt cache, which only text models have, with the built-in one as a hint', async () => {
       await saveDraft(actor, { models: {} })
       const formOf = async (model: string) => {
         const forms = readForms((await actor.get('/operator/catalog')).body)

@@ -196,6 +196,7 @@ describe('lists of models, prices and voices', async () => {
         currency: 'USD',
         billing_mode: 'measured_tokens',
         input_per_million_tokens: '0.50',
+        cached_input_per_million_tokens: '0.15',
         output_per_million_tokens: '3.00',
         minimum_charge_usd: '0.002',
         maximum_charge_usd: '0.766952',

@@ -20,6 +20,7 @@ const DEBIAN_PACKAGES = {
   prometheus: 'prometheus',
   'prometheus-alertmanager': 'prometheus-alertmanager',
   promtool: 'prometheus',
+  python3: 'python3',
   radosgw: 'radosgw',
   'radosgw-admin': 'ceph-common',
   'redis-server': 'redis-server',

@@ -4,6 +4,7 @@ import { toHex } from 'viem'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
+import { textModels } from '#shared/catalog/published-models.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
 import { createFarebox, type Farebox, parseUsdc, type Wire, walletFromPrivateKey } from '../../../client/farebox.ts'
@@ -14,6 +15,8 @@ import { startTestSandbox, type TestSandbox } from '../../support/processes/test
 
 const STEPS = 11
 const PREFIX_TOKENS = 25_000
+/** Of the loop on prices and deployments as shipped. */
+const SHIPPED_PREFIX_TOKENS = 24_800
 /** By vendor: the model that only it serves here. */
 const MODELS = {
   gemini: 'textmodel-3.6-flash',
@@ -21,6 +24,8 @@ const MODELS = {
   anthropic: 'textmodel-2.5-pro',
 } as const
 type Vendor = keyof typeof MODELS
+/** What the catalog charges for any input, for that which is read from a cache, too. */
+const UNCACHED_PRICES = { [MODELS.gemini]: '0.50', [MODELS['openai-compatible']]: '0.40', [MODELS.anthropic]: '1.25' }
 /** A tenth of the input's price for reads, and 1.25 times it for writes, as the vendors' own lists have it. */
 const CACHE_PRICES = {
   [MODELS.gemini]: { cached_input_per_million_tokens: '0.05', cache_write_per_million_tokens: '0.625' },
@@ -28,6 +33,8 @@ const CACHE_PRICES = {
   [MODELS.anthropic]: { cached_input_per_million_tokens: '0.125', cache_write_per_million_tokens: '1.5625' },
 }
 
+/** As shipped: no published prices, no other deployments. */
+let shipped: TestSandbox
 let sandbox: TestSandbox
 let farebox: Farebox
 beforeAll(async () => {
@@ -42,19 +49,20 @@ beforeAll(async () => {
       }),
     }),
   })
-  farebox = await openFarebox(sandbox.info.baseUrl)
+  farebox = await openFarebox(sandbox)
+  shipped = await startTestSandbox()
 })
-const openFarebox = (baseUrl: string) =>
+const openFarebox = ({ info }: TestSandbox, baseUrl = info.baseUrl) =>
   createFarebox({
-    wallet: walletFromPrivateKey(sandbox.info.payer.privateKey),
+    wallet: walletFromPrivateKey(info.payer.privateKey),
     baseUrl,
-    rpcUrl: sandbox.info.rpcUrl,
+    rpcUrl: info.rpcUrl,
     journal: 'memory',
-    terms: { asset: sandbox.info.usdc, network: sandbox.info.network },
+    terms: { asset: info.usdc, network: info.network },
   })
 afterAll(async () => {
   await farebox.close()
-  await sandbox.stop()
+  await Promise.all([sandbox.stop(), shipped.stop()])
 })
 
 /** Publishes prices of models, and waits until the API quotes with them. */
@@ -86,6 +94,9 @@ function longText(tokens: number, seed: string): string {
   return `${seed} ${words.join(' ')}`
 }
 
+type Turn = { role: 'user' | 'assistant'; content: string }
+type TextModelId = Wire.CreateChatCompletionRequest['model']
+
 interface Step {
   readonly charged: bigint
   readonly verified: string
@@ -94,45 +105,56 @@ interface Step {
   readonly input: number
   readonly cached: number
   readonly written: number
+  readonly output: number
   readonly text: string
 }
 
 /** Makes one call of a conversation in the dialect of its vendor; Anthropic's marks the end of what is to be cached. */
-async function ask(vendor: Vendor, system: string, turns: readonly { role: 'user' | 'assistant'; content: string }[]) {
+async function ask(vendor: Vendor, system: string, turns: readonly Turn[]) {
   const model = MODELS[vendor]
   if (vendor === 'anthropic') {
     const request = { model, system, messages: [...turns], max_tokens: 100, cache_control: { type: 'ephemeral' } }
     const { result, payment } = await farebox.messages.create(request)
     const { input_tokens, cache_read_input_tokens: cached = 0, cache_creation_input_tokens: written = 0 } = result.usage
+    const input = input_tokens + cached + written
     const text = result.content.map((block) => ('text' in block ? block.text : '')).join('')
-    return stepOf(payment, { input: input_tokens + cached + written, cached, written, text })
+    return stepOf(payment, { input, cached, written, output: result.usage.output_tokens, text })
   }
+  return chat(farebox, model, system, turns)
+}
+
+async function chat(payer: Farebox, model: TextModelId, system: string, turns: readonly Turn[]) {
   const messages = [{ role: 'system', content: system }, ...turns]
-  const { result, payment } = await farebox.chat.create({ model, messages, max_tokens: 100 })
-  const { prompt_tokens: input, prompt_tokens_details: details } = result.usage
+  const { result, payment } = await payer.chat.create({ model, messages, max_tokens: 100 })
+  const { prompt_tokens: input, completion_tokens: output, prompt_tokens_details: details } = result.usage
   return stepOf(payment, {
     input,
     cached: details?.cached_tokens ?? 0,
     written: details?.cache_write_tokens ?? 0,
+    output,
     text: result.choices[0]?.message.content ?? '',
   })
 }
 
 function stepOf(
   { charged, verified, problems, receiptId }: Awaited<ReturnType<Farebox['chat']['create']>>['payment'],
-  counts: Pick<Step, 'input' | 'cached' | 'written' | 'text'>,
+  counts: Pick<Step, 'input' | 'cached' | 'written' | 'output' | 'text'>,
 ): Step {
   return { charged: parseUsdc(charged), verified, problems, receiptId: receiptId ?? '', ...counts }
 }
 
 /** Makes the calls of an agent whose conversation grows on one prefix. */
-async function converse(vendor: Vendor, seed: string): Promise<readonly Step[]> {
-  const system = longText(PREFIX_TOKENS, seed)
-  const turns: { role: 'user' | 'assistant'; content: string }[] = []
+async function converse(
+  seed: string,
+  prefixTokens: number,
+  askNext: (system: string, turns: readonly Turn[]) => Promise<Step>,
+): Promise<readonly Step[]> {
+  const system = longText(prefixTokens, seed)
+  const turns: Turn[] = []
   const steps: Step[] = []
   for (let index = 1; index <= STEPS; index += 1) {
     turns.push({ role: 'user', content: `Step ${index}: ${longText(60, seed)}` })
-    const step = await ask(vendor, system, turns)
+    const step = await askNext(system, turns)
     turns.push({ role: 'assistant', content: step.text })
     steps.push(step)
   }
@@ -143,12 +165,14 @@ const sum = (steps: readonly Step[], count: (step: Step) => number | bigint) =>
   steps.reduce((total, step) => total + Number(count(step)), 0)
 
 describe.each(Object.keys(MODELS) as Vendor[])('11 steps on a prefix of 25,000 tokens at %s', (vendor) => {
-  it('cost at most 0.35 of what they cost without a price for cached input, and every receipt is recomputed', async () => {
-    // Another version of the catalog, with the same prices.
-    await publishPrices({ [MODELS[vendor]]: { maximum_charge_usd: '0.766951' } })
-    const before = await converse(vendor, `before ${vendor}`)
+  it('cost at most 0.35 of what they cost where cached input costs as any other, and every receipt is recomputed', async () => {
+    const run = (seed: string) =>
+      converse(`${seed} ${vendor}`, PREFIX_TOKENS, (system, turns) => ask(vendor, system, turns))
+    const uncachedPrice = UNCACHED_PRICES[MODELS[vendor]]
+    await publishPrices({ [MODELS[vendor]]: { cached_input_per_million_tokens: uncachedPrice } })
+    const before = await run('before')
     await publishPrices({ [MODELS[vendor]]: CACHE_PRICES[MODELS[vendor]] })
-    const after = await converse(vendor, `after ${vendor}`)
+    const after = await run('after')
     for (const { verified, problems } of [...before, ...after])
       expect({ verified, problems }).toEqual({ verified: 'passed', problems: [] })
     const [charged, uncached] = [sum(after, (step) => step.charged), sum(before, (step) => step.charged)]
@@ -167,6 +191,27 @@ describe.each(Object.keys(MODELS) as Vendor[])('11 steps on a prefix of 25,000 t
     expect(written > PREFIX_TOKENS).toBe(vendor === 'anthropic')
     expect(charged).toBeLessThanOrEqual(0.35 * uncached)
     expect(await vendorCosts(MODELS[vendor])).toEqual({ calls: 2 * STEPS, unlike: 0 })
+  })
+})
+
+describe('11 steps on a prefix of 24,800 tokens on the sandbox as shipped', () => {
+  it('cost at most 0.03 USDC on textmodel-2.5-flash, and less on every model than without a price for cached input', async () => {
+    const payer = await openFarebox(shipped)
+    onTestFinished(() => payer.close())
+    const charges = new Map<string, number>()
+    for (const { id, inputPerMillionTokensUsd: input, outputPerMillionTokensUsd: output } of textModels) {
+      const steps = await converse(id, SHIPPED_PREFIX_TOKENS, (system, turns) =>
+        chat(payer, id as TextModelId, system, turns),
+      )
+      expect(steps.filter(({ verified }) => verified !== 'passed')).toEqual([])
+      expect(steps.flatMap(({ problems }) => problems)).toEqual([])
+      const charged = sum(steps, (step) => step.charged)
+      const uncached = sum(steps, (step) => step.input * Number(input) + step.output * Number(output))
+      console.info(`${id}: ${charged / 1e6} USDC, without a price for cached input ${(uncached / 1e6).toFixed(6)}`)
+      expect(charged).toBeLessThan(uncached)
+      charges.set(id, charged)
+    }
+    expect(charges.get('textmodel-2.5-flash')).toBeLessThanOrEqual(30_000)
   })
 })
 
@@ -212,7 +257,7 @@ describe('a call at an API whose minimum charge follows the gas', () => {
     // 97,000 gas at a base fee of 0.008 gwei and a tip of 0.001 gwei, at 4,000 USD.
     const gas = '0.003492'
     await callRpc(sandbox.info.rpcUrl, 'anvil_setNextBlockBaseFeePerGas', [toHex(8_000_000n)])
-    const other = await openFarebox(follower)
+    const other = await openFarebox(sandbox, follower)
     onTestFinished(() => other.close())
     const request = { model: MODELS.gemini, messages: [{ role: 'user' as const, content: 'Hi' }], max_tokens: 10 }
     const quoteGas = async () => (await other.quote({ operation: 'createChatCompletion', request })).price.amount

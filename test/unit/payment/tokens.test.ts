@@ -373,12 +373,15 @@ describe('the price version of a receipt', () => {
     const { unit_prices, calculation } = chat('Hello', 100)
     expect(unit_prices).toEqual({
       input_per_million_tokens_usd: '1.25',
+      cached_input_per_million_tokens_usd: '0.125',
       output_per_million_tokens_usd: '10.00',
       minimum_charge_usd: '0.002',
       maximum_charge_usd: '0.766952',
     })
     expect(calculation?.lines.map(({ usage, at_most }) => [usage, at_most])).toEqual([
-      ['input_tokens', 293],
+      ['cached_input_tokens', 293],
+      ['uncached_input_tokens', 293],
+      ['cache_write_tokens', 273],
       ['output_tokens', 100],
     ])
   })

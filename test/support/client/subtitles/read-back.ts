@@ -10,9 +10,14 @@ export interface ReadCue {
 
 const LARGEST_OUTPUT_BYTES = 256 * 1024 * 1024
 
-/** Reads SubRip strictly: numbers from 1, one line of times, text, one empty line. Throws for anything else. */
+const EMPTY_SRT = '1\n00:00:00,000 --> 00:00:00,001\n\n'
+
+/**
+ * Reads SubRip strictly: numbers from 1, one line of times, text, one empty line; or a single cue without text. Throws
+ * for anything else.
+ */
 export function readSrt(file: string): ReadCue[] {
-  if (file === '') return []
+  if (file === EMPTY_SRT) return []
   if (!file.endsWith('\n') || file.endsWith('\n\n') || file.includes('\r')) throw new Error('line ends')
   return file
     .slice(0, -1)

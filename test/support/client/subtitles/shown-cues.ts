@@ -1,22 +1,33 @@
 import type { Cue } from '../../../../client/subtitles/subtitles.ts'
 import type { ReadCue } from './read-back.ts'
 
-/** Returns what a reader of a file must see. SubRip has no escapes, so four sequences are replaced in it. */
-export function shownCues(cues: readonly Cue[], form: 'srt' | 'vtt' | 'voices'): ReadCue[] {
-  return cues.map(({ startMs, endMs, lines }) => {
-    const text = lines.map(({ prefix, text: own }) => (form === 'voices' ? '' : prefix) + own).join('\n')
-    return { startMs, endMs, text: form === 'srt' ? inSubRip(text) : text }
-  })
+/** What a file may hold instead of signs that its readers would take for markup, as `client/README.md` lists it. */
+export const LOOK_ALIKES: Readonly<Record<string, string>> = {
+  '→': '-->',
+  '‹': '<',
+  '›': '>',
+  '❴': '{',
+  '∖': '\\',
+  '“': '"',
+  '\u2060': '',
 }
 
-function inSubRip(text: string): string {
-  return text
-    .split('-->')
-    .join('→')
-    .split('<')
-    .join('‹')
-    .replace(/\{(\\|\p{L}:)/gu, '❴$1')
-    .replace(/\\([Nnh])/gu, '∖$1')
+/** Returns the text with each look-alike as the sign that it stands for: texts that look alike become equal. */
+export function folded(text: string): string {
+  return text.replace(/[→‹›❴∖“\u2060]/gu, (sign) => LOOK_ALIKES[sign] as string)
+}
+
+export const foldedCues = (cues: readonly ReadCue[]): ReadCue[] =>
+  cues.map((cue) => ({ ...cue, text: folded(cue.text) }))
+
+/** Returns what a reader of a file must see, but for look-alikes. */
+export function shownCues(cues: readonly Cue[], form: 'srt' | 'vtt' | 'voices'): ReadCue[] {
+  return foldedCues(
+    cues.map(({ startMs, endMs, lines }) => {
+      const text = lines.map(({ prefix, text: own }) => (form === 'voices' ? '' : prefix) + own).join('\n')
+      return { startMs, endMs, text }
+    }),
+  )
 }
 
 /** Puts lists of cues behind each other, since FFmpeg sorts the cues of a file by time. */

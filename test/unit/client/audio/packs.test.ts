@@ -235,6 +235,11 @@ describe('transcripts of parts, joined', () => {
     expect(named()).toEqual(['part 1: speaker_0', 'part 2: speaker_0'])
     expect(named({ speakers: 1 })).toEqual(['speaker_0', 'speaker_0'])
     expect(stitch(parts.slice(0, 1)).words?.[0]?.speaker).toBe('speaker_0')
+    const unnamed = parts.map((part) => {
+      const words = part.transcript.words?.map((word) => ({ ...word, speaker: '\u200b' }))
+      return { ...part, transcript: { ...part.transcript, words } }
+    })
+    expect(stitch(unnamed).words?.filter(({ speaker }) => speaker?.includes('part'))).toEqual([])
   })
 
   test('shifts the times of characters, and leaves words without times as they are', () => {

@@ -7,6 +7,7 @@ import {
   type CueLine,
   checkCues,
   checkText,
+  renderVtt,
   rulesOf,
   type SubtitleRules,
   type TranscribedWord,
@@ -332,6 +333,23 @@ describe('speakers', () => {
     )
     expect(linesOf(writeCues(words).cues)).toEqual([['Are you coming now?']])
   })
+
+  it.each(['', '  ', '\u200b', '\u202e\u2066', '\u3164', '\u0000', '\u2060\ufeff'])(
+    'without a visible name have neither label nor dash: %j',
+    (speaker) => {
+      const words = [...speak('Are you there?', { speaker }), ...speak('Yes.', { speaker: 'Ann', start: 2 })]
+      for (const [speakers, prefixes] of [
+        ['label', ['', '[Ann] ']],
+        ['dash', ['', '']],
+        ['none', ['', '']],
+      ] as const) {
+        const { cues } = writeCues(words, { language: 'en', speakers })
+        expect(cues.flatMap(({ lines }) => lines.map(({ prefix }) => prefix))).toEqual(prefixes)
+      }
+      const file = renderVtt(writeCues(words).cues, { voices: true })
+      expect(file).toMatch(/\nAre you there\?\n[^]*\n<v Ann>Yes\.<\/v>\n/)
+    },
+  )
 
   it('have labels of at most half a line', () => {
     const { cues } = writeCues(speak('Yes.', { speaker: 'A name that is much longer than any line' }), {
