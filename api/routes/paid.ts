@@ -14,7 +14,7 @@ import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
 import { clientGroups, clientNetwork } from '../request/client-address.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, requireJson } from '../request/headers.ts'
-import { createCallerHold, sendInterimResponses } from './held-connection.ts'
+import { createCallerHold } from './held-connection.ts'
 
 /** Codes that parsing a body throws before the route's handler runs. */
 const UNREADABLE_BODY_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
@@ -24,7 +24,6 @@ export interface ConnectionLimits {
   readonly limitRate: RateLimiter
   readonly admission: Admission
   readonly holdMs: number
-  readonly interimAnswerMs: number
   /** Aborts when held callers must be answered because the process stops. */
   readonly stopping: AbortSignal
 }
@@ -118,7 +117,6 @@ export async function answerCall(
   { call, request, reply, hasPriority }: ArrivedCall,
   limits: Omit<ConnectionLimits, 'limitRate'>,
 ): Promise<PaidResponse> {
-  const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
   const reservation = limits.admission.reservationOf(request)
   const hold = createCallerHold(request, reply, limits)
   // The work counts until it is done, even if its caller disconnects.
@@ -140,7 +138,6 @@ export async function answerCall(
     )
   } finally {
     reservation?.release()
-    stopInterimResponses()
     hold.release()
   }
 }
