@@ -247,6 +247,13 @@ describe.each(both)('the 402 of a $kind request of $id', ({ kind, operation }) =
 })
 
 describe('a priced 402', () => {
+  it.each(operations)('tells a client that cannot sign it which two lines make it able to: $id', (operation) => {
+    const { message } = render('priced', operation).body
+    expect(message).toContain('X-PAYMENT')
+    expect(message).toContain("import { UptoEvmScheme } from '@x402/evm/upto/client'")
+    expect(message).toContain("client.register('eip155:8453', new UptoEvmScheme(account, { rpcUrl }))")
+  })
+
   it.each(operations)('declares nothing that its payment would only repeat: $id', (operation) => {
     const { extensions = {} } = render('priced', operation).required
     expect(Object.keys(extensions).toSorted()).toEqual(['eip2612GasSponsoring', 'offer-receipt', 'payment-identifier'])

@@ -4,6 +4,7 @@ import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amoun
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
+import { HOW_TO_PAY } from '#shared/payment/how-to-pay.ts'
 import { offerExtension } from '#shared/payment/offer-receipt.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
@@ -51,7 +52,7 @@ export function renderChallenge(
     extensions: listing.pricedExtensions,
     offer: { signer, validUntil: expiresAt },
     maximum: quotedMaximum,
-    message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC${atLeast}. Sign the challenge in PAYMENT-REQUIRED and retry.`,
+    message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC${atLeast}. Sign the challenge in PAYMENT-REQUIRED and retry. Clients that have only the scheme "exact", or send X-PAYMENT (x402 v1, never read here), cannot. ${HOW_TO_PAY}.`,
     extra: {
       facilitatorAddress: facilitatorFor(terms, requestDigest),
       challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecrets),
