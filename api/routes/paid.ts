@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { shrinkAdvice } from '#shared/audio/conversion.ts'
@@ -5,6 +6,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
 import type { Admission } from '../admission/admission.ts'
+import { isHeldProbe } from '../paid-request/challenge/held-probe.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/challenge/probe-challenge.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
 import type { PaidResponse } from '../paid-request/job/respond.ts'
@@ -95,10 +97,27 @@ async function respondTo(
 ): Promise<FastifyReply> {
   const hasPriority = limits.admission.reservationOf(request)?.hasPriority ?? false
   const { status, headers, body, outcome } = isProbe(request.headers, request.body)
-    ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
+    ? await answerProbe(dependencies, operation, request, reply, limits)
     : await answerCall(dependencies, operation, { call: request, request, reply, hasPriority }, limits)
   request.outcome = outcome
   return await reply.status(status).headers(headers).send(body)
+}
+
+/** Answers a probe; that of the operator's preflight is held first as long as a call may be. */
+async function answerProbe(
+  dependencies: PaidRequestDependencies,
+  operation: AnyOperation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  limits: ConnectionLimits,
+) {
+  if (isHeldProbe(request.headers, dependencies.challengeSecrets, dependencies.now())) {
+    const hold = createCallerHold(request, reply, limits)
+    const ended = hold.holdIn(limits.admission.holdWithoutWork(request, 'probes of the preflight'))
+    if (!ended.aborted) await once(ended, 'abort')
+    hold.release()
+  }
+  return { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
 }
 
 /** A call and the connection that it arrived on. */
