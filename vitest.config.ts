@@ -9,7 +9,13 @@ const LONGEST_TEST_MS = 5 * PATIENCE_MS
 const LONGEST_CAMPAIGN_MS = 30 * PATIENCE_MS
 
 /** Files that take minutes start first, so that no worker ends long after the others. */
-const SLOW = ['system/campaigns', 'system/console/pages', 'system/processes/sandbox', 'nightly/']
+const SLOW = [
+  'system/campaigns',
+  'system/deployment/proxies',
+  'system/console/pages',
+  'system/processes/sandbox',
+  'nightly/',
+]
 
 function rank({ moduleId }: TestSpecification): number {
   const found = SLOW.findIndex((slow) => moduleId.includes(`/test/${slow}`))

@@ -52,8 +52,6 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly holdMs: number
   /** Aborts when the process begins to shut down: it reports not ready but still serves every request. */
   readonly draining: AbortSignal
-  /** Interval of interim responses to held callers; 0 disables them. */
-  readonly interimAnswerMs: number
   /** Aborts when held callers must be answered because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter

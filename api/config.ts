@@ -138,11 +138,6 @@ export const settingsSchema = z.object({
   MAXIMUM_CONNECTIONS_PER_CLIENT: z.coerce.number().int().min(1).default(4000),
   /** New work of a kind is rejected while accepted work of that kind has waited longer than this. */
   MAXIMUM_QUEUE_AGE_SECONDS: z.coerce.number().positive().default(60),
-  /**
-   * Interval of `102 Processing` to held callers, so that their clients do not time out; 0 disables it. The default is
-   * 30, but 0 behind TRUSTED_PROXIES, since nginx over HTTP/1.1 takes a 102 for the final response (nginx/nginx#1427).
-   */
-  INTERIM_ANSWER_SECONDS: z.coerce.number().min(0).max(3600).optional(),
   ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })

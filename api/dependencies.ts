@@ -32,9 +32,6 @@ import { derived } from './request/live-catalog.ts'
 import { createRequestPreparer } from './request/worker-threads/request-preparer.ts'
 import { addRequestMetrics, addSponsoringMetrics } from './telemetry/metrics.ts'
 
-/** Node's fetch gives up after 300 s without a byte, so up to nine of these may be lost. */
-const INTERIM_ANSWER_SECONDS = 30
-
 const now = () => new Date()
 
 /** Everything that the API needs except `draining`, which only the running process has. */
@@ -165,7 +162,6 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       connectionsPerClient: config.MAXIMUM_CONNECTIONS_PER_CLIENT,
     },
     holdMs: config.HOLD_SECONDS * 1000,
-    interimAnswerMs: (config.INTERIM_ANSWER_SECONDS ?? defaultInterimSeconds(config)) * 1000,
     stopping,
     startReporting: () =>
       startReporting({
@@ -182,11 +178,6 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       }),
     close: () => opened.disposeAsync(),
   }
-}
-
-/** Returns 0 behind a proxy, which may take an interim response for the final one. */
-function defaultInterimSeconds({ TRUSTED_PROXIES: proxies }: ApiConfig): number {
-  return proxies === undefined ? INTERIM_ANSWER_SECONDS : 0
 }
 
 /** Identifies the keys and addresses of this process, in the order of its settings, without revealing a secret. */

@@ -58,7 +58,7 @@ export function createProtocol({ tools, instructions, version, websiteUrl }: Pro
         if (call) calls.set(request, call)
         return await modern.fetch(request, { parsedBody: message })
       }
-      // JSON rather than a stream of one event: a caller who waits is kept by interim responses, as at the endpoints.
+      // JSON rather than a stream of one event: a caller who waits is held, as at the endpoints.
       const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true })
       const server = createServer(call ?? undefined)
       await server.connect(transport)

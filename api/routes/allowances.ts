@@ -8,7 +8,7 @@ import type { RateLimiter } from '../plugins/rate-limits.ts'
 import { clientNetwork } from '../request/client-address.ts'
 import { requireJson } from '../request/headers.ts'
 import { readWallet } from '../request/query-wallet.ts'
-import { createCallerHold, sendInterimResponses } from './held-connection.ts'
+import { createCallerHold } from './held-connection.ts'
 
 const PATH = '/v1/allowances'
 /** Many times the longest permit. */
@@ -21,7 +21,6 @@ interface RouteDependencies {
   readonly limitVerifications: VerificationLimiter
   readonly admission: Pick<Admission, 'holdWithoutWork'>
   readonly holdMs: number
-  readonly interimAnswerMs: number
   readonly stopping: AbortSignal
 }
 
@@ -63,7 +62,6 @@ async function holdForAllowance(
   reply: FastifyReply,
 ): Promise<AllowanceAnswer> {
   const permit = readPermit(request.body, allowanceRequests.terms.permit2)
-  const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
   const hold = createCallerHold(request, reply, limits)
   try {
     return await requestAllowance(allowanceRequests, permit, {
@@ -72,7 +70,6 @@ async function holdForAllowance(
       startWaiting: (owner) => hold.holdIn(admission.holdWithoutWork(request, `allowance of ${owner}`)),
     })
   } finally {
-    stopInterimResponses()
     hold.release()
   }
 }

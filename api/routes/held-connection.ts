@@ -88,20 +88,3 @@ export function createCallerHold(
     release: () => connection.release(),
   }
 }
-
-/**
- * Sends `102 Processing` at intervals, so that long holds survive client and proxy timeouts: Node's fetch gives up
- * after 300 s without a byte. HTTP/1.0 has no interim responses (RFC 9110, 15.2): its clients and proxies would take
- * one for the final response. Returns the function that stops it.
- */
-export function sendInterimResponses(
-  { raw: request }: FastifyRequest,
-  { raw: reply }: FastifyReply,
-  intervalMs: number,
-): () => void {
-  if (intervalMs === 0 || request.httpVersion === '1.0') return () => undefined
-  const timer = setInterval(() => {
-    if (!reply.headersSent && !reply.destroyed) reply.writeProcessing()
-  }, intervalMs)
-  return () => clearInterval(timer)
-}

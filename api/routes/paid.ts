@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { shrinkAdvice } from '#shared/audio/conversion.ts'
@@ -5,6 +6,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
 import type { Admission } from '../admission/admission.ts'
+import { isHeldProbe } from '../paid-request/challenge/held-probe.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/challenge/probe-challenge.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
 import type { PaidResponse } from '../paid-request/job/respond.ts'
@@ -14,7 +16,7 @@ import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
 import { clientGroups, clientNetwork } from '../request/client-address.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, requireJson } from '../request/headers.ts'
-import { createCallerHold, sendInterimResponses } from './held-connection.ts'
+import { createCallerHold } from './held-connection.ts'
 
 /** Codes that parsing a body throws before the route's handler runs. */
 const UNREADABLE_BODY_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
@@ -24,7 +26,6 @@ export interface ConnectionLimits {
   readonly limitRate: RateLimiter
   readonly admission: Admission
   readonly holdMs: number
-  readonly interimAnswerMs: number
   /** Aborts when held callers must be answered because the process stops. */
   readonly stopping: AbortSignal
 }
@@ -96,10 +97,27 @@ async function respondTo(
 ): Promise<FastifyReply> {
   const hasPriority = limits.admission.reservationOf(request)?.hasPriority ?? false
   const { status, headers, body, outcome } = isProbe(request.headers, request.body)
-    ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
+    ? await answerProbe(dependencies, operation, request, reply, limits)
     : await answerCall(dependencies, operation, { call: request, request, reply, hasPriority }, limits)
   request.outcome = outcome
   return await reply.status(status).headers(headers).send(body)
+}
+
+/** Answers a probe; that of the operator's preflight is held first as long as a call may be. */
+async function answerProbe(
+  dependencies: PaidRequestDependencies,
+  operation: AnyOperation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  limits: ConnectionLimits,
+) {
+  if (isHeldProbe(request.headers, dependencies.challengeSecrets, dependencies.now())) {
+    const hold = createCallerHold(request, reply, limits)
+    const ended = hold.holdIn(limits.admission.holdWithoutWork(request, 'probes of the preflight'))
+    if (!ended.aborted) await once(ended, 'abort')
+    hold.release()
+  }
+  return { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
 }
 
 /** A call and the connection that it arrived on. */
@@ -118,7 +136,6 @@ export async function answerCall(
   { call, request, reply, hasPriority }: ArrivedCall,
   limits: Omit<ConnectionLimits, 'limitRate'>,
 ): Promise<PaidResponse> {
-  const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
   const reservation = limits.admission.reservationOf(request)
   const hold = createCallerHold(request, reply, limits)
   // The work counts until it is done, even if its caller disconnects.
@@ -140,7 +157,6 @@ export async function answerCall(
     )
   } finally {
     reservation?.release()
-    stopInterimResponses()
     hold.release()
   }
 }

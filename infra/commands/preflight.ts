@@ -4,6 +4,7 @@ import { checkArchive } from '../preflight/check-archive.ts'
 import { checkChain, checkFees, checkRecipients } from '../preflight/check-chain.ts'
 import { checkPrices } from '../preflight/check-prices.ts'
 import { checkProviders } from '../preflight/check-providers.ts'
+import { checkCalls, checkHeldCall } from '../preflight/check-public-address.ts'
 import { checkScreening } from '../preflight/check-screening.ts'
 import { checkService, sendTestAlert } from '../preflight/check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from '../preflight/check-settings.ts'
@@ -81,7 +82,11 @@ async function runChecks(
   add(await checkSettlementContracts(settings, options.expectedCode))
   if (worker) add(await checkProviders(worker))
   if (api) add([await checkPrices(api)])
-  if (api) add(await checkService(api.PUBLIC_BASE_URL))
+  if (api) {
+    add(await checkService(api.PUBLIC_BASE_URL))
+    add(await checkCalls(api))
+    if (options.makesHeldCall) add([await checkHeldCall(api)])
+  }
   if (options.alertUrl !== null) add([await sendTestAlert(options.alertUrl)])
   if (options.makesPaidCalls) {
     const { PUBLIC_BASE_URL: baseUrl } = common

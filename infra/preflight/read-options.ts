@@ -1,10 +1,11 @@
 import { z } from 'zod'
 import { checkedFlags, FLAG, readFlags, TEXT } from '../command-line.ts'
 
-export const HELP = `Usage: npm run preflight -- [--env-file FILE]… [--paid-calls] [--alert-url URL] [--json]
+export const HELP = `Usage: npm run preflight -- [--env-file FILE]… [--held-call] [--paid-calls] [--alert-url URL] [--json]
 
 Checks what farebox needs before its first real call: settings, database, queue, object store, the nodes and contracts
-of the payment network, settlement keys and their gas, clocks, the vendors' models and voices, and the public address.
+of the payment network, settlement keys and their gas, clocks, the vendors' models and voices, and the public address:
+an unpaid call and the largest body, as a caller sends them through whatever stands in front of the API.
 It reads the settings of API and workers from the environment. It changes nothing, but opens the stores as the processes
 do: it creates a missing OBJECT_STORE_DIRECTORY, and writes and deletes a small object under each prefix of S3_BUCKET.
 
@@ -12,6 +13,7 @@ do: it creates a missing OBJECT_STORE_DIRECTORY, and writes and deletes a small 
   --worker-env-file FILE   read the workers' settings from this file, and not from --env-file; may be repeated. What must be
                            the same for both is compared
   --only api|worker        check only what this kind of process needs (default: both)
+  --held-call              have an unpaid call held for HOLD_SECONDS, to see whether all that is in front of the API waits
   --paid-calls             make one paid call of each endpoint at PUBLIC_BASE_URL and verify its receipt.
                            PREFLIGHT_PAYER_PRIVATE_KEY holds the key of a payer with USDC on Base
   --spend-at-most USD      limit of all paid calls together, by their authorized maxima (default: 1)
@@ -27,6 +29,7 @@ export interface PreflightOptions {
   /** The workers' own; empty where they share those of the API. */
   readonly workerEnvFiles: readonly string[]
   readonly roles: ReadonlySet<'api' | 'worker'>
+  readonly makesHeldCall: boolean
   readonly makesPaidCalls: boolean
   readonly spendAtMostUsd: string
   readonly alertUrl: string | null
@@ -39,6 +42,7 @@ const OPTIONS = {
   'env-file': { ...TEXT, multiple: true },
   'worker-env-file': { ...TEXT, multiple: true },
   only: TEXT,
+  'held-call': FLAG,
   'paid-calls': FLAG,
   'spend-at-most': TEXT,
   'alert-url': TEXT,
@@ -51,6 +55,7 @@ const optionsSchema = z.object({
   'env-file': z.array(z.string()).default([]),
   'worker-env-file': z.array(z.string()).default([]),
   only: z.enum(['api', 'worker'], { error: 'must be api or worker' }).optional(),
+  'held-call': z.boolean().default(false),
   'paid-calls': z.boolean().default(false),
   'spend-at-most': z
     .string()
@@ -75,6 +80,7 @@ export function readOptions(commandLine: readonly string[]): PreflightOptions | 
     envFiles: data['env-file'],
     workerEnvFiles: data['worker-env-file'],
     roles: new Set(data.only === undefined ? ['api', 'worker'] : [data.only]),
+    makesHeldCall: data['held-call'],
     makesPaidCalls: data['paid-calls'],
     spendAtMostUsd: data['spend-at-most'],
     alertUrl: data['alert-url'] ?? null,

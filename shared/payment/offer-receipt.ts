@@ -8,6 +8,12 @@ import type { StatementSigner } from './statement-signer.ts'
 const OFFER_RECEIPT = 'offer-receipt'
 const VERSION = 1
 
+/**
+ * The schema of an extension's `info`, which the protocol requires (x402 v2, 5.1.2) and no official client reads. The
+ * packages' own fill the 4 KB that nginx takes of an answer's head.
+ */
+export const EXTENSION_SCHEMA = { type: 'object' } as const
+
 /** The part of an `accepts` entry that an offer states. */
 interface OfferedTerms {
   readonly scheme: string
@@ -35,7 +41,7 @@ export function offerExtension(
     validUntil: unixSeconds(validUntil),
   })
   return {
-    [OFFER_RECEIPT]: { info: { offers: [{ format: 'jws', acceptIndex: 0, signature }] }, schema: offersSchema },
+    [OFFER_RECEIPT]: { info: { offers: [{ format: 'jws', acceptIndex: 0, signature }] }, schema: EXTENSION_SCHEMA },
   }
 }
 
@@ -57,36 +63,9 @@ export function deliveryExtension(signer: StatementSigner, { issuedAt, transacti
     // A charge of zero has no transaction.
     ...(transaction === '' ? {} : { transaction }),
   })
-  return { [OFFER_RECEIPT]: { info: { receipt: { format: 'jws', signature } }, schema: receiptSchema } }
+  return { [OFFER_RECEIPT]: { info: { receipt: { format: 'jws', signature } }, schema: EXTENSION_SCHEMA } }
 }
 
 function unixSeconds(date: Date): number {
   return Math.floor(date.getTime() / 1000)
-}
-
-/* The x402 package's schemas without the unused EIP-712 form, which keeps headers short. */
-const text = { type: 'string' }
-const signed = { format: { const: 'jws' }, signature: text }
-
-const offersSchema = {
-  $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  properties: {
-    offers: {
-      type: 'array',
-      items: {
-        type: 'object',
-        properties: { ...signed, acceptIndex: { type: 'integer' } },
-        required: ['format', 'signature'],
-      },
-    },
-  },
-  required: ['offers'],
-}
-
-const receiptSchema = {
-  $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  properties: { receipt: { type: 'object', properties: signed, required: ['format', 'signature'] } },
-  required: ['receipt'],
 }

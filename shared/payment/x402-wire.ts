@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { parseUntrustedJson, type UntrustedJson } from '#shared/json/untrusted-json.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from './authorization.ts'
+import { HOW_TO_PAY } from './how-to-pay.ts'
 
 /**
  * The x402 v2 wire format of scheme `upto`, validated more strictly than by the protocol packages, which only cast.
@@ -76,6 +77,27 @@ const permit2PayloadSchema = z.strictObject({
   }),
 })
 
+/**
+ * What clients without the scheme `upto` sign and send all the same. Sources: x402 v1 and v2, scheme `exact` on EVM and
+ * SVM; @dexterai/x402 2.0 sends the first under the name `upto`.
+ */
+const OTHER_PAYMENTS: readonly (readonly [z.ZodType, string])[] = [
+  [
+    z.looseObject({ payload: z.looseObject({ authorization: z.looseObject({}) }), x402Version: z.literal(2) }),
+    'a transfer of the whole maximum (EIP-3009) was signed',
+  ],
+  [
+    z.looseObject({
+      payload: z.looseObject({
+        permit2Authorization: z.looseObject({ witness: z.looseObject({ facilitator: z.undefined().optional() }) }),
+      }),
+    }),
+    'a Permit2 authorization of scheme "exact" was signed, which names no facilitator',
+  ],
+  [z.looseObject({ payload: z.looseObject({ transaction: z.string() }) }), 'a whole transaction was signed'],
+  [z.looseObject({ x402Version: z.literal(1) }), 'a payment of x402 version 1 was signed'],
+]
+
 const gasSponsoringSchema = z.looseObject({
   info: z.looseObject({
     from: address,
@@ -124,9 +146,18 @@ function decodePayment(json: UntrustedJson | null): DecodedPayment {
   if (!json.isStorable)
     return { outcome: 'malformed', reason: 'its text must be valid Unicode without lone surrogates and without U+0000' }
   const envelope = envelopeSchema.safeParse(json.value)
+  if (envelope.success && envelope.data.accepted.scheme !== 'upto')
+    return { outcome: 'other_scheme', scheme: envelope.data.accepted.scheme }
+  const other = OTHER_PAYMENTS.find(([schema]) => schema.safeParse(json.value).success)
+  if (other) {
+    const [, signed] = other
+    return {
+      outcome: 'malformed',
+      reason: `${signed}, but this service takes a Permit2 authorization of scheme "upto"; nothing was submitted. Use a client with that scheme. ${HOW_TO_PAY}`,
+    }
+  }
   if (!envelope.success) return malformed(envelope.error)
   const { accepted, resource, payload, extensions } = envelope.data
-  if (accepted.scheme !== 'upto') return { outcome: 'other_scheme', scheme: accepted.scheme }
   const permit2Payload = permit2PayloadSchema.safeParse(payload)
   if (!permit2Payload.success) return malformed(permit2Payload.error, 'payload')
   const permit = readGasSponsoring(extensions)

@@ -27,7 +27,6 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-const MAXIMUM_HEADER_BYTES = 8192
 const body = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
 const PATH = '/v1/chat/completions'
 
@@ -103,20 +102,14 @@ describe('an offer', () => {
     await expect(verifyOfferSignatureJWS(tampered(signed, { amount: '1' }))).rejects.toThrow('signature')
   })
 
-  it.each(operations.map(({ path }) => path))(
-    'the offer of a probe of %s verifies and fits into the header',
-    async (path) => {
-      const probe = await fetch(`${sandbox.info.baseUrl}${path}`, { method: 'POST' })
-      expect(probe.status).toBe(402)
-      expect(probe.headers.get('payment-required')?.length).toBeLessThanOrEqual(MAXIMUM_HEADER_BYTES)
-      const { required, signed } = offerOf(probe)
-      const offer = await verifyOfferSignatureJWS(signed)
-      expect(offer).toMatchObject({ resourceUrl: required.resource.url, amount: required.accepts[0]?.amount })
-      expect(offer.validUntil).toBeGreaterThan(secondNow())
-    },
-  )
+  it.each(operations.map(({ path }) => path))('a probe of %s, which cannot be paid, gets no offer', async (path) => {
+    const probe = await fetch(`${sandbox.info.baseUrl}${path}`, { method: 'POST' })
+    expect(probe.status).toBe(402)
+    const required = decodePaymentRequiredHeader(probe.headers.get('payment-required') ?? '')
+    expect(extractOffersFromPaymentRequired(required)).toEqual([])
+  })
 
-  it('an offer is unchanged in the 402 of a refused payment and fits into the header', async () => {
+  it('an offer is unchanged in the 402 of a refused payment', async () => {
     const key = randomUUID()
     const challenge = await send(key)
     const { required, signed } = offerOf(challenge)
@@ -124,7 +117,6 @@ describe('an offer', () => {
     const headers = { 'payment-required': encodePaymentRequiredHeader({ ...required, accepts }) }
     const refused = await send(key, await sandbox.payer.sign(new Response(null, { status: 402, headers })))
     expect(refused.status).toBe(402)
-    expect(refused.headers.get('payment-required')?.length).toBeLessThanOrEqual(MAXIMUM_HEADER_BYTES)
     expect(offerOf(refused).signed).toEqual(signed)
   })
 })

@@ -4,6 +4,7 @@ import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amoun
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
+import { HOW_TO_PAY } from '#shared/payment/how-to-pay.ts'
 import { offerExtension } from '#shared/payment/offer-receipt.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
@@ -48,11 +49,10 @@ export function renderChallenge(
   return renderPaymentRequired({
     terms,
     listing,
-    extensions: listing.pricedExtensions(),
-    signer,
+    extensions: listing.pricedExtensions,
+    offer: { signer, validUntil: expiresAt },
     maximum: quotedMaximum,
-    validUntil: expiresAt,
-    message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC${atLeast}. Sign the challenge in PAYMENT-REQUIRED and retry.`,
+    message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC${atLeast}. Sign the challenge in PAYMENT-REQUIRED and retry. Clients that have only the scheme "exact", or send X-PAYMENT (x402 v1, never read here), cannot. ${HOW_TO_PAY}.`,
     extra: {
       facilitatorAddress: facilitatorFor(terms, requestDigest),
       challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecrets),
@@ -82,13 +82,14 @@ interface PaymentRequiredContent {
   readonly terms: PaymentTerms
   /** The part that is the same for every request of the operation. */
   readonly listing: Listing
-  /** Its extensions, as JSON. */
+  /** The extensions other than the offer, as JSON. */
   readonly extensions: string
-  /** Signs the offer, so that the payer can prove what was requested. */
-  readonly signer: StatementSigner
+  /**
+   * Signs the offer, which expires at `validUntil`, so that the payer can prove what was requested. `null` where nothing can
+   * be paid.
+   */
+  readonly offer: { readonly signer: StatementSigner; readonly validUntil: Date } | null
   readonly maximum: AtomicAmount
-  /** When the offer expires. */
-  readonly validUntil: Date
   readonly message: string
   /** Members of `accepts[0].extra` in addition to those of the scheme. */
   readonly extra: { readonly facilitatorAddress: string | undefined } & Record<string, unknown>
@@ -102,7 +103,7 @@ interface PaymentRequiredContent {
  * (test/contract/specification.ts, L3 and L4).
  */
 export function renderPaymentRequired(content: PaymentRequiredContent) {
-  const { terms, listing, maximum, refusal } = content
+  const { terms, listing, offer, maximum, refusal } = content
   const amount = dollarsFromAtomic(maximum)
   const accepted = {
     scheme: 'upto',
@@ -113,9 +114,14 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
     maxTimeoutSeconds: terms.maxTimeoutSeconds,
     extra: { ...SIGNING_TERMS, ...content.extra },
   }
-  const offer = JSON.stringify(offerExtension(content.signer, listing.url, accepted, content.validUntil))
+  const extensions = offer
+    ? mergeJson(
+        content.extensions,
+        JSON.stringify(offerExtension(offer.signer, listing.url, accepted, offer.validUntil)),
+      )
+    : content.extensions
   // Part of both header and body, and long, so it is serialized once.
-  const required = `{"x402Version":2,"resource":${listing.resource},"accepts":[${JSON.stringify(accepted)}],"extensions":${mergeJson(content.extensions, offer)}}`
+  const required = `{"x402Version":2,"resource":${listing.resource},"accepts":[${JSON.stringify(accepted)}],"extensions":${extensions}}`
   const header = refusal ? mergeJson(JSON.stringify({ error: refusal.code }), required) : required
   return {
     status: refusal?.entry.status === 412 ? 412 : 402,

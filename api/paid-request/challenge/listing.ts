@@ -1,14 +1,10 @@
-import {
-  declareEip2612GasSponsoringExtension,
-  declarePaymentIdentifierExtension,
-  isValidIconUrl,
-  PAYMENT_IDENTIFIER,
-} from '@x402/extensions'
+import { declareEip2612GasSponsoringExtension, isValidIconUrl, PAYMENT_IDENTIFIER } from '@x402/extensions'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { CategoryId } from '#shared/catalog/categories.ts'
 import { type AnyOperation, type OperationId, operations } from '#shared/operations/registry.ts'
+import { EXTENSION_SCHEMA } from '#shared/payment/offer-receipt.ts'
 import { type CurrentCatalog, derived } from '../../request/live-catalog.ts'
-import { type JsonSchema, outlineSchema } from '../../schemas/json-schema.ts'
+import { outlineSchema } from '../../schemas/json-schema.ts'
 import { exampleRequest, jsonRequestSchema } from '../../schemas/operation-schemas.ts'
 
 /**
@@ -44,12 +40,15 @@ export interface Listing {
   /** The member `resource`: what listing services show about the endpoint. */
   readonly resource: string
   /**
-   * Return the `extensions` other than the offer. The example of a call has a new idempotency key each time: callers
-   * that copy the same example must not compete for one key.
+   * Returns the `extensions` of a probe's 402: an example of a call. Its idempotency key is new each time: callers that copy
+   * the same example must not compete for one key.
    */
   readonly probeExtensions: () => string
-  /** Shorter, since clients repeat a priced 402's extensions in the header of their payment. */
-  readonly pricedExtensions: () => string
+  /**
+   * Those of a priced 402 other than the offer. Without the example: the caller has sent a valid request, and repeats all
+   * extensions in the header of the payment.
+   */
+  readonly pricedExtensions: string
 }
 
 /** The listings of all operations. */
@@ -71,13 +70,12 @@ export function createListings(input: ListingInput): Listings {
 }
 
 function createListing(operation: AnyOperation, input: ListingInput): Listing {
-  const { catalog, publicBaseUrl } = input
+  const { catalog, publicBaseUrl, newKey } = input
   const url = resourceUrl(operation, publicBaseUrl)
   const iconUrl = new URL('/favicon.svg', publicBaseUrl).href
-  const inForce = (serialize: (current: Catalog) => () => string) => {
-    const serialized = derived(catalog, serialize)
-    return () => serialized()()
-  }
+  const probed = derived(catalog, (current) =>
+    JSON.stringify({ bazaar: describeCall(operation, current) }).split(KEY_PLACEHOLDER),
+  )
   return {
     url,
     resource: JSON.stringify({
@@ -89,47 +87,23 @@ function createListing(operation: AnyOperation, input: ListingInput): Listing {
       // Listing services drop icons of hosts that they cannot reach, such as a sandbox's.
       ...(isValidIconUrl(iconUrl) ? { iconUrl } : {}),
     }),
-    probeExtensions: inForce((current) => serializeExtensions(describeCall(operation, current), input)),
-    pricedExtensions: inForce((current) => serializeExtensions(describeCallBriefly(operation, current), input)),
+    probeExtensions: () => probed().join(newKey()),
+    pricedExtensions: JSON.stringify(declareExtensions(input)),
   }
 }
 
-function serializeExtensions(
-  bazaar: object,
-  { newKey, takesLastingPermits }: Pick<ListingInput, 'newKey' | 'takesLastingPermits'>,
-): () => string {
-  const sponsoring = takesLastingPermits ? LASTING_GAS_SPONSORING : GAS_SPONSORING
-  const extensions = { ...sponsoring, [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false), bazaar }
-  const [before = '', after = ''] = JSON.stringify(extensions).split(KEY_PLACEHOLDER)
-  return () => before + newKey() + after
-}
-
-/** The package's declaration without prose. */
-const GAS_SPONSORING = withoutSchemaDescriptions(declareEip2612GasSponsoringExtension())
-
 /**
- * The same, and that `amount` may be more than the payment's maximum. Official clients sign for exactly the maximum, copy
- * what `info` has and read nothing of it.
+ * Declares the extensions of a challenge that can be paid: permits that travel with a payment, and an identifier that
+ * equals the idempotency key. `lasting` says that a permit's `amount` may be more than the payment's maximum: official
+ * clients sign for exactly the maximum, copy what `info` has and read nothing of it.
  */
-const LASTING_GAS_SPONSORING = {
-  eip2612GasSponsoring: {
-    ...GAS_SPONSORING.eip2612GasSponsoring,
-    info: { ...GAS_SPONSORING.eip2612GasSponsoring.info, lasting: true },
-  },
-}
-
-interface GasSponsoringDeclaration {
-  readonly eip2612GasSponsoring: { readonly info: object; readonly schema: unknown }
-}
-
-function withoutSchemaDescriptions(declared: object): GasSponsoringDeclaration {
-  const { eip2612GasSponsoring } = declared as GasSponsoringDeclaration
-  const schema: unknown = JSON.parse(JSON.stringify(eip2612GasSponsoring.schema, omitDescription))
-  return { eip2612GasSponsoring: { ...eip2612GasSponsoring, schema } }
-}
-
-function omitDescription(key: string, value: unknown): unknown {
-  return key === 'description' ? undefined : value
+function declareExtensions({ takesLastingPermits }: Pick<ListingInput, 'takesLastingPermits'>) {
+  const { eip2612GasSponsoring: declared } = declareEip2612GasSponsoringExtension()
+  const info = { ...declared?.info, ...(takesLastingPermits ? { lasting: true } : {}) }
+  return {
+    eip2612GasSponsoring: { info, schema: EXTENSION_SCHEMA },
+    [PAYMENT_IDENTIFIER]: { info: { required: false }, schema: EXTENSION_SCHEMA },
+  }
 }
 
 /**
@@ -137,46 +111,27 @@ function omitDescription(key: string, value: unknown): unknown {
  * Written here and not by the package, whose version has no headers. Source: x402 specification, extension bazaar.
  */
 function describeCall(operation: AnyOperation, catalog: Catalog) {
-  const headers = { type: 'object', properties: { [KEY_HEADER]: KEY_SCHEMA }, required: [KEY_HEADER] }
+  const headers = { properties: { [KEY_HEADER]: KEY_SCHEMA }, required: [KEY_HEADER] }
   const body = outlineSchema(jsonRequestSchema(operation, catalog), PROBE_DEPTH)
   return {
     info: {
-      input: exampleCall(operation, catalog),
+      input: {
+        type: 'http',
+        method: 'POST',
+        bodyType: 'json',
+        headers: { [KEY_HEADER]: KEY_PLACEHOLDER },
+        body: exampleRequest(operation, catalog),
+      },
       output: { type: 'json', example: operation.resultExample },
     },
-    schema: callSchema({
-      type: { const: 'http' },
-      method: { const: 'POST' },
-      bodyType: { const: 'json' },
-      headers,
-      body,
-    }),
-  }
-}
-
-/** Returns the same with a schema that only requires what is required: the caller has sent a valid request. */
-function describeCallBriefly(operation: AnyOperation, catalog: Catalog) {
-  const { required } = jsonRequestSchema(operation, catalog)
-  return {
-    info: { input: exampleCall(operation, catalog) },
-    schema: callSchema({ headers: { type: 'object', required: [KEY_HEADER] }, body: { type: 'object', required } }),
-  }
-}
-
-function exampleCall(operation: AnyOperation, catalog: Catalog) {
-  const headers = { [KEY_HEADER]: KEY_PLACEHOLDER }
-  return { type: 'http', method: 'POST', bodyType: 'json', headers, body: exampleRequest(operation, catalog) }
-}
-
-function callSchema(properties: JsonSchema): JsonSchema {
-  return {
-    $schema: 'https://json-schema.org/draft/2020-12/schema',
-    type: 'object',
-    properties: {
-      input: { type: 'object', properties, required: ['type', 'method', 'bodyType', 'headers', 'body'] },
-      output: { type: 'object', properties: { type: { type: 'string' }, example: { type: 'object' } } },
+    schema: {
+      type: 'object',
+      properties: {
+        input: { properties: { headers, body }, required: ['headers', 'body'] },
+        output: { properties: { example: {} } },
+      },
+      required: ['input'],
     },
-    required: ['input'],
   }
 }
 

@@ -5,7 +5,6 @@ import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Catalogs } from '../../request/live-catalog.ts'
 import { renderPaymentRequired } from './challenge.ts'
 import type { Listings } from './listing.ts'
@@ -14,8 +13,6 @@ interface ProbeDependencies {
   readonly catalogs: Pick<Catalogs, 'offered'>
   readonly terms: PaymentTerms
   readonly listings: Listings
-  readonly signer: StatementSigner
-  readonly now: () => Date
 }
 
 /** More than any spelling of an empty object that a listing service sends. */
@@ -42,11 +39,11 @@ export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
 
 /**
  * Renders the generic 402 for a probe, with the route's published maximum. It binds no key and contains no challenge
- * token, so a payment signed for it is never accepted.
+ * token, so a payment signed for it is never accepted; therefore it has no offer either.
  * Throws `model_unavailable` when no model of the operation's category is available.
  */
 export function renderProbeChallenge(
-  { catalogs, terms, listings, signer, now }: ProbeDependencies,
+  { catalogs, terms, listings }: ProbeDependencies,
   operation: AnyOperation,
   requestId: string,
 ) {
@@ -58,9 +55,8 @@ export function renderProbeChallenge(
     terms,
     listing,
     extensions: listing.probeExtensions(),
-    signer,
+    offer: null,
     maximum: atomicFromDollars(maximumChargeUsd),
-    validUntil: new Date(now().getTime() + terms.challengeLifetimeSeconds * 1000),
     message: `A call costs at most ${maximumChargeUsd} USDC. Send a request with the header x-idempotency-key to get its own price.`,
     extra: { facilitatorAddress: terms.facilitators[0] },
     requestId,

@@ -3,6 +3,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { HOW_TO_PAY } from '#shared/payment/how-to-pay.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/payment/x402-wire.ts'
 import type { ChallengeSubject } from '../challenge/challenge.ts'
@@ -40,7 +41,10 @@ export function readAuthorization(
   subject: ChallengeSubject,
 ): PresentedPayment {
   if (decoded.outcome === 'malformed') throw invalidPayment(decoded.reason)
-  if (decoded.outcome === 'other_scheme') throw new AppError('payment_scheme_mismatch')
+  if (decoded.outcome === 'other_scheme')
+    throw new AppError('payment_scheme_mismatch', {
+      message: `The payment was signed for another scheme than "upto"; nothing was submitted. ${HOW_TO_PAY}.`,
+    })
   const { accepted, authorization } = decoded.payment
   requireOurTerms(accepted, authorization, terms)
 

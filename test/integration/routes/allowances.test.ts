@@ -111,7 +111,6 @@ async function serve(
       limitVerifications: createVerificationLimiter(newAllowances(), verificationsPerMinute),
       admission,
       holdMs: HOLD_MS,
-      interimAnswerMs: 0,
       stopping: new AbortController().signal,
     }),
   )

@@ -118,10 +118,9 @@ export function challenge(changes: ChallengeChanges = {}): Step {
     const rendered = renderPaymentRequired({
       terms: { ...terms, ...changes.terms },
       listing,
-      extensions: listing.pricedExtensions(),
-      signer,
+      extensions: listing.pricedExtensions,
+      offer: { signer, validUntil },
       maximum: atomicAmount(changes.amount ?? MAXIMUM),
-      validUntil,
       message: 'This request has a price.',
       extra: {
         facilitatorAddress: (changes.terms?.facilitators ?? terms.facilitators)[0],

@@ -62,7 +62,8 @@ export async function sendChat(
   }
 }
 
-function chatBody(idempotencyKey: string, isLong: boolean): Record<string, unknown> {
+/** Returns the body of the chat with this key. */
+export function chatBody(idempotencyKey: string, isLong: boolean): Record<string, unknown> {
   const messages = [{ role: 'user', content: `say ${idempotencyKey}${isLong ? ' and write 3000 words' : ''}` }]
   return { model: 'textmodel-2.5-flash', messages, max_tokens: 1800 }
 }

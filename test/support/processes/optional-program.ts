@@ -4,6 +4,8 @@ import { delimiter, join } from 'node:path'
 /** Programs that some tests need and `npm ci` does not install, with their Debian packages. */
 const DEBIAN_PACKAGES = {
   amtool: 'prometheus-alertmanager',
+  apache2: 'apache2',
+  caddy: 'caddy',
   ceph: 'ceph-common',
   'ceph-mon': 'ceph-mon',
   'ceph-osd': 'ceph-osd',
@@ -13,10 +15,13 @@ const DEBIAN_PACKAGES = {
   ffmpeg: 'ffmpeg',
   ffprobe: 'ffmpeg',
   fish: 'fish',
+  haproxy: 'haproxy',
   kubectl: 'kubernetes-client',
   lame: 'lame',
+  lighttpd: 'lighttpd',
   monmaptool: 'ceph-base',
   mpg123: 'mpg123',
+  nginx: 'nginx-light',
   prometheus: 'prometheus',
   'prometheus-alertmanager': 'prometheus-alertmanager',
   promtool: 'prometheus',
@@ -25,7 +30,9 @@ const DEBIAN_PACKAGES = {
   'radosgw-admin': 'ceph-common',
   'redis-server': 'redis-server',
   sox: 'sox',
+  squid: 'squid',
   uuidgen: 'uuid-runtime',
+  varnishd: 'varnish',
   zsh: 'zsh',
 } as const
 

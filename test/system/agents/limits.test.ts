@@ -49,7 +49,6 @@ function usdc(atomic: bigint): string {
 const CHAT = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Good evening.' }], max_tokens: 40 }
 const KEY = 'farebox/idempotency-key'
 const PAYMENT = 'x402/payment'
-const INTERIM_MS = 100
 const HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'chat', arguments: CHAT } }
 const long = { ...CHAT, messages: [{ role: 'user', content: 'x'.repeat(300_000) }] }
@@ -232,7 +231,6 @@ describe('limits of the hosted server', () => {
       apiEnvironment: {
         METRICS_PORT: String(metricsPort),
         REQUESTS_PER_MINUTE: String(PER_MINUTE),
-        INTERIM_ANSWER_SECONDS: String(INTERIM_MS / 1000),
       },
     })
     const { baseUrl, rpcUrl, network, payer: own } = sandbox.info
@@ -252,7 +250,7 @@ describe('limits of the hosted server', () => {
     const challenge = (await client.call('chat', CHAT, meta)).structuredContent
     return { ...meta, [PAYMENT]: await signCustomPayment(challenge as never, payer) }
   }
-  /** Sends a signed call; `interim` counts the interim answers until `answer` resolves. */
+  /** Sends a signed call. */
   function send(meta: object) {
     const body = JSON.stringify({
       jsonrpc: '2.0',
@@ -262,10 +260,7 @@ describe('limits of the hosted server', () => {
     })
     const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
     const sent = request(`${sandbox.info.baseUrl}/mcp`, { method: 'POST', headers })
-    const state = { interim: 0, requestId: '', destroy: () => sent.destroy() }
-    sent.on('information', () => {
-      state.interim += 1
-    })
+    const state = { requestId: '', destroy: () => sent.destroy() }
     const { promise: answer, resolve, reject } = Promise.withResolvers<string>()
     sent.on('error', reject)
     sent.on('response', (response) => {
@@ -294,11 +289,10 @@ describe('limits of the hosted server', () => {
       body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' }),
     })
   describe('a caller who waits for a tool', () => {
-    it('is kept by interim answers until the result', async () => {
+    it('is held until the result', async () => {
       const signed = await sign()
       vendors.hold()
-      const { state, answer } = send(signed)
-      await until(() => state.interim >= 3)
+      const { answer } = send(signed)
       await until(async () => (await held()) === 1)
       vendors.release()
       expect(JSON.parse(await answer)).toMatchObject({ result: { structuredContent: { object: 'chat.completion' } } })

@@ -77,10 +77,19 @@ describe('npm run preflight', () => {
     const { exitCode, failures, checks } = await preflight([...standInCode, '--paid-calls'])
     expect(failures).toEqual([])
     expect(exitCode).toBe(0)
+    for (const check of ['unpaid call', 'large body'])
+      expect(checks).toContainEqual(expect.objectContaining({ check, outcome: 'passed' }))
     const paid = checks.filter(({ check }) => check.startsWith('/v1/')).map(({ check }) => check)
     expect([...new Set(paid)]).toHaveLength(5)
     expect(paid).toHaveLength(10)
     expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(5)
+  })
+
+  it('has no probe held without the secret of the service', async () => {
+    const { failures } = await preflight([...standInCode, '--held-call', '--only=api'], {
+      CHALLENGE_SECRET: 'another secret of 32 characters..',
+    })
+    expect(failures).toEqual([expect.stringMatching(/^held call: was held for 0 s: .* another CHALLENGE_SECRET/)])
   })
 
   it('signs nothing beyond --spend-at-most', async () => {

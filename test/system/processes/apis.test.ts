@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto'
-import { request as requestByNode } from 'node:http'
 import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
-import Anthropic from '@anthropic-ai/sdk'
-import OpenAI from 'openai'
-import { Agent, request as requestByUndici } from 'undici'
-import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type AnswerGate, startAnswerGate } from '../../support/http/answer-gate.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import {
+  chatBody,
   payChat,
   payChatPatiently,
   type SignedChat,
@@ -25,13 +22,31 @@ import { startTestSandbox, type TestSandbox } from '../../support/processes/test
 import { until } from '../../support/until.ts'
 
 const PATH = '/v1/chat/completions'
-const INTERIM_MS = 100
-/** As long as several interim answers, for clients that do not report them. */
-const UPSTREAM_MS = 800
-/** Many times the interval of interim answers; undici checks its timeouts only every half second. */
-const UNDICI_TIMEOUT_MS = 3000
-const body = JSON.stringify({ model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] })
-const statusLines = (answer: string) => answer.match(/^HTTP\/1\.1 \d{3}/gm)
+/** What earlier versions sent `102 Processing` at this interval with. */
+const EARLIER_SETTING = { INTERIM_ANSWER_SECONDS: '0.1' }
+/** Many of these intervals. */
+const HELD_MS = 1000
+
+/** Sends a signed chat over a socket of its own, and returns all that the server writes. */
+async function sendOverSocket(version: string, baseUrl: string, chat: SignedChat): Promise<string> {
+  const { hostname, port, host } = new URL(baseUrl)
+  const body = JSON.stringify(chatBody(chat.idempotencyKey, chat.isLong))
+  const headers = {
+    host,
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+    'x-idempotency-key': chat.idempotencyKey,
+    connection: 'close',
+    ...chat.headers,
+  }
+  const socket = connect(Number(port), hostname)
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+  socket.write(`POST ${PATH} HTTP/${version}\r\n${lines.join('\r\n')}\r\n\r\n${body}`)
+  let answer = ''
+  for await (const piece of socket) answer += (piece as Buffer).toString()
+  return answer
+}
+
 /** Returns how long a new report of readiness takes. */
 async function reportMs(baseUrl: string): Promise<number> {
   // A report is reused for a second.
@@ -66,6 +81,7 @@ describe('two APIs', () => {
         vendors = await startAnswerGate(real.upstreamUrl)
         return { ...real, upstreamUrl: vendors.url }
       },
+      apiEnvironment: EARLIER_SETTING,
       environmentOf: (name): Record<string, string> =>
         name === 'api-2'
           ? {
@@ -133,6 +149,18 @@ describe('two APIs', () => {
     expect(attached.status).toBe(200)
     expect(await accepted).toEqual(attached)
     await expectOneCharge(chat, attached.transaction)
+  })
+
+  test.each(['1.0', '1.1'])('a caller over HTTP/%s reads nothing before the final answer', async (version) => {
+    const chat = await signChat(first, payer)
+    vendors.hold()
+    const sent = sendOverSocket(version, first, chat)
+    await untilUpstreamIsCalled(chat)
+    await delay(HELD_MS)
+    vendors.release()
+    const answer = await sent
+    expect(answer.match(/^HTTP\/\d\.\d \d{3}/gm)).toEqual(['HTTP/1.1 200'])
+    expect(answer).toContain('"object":"chat.completion"')
   })
 
   test('a duplicate that is verified only after the first was settled returns the same result', async () => {
@@ -241,159 +269,5 @@ describe('two APIs', () => {
     await sandbox.restart('api')
     expect(await payChat(first, chat)).toEqual(retried)
     await expectOneCharge(chat, retried?.transaction ?? '')
-  })
-})
-
-describe('answers while a call is under way', () => {
-  let sandbox: TestSandbox
-  let payer: Payer
-  /** Holds back the vendors' answers to the worker. */
-  let vendors: AnswerGate
-  beforeAll(async () => {
-    sandbox = await startTestSandbox({
-      apis: 2,
-      connections: async (real) => {
-        vendors = await startAnswerGate(real.upstreamUrl)
-        return { ...real, upstreamUrl: vendors.url }
-      },
-      apiEnvironment: { INTERIM_ANSWER_SECONDS: String(INTERIM_MS / 1000) },
-      environmentOf: (name): Record<string, string> => (name === 'api-2' ? { INTERIM_ANSWER_SECONDS: '0' } : {}),
-    })
-    payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
-    await sandbox.setFaults([{ fault: 'none', delayMs: UPSTREAM_MS, times: 'always' }])
-  })
-
-  afterEach(() => vendors.release())
-
-  afterAll(async () => {
-    await sandbox.stop()
-    await vendors.stop()
-  })
-
-  /** Signs for a payer that has approved Permit2: a permit would make each payment wait for the one before. */
-  async function sign(challenge: Response): Promise<Record<string, string>> {
-    return paymentHeader(await signCustomPayment(challengeOf(challenge), payer))
-  }
-  /** Returns the headers of a chat request with its signed payment. */
-  async function signedHeaders(): Promise<Record<string, string>> {
-    const headers = { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() }
-    const challenge = await fetch(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers, body })
-    expect(challenge.status).toBe(402)
-    return { ...headers, ...(await sign(challenge)) }
-  }
-  /**
-   * Sends a signed chat over a separate socket and returns everything that the server writes; `onAnswers` gets what has
-   * arrived so far.
-   */
-  async function sendOverSocket(
-    version: '1.0' | '1.1',
-    baseUrl = sandbox.info.baseUrl,
-    onAnswers: (answers: string) => void = () => undefined,
-  ): Promise<string> {
-    const { hostname, port, host } = new URL(baseUrl)
-    const headers = { host, ...(await signedHeaders()), 'content-length': body.length, connection: 'close' }
-    const socket = connect(Number(port), hostname)
-    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
-    socket.write(`POST ${PATH} HTTP/${version}\r\n${lines.join('\r\n')}\r\n\r\n${body}`)
-    let answers = ''
-    for await (const piece of socket) {
-      answers += (piece as Buffer).toString()
-      onAnswers(answers)
-    }
-    return answers
-  }
-  describe('a caller whose connection is held', () => {
-    it('a waiting caller receives 102 interim answers and then the result', async () => {
-      vendors.hold()
-      const answer = await sendOverSocket('1.1', sandbox.info.baseUrl, (answers) => {
-        if ((statusLines(answers)?.length ?? 0) >= 3) vendors.release()
-      })
-      const [final, ...interim] = statusLines(answer)?.toReversed() ?? []
-      expect(final).toBe('HTTP/1.1 200')
-      expect(interim.length).toBeGreaterThanOrEqual(3)
-      expect(new Set(interim)).toEqual(new Set(['HTTP/1.1 102']))
-      expect(answer).toContain('"object":"chat.completion"')
-    })
-    it('a caller over HTTP/1.0 receives only the result', async () => {
-      const answer = await sendOverSocket('1.0')
-      expect(statusLines(answer)).toEqual(['HTTP/1.1 200'])
-      expect(answer).toContain('"object":"chat.completion"')
-    })
-    it('a waiting caller receives only the result when interim answers are disabled', async () => {
-      expect(statusLines(await sendOverSocket('1.1', sandbox.info.baseUrls[1]))).toEqual(['HTTP/1.1 200'])
-    })
-    it('rejects an invalid request without interim answers', async () => {
-      const answer = await fetch(`${sandbox.info.baseUrl}${PATH}`, {
-        method: 'POST',
-        headers: await signedHeaders(),
-        body: '{}',
-      })
-      expect(answer.status).toBe(400)
-    })
-  })
-
-  describe('client libraries', () => {
-    it('fetch skips interim answers', async () => {
-      const headers = await signedHeaders()
-      const answer = await fetch(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers, body })
-      expect(answer.status).toBe(200)
-      expect(await answer.json()).toMatchObject({ object: 'chat.completion' })
-    })
-    it('undici waits longer than its headers timeout while interim answers arrive', async () => {
-      vendors.hold()
-      const dispatcher = new Agent({ headersTimeout: UNDICI_TIMEOUT_MS })
-      const send = async (baseUrl: string | undefined) =>
-        await requestByUndici(`${baseUrl}${PATH}`, { dispatcher, method: 'POST', headers: await signedHeaders(), body })
-      const { length: callsBefore } = await sandbox.upstreamCalls()
-      const interim = send(sandbox.info.baseUrls[0])
-      await until(async () => (await sandbox.upstreamCalls()).length > callsBefore)
-      // Sent later, so the first request has exceeded its timeout as well when this one fails.
-      await expect(send(sandbox.info.baseUrls[1])).rejects.toMatchObject({ code: 'UND_ERR_HEADERS_TIMEOUT' })
-      vendors.release()
-      const answer = await interim
-      expect(answer.statusCode).toBe(200)
-      await answer.body.dump()
-      await dispatcher.destroy()
-    })
-    it('node:http reports interim answers and then the result', async () => {
-      const headers = await signedHeaders()
-      vendors.hold()
-      const statuses: number[] = []
-      const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
-      const request = requestByNode(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers }, (answer) => {
-        answer.resume()
-        resolve(answer.statusCode)
-      })
-      request.on('error', reject).on('information', ({ statusCode }) => {
-        statuses.push(statusCode)
-        vendors.release()
-      })
-      request.end(body)
-      expect(await promise).toBe(200)
-      expect(new Set(statuses)).toEqual(new Set([102]))
-    })
-    it('the openai SDK skips interim answers', async () => {
-      const { 'content-type': _, ...headers } = await signedHeaders()
-      const client = new OpenAI({ baseURL: `${sandbox.info.baseUrl}/v1`, apiKey: 'not-used', maxRetries: 0 })
-      const messages = [{ role: 'user' as const, content: 'Hello' }]
-      const result = await client.chat.completions.create({ model: 'textmodel-2.5-flash', messages }, { headers })
-      expect(result.object).toBe('chat.completion')
-    })
-    it('the Anthropic SDK skips interim answers', async () => {
-      const client = new Anthropic({ baseURL: sandbox.info.baseUrl, apiKey: 'not-used', maxRetries: 0 })
-      const message = {
-        model: 'textmodel-2.5-flash',
-        max_tokens: 100,
-        messages: [{ role: 'user' as const, content: 'Hello' }],
-      }
-      const key = { 'x-idempotency-key': randomUUID() }
-      const challenge = await fetch(`${sandbox.info.baseUrl}/v1/messages`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', ...key },
-        body: JSON.stringify(message),
-      })
-      const headers = { ...key, ...(await sign(challenge)) }
-      expect((await client.messages.create(message, { headers })).type).toBe('message')
-    })
   })
 })

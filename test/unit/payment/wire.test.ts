@@ -275,6 +275,30 @@ describe('decoding PAYMENT-SIGNATURE [spec O14]', () => {
     expect(decode(withValueAt(payment(), ['x402Version'], 1))).toMatchObject({ outcome: 'malformed' })
   })
 
+  it.each([
+    [
+      'an EIP-3009 transfer under the name of upto',
+      ['payload'],
+      { signature: SIGNATURE, authorization: { from: address('c'), to: address('b'), value: '5034', nonce: '0x00' } },
+      'a transfer of the whole maximum (EIP-3009) was signed',
+    ],
+    [
+      'the Permit2 authorization of another scheme',
+      ['payload', 'permit2Authorization', 'witness'],
+      { to: address('b'), validAfter: '0' },
+      'a Permit2 authorization of scheme "exact" was signed',
+    ],
+    ['a transaction of another chain', ['payload'], { transaction: 'AQAB' }, 'a whole transaction was signed'],
+    ['a payment of version 1', ['x402Version'], 1, 'a payment of x402 version 1 was signed'],
+  ])('names %s, and the two lines of a client that can pay', (_, path, value, signed) => {
+    const decoded = decode(withValueAt(payment(), path, value))
+    expect(decoded).toMatchObject({ outcome: 'malformed', reason: expect.stringContaining(signed) })
+    const reason = decoded.outcome === 'malformed' ? decoded.reason : ''
+    expect(reason).toContain('takes a Permit2 authorization of scheme "upto"; nothing was submitted')
+    expect(reason).toContain("import { UptoEvmScheme } from '@x402/evm/upto/client'")
+    expect(reason).toContain("client.register('eip155:8453', new UptoEvmScheme(account, { rpcUrl }))")
+  })
+
   it('treats an echoed gas-sponsoring declaration as no permit and rejects an incomplete permit', () => {
     const echoed = withValueAt(payment(), ['extensions', 'eip2612GasSponsoring'], {
       info: { description: 'x' },
