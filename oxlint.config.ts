@@ -40,7 +40,7 @@ export const DOMAIN = {
   archive: ['errors', 'media'],
   audio: [],
   csv: [],
-  digests: [],
+  digests: ['json'],
   errors: [],
   json: [],
   money: [],
@@ -51,7 +51,7 @@ export const DOMAIN = {
   operations: ['catalog', 'digests', 'errors', 'json', 'money', 'pricing'],
   payment: ['digests', 'json', 'money'],
   operators: ['catalog', 'digests', 'errors', 'jobs', 'money', 'operations', 'payment', 'pricing', 'runtime'],
-  jobs: ['digests', 'errors', 'media', 'money', 'operations', 'payment', 'pricing', 'runtime'],
+  jobs: ['digests', 'errors', 'json', 'media', 'money', 'operations', 'payment', 'pricing', 'runtime'],
 } as const
 export const ADAPTERS = {
   bullmq: ['redis'],
