@@ -328,9 +328,12 @@ describe('a drained deployment', () => {
     expect(idsOf(offered(file, drained('image')))).toEqual([TEXT])
   })
 
-  it('changes nothing when another one serves the same', () => {
+  it('changes nothing of what is published when another one serves the same', () => {
     const file = fileOf(deployment('one', [TEXT]), deployment('two', [TEXT]))
-    expect(offered(file, drained('one'))).toEqual(offered(file))
+    const { carriers: all, ...published } = offered(file)
+    const { carriers: left, ...stillPublished } = offered(file, drained('one'))
+    expect(stillPublished).toEqual(published)
+    expect([all?.[TEXT], left?.[TEXT]].map((serving) => serving?.length)).toEqual([2, 1])
   })
 
   it('takes the voices off the offer that only it has', () => {

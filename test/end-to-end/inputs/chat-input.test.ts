@@ -219,6 +219,13 @@ describe('names of tools', () => {
       })
     },
   )
+  test('rejects one in a body that is read on a thread', async () => {
+    const body = endpoint.bodyWith({
+      messages: [{ role: 'user', content: 'a'.repeat(300_000) }],
+      tools: [{ type: 'function', function: { name: 'my tool' } }],
+    })
+    await endpoint.expectRefused(body, { code: 'request_unsupported', param: 'tools', says: ['my tool'] })
+  })
 })
 
 describe('extra properties', () => {

@@ -412,7 +412,7 @@ describe('the usage of a receipt, held against what was sent', () => {
     )
     const format = fc.record({
       type: fc.constant('json_schema'),
-      json_schema: fc.record({ schema: fc.dictionary(text, text) }),
+      json_schema: fc.record({ schema: fc.dictionary(text, text), description: text }),
     })
     const body = fc.record(
       {
@@ -426,12 +426,15 @@ describe('the usage of a receipt, held against what was sent', () => {
       { requiredKeys: ['messages'] },
     )
     fc.assert(
-      fc.property(body, (some) => requireEnough({ model, ...some })),
+      fc.property(body, (some) => requireEnough({ model, ...some, messages: [...chat.messages, ...some.messages] })),
       { numRuns: 500 },
     )
     const shortest = { type: 'function', function: { name: 'f' } }
     requireEnough({ ...chat, tools: Array.from({ length: 200 }, () => shortest) })
-    requireEnough({ model, messages: Array.from({ length: 2000 }, () => ({ role: '', content: '' })) })
+    requireEnough({
+      model,
+      messages: [...chat.messages, ...Array.from({ length: 2000 }, () => ({ role: '', content: '' }))],
+    })
   })
 })
 
