@@ -154,13 +154,14 @@ describe('ids of calls', () => {
   })
 })
 
+const priced = (url: string) =>
+  storedText(
+    'chat',
+    `{"model":"${TEXT_MODEL}","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":${JSON.stringify(url)}}}]}]}`,
+  ).text
+
 describe('an image of a data URL', () => {
   const png = pngHead(9, 9).toString('base64')
-  const priced = (url: string) =>
-    storedText(
-      'chat',
-      `{"model":"${TEXT_MODEL}","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":${JSON.stringify(url)}}}]}]}`,
-    ).text
 
   test.each([
     ['with a parameter', `data:image/png;charset=utf-8;base64,${png}`],
@@ -177,7 +178,7 @@ describe('an image of a data URL', () => {
     ['without Base64', `data:image/png;charset=utf-8,${png}`],
     ['with a parameter without a value', `data:image/png;x;base64,${png}`],
   ])('is refused %s', (_name, url) => {
-    expect(() => priced(url)).toThrow()
+    expect(() => priced(url)).toThrow('must be a Base64 data URI of type image/png')
   })
 })
 

@@ -495,19 +495,20 @@ describe('unusable answers', () => {
   })
 })
 
-describe('answers that are not as documented', () => {
-  const delivered = async (change: object) => {
-    answerWith({
-      ...fixture('completion'),
-      choices: [{ finish_reason: 'stop', message: { content: 'So far' } }],
-      ...change,
-    })
-    const outcome = await generate()
-    if (outcome.outcome === 'failed') throw new Error(outcome.reason)
-    return outcome
-  }
-  const choice = (finish_reason: unknown, message: object) => ({ choices: [{ finish_reason, message }] })
+const delivered = async (change: object) => {
+  answerWith({
+    ...fixture('completion'),
+    choices: [{ finish_reason: 'stop', message: { content: 'So far' } }],
+    ...change,
+  })
+  const outcome = await generate()
+  if (outcome.outcome === 'failed') throw new Error(outcome.reason)
+  return outcome
+}
 
+const choice = (finish_reason: unknown, message: object) => ({ choices: [{ finish_reason, message }] })
+
+describe('answers that are not as documented', () => {
   test.each<[string, unknown, object]>([
     ['no usage', undefined, LEAST],
     ['usage without input', { completion_tokens: 3 }, { ...LEAST, output_tokens: 3 }],

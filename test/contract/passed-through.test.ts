@@ -9,18 +9,19 @@ import { smallCatalog } from '../unit/operations/small-catalog.ts'
 // `test/system/payments/fidelity.test.ts` tries ten times as many values.
 describePassedThrough(100)
 
-describe('the digest', () => {
-  const digestOf = (dialect: Dialect, body: string) => {
-    const { operation, effective } = storedText(dialect, body)
-    return finishRequest(operation, effective, () => smallCatalog).requestDigest
-  }
-  const withNumber = (dialect: Dialect, number: string, other = '{}') =>
-    DIALECTS[dialect]({
-      schemas: names.map(() => `{"type":"object","properties":{"a":{"minimum":${number}}}}`),
-      answer: `{"type":"object","title":"t"}`,
-      calls: dialect === 'messages' ? [`{"id":${number}}`, other] : ['{"id":1}'],
-    })
+const digestOf = (dialect: Dialect, body: string) => {
+  const { operation, effective } = storedText(dialect, body)
+  return finishRequest(operation, effective, () => smallCatalog).requestDigest
+}
 
+const withNumber = (dialect: Dialect, number: string, other = '{}') =>
+  DIALECTS[dialect]({
+    schemas: names.map(() => `{"type":"object","properties":{"a":{"minimum":${number}}}}`),
+    answer: `{"type":"object","title":"t"}`,
+    calls: dialect === 'messages' ? [`{"id":${number}}`, other] : ['{"id":1}'],
+  })
+
+describe('the digest', () => {
   test.each(['chat', 'messages'] as const)('differs by every digit of a number: %s', (dialect) => {
     const near = ['9007199254740992', '9007199254740993', '9007199254740993.5', '9007199254740993e1']
     expect(new Set(near.map((number) => digestOf(dialect, withNumber(dialect, number)))).size).toBe(near.length)

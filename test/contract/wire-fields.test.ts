@@ -256,6 +256,24 @@ describe('events of text', () => {
   })
 })
 
+const INPUT = {
+  audio: new Uint8Array(),
+  diarize: false,
+  timestamps: 'character',
+  tagAudioEvents: false,
+  needsWords: false,
+} as const
+
+const deliverByElevenLabs = async (changed: unknown) => {
+  const provider = createElevenLabsTranscription({ ...connection, http: answering(changed) })
+  return (await provider.transcribe(INPUT, OPTIONS)).outcome === 'transcribed'
+}
+
+const deliverByOpenAiStyle = async (changed: unknown) => {
+  const provider = createOpenAiCompatibleTranscription({ ...connection, http: answering(changed) })
+  return (await provider.transcribe({ ...INPUT, timestamps: 'word' }, OPTIONS)).outcome === 'transcribed'
+}
+
 describe('answers of media', () => {
   const png = pngHead(1024, 1024).toString('base64')
   const images: [string, z.ZodType, unknown, (http: SendHttp) => ReturnType<typeof createGeminiImage>][] = [
@@ -286,13 +304,6 @@ describe('answers of media', () => {
     expect(cells).toBeGreaterThan(30)
   })
 
-  const INPUT = {
-    audio: new Uint8Array(),
-    diarize: false,
-    timestamps: 'character',
-    tagAudioEvents: false,
-    needsWords: false,
-  } as const
   it('of ElevenLabs are delivered whatever a field is', async () => {
     const word = {
       text: 'Hello',
@@ -309,10 +320,9 @@ describe('answers of media', () => {
       transcription_id: 't',
       words: [word, word],
     }
-    const deliver = async (changed: unknown) =>
-      (await createElevenLabsTranscription({ ...connection, http: answering(changed) }).transcribe(INPUT, OPTIONS))
-        .outcome === 'transcribed'
-    const { cells, lost } = await tryAll(transcriptWire, answer, deliver, (changed) => hasEither(changed, 'Hello'))
+    const { cells, lost } = await tryAll(transcriptWire, answer, deliverByElevenLabs, (changed) =>
+      hasEither(changed, 'Hello'),
+    )
     expect(lost).toEqual([])
     expect(cells).toBeGreaterThan(100)
   })
@@ -320,14 +330,9 @@ describe('answers of media', () => {
   it('of OpenAI-style transcriptions are delivered whatever a field is', async () => {
     const word = { word: 'Hello', start: 0, end: 1 }
     const answer = { text: 'Hello', language: 'english', words: [word, word] }
-    const deliver = async (changed: unknown) =>
-      (
-        await createOpenAiCompatibleTranscription({ ...connection, http: answering(changed) }).transcribe(
-          { ...INPUT, timestamps: 'word' },
-          OPTIONS,
-        )
-      ).outcome === 'transcribed'
-    const { cells, lost } = await tryAll(transcriptionWire, answer, deliver, (changed) => hasEither(changed, 'Hello'))
+    const { cells, lost } = await tryAll(transcriptionWire, answer, deliverByOpenAiStyle, (changed) =>
+      hasEither(changed, 'Hello'),
+    )
     expect(lost).toEqual([])
     expect(cells).toBeGreaterThan(60)
   })

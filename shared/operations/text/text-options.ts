@@ -96,17 +96,14 @@ export function chatOutputCeiling(maxTokens: number | undefined, body: Extras, f
 }
 
 /**
- * Reads `response_format` of chat completions; plain text, the default, is left out. Throws `invalid_field` for any other
- * format: an answer in another one is not what was asked for.
+ * Reads `response_format` of chat completions. Plain text, the default, is left out; so is what is no known format, since
+ * the published schema leaves the field unconstrained.
  */
 export function chatResponseFormat(format: unknown): Pick<TextRequest, 'response_format'> {
-  if (format === undefined || format === null) return {}
-  const type = isObject(format) ? format['type'] : undefined
-  if (!isObject(format) || (type !== 'text' && type !== 'json_object' && type !== 'json_schema'))
-    throw malformed('response_format', 'must be an object with a type of "text", "json_object" or "json_schema"')
-  if (type === 'text') return {}
-  if (type === 'json_object') return { response_format: { type } }
-  return jsonSchemaFormat(format['json_schema'], 'response_format.json_schema')
+  if (!isObject(format)) return {}
+  if (format['type'] === 'json_object') return { response_format: { type: 'json_object' } }
+  const named = format['type'] === 'json_schema' ? format['json_schema'] : undefined
+  return isObject(named) && sourceOf(named['schema']) ? jsonSchemaFormat(named, 'response_format.json_schema') : {}
 }
 
 /** Reads the structured output of messages: `output_config.format`, or its earlier name `output_format`. */

@@ -1,4 +1,4 @@
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 
@@ -15,12 +15,11 @@ export interface RecordingVendor {
 export async function startRecordingVendor(): Promise<RecordingVendor> {
   const bodies: string[] = []
   let answer = '{}'
-  const server = createServer((request, response) => {
-    void text(request).then((body) => {
-      bodies.push(body)
-      response.writeHead(200, { 'content-type': 'application/json' }).end(answer)
-    })
-  })
+  const handle = async (request: IncomingMessage, response: ServerResponse) => {
+    bodies.push(await text(request))
+    response.writeHead(200, { 'content-type': 'application/json' }).end(answer)
+  }
+  const server = createServer((request, response) => void handle(request, response))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

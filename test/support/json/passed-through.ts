@@ -115,11 +115,15 @@ export const ADAPTERS: Record<string, TestedAdapter> = {
     said: (text) =>
       listOf(readBody(text)['contents']).flatMap(({ role, parts }) =>
         listOf(parts).flatMap((part) => {
-          const { functionCall, functionResponse, text: words } = part as Record<string, Wire | undefined>
+          const {
+            functionCall,
+            functionResponse,
+            text: words = '',
+          } = part as { functionCall?: Wire; functionResponse?: Wire; text?: string }
           if (functionCall !== undefined) return [callLine(functionCall, 'args')]
           if (functionResponse !== undefined)
             return [`result: ${String((functionResponse['response'] as Wire)['output'])}`]
-          return String(words).trim() === '' ? [] : [`${role === 'model' ? 'assistant' : 'user'}: ${String(words)}`]
+          return words.trim() === '' ? [] : [`${role === 'model' ? 'assistant' : 'user'}: ${words}`]
         }),
       ),
     whole: (calls) =>
@@ -220,7 +224,7 @@ export function readStored(dialect: Dialect, text: string): TextRequest {
 export async function sentBody(adapter: TestedAdapter, request: TextRequest): Promise<string> {
   let sent = ''
   const provider = adapter.create((http) => {
-    sent = String(http.body)
+    sent = typeof http.body === 'string' ? http.body : ''
     return Promise.resolve({ outcome: 'unknown', reason: 'not answered' })
   })
   await provider.generateText(request, { timeoutMs: 60_000 })

@@ -17,7 +17,7 @@ interface Definition {
  * are made of, so that a field that is added to a schema is among them.
  */
 export function wirePaths(schema: z.ZodType, path: WirePath = []): WirePath[] {
-  const definition = schema._zod.def as unknown as Definition
+  const definition = schema.def as unknown as Definition
   switch (definition.type) {
     case 'object':
       return Object.entries(definition.shape ?? {}).flatMap(([name, member]) => [

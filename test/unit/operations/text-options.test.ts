@@ -128,18 +128,6 @@ describe('known options that cannot be kept are refused with their field', () =>
       { tools: [{ type: 'function', function: { parameters: schema } }] },
       'tools[0].function.name',
     ],
-    ['a format that is no object', { response_format: 'whatever' }, 'response_format'],
-    ['an unknown format', { response_format: { type: 'grammar' } }, 'response_format'],
-    [
-      'a schema format without a schema',
-      { response_format: { type: 'json_schema' } },
-      'response_format.json_schema.schema',
-    ],
-    [
-      'a schema that is no object',
-      { response_format: { type: 'json_schema', json_schema: { name: 'n', schema: true } } },
-      'response_format.json_schema.schema',
-    ],
   ])('of chat completions: %s', (_name, fields, param) => {
     expect(() => chatRequest(fields)).toThrow(expect.objectContaining({ code: 'invalid_field', param }))
   })
