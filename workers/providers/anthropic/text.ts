@@ -96,7 +96,7 @@ function readStream(stream: MessageStream, exchange: StreamedExchange, request: 
   if (typeof ending === 'object') return withId(withReported(ending, reported), id)
   const isCut = ending === 'cut'
   const stopReason = isCut ? 'max_tokens' : stream.stopReason
-  const { blocks: content, pieces } = stream.content(CUT.has(stopReason ?? ''))
+  const { blocks: content, pieces } = stream.content(finishReason(stopReason, false) === 'length')
   const message = { id: stream.id, content, stop_reason: stopReason, stop_sequence: stream.stopSequence, usage }
   const isEmpty = !content.some((block) => block.type === 'tool_use') && textOf(message).trim() === ''
   if (isCut && isEmpty) return withId(withReported(nothingInTime(exchange), reported), id)
@@ -157,7 +157,7 @@ function finishReason(word: string | undefined, calls: boolean): TextOutput['fin
     case 'refusal':
       return 'content_filter'
     default: {
-      const nearest = word !== undefined && STOP_REASONS.has(word) ? 'stop' : nearestReason(word)
+      const nearest = word === 'tool_use' ? 'stop' : nearestReason(word)
       return nearest === 'stop' && calls ? 'tool_calls' : nearest
     }
   }
@@ -165,7 +165,7 @@ function finishReason(word: string | undefined, calls: boolean): TextOutput['fin
 
 function toolCalls({ content }: Pick<MessageWire, 'content'>): TextOutput['tool_calls'] {
   const calls = content.flatMap((block) => (block.type === 'tool_use' ? [block] : []))
-  return calls.map(({ name, input }) => ({ id: newCallId(), name, arguments_json: input?.text ?? '{}' }))
+  return calls.map(({ name, input }) => ({ id: newCallId(), name, arguments_json: input === '' ? '{}' : input }))
 }
 
 /**
@@ -178,7 +178,7 @@ function usageOf(
   isCut = false,
 ): TextUsage {
   const [written, cached] = [usage?.cache_creation_input_tokens ?? 0, usage?.cache_read_input_tokens ?? 0]
-  const input = usage?.input_tokens
+  const input = usage?.input_tokens ?? (written + cached > 0 ? Math.max(0, least.input - written - cached) : undefined)
   const output = usage?.output_tokens
   return answerUsage(
     {
@@ -186,7 +186,7 @@ function usageOf(
       cached,
       written,
       output: isCut ? Math.max(output ?? 0, least.output) : output,
-      thinking: Math.min(usage?.output_tokens_details?.thinking_tokens ?? 0, output ?? 0),
+      thinking: Math.min(usage?.output_tokens_details?.thinking_tokens ?? 0, output ?? Infinity),
     },
     least,
   )

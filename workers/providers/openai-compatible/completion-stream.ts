@@ -124,11 +124,16 @@ export function createCompletionStream(): CompletionStream {
 
 type CallDelta = NonNullable<NonNullable<NonNullable<ChunkWire['choices']>[number]['delta']>['tool_calls']>[number]
 
-/** Some servers number every call 0, or none; another id then starts another call. */
+/**
+ * Some servers number every call 0, or none; another id then starts another call. What has neither index nor id, or an
+ * index that no call has and nothing that would begin one, goes on with the latest call.
+ */
 function addCall(calls: StreamedCall[], callAt: Map<number, StreamedCall>, delta: CallDelta): void {
-  const index = delta.index ?? 0
-  const known = callAt.get(index)
   const id = delta.id ?? ''
+  const begins = id !== '' || (delta.function?.name ?? '') !== ''
+  const latest = calls.at(-1)
+  const index = delta.index ?? calls.length
+  const known = typeof delta.index === 'number' ? (callAt.get(index) ?? (begins ? undefined : latest)) : latest
   const isSame = known !== undefined && (id === '' || known.id === '' || known.id === id)
   const call: StreamedCall = isSame ? known : { id: '', name: '', pieces: [] }
   if (!isSame) {
