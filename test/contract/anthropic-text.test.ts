@@ -599,9 +599,12 @@ describe('documented answers', () => {
     ['max_tokens', 'length'],
     ['model_context_window_exceeded', 'length'],
     ['refusal', 'content_filter'],
-    ['pause_turn', 'content_filter'],
-    ['a_new_reason', 'content_filter'],
-    [null, 'content_filter'],
+    ['pause_turn', 'length'],
+    ['a_new_reason', 'stop'],
+    ['token_limit', 'length'],
+    ['blocked', 'content_filter'],
+    ['', 'stop'],
+    [null, 'stop'],
   ])('translates stop reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
     expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
@@ -661,13 +664,77 @@ describe('documented answers', () => {
     expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: expect.any(Number) as number } })
   })
 
+  // The request has six words, the answer `So far` has two.
+  test.each<[string, unknown, number, number]>([
+    ['no usage', undefined, 6, 2],
+    ['no output tokens', { input_tokens: 3 }, 3, 2],
+    ['a negative count', { input_tokens: -3, output_tokens: 5 }, 6, 5],
+    ['counts in text', { input_tokens: '3', output_tokens: '5' }, 3, 5],
+    ['a text in place of a count', { input_tokens: 'CANARY', output_tokens: 5 }, 6, 5],
+    ['a fraction', { input_tokens: 3.9, output_tokens: 5 }, 3, 5],
+    ['a count beyond all integers', { input_tokens: 1e300, output_tokens: 5 }, 6, 5],
+    ['a part of the input only', { cache_read_input_tokens: 40, output_tokens: 5 }, 40, 5],
+    ['thinking only', { input_tokens: 3, output_tokens_details: { thinking_tokens: 70 } }, 3, 70],
+  ])('delivers an answer with %s, and charges what it has at least', async (_name, usage, input, output) => {
+    answerWith({ ...withReason('end_turn'), usage })
+    expect(await generated()).toMatchObject({
+      text: 'So far',
+      usage: { input_tokens: input, output_tokens: output },
+    })
+  })
+
+  test.each<[string, unknown, string]>([
+    ['without input', {}, '{}'],
+    ['with null', { input: null }, '{}'],
+    ['with a text', { input: 'ls -l' }, 'ls -l'],
+    ['with a list', { input: ['ls', 1] }, '["ls",1]'],
+  ])('delivers a call %s as it was written', async (_name, input, expected) => {
+    answerWith({ ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x', ...(input as object) }] })
+    expect(await generated()).toMatchObject({
+      text: null,
+      tool_calls: [{ name: 'x', arguments_json: expected }],
+      finish_reason: 'tool_calls',
+    })
+  })
+
   test.each<[string, unknown]>([
-    ['no usage', { ...withReason('end_turn'), usage: undefined }],
-    ['no output tokens', { ...withReason('end_turn'), usage: { input_tokens: 3 } }],
-    ['a negative count', { ...withReason('end_turn'), usage: { input_tokens: -3, output_tokens: 2 } }],
-    ['a text block without text', { ...withReason('end_turn'), content: [{ type: 'text', text: null }] }],
-    ['a call without input', { ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x' }] }],
+    ['has no text', { type: 'text', text: null }],
+    ['is a call without a name', { type: 'tool_use', id: 'x', input: {} }],
+    ['is of a new type', { type: 'hologram', text: 'CANARY' }],
+    ['is a number', 7],
+    ['is null', null],
+  ])('a block that %s costs no other', async (_name, block) => {
+    const { content, ...rest } = withReason('end_turn')
+    answerWith({ ...rest, content: [block, ...content] })
+    expect(await generated()).toMatchObject({ text: 'So far', tool_calls: [], finish_reason: 'stop' })
+    answerWith({ ...rest, content: [block] })
+    expect(await generate()).toMatchObject(EMPTY)
+  })
+
+  test('reads blocks without a type by what they hold', async () => {
+    answerWith({
+      ...withReason('end_turn'),
+      content: [{ thinking: 'CANARY', signature: 'sig==' }, { text: 'So far' }, { name: 'f', input: { a: 1 } }],
+    })
+    expect(await generated()).toMatchObject({
+      text: 'So far',
+      tool_calls: [{ name: 'f', arguments_json: '{"a":1}' }],
+      thought_signatures: ['sig=='],
+    })
+  })
+
+  test('names the fields that were not as documented, and no text of the vendor', async () => {
+    answerWith({ ...withReason('CANARY_reason'), usage: { input_tokens: 'CANARY', output_tokens: 2 } })
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ mended: ['stop_reason', 'input_tokens'] })
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
+    answerWith(withReason('end_turn'))
+    expect(await generate()).not.toHaveProperty('mended')
+  })
+
+  test.each<[string, unknown]>([
     ['nothing', {}],
+    ['a text in place of the content', { content: 'CANARY' }],
   ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
     answerWith(body)
     expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)

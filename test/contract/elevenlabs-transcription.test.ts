@@ -344,7 +344,6 @@ describe('ambiguous failures after exactly one call', () => {
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
     [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
     [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with a malformed transcript'],
-    [{ fault: 'status', status: 200, body: { text: 7 } }, 'HTTP 200 with a malformed transcript'],
   ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await transcribe({}, { http: createExpiringHttp(upstream, rule) })
@@ -393,22 +392,64 @@ describe('ambiguous failures after exactly one call', () => {
     expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
+})
 
+describe('transcripts that are not as documented', () => {
   test.each([
     ['missing', undefined],
     ['empty', []],
-    ['of a new kind', [{ text: 'CANARY', type: 'hologram', start: 0, end: 1 }]],
-    ['without any time', [{ text: 'CANARY', type: 'word', start: null, end: null }]],
-    ['before the beginning', [{ text: 'CANARY', type: 'word', start: -1, end: 1 }]],
-  ])('leaves the outcome unknown when requested words are %s', async (_name, words) => {
-    answerWith({ text: 'CANARY', words })
-    const outcome = await transcribe({ timestamps: 'word' })
-    expect(outcome).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 without usable words' })
+    ['null', null],
+    ['a text', 'CANARY'],
+    ['without any time', [{ text: 'Oh no.', type: 'word', start: null, end: null }]],
+  ])('are delivered without words when requested ones are %s, which is noted', async (_name, words) => {
+    answerWith({ text: 'Oh no.', words })
+    expect(await transcribe({ timestamps: 'word' })).toEqual({
+      outcome: 'transcribed',
+      transcript: { text: 'Oh no.', words: [] },
+      mended: ['words'],
+    })
   })
 
-  test('leaves the outcome unknown when requested characters are missing', async () => {
+  test.each([
+    ['of a new kind', { text: 'Oh', type: 'hologram', start: 0, end: 1 }, ['word', 0, 1], 'words.type'],
+    [
+      'a sound of a new kind',
+      { text: '(bell)', type: 'hologram', start: 0, end: 1 },
+      ['audio_event', 0, 1],
+      'words.type',
+    ],
+    ['space of no kind', { text: ' ', start: 0, end: 1 }, ['spacing', 0, 1], undefined],
+    ['before the beginning', { text: 'Oh', type: 'word', start: -1, end: 1 }, ['word', 0, 1], 'words.start'],
+    ['at a time in text', { text: 'Oh', type: 'word', start: '0.5', end: 1 }, ['word', 0.5, 1], 'words.start'],
+    ['at no time', { text: 'Oh', type: 'word', start: 1e300, end: 1 }, ['word', 0, 1], 'words.start'],
+  ])('have a word %s as the nearest that can be told', async (_name, word, expected, field) => {
+    answerWith({ text: 'Oh no.', words: [word, 7, null, { text: ' no.', type: 'word', start: 1, end: 2 }] })
+    const outcome = await transcribe({ timestamps: 'word' })
+    if (outcome.outcome !== 'transcribed') throw new Error(outcome.reason)
+    const read = outcome.transcript.words?.map(({ type, startSeconds, endSeconds }) => [type, startSeconds, endSeconds])
+    expect(read).toEqual([expected, ['word', 1, 2]])
+    expect(outcome.mended?.toSorted()).toEqual([...(field === undefined ? [] : [field]), 'words'].toSorted())
+  })
+
+  test('have the text of their words when they have none, and a number as text', async () => {
+    answerWith({ words: [{ text: 'Oh', start: 0, end: 1 }, { text: ' no.' }] })
+    expect((await transcribed()).text).toBe('Oh no.')
+    answerWith({ text: 7 })
+    expect((await transcribed()).text).toBe('7')
+  })
+
+  test('are delivered without characters when requested ones are missing, which is noted', async () => {
     answerWith(fixture('plain'))
-    expect(await transcribe({ timestamps: 'character' })).toMatchObject(UNKNOWN_OUTCOME)
+    const outcome = await transcribe({ timestamps: 'character' })
+    expect(outcome).toMatchObject({ transcript: { text: 'With a soft voice.' }, mended: ['words.characters'] })
+    expect(outcome.outcome === 'transcribed' && outcome.transcript.words?.some((word) => 'characters' in word)).toBe(
+      false,
+    )
+  })
+
+  test('have no id that could be text of the recording', async () => {
+    answerWith({ text: 'Oh no.', transcription_id: 'CANARY and more' })
+    expect(await transcribe()).toEqual({ outcome: 'transcribed', transcript: { text: 'Oh no.' } })
   })
 })
 

@@ -558,7 +558,10 @@ describe('answers of the simulated vendor', () => {
   test('reports an empty output when the model ends without a word, or with a malformed call', async () => {
     expect(await generate({ messages: [textMessage('please say nothing')] })).toMatchObject(EMPTY)
     const malformed = { messages: [textMessage('A call of get_weather that goes wrong')], tools: [WEATHER_TOOL] }
-    expect(await generate(malformed)).toMatchObject({ ...EMPTY, reason: 'HTTP 200 with MALFORMED_FUNCTION_CALL' })
+    expect(await generate(malformed)).toMatchObject({
+      ...EMPTY,
+      reason: 'HTTP 200 without text or call, MALFORMED_FUNCTION_CALL',
+    })
   })
 
   test.each([
@@ -619,8 +622,11 @@ describe('documented answers', () => {
     ['MAX_TOKENS', 'length'],
     ['RECITATION', 'content_filter'],
     ['OTHER', 'content_filter'],
-    ['A_NEW_REASON', 'content_filter'],
-    [undefined, 'content_filter'],
+    ['MALFORMED_FUNCTION_CALL', 'content_filter'],
+    ['A_NEW_REASON', 'stop'],
+    ['OUTPUT_LIMIT', 'length'],
+    ['NEW_SAFETY', 'content_filter'],
+    [undefined, 'stop'],
   ])('translates finish reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
     expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
@@ -670,7 +676,8 @@ describe('documented answers', () => {
   test.each<[string, unknown]>([
     ['no text', withReason('STOP', '')],
     ['no candidate', { candidates: [], usageMetadata: { promptTokenCount: 3 } }],
-    ['a malformed call', withReason('MALFORMED_FUNCTION_CALL')],
+    ['a malformed call', withReason('MALFORMED_FUNCTION_CALL', '')],
+    ['a new reason without text', withReason('A_NEW_REASON', '')],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
     expect(await generate()).toMatchObject(EMPTY)
@@ -681,12 +688,58 @@ describe('documented answers', () => {
     expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: expect.any(Number) as number } })
   })
 
+  // The request has six words, the answer `So far` has two.
+  test.each<[string, unknown, number, number]>([
+    ['no usage', undefined, 6, 2],
+    ['no prompt tokens', { candidatesTokenCount: 5 }, 6, 5],
+    ['no tokens for text', { promptTokenCount: 3, thoughtsTokenCount: 70 }, 3, 72],
+    ['the total for the text', { promptTokenCount: 3, thoughtsTokenCount: 70, totalTokenCount: 83 }, 3, 80],
+    ['the total for the prompt', { candidatesTokenCount: 5, thoughtsTokenCount: 70, totalTokenCount: 83 }, 8, 75],
+    ['the total only', { totalTokenCount: 83 }, 6, 2],
+    ['a negative count', { promptTokenCount: -2, candidatesTokenCount: 5 }, 6, 5],
+    ['counts in text', { promptTokenCount: '3', candidatesTokenCount: '5' }, 3, 5],
+    ['a list of counts', [3, 5], 6, 2],
+  ])('delivers an answer with %s, and charges what it has at least', async (_name, usageMetadata, input, output) => {
+    answerWith({ ...withReason('STOP'), usageMetadata })
+    expect(await generated()).toMatchObject({
+      text: 'So far',
+      usage: { input_tokens: input, output_tokens: output },
+    })
+  })
+
+  test.each<[string, unknown, string]>([
+    ['without arguments', {}, '{}'],
+    ['with null', { args: null }, '{}'],
+    ['with a text', { args: 'ls -l' }, 'ls -l'],
+    ['with a number', { args: 7 }, '7'],
+  ])('delivers a call %s as it was written', async (_name, args, expected) => {
+    const parts = [{ functionCall: { name: 'f', ...(args as object) } }]
+    answerWith({ ...withReason('STOP'), candidates: [{ content: { parts }, finishReason: 'STOP' }] })
+    expect(await generated()).toMatchObject({ tool_calls: [{ name: 'f', arguments_json: expected }] })
+  })
+
+  test.each([
+    [{ functionCall: { args: {} } }],
+    [{ text: ['CANARY'] }],
+    [{ thought: 'yes', text: 'CANARY' }],
+    [7],
+    [null],
+  ])('a part like %j costs no other, and shows no thinking', async (part) => {
+    const parts = [part, { text: 'So far', thought: 'false' }, { functionCall: { name: 'f' } }]
+    answerWith({ ...withReason('STOP'), candidates: [{ content: { parts }, finishReason: 'STOP' }] })
+    expect(await generated()).toMatchObject({ text: 'So far', tool_calls: [{ name: 'f' }] })
+  })
+
+  test('names the fields that were not as documented, and no text of the vendor', async () => {
+    answerWith({ ...withReason('CANARY_REASON'), usageMetadata: { promptTokenCount: 'CANARY' } })
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ mended: ['finishReason', 'promptTokenCount'] })
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
+  })
+
   test.each<[string, unknown]>([
-    ['no usage', { candidates: [{ content: { parts: [{ text: 'CANARY' }] }, finishReason: 'STOP' }] }],
-    ['no prompt tokens', { ...withReason('STOP'), usageMetadata: { candidatesTokenCount: 2 } }],
-    ['no tokens for text', { ...withReason('STOP'), usageMetadata: { promptTokenCount: 2, thoughtsTokenCount: 1 } }],
-    ['a negative count', { ...withReason('STOP'), usageMetadata: { promptTokenCount: -2, candidatesTokenCount: 2 } }],
     ['nothing', {}],
+    ['a text in place of the candidates', { candidates: 'CANARY' }],
   ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
     answerWith(body)
     expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
@@ -801,10 +854,6 @@ describe('ambiguous failures after exactly one call', () => {
     [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
     [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, response larger than 16777216 bytes'],
     [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with a malformed answer'],
-    [
-      { fault: 'status', status: 200, body: { candidates: [{ content: { parts: [{ text: 7 }] } }] } },
-      'HTTP 200 with a malformed answer',
-    ],
   ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await generate({}, { http: createExpiringHttp(upstream, rule) })

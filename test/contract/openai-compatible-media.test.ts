@@ -141,6 +141,8 @@ describe('images', () => {
     ['no item', { data: [] }],
     ['no list', { created: 1 }],
     ['no bytes', { data: [{ b64_json: '' }] }],
+    ['an unexpected shape', { data: 'CANARY' }],
+    ['an item of another kind', { data: ['CANARY', null, { b64_json: 7 }] }],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
     expect(await draw()).toEqual({ ...EMPTY, reason: 'HTTP 200 without an image' })
@@ -148,7 +150,7 @@ describe('images', () => {
 
   test.each([
     ['a URL in place of the image', { data: [{ url: 'https://example.com/CANARY.png' }] }],
-    ['an unexpected shape', { data: 'CANARY' }],
+    ['a list', []],
     ['a body that is not JSON', '<html>CANARY'],
   ])('leaves the outcome unknown for %s', async (_name, body) => {
     answerWith(body)
@@ -362,12 +364,32 @@ describe('transcription', () => {
   test.each([
     ['missing', undefined],
     ['empty', []],
+    ['null', null],
+    ['a text', 'CANARY'],
     ['without times', [{ word: 'CANARY' }]],
-  ])('leaves the outcome unknown when requested words are %s', async (_name, words) => {
-    answerWith({ text: 'CANARY', words })
+    ['without any word', [{ start: 0, end: 1 }, null, 7]],
+  ])('delivers the transcript without words when requested ones are %s, and notes it', async (_name, words) => {
+    answerWith({ text: 'Mind the step.', words })
     expect(await transcribe({ timestamps: 'word' })).toEqual({
-      ...UNKNOWN_OUTCOME,
-      reason: 'HTTP 200 without usable words',
+      outcome: 'transcribed',
+      transcript: { text: 'Mind the step.', words: [] },
+      mended: ['words'],
+    })
+  })
+
+  test('an odd word costs no other', async () => {
+    const words = [{ word: 'Mind', start: 0, end: '0.5' }, { word: 7 }, { word: 'step.', start: -1, end: 1e300 }]
+    answerWith({ words })
+    expect(await transcribe({ timestamps: 'word' })).toEqual({
+      outcome: 'transcribed',
+      transcript: {
+        text: 'Mind step.',
+        words: [
+          { text: 'Mind', type: 'word', startSeconds: 0, endSeconds: 0.5 },
+          { text: 'step.', type: 'word', startSeconds: 0.5, endSeconds: 0.5 },
+        ],
+      },
+      mended: ['words.end', 'words', 'words.start'],
     })
   })
 

@@ -144,9 +144,9 @@ describe('request', () => {
       { carried: { send_verbosity: true } },
     )
     expect(sent()).toMatchObject({
-      tools: [{ function: { ...WEATHER_TOOL, strict: true } }],
+      tools: [{ function: { ...WEATHER_TOOL, parameters: WEATHER_TOOL.parameters.toJSON(), strict: true } }],
       parallel_tool_calls: false,
-      response_format: { json_schema: { name: 'n', description: 'D', schema, strict: true } },
+      response_format: { json_schema: { name: 'n', description: 'D', schema: schema.toJSON(), strict: true } },
       verbosity: 'high',
     })
     expect(sent()).not.toHaveProperty('tool_choice')
@@ -479,25 +479,116 @@ describe('unusable answers', () => {
   })
 
   test.each([
-    ['no usage', { usage: undefined }],
-    ['usage without input', { usage: { completion_tokens: 3 } }],
-    ['fractional usage', { usage: { prompt_tokens: 1.5, completion_tokens: 3 } }],
     ['no choices', { choices: [] }],
-    ['no finish reason', { choices: [{ finish_reason: null, message: { content: 'CANARY' } }] }],
     ['content of a new kind', { choices: [{ finish_reason: 'stop', message: { content: [{ CANARY: 1 }] } }] }],
-  ])('leaves the outcome unknown for %s', async (_name, change) => {
+    ['no message', { choices: [{ finish_reason: 'stop' }] }],
+  ])('reports an empty output for %s, with the usage of the vendor', async (_name, change) => {
     answerWith({ ...fixture('completion'), ...change })
-    expect(await generate()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with a malformed completion' })
+    expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: 19, output_tokens: 74 } })
   })
 
-  test('leaves the outcome unknown for tool arguments that are not an object', async () => {
-    const call = { id: 'c', type: 'function', function: { name: 'f', arguments: '[CANARY' } }
-    answerWithChoice('tool_calls', { content: null, tool_calls: [call] })
-    const outcome = await generate()
-    expect(outcome).toMatchObject({
-      ...UNKNOWN_OUTCOME,
-      reason: 'HTTP 200 with tool arguments that are not a JSON object',
+  test.each([
+    ['no message', { choices: [{ finish_reason: 'stop' }] }],
+    ['no known reason', { choices: [{ finish_reason: 'end', message: { content: null } }] }],
+  ])('takes an answer with %s for none that a stop sequence ended', async (_name, change) => {
+    answerWith({ ...fixture('completion'), ...change })
+    expect(await generate({ stop_sequences: ['x'] })).toMatchObject(EMPTY)
+  })
+
+  test.each([['{}'], ['[]'], ['"CANARY"'], ['7']])('leaves the outcome unknown for %s', async (body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
+  })
+})
+
+describe('answers that are not as documented', () => {
+  // The request has two words, the answer `So far` has two.
+  test.each<[string, unknown, number, number]>([
+    ['no usage', undefined, 2, 2],
+    ['usage without input', { completion_tokens: 3 }, 2, 3],
+    ['the total for the input', { completion_tokens: 3, total_tokens: 12 }, 9, 3],
+    ['the total for the output', { prompt_tokens: 9, total_tokens: 12 }, 9, 3],
+    ['fractional usage', { prompt_tokens: 1.5, completion_tokens: 3 }, 1, 3],
+    ['usage in text', { prompt_tokens: '9', completion_tokens: '3' }, 9, 3],
+    ['negative usage', { prompt_tokens: -9, completion_tokens: -3 }, 2, 2],
+    ['usage of none', { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }, 2, 2],
+    ['usage beyond all integers', { prompt_tokens: 9, completion_tokens: 1e300 }, 9, 2],
+  ])('delivers an answer with %s, and charges what it has at least', async (_name, usage, input, output) => {
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    expect(await generated()).toMatchObject({
+      text: 'So far',
+      usage: { input_tokens: input, output_tokens: output },
     })
+  })
+
+  test.each([
+    ['a part of the output', { completion_tokens: 74, total_tokens: 93 }, 64, 74],
+    ['more than the output, without a total', { completion_tokens: 10 }, 64, 74],
+    ['more than the output, of which the total has only that', { completion_tokens: 10, total_tokens: 29 }, 64, 10],
+    ['counted beside the output', { completion_tokens: 70, total_tokens: 153 }, 64, 134],
+  ])('thinking is %s', async (_name, counts, reasoning_tokens, output) => {
+    const usage = { prompt_tokens: 19, ...counts, completion_tokens_details: { reasoning_tokens } }
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    expect((await generated()).usage).toMatchObject({ input_tokens: 19, output_tokens: output })
+  })
+
+  test('never charges more than the total where the input was not counted', async () => {
+    const usage = {
+      completion_tokens: 5,
+      total_tokens: 45,
+      completion_tokens_details: { reasoning_tokens: 30 },
+    }
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    expect((await generated()).usage).toMatchObject({ input_tokens: 10, output_tokens: 35 })
+  })
+
+  test.each([
+    ['[CANARY', '[CANARY'],
+    [[1, 'CANARY'], '[1,"CANARY"]'],
+    [7, '7'],
+    [{ a: 1 }, '{"a":1}'],
+    [null, '{}'],
+    ['', '{}'],
+    [' \n', '{}'],
+  ])('delivers the arguments %j as they were written', async (given, expected) => {
+    const call = { id: 'c', type: 'function', function: { name: 'f', arguments: given } }
+    answerWithChoice('tool_calls', { content: null, tool_calls: [call] })
+    expect(await generated()).toMatchObject({ tool_calls: [{ name: 'f', arguments_json: expected }] })
+  })
+
+  test.each([
+    [
+      'parts',
+      [
+        { type: 'thinking', thinking: 'CANARY' },
+        { type: 'text', text: 'So ' },
+        { type: 'text', text: 'far' },
+      ],
+    ],
+    ['parts of which one has no type', [{ text: 'So far' }, 7, null, { type: 'reference' }]],
+  ])('joins the text of %s', async (_name, content) => {
+    answerWithChoice('stop', { content })
+    expect(await generate()).toMatchObject({ output: { text: 'So far' }, mended: expect.arrayContaining(['content']) })
+  })
+
+  test.each([
+    ['without a name', { id: 'c', function: { arguments: '{}' } }],
+    ['that is a text', 'CANARY'],
+    ['that is null', null],
+  ])('a call %s costs neither text nor other calls', async (_name, call) => {
+    const sound = { function: { name: 'f', arguments: '{"a":1}' } }
+    answerWithChoice('tool_calls', { content: 'So far', tool_calls: [call, sound] })
+    expect(await generated()).toMatchObject({ text: 'So far', tool_calls: [{ name: 'f', arguments_json: '{"a":1}' }] })
+  })
+
+  test('names the fields that were not as documented, once each and without text of the server', async () => {
+    answerWith({
+      choices: [{ finish_reason: 'CANARY', message: { content: 'So far', tool_calls: [7, 8] } }],
+      usage: { prompt_tokens: 'CANARY' },
+    })
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ mended: ['finish_reason', 'tool_calls', 'prompt_tokens'] })
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 })
 
