@@ -384,7 +384,6 @@ describe('a call that the output limit cuts', () => {
 
   it.each<[string, object | undefined]>([
     ['neither index nor id', undefined],
-    ['an index that no call has', { index: 7 }],
     ['an index of another type', { index: 'x' }],
   ])('keeps the pieces of its arguments together that have %s', async (_name, place) => {
     const events = [
@@ -397,6 +396,15 @@ describe('a call that the output limit cuts', () => {
       ['f', {}],
       ['g', { a: 1 }],
     ])
+  })
+
+  it('does not get the arguments of a call whose beginning was lost', async () => {
+    const events = [
+      callChunk(0, { id: 'a', function: { name: 'f', arguments: '{}' } }),
+      callChunk(1, { function: { arguments: '{"a":1}' } }),
+      chunk({}, 'tool_calls', { prompt_tokens: 9, completion_tokens: 9 }),
+    ]
+    expect(callsOf(await output(gpt, text(events)))).toEqual([['f', {}]])
   })
 
   it('has the arguments that it began with where none follow', async () => {

@@ -30,6 +30,8 @@ export interface MessageStream {
   /** As far as it was reported; the vendor reports the whole output with the stop reason. */
   readonly usage: ReportedUsage | undefined
   readonly stopSequence: string | undefined
+  /** Whether the whole output was counted: the count of the first event is the one before it. */
+  readonly isCounted: boolean
   /** The fields that were not as documented. */
   readonly mended: readonly string[]
   /** Returns the blocks of a whole message, without a call that the end of the output cut. */
@@ -56,6 +58,7 @@ export function createMessageStream(): MessageStream {
   let usage: ReportedUsage | undefined
   let stopReason: string | undefined
   let stopSequence: string | undefined
+  let isCounted = false
   const mended = new Set<string>()
   let error: MessageStream['error']
   let progress: StreamProgress = 'waiting'
@@ -85,6 +88,7 @@ export function createMessageStream(): MessageStream {
         stopReason = event.delta?.stop_reason ?? stopReason
         stopSequence = event.delta?.stop_sequence ?? stopSequence
         usage = merged(usage, event.usage)
+        isCounted ||= event.usage?.output_tokens !== undefined
         return stopReason === undefined ? progress : 'finished'
       case 'message_stop':
         return stopReason === undefined && !hasOutput() ? 'unusable' : 'ended'
@@ -112,6 +116,9 @@ export function createMessageStream(): MessageStream {
     },
     get stopSequence() {
       return stopSequence
+    },
+    get isCounted() {
+      return isCounted
     },
     get mended() {
       return [...mended]

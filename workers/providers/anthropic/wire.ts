@@ -114,7 +114,6 @@ export const messageEventWire = z.discriminatedUnion('type', [
     delta: optional(
       'delta',
       z.object({
-        type: optionalWord('delta.type'),
         text: optional('delta.text', z.string()),
         partial_json: optional('delta.partial_json', z.string()),
         signature: optional('delta.signature', storableText),
