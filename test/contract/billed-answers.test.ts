@@ -16,7 +16,7 @@ import { createOpenAiCompatibleText } from '../../workers/providers/openai-compa
 const REQUEST: TextRequest = {
   messages: [{ role: 'user', parts: [{ type: 'text', text: 'When does the tram leave?' }] }],
   max_output_tokens: 512,
-  stop_sequences: ['END', '\n\n'],
+  stop_sequences: ['END', 'STOP'],
 }
 const FACTS = { id: '1', created: 1, model: 'model', includeThoughtSignatures: false }
 

@@ -61,7 +61,7 @@ function render(
   { work, transcript, charged }: TranscribedRecording,
 ): RenderedTranscript | null {
   try {
-    return renderTranscript(transcript, formats, subtitles)
+    return renderTranscript(transcript, formats, subtitles, work.file.durationMs)
   } catch (error) {
     for (const file of work.targets) tally.fail(file, asPaidError(error, file.label), file === work.file ? charged : 0n)
     return null
