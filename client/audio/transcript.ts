@@ -77,8 +77,13 @@ export function readTranscript(result: unknown): Transcript {
       typeof text === 'string' ? text.replace(CONTROL_BUT_LINES, ' ') : (read ?? []).map(({ word }) => word).join(' '),
     ...(typeof language === 'string' && LANGUAGE.test(language) && { language }),
     ...(isTime(probability) && { language_probability_millionths: probability }),
-    ...(read && { words: read }),
+    // No words beside a text are none that were told, and not those of a silent recording.
+    ...(read && (read.length > 0 || !hasText(text)) && { words: read }),
   }
+}
+
+function hasText(text: unknown): boolean {
+  return typeof text === 'string' && text.trim() !== ''
 }
 
 function readWord(item: unknown): readonly TranscribedWord[] {

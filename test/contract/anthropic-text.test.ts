@@ -93,8 +93,6 @@ const withReason = (stopReason: string | null, text = 'So far') => ({
   stop_reason: stopReason,
   usage: { input_tokens: 3, output_tokens: 2 },
 })
-/** What the question and `So far` have at least: a token a word. */
-const LEAST = { input_tokens: 6, output_tokens: 2 }
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
 const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
@@ -601,10 +599,11 @@ describe('documented answers', () => {
     ['max_tokens', 'length'],
     ['model_context_window_exceeded', 'length'],
     ['refusal', 'content_filter'],
-    ['pause_turn', 'stop'],
+    ['pause_turn', 'length'],
     ['a_new_reason', 'stop'],
-    ['a_new_token_limit', 'length'],
-    ['a_new_safety_filter', 'content_filter'],
+    ['token_limit', 'length'],
+    ['blocked', 'content_filter'],
+    ['', 'stop'],
     [null, 'stop'],
   ])('translates stop reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
@@ -665,57 +664,81 @@ describe('documented answers', () => {
     expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: expect.any(Number) as number } })
   })
 
-  test.each<[string, unknown, object, readonly string[]]>([
-    ['no usage', { ...withReason('end_turn'), usage: undefined }, { usage: LEAST }, []],
-    [
-      'no output tokens',
-      { ...withReason('end_turn'), usage: { input_tokens: 3 } },
-      { usage: { input_tokens: 3, output_tokens: LEAST.output_tokens } },
-      [],
-    ],
-    [
-      'a negative count',
-      { ...withReason('end_turn'), usage: { input_tokens: -3, output_tokens: 2 } },
-      { usage: { input_tokens: LEAST.input_tokens, output_tokens: 2 } },
-      ['input_tokens'],
-    ],
-    [
-      'counts as text and a fraction',
-      { ...withReason('end_turn'), usage: { input_tokens: '3', output_tokens: 2.5 } },
-      { usage: { input_tokens: 3, output_tokens: 2 } },
-      ['input_tokens', 'output_tokens'],
-    ],
-    [
-      'a call without input',
-      { ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x' }] },
-      { text: null, tool_calls: [{ name: 'x', arguments_json: '{}' }], finish_reason: 'tool_calls' },
-      [],
-    ],
-    [
-      'an odd block among others',
-      { ...withReason('end_turn'), content: [{ type: 'text', text: 'So far' }, { type: 'tool_use' }, 7, null] },
-      { text: 'So far', tool_calls: [] },
-      ['content'],
-    ],
-  ])('delivers an answer with %s, and counts what it has at least', async (_name, body, expected, mended) => {
-    answerWith(body)
-    const outcome = await generate()
-    expect(outcome).toMatchObject({ outcome: 'generated', output: expected })
-    expect(outcome.outcome === 'generated' ? (outcome.mended ?? []) : null).toEqual(mended)
+  // The request has six words, the answer `So far` has two.
+  test.each<[string, unknown, number, number]>([
+    ['no usage', undefined, 6, 2],
+    ['no output tokens', { input_tokens: 3 }, 3, 2],
+    ['a negative count', { input_tokens: -3, output_tokens: 5 }, 6, 5],
+    ['counts in text', { input_tokens: '3', output_tokens: '5' }, 3, 5],
+    ['a text in place of a count', { input_tokens: 'CANARY', output_tokens: 5 }, 6, 5],
+    ['a fraction', { input_tokens: 3.9, output_tokens: 5 }, 3, 5],
+    ['a count beyond all integers', { input_tokens: 1e300, output_tokens: 5 }, 6, 5],
+    ['a part of the input only', { cache_read_input_tokens: 40, output_tokens: 5 }, 40, 5],
+    ['thinking only', { input_tokens: 3, output_tokens_details: { thinking_tokens: 70 } }, 3, 70],
+  ])('delivers an answer with %s, and charges what it has at least', async (_name, usage, input, output) => {
+    answerWith({ ...withReason('end_turn'), usage })
+    expect(await generated()).toMatchObject({
+      text: 'So far',
+      usage: { input_tokens: input, output_tokens: output },
+    })
   })
 
-  test('reports an empty output for a text block without text', async () => {
-    answerWith({ ...withReason('end_turn'), content: [{ type: 'text', text: null }] })
+  test.each<[string, unknown, string]>([
+    ['without input', {}, '{}'],
+    ['with null', { input: null }, '{}'],
+    ['with a text', { input: 'ls -l' }, 'ls -l'],
+    ['with a list', { input: ['ls', 1] }, '["ls",1]'],
+  ])('delivers a call %s as it was written', async (_name, input, expected) => {
+    answerWith({ ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x', ...(input as object) }] })
+    expect(await generated()).toMatchObject({
+      text: null,
+      tool_calls: [{ name: 'x', arguments_json: expected }],
+      finish_reason: 'tool_calls',
+    })
+  })
+
+  test.each<[string, unknown]>([
+    ['has no text', { type: 'text', text: null }],
+    ['is a call without a name', { type: 'tool_use', id: 'x', input: {} }],
+    ['is of a new type', { type: 'hologram', text: 'CANARY' }],
+    ['is a number', 7],
+    ['is null', null],
+  ])('a block that %s costs no other', async (_name, block) => {
+    const { content, ...rest } = withReason('end_turn')
+    answerWith({ ...rest, content: [block, ...content] })
+    expect(await generated()).toMatchObject({ text: 'So far', tool_calls: [], finish_reason: 'stop' })
+    answerWith({ ...rest, content: [block] })
     expect(await generate()).toMatchObject(EMPTY)
   })
 
-  test.each<[string, unknown]>([['nothing', {}]])(
-    'leaves the outcome unknown for an answer with %s',
-    async (_name, body) => {
-      answerWith(body)
-      expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
-    },
-  )
+  test('reads blocks without a type by what they hold', async () => {
+    answerWith({
+      ...withReason('end_turn'),
+      content: [{ thinking: 'CANARY', signature: 'sig==' }, { text: 'So far' }, { name: 'f', input: { a: 1 } }],
+    })
+    expect(await generated()).toMatchObject({
+      text: 'So far',
+      tool_calls: [{ name: 'f', arguments_json: '{"a":1}' }],
+      thought_signatures: ['sig=='],
+    })
+  })
+
+  test('names the fields that were not as documented, and no text of the vendor', async () => {
+    answerWith({ ...withReason('CANARY_reason'), usage: { input_tokens: 'CANARY', output_tokens: 2 } })
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ mended: ['stop_reason', 'input_tokens'] })
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
+    answerWith(withReason('end_turn'))
+    expect(await generate()).not.toHaveProperty('mended')
+  })
+
+  test.each<[string, unknown]>([
+    ['nothing', {}],
+    ['a text in place of the content', { content: 'CANARY' }],
+  ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
+  })
 })
 
 describe('definite failures before any work', () => {

@@ -392,56 +392,64 @@ describe('ambiguous failures after exactly one call', () => {
     expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
+})
 
-  test.each<[string, unknown]>([
+describe('transcripts that are not as documented', () => {
+  test.each([
     ['missing', undefined],
     ['empty', []],
-    ['without any time', [{ text: 'Hello', type: 'word', start: null, end: null }]],
-    ['of another type', 'Hello'],
-  ])('delivers the transcript when requested words are %s, and notes it', async (_name, words) => {
-    answerWith({ text: 'Hello', words })
-    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
+    ['null', null],
+    ['a text', 'CANARY'],
+    ['without any time', [{ text: 'Oh no.', type: 'word', start: null, end: null }]],
+  ])('are delivered without words when requested ones are %s, which is noted', async (_name, words) => {
+    answerWith({ text: 'Oh no.', words })
+    expect(await transcribe({ timestamps: 'word' })).toEqual({
       outcome: 'transcribed',
-      transcript: { text: 'Hello', words: [] },
-      mended: expect.arrayContaining(['words']) as string[],
+      transcript: { text: 'Oh no.', words: [] },
+      mended: ['words'],
     })
   })
 
-  test('delivers the words when requested characters are missing, and notes it', async () => {
-    answerWith({ text: 'Hello', words: [{ text: 'Hello', type: 'word', start: 0, end: 1 }] })
-    expect(await transcribe({ timestamps: 'character' })).toMatchObject({
-      outcome: 'transcribed',
-      transcript: { text: 'Hello', words: [{ text: 'Hello', startSeconds: 0, endSeconds: 1 }] },
-      mended: ['words.characters'],
-    })
+  test.each([
+    ['of a new kind', { text: 'Oh', type: 'hologram', start: 0, end: 1 }, ['word', 0, 1], 'words.type'],
+    [
+      'a sound of a new kind',
+      { text: '(bell)', type: 'hologram', start: 0, end: 1 },
+      ['audio_event', 0, 1],
+      'words.type',
+    ],
+    ['space of no kind', { text: ' ', start: 0, end: 1 }, ['spacing', 0, 1], undefined],
+    ['before the beginning', { text: 'Oh', type: 'word', start: -1, end: 1 }, ['word', 0, 1], 'words.start'],
+    ['at a time in text', { text: 'Oh', type: 'word', start: '0.5', end: 1 }, ['word', 0.5, 1], 'words.start'],
+    ['at no time', { text: 'Oh', type: 'word', start: 1e300, end: 1 }, ['word', 0, 1], 'words.start'],
+  ])('have a word %s as the nearest that can be told', async (_name, word, expected, field) => {
+    answerWith({ text: 'Oh no.', words: [word, 7, null, { text: ' no.', type: 'word', start: 1, end: 2 }] })
+    const outcome = await transcribe({ timestamps: 'word' })
+    if (outcome.outcome !== 'transcribed') throw new Error(outcome.reason)
+    const read = outcome.transcript.words?.map(({ type, startSeconds, endSeconds }) => [type, startSeconds, endSeconds])
+    expect(read).toEqual([expected, ['word', 1, 2]])
+    expect(outcome.mended?.toSorted()).toEqual([...(field === undefined ? [] : [field]), 'words'].toSorted())
   })
 
-  test('maps the type of a word that is not documented to the nearest', async () => {
-    const words = ['Hello', ' ', '(rain)'].map((text, index) => ({
-      text,
-      type: 'hologram',
-      start: index,
-      end: index + 1,
-    }))
-    answerWith({ text: 'Hello (rain)', words: [...words, 7, { text: 'x', type: 'word', start: 'soon', end: '4.5' }] })
-    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
-      transcript: {
-        words: [
-          { text: 'Hello', type: 'word' },
-          { text: ' ', type: 'spacing' },
-          { text: '(rain)', type: 'audio_event' },
-          { text: 'x', type: 'word', startSeconds: 3, endSeconds: 4.5 },
-        ],
-      },
-      mended: expect.arrayContaining(['words', 'words.type', 'words.start', 'words.end']) as string[],
-    })
-  })
-
-  test('reads a transcript that is a number, and one that only its words have', async () => {
+  test('have the text of their words when they have none, and a number as text', async () => {
+    answerWith({ words: [{ text: 'Oh', start: 0, end: 1 }, { text: ' no.' }] })
+    expect((await transcribed()).text).toBe('Oh no.')
     answerWith({ text: 7 })
-    expect(await transcribe()).toMatchObject({ transcript: { text: '7' }, mended: ['text'] })
-    answerWith({ words: [{ text: 'Hello', type: 'word', start: 0, end: 1 }] })
-    expect(await transcribe()).toMatchObject({ transcript: { text: 'Hello' } })
+    expect((await transcribed()).text).toBe('7')
+  })
+
+  test('are delivered without characters when requested ones are missing, which is noted', async () => {
+    answerWith(fixture('plain'))
+    const outcome = await transcribe({ timestamps: 'character' })
+    expect(outcome).toMatchObject({ transcript: { text: 'With a soft voice.' }, mended: ['words.characters'] })
+    expect(outcome.outcome === 'transcribed' && outcome.transcript.words?.some((word) => 'characters' in word)).toBe(
+      false,
+    )
+  })
+
+  test('have no id that could be text of the recording', async () => {
+    answerWith({ text: 'Oh no.', transcription_id: 'CANARY and more' })
+    expect(await transcribe()).toEqual({ outcome: 'transcribed', transcript: { text: 'Oh no.' } })
   })
 })
 

@@ -99,8 +99,6 @@ const withReason = (finishReason: string | undefined, text = 'So far') => ({
   usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 2 },
 })
 const named = (status: number, name: string) => ({ error: { code: status, message: 'CANARY', status: name } })
-/** What the question and `So far` have at least: a token a word. */
-const LEAST = { input_tokens: 6, output_tokens: 2 }
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
 const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
@@ -624,9 +622,10 @@ describe('documented answers', () => {
     ['MAX_TOKENS', 'length'],
     ['RECITATION', 'content_filter'],
     ['OTHER', 'content_filter'],
-    ['A_NEW_REASON', 'stop'],
-    ['A_NEW_TOKEN_LIMIT', 'length'],
     ['MALFORMED_FUNCTION_CALL', 'content_filter'],
+    ['A_NEW_REASON', 'stop'],
+    ['OUTPUT_LIMIT', 'length'],
+    ['NEW_SAFETY', 'content_filter'],
     [undefined, 'stop'],
   ])('translates finish reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
@@ -678,7 +677,7 @@ describe('documented answers', () => {
     ['no text', withReason('STOP', '')],
     ['no candidate', { candidates: [], usageMetadata: { promptTokenCount: 3 } }],
     ['a malformed call', withReason('MALFORMED_FUNCTION_CALL', '')],
-    ['content of another type', { candidates: [{ content: 7, finishReason: 'STOP' }] }],
+    ['a new reason without text', withReason('A_NEW_REASON', '')],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
     expect(await generate()).toMatchObject(EMPTY)
@@ -689,50 +688,62 @@ describe('documented answers', () => {
     expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: expect.any(Number) as number } })
   })
 
-  test.each<[string, unknown, object]>([
-    ['no usage', { candidates: [{ content: { parts: [{ text: 'So far' }] }, finishReason: 'STOP' }] }, LEAST],
-    [
-      'no prompt tokens',
-      { ...withReason('STOP'), usageMetadata: { candidatesTokenCount: 2 } },
-      { input_tokens: LEAST.input_tokens, output_tokens: 2 },
-    ],
-    [
-      'no prompt tokens and a total',
-      { ...withReason('STOP'), usageMetadata: { candidatesTokenCount: 2, totalTokenCount: 9 } },
-      { input_tokens: 7, output_tokens: 2 },
-    ],
-    [
-      'no tokens for text',
-      { ...withReason('STOP'), usageMetadata: { promptTokenCount: 2, thoughtsTokenCount: 1 } },
-      { input_tokens: 2, output_tokens: LEAST.output_tokens + 1, thinking_tokens: 1 },
-    ],
-    [
-      'a negative count',
-      { ...withReason('STOP'), usageMetadata: { promptTokenCount: -2, candidatesTokenCount: 2 } },
-      { input_tokens: LEAST.input_tokens, output_tokens: 2 },
-    ],
-  ])('delivers an answer with %s, and counts what it has at least', async (_name, body, usage) => {
-    answerWith(body)
-    expect(await generated()).toMatchObject({ text: 'So far', usage })
-  })
-
-  test('delivers the parts that can be read', async () => {
-    const parts = [{ text: 'So ' }, { functionCall: { args: {} } }, 7, { text: null }, { text: 'far', thought: 'no' }]
-    answerWith({ ...withReason('STOP'), candidates: [{ content: { parts }, finishReason: 'STOP' }] })
-    expect(await generate()).toMatchObject({
-      outcome: 'generated',
-      output: { text: 'So far', tool_calls: [] },
-      mended: ['parts.functionCall', 'parts', 'parts.thought'],
+  // The request has six words, the answer `So far` has two.
+  test.each<[string, unknown, number, number]>([
+    ['no usage', undefined, 6, 2],
+    ['no prompt tokens', { candidatesTokenCount: 5 }, 6, 5],
+    ['no tokens for text', { promptTokenCount: 3, thoughtsTokenCount: 70 }, 3, 72],
+    ['the total for the text', { promptTokenCount: 3, thoughtsTokenCount: 70, totalTokenCount: 83 }, 3, 80],
+    ['the total for the prompt', { candidatesTokenCount: 5, thoughtsTokenCount: 70, totalTokenCount: 83 }, 8, 75],
+    ['the total only', { totalTokenCount: 83 }, 6, 2],
+    ['a negative count', { promptTokenCount: -2, candidatesTokenCount: 5 }, 6, 5],
+    ['counts in text', { promptTokenCount: '3', candidatesTokenCount: '5' }, 3, 5],
+    ['a list of counts', [3, 5], 6, 2],
+  ])('delivers an answer with %s, and charges what it has at least', async (_name, usageMetadata, input, output) => {
+    answerWith({ ...withReason('STOP'), usageMetadata })
+    expect(await generated()).toMatchObject({
+      text: 'So far',
+      usage: { input_tokens: input, output_tokens: output },
     })
   })
 
-  test.each<[string, unknown]>([['nothing', {}]])(
-    'leaves the outcome unknown for an answer with %s',
-    async (_name, body) => {
-      answerWith(body)
-      expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
-    },
-  )
+  test.each<[string, unknown, string]>([
+    ['without arguments', {}, '{}'],
+    ['with null', { args: null }, '{}'],
+    ['with a text', { args: 'ls -l' }, 'ls -l'],
+    ['with a number', { args: 7 }, '7'],
+  ])('delivers a call %s as it was written', async (_name, args, expected) => {
+    const parts = [{ functionCall: { name: 'f', ...(args as object) } }]
+    answerWith({ ...withReason('STOP'), candidates: [{ content: { parts }, finishReason: 'STOP' }] })
+    expect(await generated()).toMatchObject({ tool_calls: [{ name: 'f', arguments_json: expected }] })
+  })
+
+  test.each([
+    [{ functionCall: { args: {} } }],
+    [{ text: ['CANARY'] }],
+    [{ thought: 'yes', text: 'CANARY' }],
+    [7],
+    [null],
+  ])('a part like %j costs no other, and shows no thinking', async (part) => {
+    const parts = [part, { text: 'So far', thought: 'false' }, { functionCall: { name: 'f' } }]
+    answerWith({ ...withReason('STOP'), candidates: [{ content: { parts }, finishReason: 'STOP' }] })
+    expect(await generated()).toMatchObject({ text: 'So far', tool_calls: [{ name: 'f' }] })
+  })
+
+  test('names the fields that were not as documented, and no text of the vendor', async () => {
+    answerWith({ ...withReason('CANARY_REASON'), usageMetadata: { promptTokenCount: 'CANARY' } })
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ mended: ['finishReason', 'promptTokenCount'] })
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
+  })
+
+  test.each<[string, unknown]>([
+    ['nothing', {}],
+    ['a text in place of the candidates', { candidates: 'CANARY' }],
+  ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
+  })
 })
 
 describe('definite failures before any work', () => {

@@ -142,6 +142,7 @@ describe('images', () => {
     ['no list', { created: 1 }],
     ['no bytes', { data: [{ b64_json: '' }] }],
     ['an unexpected shape', { data: 'CANARY' }],
+    ['an item of another kind', { data: ['CANARY', null, { b64_json: 7 }] }],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
     expect(await draw()).toEqual({ ...EMPTY, reason: 'HTTP 200 without an image' })
@@ -149,6 +150,7 @@ describe('images', () => {
 
   test.each([
     ['a URL in place of the image', { data: [{ url: 'https://example.com/CANARY.png' }] }],
+    ['a list', []],
     ['a body that is not JSON', '<html>CANARY'],
   ])('leaves the outcome unknown for %s', async (_name, body) => {
     answerWith(body)
@@ -362,34 +364,32 @@ describe('transcription', () => {
   test.each([
     ['missing', undefined],
     ['empty', []],
-    ['without times', [{ word: 'Hello' }]],
-    ['of another type', 'Hello'],
-  ])('delivers the transcript when requested words are %s, and notes it', async (_name, words) => {
-    answerWith({ text: 'Hello', words })
-    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
+    ['null', null],
+    ['a text', 'CANARY'],
+    ['without times', [{ word: 'CANARY' }]],
+    ['without any word', [{ start: 0, end: 1 }, null, 7]],
+  ])('delivers the transcript without words when requested ones are %s, and notes it', async (_name, words) => {
+    answerWith({ text: 'Mind the step.', words })
+    expect(await transcribe({ timestamps: 'word' })).toEqual({
       outcome: 'transcribed',
-      transcript: { text: 'Hello', words: [] },
-      mended: expect.arrayContaining(['words']) as string[],
+      transcript: { text: 'Mind the step.', words: [] },
+      mended: ['words'],
     })
   })
 
-  test('loses no word to an odd one, and fills times that are missing', async () => {
-    const words = [
-      { word: ' See', start: 0, end: 0.4 },
-      { word: 7 },
-      { word: 'you' },
-      { word: 'there', start: '1.5', end: 2 },
-    ]
-    answerWith({ text: 'See you there', words })
-    expect(await transcribe({ timestamps: 'word' })).toMatchObject({
+  test('an odd word costs no other', async () => {
+    const words = [{ word: 'Mind', start: 0, end: '0.5' }, { word: 7 }, { word: 'step.', start: -1, end: 1e300 }]
+    answerWith({ words })
+    expect(await transcribe({ timestamps: 'word' })).toEqual({
+      outcome: 'transcribed',
       transcript: {
+        text: 'Mind step.',
         words: [
-          { text: 'See', startSeconds: 0, endSeconds: 0.4 },
-          { text: 'you', startSeconds: 0.4, endSeconds: 1.5 },
-          { text: 'there', startSeconds: 1.5, endSeconds: 2 },
+          { text: 'Mind', type: 'word', startSeconds: 0, endSeconds: 0.5 },
+          { text: 'step.', type: 'word', startSeconds: 0.5, endSeconds: 0.5 },
         ],
       },
-      mended: ['words', 'words.start'],
+      mended: ['words.end', 'words', 'words.start'],
     })
   })
 

@@ -63,9 +63,6 @@ function answerWithChoice(finishReason: string | null, message: Record<string, u
   answerWith({ ...fixture('completion'), choices: [{ index: 0, finish_reason: finishReason, message }] })
 }
 
-/** What the question and `So far` have at least: a token a word. */
-const LEAST = { input_tokens: 2, output_tokens: 2 }
-
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
 const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
@@ -149,7 +146,7 @@ describe('request', () => {
     expect(sent()).toMatchObject({
       tools: [{ function: { ...WEATHER_TOOL, parameters: WEATHER_TOOL.parameters.toJSON(), strict: true } }],
       parallel_tool_calls: false,
-      response_format: { json_schema: { name: 'n', description: 'D', schema: { type: 'object' }, strict: true } },
+      response_format: { json_schema: { name: 'n', description: 'D', schema: schema.toJSON(), strict: true } },
       verbosity: 'high',
     })
     expect(sent()).not.toHaveProperty('tool_choice')
@@ -484,141 +481,114 @@ describe('unusable answers', () => {
   test.each([
     ['no choices', { choices: [] }],
     ['content of a new kind', { choices: [{ finish_reason: 'stop', message: { content: [{ CANARY: 1 }] } }] }],
-  ])('reports an empty output for %s', async (_name, change) => {
+    ['no message', { choices: [{ finish_reason: 'stop' }] }],
+  ])('reports an empty output for %s, with the usage of the vendor', async (_name, change) => {
     answerWith({ ...fixture('completion'), ...change })
-    expect(await generate()).toMatchObject(EMPTY)
+    expect(await generate()).toMatchObject({ ...EMPTY, usage: { input_tokens: 19, output_tokens: 74 } })
   })
 
-  test('leaves the outcome unknown for neither choice nor usage', async () => {
-    answerWith({ object: 'CANARY' })
-    expect(await generate()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with neither choice nor usage' })
+  test.each([
+    ['no message', { choices: [{ finish_reason: 'stop' }] }],
+    ['no known reason', { choices: [{ finish_reason: 'end', message: { content: null } }] }],
+  ])('takes an answer with %s for none that a stop sequence ended', async (_name, change) => {
+    answerWith({ ...fixture('completion'), ...change })
+    expect(await generate({ stop_sequences: ['x'] })).toMatchObject(EMPTY)
+  })
+
+  test.each([['{}'], ['[]'], ['"CANARY"'], ['7']])('leaves the outcome unknown for %s', async (body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
   })
 })
 
-const delivered = async (change: object) => {
-  answerWith({
-    ...fixture('completion'),
-    choices: [{ finish_reason: 'stop', message: { content: 'So far' } }],
-    ...change,
-  })
-  const outcome = await generate()
-  if (outcome.outcome === 'failed') throw new Error(outcome.reason)
-  return outcome
-}
-
-const choice = (finish_reason: unknown, message: object) => ({ choices: [{ finish_reason, message }] })
-
 describe('answers that are not as documented', () => {
-  test.each<[string, unknown, object]>([
-    ['no usage', undefined, LEAST],
-    ['usage without input', { completion_tokens: 3 }, { ...LEAST, output_tokens: 3 }],
-    [
-      'usage without input and with a total',
-      { completion_tokens: 3, total_tokens: 10 },
-      { input_tokens: 7, output_tokens: 3 },
-    ],
-    ['usage without output', { prompt_tokens: 8 }, { ...LEAST, input_tokens: 8 }],
-    ['a total in place of the output', { prompt_tokens: 8, total_tokens: 12 }, { input_tokens: 8, output_tokens: 4 }],
-    ['a fraction', { prompt_tokens: 1.5, completion_tokens: 3 }, { input_tokens: 1, output_tokens: 3 }],
-    ['text', { prompt_tokens: '11', completion_tokens: '3' }, { input_tokens: 11, output_tokens: 3 }],
-    ['negative counts', { prompt_tokens: -1, completion_tokens: -3 }, LEAST],
-    ['zeros', { prompt_tokens: 0, completion_tokens: 0 }, LEAST],
-    [
-      'thinking beside the output, as the total says',
-      { prompt_tokens: 8, completion_tokens: 3, total_tokens: 31, completion_tokens_details: { reasoning_tokens: 20 } },
-      { input_tokens: 8, output_tokens: 23, thinking_tokens: 20 },
-    ],
-    [
-      'thinking beyond the output',
-      { prompt_tokens: 8, completion_tokens: 3, completion_tokens_details: { reasoning_tokens: 20 } },
-      { input_tokens: 8, output_tokens: 23, thinking_tokens: 20 },
-    ],
-    [
-      'thinking within the output',
-      {
-        prompt_tokens: 8,
-        completion_tokens: 23,
-        total_tokens: 31,
-        completion_tokens_details: { reasoning_tokens: 20 },
-      },
-      { input_tokens: 8, output_tokens: 23, thinking_tokens: 20 },
-    ],
-  ])('are charged by what they have at least: %s', async (_name, usage, expected) => {
-    expect((await delivered({ usage })).output).toMatchObject({ text: 'So far', usage: expected })
-  })
-
-  test.each<[unknown, string]>([
-    ['model_length', 'length'],
-    ['max_output', 'length'],
-    ['end', 'stop'],
-    ['eos_token', 'stop'],
-    ['', 'stop'],
-    [null, 'stop'],
-    [undefined, 'stop'],
-    [7, 'stop'],
-    ['sensitive', 'content_filter'],
-    ['tool_use', 'tool_calls'],
-  ])('are delivered with the finish reason %j as %s', async (reason, expected) => {
-    expect((await delivered(choice(reason, { content: 'So far' }))).output).toMatchObject({
+  // The request has two words, the answer `So far` has two.
+  test.each<[string, unknown, number, number]>([
+    ['no usage', undefined, 2, 2],
+    ['usage without input', { completion_tokens: 3 }, 2, 3],
+    ['the total for the input', { completion_tokens: 3, total_tokens: 12 }, 9, 3],
+    ['the total for the output', { prompt_tokens: 9, total_tokens: 12 }, 9, 3],
+    ['fractional usage', { prompt_tokens: 1.5, completion_tokens: 3 }, 1, 3],
+    ['usage in text', { prompt_tokens: '9', completion_tokens: '3' }, 9, 3],
+    ['negative usage', { prompt_tokens: -9, completion_tokens: -3 }, 2, 2],
+    ['usage of none', { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }, 2, 2],
+    ['usage beyond all integers', { prompt_tokens: 9, completion_tokens: 1e300 }, 9, 2],
+  ])('delivers an answer with %s, and charges what it has at least', async (_name, usage, input, output) => {
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    expect(await generated()).toMatchObject({
       text: 'So far',
-      finish_reason: expected,
-    })
-  })
-
-  test.each<[string, object, string]>([
-    ['an empty id', { id: '', function: { name: 'f', arguments: '{"a":1.0}' } }, '{"a":1.0}'],
-    ['no id', { function: { name: 'f', arguments: '{"a":1}' } }, '{"a":1}'],
-    ['a number as id', { id: 7, function: { name: 'f', arguments: '{}' } }, '{}'],
-    ['null arguments', { id: 'c', function: { name: 'f', arguments: null } }, '{}'],
-    ['no arguments', { id: 'c', function: { name: 'f' } }, '{}'],
-    [
-      'an object as arguments',
-      { id: 'c', function: { name: 'f', arguments: { b: 1, a: [null] } } },
-      '{"b":1,"a":[null]}',
-    ],
-    ['arguments that are no object', { id: 'c', function: { name: 'f', arguments: '[1' } }, '[1'],
-  ])('deliver a call with %s', async (_name, call, json) => {
-    const { output } = await delivered(choice('tool_calls', { content: null, tool_calls: [call, 7, { function: {} }] }))
-    expect(output.tool_calls).toEqual([
-      { id: expect.stringMatching(/^call_[0-9a-f]{24}$/) as string, name: 'f', arguments_json: json },
-    ])
-    expect(output.finish_reason).toBe('tool_calls')
-  })
-
-  test('have ids of calls that no other answer has', async () => {
-    const message = { content: null, tool_calls: [{ id: 'bash:0', function: { name: 'bash', arguments: '{}' } }] }
-    const ids = []
-    for (let turn = 0; turn < 3; turn += 1)
-      ids.push(
-        ...(await delivered({ id: undefined, ...choice('tool_calls', message) })).output.tool_calls.map(({ id }) => id),
-      )
-    expect(new Set(ids).size).toBe(3)
-  })
-
-  test('join the parts of a text, without thinking', async () => {
-    const content = [
-      { type: 'thinking', thinking: [{ type: 'text', text: 'CANARY' }] },
-      { type: 'text', text: 'So ' },
-      { type: 'text', text: 'far' },
-    ]
-    expect(await delivered(choice('stop', { content }))).toMatchObject({
-      output: { text: 'So far' },
-      mended: ['content'],
+      usage: { input_tokens: input, output_tokens: output },
     })
   })
 
   test.each([
-    ['stop_reason', 'END', 'END'],
-    ['matched_stop', 'END', 'END'],
-    ['stop_reason', 'OTHER', undefined],
-    ['stop_reason', 128_001, undefined],
-    ['matched_stop', null, undefined],
-  ])('pass on the sequence that ended them: %s %j', async (field, value, expected) => {
+    ['a part of the output', { completion_tokens: 74, total_tokens: 93 }, 64, 74],
+    ['more than the output, without a total', { completion_tokens: 10 }, 64, 74],
+    ['more than the output, of which the total has only that', { completion_tokens: 10, total_tokens: 29 }, 64, 10],
+    ['counted beside the output', { completion_tokens: 70, total_tokens: 153 }, 64, 134],
+  ])('thinking is %s', async (_name, counts, reasoning_tokens, output) => {
+    const usage = { prompt_tokens: 19, ...counts, completion_tokens_details: { reasoning_tokens } }
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    expect((await generated()).usage).toMatchObject({ input_tokens: 19, output_tokens: output })
+  })
+
+  test('never charges more than the total where the input was not counted', async () => {
+    const usage = {
+      completion_tokens: 5,
+      total_tokens: 45,
+      completion_tokens_details: { reasoning_tokens: 30 },
+    }
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    expect((await generated()).usage).toMatchObject({ input_tokens: 10, output_tokens: 35 })
+  })
+
+  test.each([
+    ['[CANARY', '[CANARY'],
+    [[1, 'CANARY'], '[1,"CANARY"]'],
+    [7, '7'],
+    [{ a: 1 }, '{"a":1}'],
+    [null, '{}'],
+    ['', '{}'],
+    [' \n', '{}'],
+  ])('delivers the arguments %j as they were written', async (given, expected) => {
+    const call = { id: 'c', type: 'function', function: { name: 'f', arguments: given } }
+    answerWithChoice('tool_calls', { content: null, tool_calls: [call] })
+    expect(await generated()).toMatchObject({ tool_calls: [{ name: 'f', arguments_json: expected }] })
+  })
+
+  test.each([
+    [
+      'parts',
+      [
+        { type: 'thinking', thinking: 'CANARY' },
+        { type: 'text', text: 'So ' },
+        { type: 'text', text: 'far' },
+      ],
+    ],
+    ['parts of which one has no type', [{ text: 'So far' }, 7, null, { type: 'reference' }]],
+  ])('joins the text of %s', async (_name, content) => {
+    answerWithChoice('stop', { content })
+    expect(await generate()).toMatchObject({ output: { text: 'So far' }, mended: expect.arrayContaining(['content']) })
+  })
+
+  test.each([
+    ['without a name', { id: 'c', function: { arguments: '{}' } }],
+    ['that is a text', 'CANARY'],
+    ['that is null', null],
+  ])('a call %s costs neither text nor other calls', async (_name, call) => {
+    const sound = { function: { name: 'f', arguments: '{"a":1}' } }
+    answerWithChoice('tool_calls', { content: 'So far', tool_calls: [call, sound] })
+    expect(await generated()).toMatchObject({ text: 'So far', tool_calls: [{ name: 'f', arguments_json: '{"a":1}' }] })
+  })
+
+  test('names the fields that were not as documented, once each and without text of the server', async () => {
     answerWith({
-      ...fixture('completion'),
-      choices: [{ finish_reason: 'stop', [field]: value, message: { content: 'So far' } }],
+      choices: [{ finish_reason: 'CANARY', message: { content: 'So far', tool_calls: [7, 8] } }],
+      usage: { prompt_tokens: 'CANARY' },
     })
-    expect((await generated({ stop_sequences: ['STOP', 'END'] })).stop_sequence).toBe(expected)
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ mended: ['finish_reason', 'tool_calls', 'prompt_tokens'] })
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 })
 

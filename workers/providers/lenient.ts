@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { storableText } from './wire-fields.ts'
+import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
+import { storable, storableText } from './wire-fields.ts'
 
 /*
  * Reads what a vendor answered with 200 as far as it can be read: a field that is not as documented counts as absent, and
@@ -28,7 +29,7 @@ export function withMended<Outcome extends { readonly outcome: string }>(
   outcome: Outcome,
   fields: readonly string[],
 ): Outcome & { readonly mended?: readonly string[] } {
-  return outcome.outcome === 'failed' || fields.length === 0 ? outcome : { ...outcome, mended: fields }
+  return outcome.outcome === 'failed' || fields.length === 0 ? outcome : { ...outcome, mended: [...new Set(fields)] }
 }
 
 function mend<Value>(name: string, fallback: Value): () => Value {
@@ -55,6 +56,19 @@ export function optionalText(name: string) {
   return optional(name, z.union([storableText, number]))
 }
 
+/**
+ * The arguments of a call as its vendor wrote them: text where `documented` reads it, or an object. What else stands in
+ * their place is what the model wrote, and no reason to call a tool without arguments.
+ */
+export function optionalArguments(name: string, documented?: z.ZodType<string>) {
+  const object = writtenObjectSchema.transform(({ text }) => text)
+  const other = z.unknown().transform((value) => {
+    mended.add(name)
+    return typeof value === 'string' ? storable(value) : JSON.stringify(value)
+  })
+  return optional(name, z.union(documented === undefined ? [object, other] : [documented, object, other]))
+}
+
 /** A word that the adapter maps, such as a finish reason; one that is not among the known ones is noted. */
 export function optionalWord(name: string, known?: ReadonlySet<string>) {
   const word = z.string().max(100)
@@ -77,12 +91,16 @@ export function optionalCount(name: string) {
   const fraction = z
     .number()
     .nonnegative()
+    .max(Number.MAX_SAFE_INTEGER)
     .transform((value) => {
       mended.add(name)
       return Math.floor(value)
     })
   return optional(name, z.union([z.int().nonnegative(), text, fraction]))
 }
+
+/** More than any recording lasts; times beyond it could not be written in milliseconds. */
+const MOST_SECONDS = 10_000_000
 
 /** Seconds from the start of a recording; numbers in text are read. */
 export function optionalSeconds(name: string) {
@@ -93,7 +111,7 @@ export function optionalSeconds(name: string) {
       mended.add(name)
       return Number(digits)
     })
-  return optional(name, z.union([z.number().nonnegative(), text]))
+  return optional(name, z.union([z.number().nonnegative().max(MOST_SECONDS), text]))
 }
 
 /** A list whose items are read one by one: one that cannot be read is left out. Absent, null or no list: empty. */
@@ -111,14 +129,15 @@ export function firstOf<Schema extends z.ZodType>(name: string, item: Schema) {
 }
 
 const WORDS: readonly (readonly [RegExp, 'length' | 'content_filter' | 'tool_calls'])[] = [
-  [/length|max|limit|truncat/i, 'length'],
+  [/length|max|limit|truncat|incomplete|interrupt|insufficient|abort|cancel|error|timeout|pause/i, 'length'],
   [/filter|safety|block|refus|prohibit|recitation|moderat|sensitive/i, 'content_filter'],
   [/tool|function/i, 'tool_calls'],
 ]
 
 /**
- * Returns the nearest reason of ours for a vendor's word that its documentation does not have: servers invent them
- * (`model_length`, `eos_token`, `end`), or send none.
+ * Returns the nearest reason of ours for a vendor's word that the adapter does not know: servers invent them
+ * (`model_length`, `eos_token`, `end`), or send none. What was interrupted (`insufficient_system_resource`, `abort`,
+ * `pause_turn`) is not at its end, which callers know from `length`.
  */
 export function nearestReason(word: string | undefined): 'stop' | 'length' | 'content_filter' | 'tool_calls' {
   return WORDS.find(([pattern]) => pattern.test(word ?? ''))?.[1] ?? 'stop'

@@ -126,8 +126,8 @@ export interface TextProvider {
 
 /**
  * The outcome of a text call. An answer that the request's own stop sequence or output limit ended is generated, even
- * without any visible text; any other answer without text, tool call or refusal is `provider_empty_output`. Usage must
- * be complete; a response without it is `provider_outcome_unknown`.
+ * without any visible text; any other answer without text, tool call or refusal is `provider_empty_output`. What the
+ * vendor did not count of its usage is what request and answer have at least.
  */
 export type TextOutcome = (Delivered & { readonly outcome: 'generated'; readonly output: TextOutput }) | ProviderFailure
 

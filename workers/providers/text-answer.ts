@@ -73,20 +73,19 @@ export interface ReportedCounts {
 
 /**
  * Returns the usage of a delivered answer. What the vendor did not count is what request and answer have at least.
- * Thinking is a part of the output, except where the total shows that it was counted beside it, or it exceeds the output:
- * then the vendor bills both (docs.x.ai, reasoning; ai.google.dev/gemini-api/docs/openai; read on 2026-11-28).
+ * Thinking is a part of the output, except where the total shows that it was counted beside it, or, without a total, it
+ * exceeds the output: then the vendor bills both (docs.x.ai, reasoning; ai.google.dev/gemini-api/docs/openai; read on 2026-11-28).
  */
 export function answerUsage(
-  { input, cached, written, output, thinking = 0, total }: ReportedCounts,
+  { input = 0, cached, written, output, thinking = 0, total = 0 }: ReportedCounts,
   least: { readonly input: number; readonly output: number },
 ): TextUsage {
-  // An input of no token is none that was counted.
-  const measuredInput = input || (total !== undefined && output !== undefined ? total - output : 0)
-  const inputTokens = measuredInput > 0 ? measuredInput : least.input
-  const rest = total === undefined || input === undefined ? undefined : Math.max(0, total - input)
-  const isBeside = output !== undefined && thinking > 0 && (thinking > output || rest === output + thinking)
+  // A count of no token is none that was counted.
+  const rest = input > 0 ? Math.max(0, total - input) : 0
+  const isBeside = output !== undefined && (rest > 0 ? rest >= output + thinking : thinking > output)
   const measured = output === undefined ? rest : output + (isBeside ? thinking : 0)
-  const outputTokens = measured === undefined || measured === 0 ? Math.max(least.output, thinking) : measured
+  const outputTokens = measured > 0 ? measured : Math.max(least.output, thinking)
+  const inputTokens = input > 0 ? input : measured > 0 && total > measured ? total - measured : least.input
   return {
     ...inputUsage(inputTokens, { cached, written }),
     output_tokens: outputTokens,

@@ -57,6 +57,13 @@ export async function transcribeUpload(
       `${file.label}: speakers were asked for, and the model that answered names none.`,
       file,
     )
+  if (work.request.fields.timestamps !== 'none' && transcript.words === undefined)
+    warn(
+      context,
+      'no_word_times',
+      `${file.label}: the model that answered tells no times of words; subtitles are spread over the recording.`,
+      file,
+    )
   return { transcript, payment, charged }
 }
 

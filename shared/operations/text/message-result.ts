@@ -72,7 +72,8 @@ export function messageResult(facts: TextResultFacts, output: TextOutput): Messa
 
 function stopReason(output: TextOutput): MessageResult['stop_reason'] {
   if (output.refusal !== null) return 'refusal'
-  return output.stop_sequence === undefined ? STOP_REASONS[finishReason(output)] : 'stop_sequence'
+  const reason = finishReason(output)
+  return reason === 'stop' && output.stop_sequence !== undefined ? 'stop_sequence' : STOP_REASONS[reason]
 }
 
 function textBlocks(text: string | null) {

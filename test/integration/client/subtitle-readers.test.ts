@@ -44,7 +44,7 @@ describe.each(cases)('%s', (_, cues) => {
 })
 
 describe('a recording without words', () => {
-  const { texts } = renderTranscript({ text: '', words: [] }, ['srt', 'vtt', 'tsv'], {})
+  const { texts } = renderTranscript({ text: '', words: [] }, ['srt', 'vtt', 'tsv'], { durationMs: 9000 })
   const [srt = '', vtt = '', tsv = ''] = texts
 
   it.skipIf(!hasFfmpeg)('becomes files that FFmpeg and libass read, and show nothing of', () => {
@@ -72,7 +72,7 @@ describe('times after 99:59:59', () => {
     { word: 'Latest.', start: 400_000, end: 400_001 },
   ]
   const violationsOf = (formats: readonly OutputFormat[], count = words.length) =>
-    renderTranscript({ text: '', words: words.slice(0, count) }, formats, {}).violations
+    renderTranscript({ text: '', words: words.slice(0, count) }, formats, { durationMs: 400_000_000 }).violations
   const late = { rule: 'late', cue: 2, why: expect.stringContaining('99:59:59') as string }
 
   it('are told of, with the first cue that has one', () => {

@@ -21,7 +21,9 @@ function renderAll(words: readonly unknown[], text = 'text') {
     { transcript, offsetMs: 10_000, durationMs: 10_000 },
   ])
   const clips = takeApart(transcript, spans)
-  return [transcript, stitched, ...clips].map((one) => renderTranscript(one, OUTPUT_FORMATS, OPTIONS))
+  return [transcript, stitched, ...clips].map((one) =>
+    renderTranscript(one, OUTPUT_FORMATS, { ...OPTIONS, durationMs: 20_000 }),
+  )
 }
 const word = (changes: Record<string, unknown>): TranscribedWord => ({
   word: 'word',
@@ -95,7 +97,7 @@ describe('a hostile transcript', () => {
       word({ word: `w${index % 10}`, start: index % 3, end: 1 }),
     )
     const transcript = { text: 'text', words } as Transcript
-    const { texts } = renderTranscript(transcript, ['txt'], OPTIONS)
+    const { texts } = renderTranscript(transcript, ['txt'], { ...OPTIONS, durationMs: 10_000 })
     expect(texts[0]?.match(/w\d/g)).toHaveLength(100_000)
   })
 
@@ -110,6 +112,8 @@ describe('a hostile transcript', () => {
 
   it.each(['', 'x', '../../etc', 'en-'.repeat(50), '\u0000'])('the language %j changes nothing', (language) => {
     const transcript = readTranscript({ text: 'text', language, words: [word({})] })
-    expect(renderTranscript(transcript, OUTPUT_FORMATS, OPTIONS).texts).toHaveLength(OUTPUT_FORMATS.length)
+    expect(renderTranscript(transcript, OUTPUT_FORMATS, { ...OPTIONS, durationMs: 10_000 }).texts).toHaveLength(
+      OUTPUT_FORMATS.length,
+    )
   })
 })

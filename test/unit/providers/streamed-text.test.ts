@@ -315,18 +315,29 @@ describe.each(Object.entries(VENDORS))('a streamed answer of %s', (name, vendor)
     expect(usage).toMatchObject({ input_tokens: INPUT_WORDS, output_tokens: 9 })
   })
 
-  it('loses nothing of the answer to an event that cannot be read, and notes it without quoting it', async () => {
-    const whole = await run(vendor, events)
-    if (whole.outcome === 'failed') throw new Error(whole.reason)
+  it('loses nothing to an event that cannot be read, wherever it stands, and notes it without quoting it', async () => {
+    const { tool_calls: _, ...whole } = await output(vendor, events)
     for (const event of ['CANARY', '7', 'null', '[]', JSON.stringify({ choices: 'CANARY', candidates: 'CANARY' })]) {
-      const outcome = await run(vendor, [...events.slice(0, 3), event, ...events.slice(3)])
-      expect(outcome).toMatchObject({
-        outcome: 'generated',
-        output: { text: whole.output.text, usage: whole.output.usage },
-      })
-      expect(outcome).toHaveProperty('mended')
-      expect(JSON.stringify(outcome)).not.toContain('CANARY')
+      for (let place = 0; place <= vendor.finishedAfter; place += 1) {
+        const outcome = await run(vendor, [...events.slice(0, place), event, ...events.slice(place)])
+        if (outcome.outcome !== 'generated') throw new Error(outcome.reason)
+        expect(outcome.output).toMatchObject(whole)
+        expect(callsOf(outcome.output)).toEqual(CALLS)
+        expect(outcome.mended).toHaveLength(1)
+        expect(JSON.stringify(outcome)).not.toContain('CANARY')
+      }
     }
+  })
+
+  it('has nothing to deliver where no event can be read', async () => {
+    expect(await run(vendor, ['CANARY', '7', ...vendor.last])).toMatchObject(AMBIGUOUS)
+  })
+
+  it('gives each call an id of ours, which no other answer has', async () => {
+    const answers = [await output(vendor, events), await output(vendor, events)]
+    const ids = answers.flatMap(({ tool_calls: calls }) => calls.map(({ id }) => id))
+    expect(new Set(ids).size).toBe(4)
+    for (const id of ids) expect(id).toMatch(/^call_[0-9a-f]{24}$/)
   })
 
   it('says of a time limit before the first word that the deployment may hang, and afterwards that the answer was long', async () => {
@@ -363,9 +374,45 @@ describe('a call that the output limit cuts', () => {
   it.each<[string, Vendor, readonly object[]]>([
     ['anthropic', claude, anthropicCall(['{"a":', '1'], 'tool_use')],
     ['openai-compatible', gpt, openAiCall(['{"a":', '1'], 'tool_calls')],
-  ])('is delivered as %s wrote it when no limit cut it', async (_name, vendor, events) => {
-    const [call] = (await output(vendor, text(events))).tool_calls
-    expect(call?.arguments_json).toMatch(/^\{"a":1$|^\{"raw_arguments":"\{\\"a\\":1"\}$/)
+  ])('is delivered by %s as it was written when no limit cut it', async (_name, vendor, events) => {
+    expect(await output(vendor, text(events))).toMatchObject({
+      tool_calls: [{ name: 'f', arguments_json: '{"a":1' }],
+      finish_reason: 'tool_calls',
+      usage: { input_tokens: 9, output_tokens: 9 },
+    })
+  })
+
+  it.each<[string, object | undefined]>([
+    ['neither index nor id', undefined],
+    ['an index of another type', { index: 'x' }],
+  ])('keeps the pieces of its arguments together that have %s', async (_name, place) => {
+    const events = [
+      callChunk(0, { id: 'a', function: { name: 'f', arguments: '{}' } }),
+      callChunk(1, { id: 'b', function: { name: 'g', arguments: '{"a":' } }),
+      chunk({ tool_calls: [{ ...place, function: { arguments: '1}' } }] }),
+      chunk({}, 'tool_calls', { prompt_tokens: 9, completion_tokens: 9 }),
+    ]
+    expect(callsOf(await output(gpt, text(events)))).toEqual([
+      ['f', {}],
+      ['g', { a: 1 }],
+    ])
+  })
+
+  it('does not get the arguments of a call whose beginning was lost', async () => {
+    const events = [
+      callChunk(0, { id: 'a', function: { name: 'f', arguments: '{}' } }),
+      callChunk(1, { function: { arguments: '{"a":1}' } }),
+      chunk({}, 'tool_calls', { prompt_tokens: 9, completion_tokens: 9 }),
+    ]
+    expect(callsOf(await output(gpt, text(events)))).toEqual([['f', {}]])
+  })
+
+  it('has the arguments that it began with where none follow', async () => {
+    const whole = { type: 'tool_use', id: 'toolu_1', name: 'f', input: { a: 1 } }
+    const events = anthropicCall([], 'tool_use').map((event) =>
+      'content_block' in event ? blockStart(0, whole) : event,
+    )
+    expect(callsOf(await output(claude, text(events)))).toEqual([['f', { a: 1 }]])
   })
 
   it('is not charged when a server that counts as it writes counted it, but the text before it is', async () => {

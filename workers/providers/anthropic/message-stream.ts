@@ -1,13 +1,21 @@
-import { JsonSource, sourceOf } from '#shared/json/json-source.ts'
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
 import { readLeniently } from '../lenient.ts'
 import { callArguments } from '../text-answer.ts'
 import { parseJsonText, storable } from '../wire-fields.ts'
-import { type MessageEvent, type MessageWire, messageEventWire, type ReportedUsage, USED_EVENTS } from './wire.ts'
+import {
+  type MessageEvent,
+  type MessageWire,
+  messageEventWire,
+  type ReportedUsage,
+  USED_EVENTS,
+  WRITTEN,
+} from './wire.ts'
 
 interface Block {
-  readonly type: string
+  readonly type: MessageWire['content'][number]['type']
   readonly name: string
+  /** The arguments that the block began with: all of them at servers that do not divide calls. */
+  readonly input: string
   readonly pieces: string[]
   signature: string | undefined
 }
@@ -22,6 +30,8 @@ export interface MessageStream {
   /** As far as it was reported; the vendor reports the whole output with the stop reason. */
   readonly usage: ReportedUsage | undefined
   readonly stopSequence: string | undefined
+  /** Whether the whole output was counted: the count of the first event is the one before it. */
+  readonly isCounted: boolean
   /** The fields that were not as documented. */
   readonly mended: readonly string[]
   /** Returns the blocks of a whole message, without a call that the end of the output cut. */
@@ -41,11 +51,14 @@ interface StreamedContent {
  */
 export function createMessageStream(): MessageStream {
   const blocks = new Map<number, Block>()
+  /** The index of the latest block. */
+  let latest = -1
   let hasStarted = false
   let id: string | undefined
   let usage: ReportedUsage | undefined
   let stopReason: string | undefined
   let stopSequence: string | undefined
+  let isCounted = false
   const mended = new Set<string>()
   let error: MessageStream['error']
   let progress: StreamProgress = 'waiting'
@@ -57,15 +70,16 @@ export function createMessageStream(): MessageStream {
         id = event.message?.id ?? undefined
         usage = merged(usage, event.message?.usage)
         return progress
-      case 'content_block_start': {
-        const { type, text, name, signature } = event.content_block
-        blocks.set(event.index, { type, name: name ?? '', pieces: [text ?? ''], signature: signature ?? undefined })
+      case 'content_block_start':
+        latest = event.index ?? latest + 1
+        if (event.content_block !== undefined) blocks.set(latest, startedBlock(event.content_block))
         return progress
-      }
       case 'content_block_delta': {
-        const block = blocks.get(event.index)
+        latest = event.index ?? latest
+        const block = blocks.get(latest) ?? unannounced(event.delta)
         if (block === undefined) return progress
-        addDelta(block, event.delta)
+        blocks.set(latest, block)
+        addDelta(block, event.delta ?? {})
         return 'writing'
       }
       case 'content_block_stop':
@@ -74,6 +88,7 @@ export function createMessageStream(): MessageStream {
         stopReason = event.delta?.stop_reason ?? stopReason
         stopSequence = event.delta?.stop_sequence ?? stopSequence
         usage = merged(usage, event.usage)
+        isCounted ||= event.usage?.output_tokens !== undefined
         return stopReason === undefined ? progress : 'finished'
       case 'message_stop':
         return stopReason === undefined && !hasOutput() ? 'unusable' : 'ended'
@@ -102,6 +117,9 @@ export function createMessageStream(): MessageStream {
     get stopSequence() {
       return stopSequence
     },
+    get isCounted() {
+      return isCounted
+    },
     get mended() {
       return [...mended]
     },
@@ -114,21 +132,32 @@ export function createMessageStream(): MessageStream {
 
 /** Reads an event; none where it is unknown, or cannot be read, which costs no other event. */
 function readEvent(data: string): { event?: MessageEvent | undefined; fields: readonly string[] } {
-  const value = parseJsonText(data)
+  const value = parseJsonText(data, WRITTEN)
   const isKnown = typeof value === 'object' && value !== null && 'type' in value
   if (isKnown && !USED_EVENTS.has(value.type)) return { fields: [] }
   const { value: event, mended } = readLeniently(messageEventWire, value)
   return { event, fields: event === undefined ? [...mended, 'event'] : mended }
 }
 
+function startedBlock(started: MessageWire['content'][number]): Block {
+  const { type, text = '', name = '', input = '', signature } = { ...NO_FIELDS, ...started }
+  return { type, name, input, pieces: [text], signature }
+}
+
+const NO_FIELDS: { text?: string | undefined; name?: string; input?: string; signature?: string | undefined } = {}
+
+type Delta = NonNullable<Extract<MessageEvent, { type: 'content_block_delta' }>['delta']>
+
+/** Returns the block of text whose beginning could not be read; a call without it has no name. */
+function unannounced(delta: Delta | undefined): Block | undefined {
+  return delta?.text === undefined ? undefined : startedBlock({ type: 'text', text: '' })
+}
+
 /** Adds the part of the block's own kind: thinking is hidden, and its text is not kept. */
-function addDelta(
-  block: Block,
-  { type, text, partial_json: json, signature }: Extract<MessageEvent, { type: 'content_block_delta' }>['delta'],
-): void {
-  if (type === 'text_delta' && text !== undefined) block.pieces.push(text)
-  if (type === 'input_json_delta' && json !== undefined) block.pieces.push(json)
-  if (type === 'signature_delta' && signature !== undefined) block.signature = signature
+function addDelta(block: Block, { text, partial_json: json, signature }: Partial<Delta>): void {
+  if (block.type === 'text' && text !== undefined) block.pieces.push(text)
+  if (block.type === 'tool_use' && json !== undefined) block.pieces.push(json)
+  if (block.type === 'thinking' && signature !== undefined) block.signature = signature
 }
 
 /** Later counts replace earlier ones; a count that is absent says nothing. */
@@ -141,17 +170,25 @@ function merged(known: ReportedUsage | undefined, reported: ReportedUsage | unde
 function contentOf(blocks: readonly Block[], isCut: boolean): StreamedContent {
   const content: MessageWire['content'] = []
   let delivered = 0
-  for (const [position, { type, name, pieces, signature }] of blocks.entries()) {
+  for (const [position, { type, name, input, pieces, signature }] of blocks.entries()) {
     const written = pieces.join('')
     if (type === 'text') content.push({ type, text: storable(written) })
     else if (type === 'thinking') content.push({ type, signature })
     else if (type !== 'tool_use') content.push({ type: 'other' })
     else {
-      const json = callArguments(storable(written), isCut && position === blocks.length - 1)
-      if (json === undefined || name === '') continue
-      content.push({ type, name: storable(name), input: JsonSource.parse(json) ?? sourceOf({ raw_arguments: json }) })
+      const json = callArguments(
+        written === '' ? wholeInput(input) : storable(written),
+        isCut && position === blocks.length - 1,
+      )
+      if (json === undefined) continue
+      content.push({ type, name, input: json })
     }
     delivered += pieces.filter((piece) => piece !== '').length
   }
   return { blocks: content, pieces: delivered }
+}
+
+/** Returns arguments that a block began with; the empty object there stands for those that follow. */
+function wholeInput(input: string): string {
+  return input === '{}' ? '' : input
 }

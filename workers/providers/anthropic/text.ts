@@ -96,11 +96,14 @@ function readStream(stream: MessageStream, exchange: StreamedExchange, request: 
   if (typeof ending === 'object') return withId(withReported(ending, reported), id)
   const isCut = ending === 'cut'
   const stopReason = isCut ? 'max_tokens' : stream.stopReason
-  const { blocks: content, pieces } = stream.content(CUT.has(stopReason ?? ''))
+  const { blocks: content, pieces } = stream.content(finishReason(stopReason, false) === 'length')
   const message = { id: stream.id, content, stop_reason: stopReason, stop_sequence: stream.stopSequence, usage }
   const isEmpty = !content.some((block) => block.type === 'tool_use') && textOf(message).trim() === ''
   if (isCut && isEmpty) return withId(withReported(nothingInTime(exchange), reported), id)
-  return withId(withMended(readOutput(message, request, { pieces, isCut }), stream.mended), id)
+  return withId(
+    withMended(readOutput(message, request, { pieces, isCounted: stream.isCounted && !isCut }), stream.mended),
+    id,
+  )
 }
 
 function textOf({ content }: Pick<MessageWire, 'content'>): string {
@@ -118,7 +121,7 @@ function textOf({ content }: Pick<MessageWire, 'content'>): string {
 function readOutput(
   message: MessageWire,
   request: TextRequest,
-  { pieces, isCut }: { readonly pieces: number; readonly isCut: boolean } = { pieces: 0, isCut: false },
+  { pieces, isCounted }: { readonly pieces: number; readonly isCounted: boolean } = { pieces: 0, isCounted: true },
 ): TextOutcome {
   const { stop_reason: word } = message
   const text = textOf(message)
@@ -128,7 +131,7 @@ function readOutput(
   if (isWithheld && (message.usage?.output_tokens ?? 0) === 0) return rejected('HTTP 200 with refusal')
   const isComplete = (word !== undefined && ENDED_BY_REQUEST.has(word)) || (word === 'end_turn' && text !== '')
   const least = { input: leastInputTokens(request), output: leastOutputTokens({ text, calls, pieces }) }
-  const usage = usageOf(message.usage, least, isCut)
+  const usage = usageOf(message.usage, least, isCounted)
   if (isBlank && !isComplete && !isWithheld) {
     const reason = word !== undefined && STOP_REASONS.has(word) ? word : 'no known stop reason'
     if (message.usage === undefined && message.content.length === 0)
@@ -157,7 +160,7 @@ function finishReason(word: string | undefined, calls: boolean): TextOutput['fin
     case 'refusal':
       return 'content_filter'
     default: {
-      const nearest = word !== undefined && STOP_REASONS.has(word) ? 'stop' : nearestReason(word)
+      const nearest = word === 'tool_use' ? 'stop' : nearestReason(word)
       return nearest === 'stop' && calls ? 'tool_calls' : nearest
     }
   }
@@ -165,7 +168,7 @@ function finishReason(word: string | undefined, calls: boolean): TextOutput['fin
 
 function toolCalls({ content }: Pick<MessageWire, 'content'>): TextOutput['tool_calls'] {
   const calls = content.flatMap((block) => (block.type === 'tool_use' ? [block] : []))
-  return calls.map(({ name, input }) => ({ id: newCallId(), name, arguments_json: input?.text ?? '{}' }))
+  return calls.map(({ name, input }) => ({ id: newCallId(), name, arguments_json: input === '' ? '{}' : input }))
 }
 
 /**
@@ -175,18 +178,18 @@ function toolCalls({ content }: Pick<MessageWire, 'content'>): TextOutput['tool_
 function usageOf(
   usage: MessageWire['usage'],
   least: { readonly input: number; readonly output: number },
-  isCut = false,
+  isCounted = true,
 ): TextUsage {
   const [written, cached] = [usage?.cache_creation_input_tokens ?? 0, usage?.cache_read_input_tokens ?? 0]
-  const input = usage?.input_tokens
+  const input = usage?.input_tokens ?? (written + cached > 0 ? Math.max(0, least.input - written - cached) : undefined)
   const output = usage?.output_tokens
   return answerUsage(
     {
       input: input === undefined ? undefined : input + written + cached,
       cached,
       written,
-      output: isCut ? Math.max(output ?? 0, least.output) : output,
-      thinking: Math.min(usage?.output_tokens_details?.thinking_tokens ?? 0, output ?? 0),
+      output: isCounted ? output : Math.max(output ?? 0, least.output),
+      thinking: Math.min(usage?.output_tokens_details?.thinking_tokens ?? 0, output ?? Infinity),
     },
     least,
   )

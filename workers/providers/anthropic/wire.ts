@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
-import { list, optional, optionalCount, optionalText, optionalWord } from '../lenient.ts'
+import { list, noteMended, optional, optionalArguments, optionalCount, optionalText, optionalWord } from '../lenient.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
 
 /** The id of a message or request; anything else counts as absent, so that free text never reaches a log. */
@@ -13,23 +12,37 @@ const id = z
 /** The members of an answer that stay as the vendor wrote them. */
 export const WRITTEN: ReadonlySet<string> = new Set(['input'])
 
-const call = z.object({
-  type: z.literal('tool_use'),
-  name: storableText.pipe(z.string().min(1)),
-  input: optional('input', writtenObjectSchema),
+const blockFields = z.object({
+  type: optionalWord('content.type'),
+  text: optionalText('content.text'),
+  name: optionalText('content.name'),
+  input: optionalArguments('content.input'),
+  signature: optional('content.signature', storableText),
 })
 
-const usedBlocks = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('text'), text: optionalText('text') }),
-  call,
-  z.object({ type: z.literal('thinking'), signature: optional('signature', z.string()) }),
-])
+/** A block of an answer; `other` are `redacted_thinking`, future types, and calls without a name. */
+const block = blockFields.transform(({ type, text, name = '', input = '', signature }) => {
+  switch (type ?? typeByFields({ text, name, signature })) {
+    case 'text':
+      return { type: 'text' as const, text }
+    case 'tool_use':
+      if (name !== '') return { type: 'tool_use' as const, name, input }
+      noteMended('content.name')
+      return { type: 'other' as const }
+    case 'thinking':
+      return { type: 'thinking' as const, signature }
+    default:
+      return { type: 'other' as const }
+  }
+})
 
-/** `redacted_thinking` and future types. */
-const otherBlock = z
-  .object({ type: z.string() })
-  .refine(({ type }) => !['text', 'tool_use', 'thinking'].includes(type))
-  .transform(() => ({ type: 'other' as const }))
+/** Returns the type of a block that has none by what it holds: only one of the types has each field. */
+function typeByFields({ text, name, signature }: Partial<Record<'text' | 'name' | 'signature', string | undefined>>) {
+  noteMended('content.type')
+  if (text !== undefined) return 'text'
+  if (name !== '') return 'tool_use'
+  return signature === undefined ? 'other' : 'thinking'
+}
 
 /**
  * The stop reasons of the vendor's documentation.
@@ -68,7 +81,7 @@ const usage = optional(
  */
 export const messageWire = z.object({
   id,
-  content: list('content', z.union([usedBlocks, otherBlock])),
+  content: list('content', block),
   stop_reason: optionalWord('stop_reason', STOP_REASONS),
   stop_sequence: optional('stop_sequence', z.string()),
   usage,
@@ -78,7 +91,8 @@ export type MessageWire = z.infer<typeof messageWire>
 
 export type ReportedUsage = NonNullable<z.infer<typeof usage>>
 
-const index = z.int().nonnegative()
+/** The position of a block; without it, an event is about the latest one, or begins the next. */
+const index = optional('index', z.int().nonnegative())
 
 /**
  * The used events of a streamed message, with the fields of all kinds of blocks and deltas. The counts of `usage` are
@@ -92,22 +106,19 @@ export const messageEventWire = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('content_block_start'),
     index,
-    content_block: z.object({
-      type: z.string(),
-      text: optionalText('content_block.text'),
-      name: optionalText('content_block.name'),
-      signature: optional('content_block.signature', z.string()),
-    }),
+    content_block: optional('content_block', block),
   }),
   z.object({
     type: z.literal('content_block_delta'),
     index,
-    delta: z.object({
-      type: optionalWord('delta.type'),
-      text: optional('delta.text', z.string()),
-      partial_json: optional('delta.partial_json', z.string()),
-      signature: optional('delta.signature', z.string()),
-    }),
+    delta: optional(
+      'delta',
+      z.object({
+        text: optional('delta.text', z.string()),
+        partial_json: optional('delta.partial_json', z.string()),
+        signature: optional('delta.signature', storableText),
+      }),
+    ),
   }),
   z.object({ type: z.literal('content_block_stop'), index }),
   z.object({

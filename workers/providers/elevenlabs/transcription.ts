@@ -11,7 +11,7 @@ import type {
   TranscriptionProvider,
 } from '../provider.ts'
 import { type StreamedBody, streamedForm } from '../streamed-body.ts'
-import { withTimes } from '../timed-items.ts'
+import { haveTimes, withTimes } from '../timed-items.ts'
 import { readJson } from '../wire-fields.ts'
 import { failureOf } from './errors.ts'
 import { transcriptWire, type WordWire } from './wire.ts'
@@ -89,12 +89,12 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
   return withMended(outcome, wantsWords(input) ? [...mended, ...missing] : mended)
 }
 
-/** Reads the words. Of words without any time there is nothing to tell; `missing` names what was asked for and is not there. */
+/** Reads the words; `missing` names what was asked for and is not there. */
 function readWords(
   words: readonly WordWire[],
   input: TranscriptionInput,
 ): { words: TranscribedWord[]; missing: readonly string[] } {
-  if (!words.some((word) => (word.start ?? word.end) !== undefined)) return { words: [], missing: ['words'] }
+  if (!haveTimes(words)) return { words: [], missing: ['words'] }
   const wantsCharacters = input.timestamps === 'character' && words.some(({ characters }) => characters.length > 0)
   const read = withTimes(words, 0).map(({ item, ...times }) => ({
     text: item.text,

@@ -5,13 +5,20 @@ import { errorToken, storableText } from '../wire-fields.ts'
 /** The types of items; another one is mapped to the nearest. */
 const WORD_TYPES: ReadonlySet<string> = new Set(['word', 'spacing', 'audio_event'])
 
+/** The id of a request or transcript; anything else counts as absent, so that free text never reaches a log. */
+const requestId = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,64}$/)
+  .optional()
+  .catch(undefined)
+
 /** An item of `words`. Times, speaker and characters are nullable in the vendor's description. */
 const wordWire = z.object({
   text: storableText,
   type: optionalWord('words.type', WORD_TYPES),
   start: optionalSeconds('words.start'),
   end: optionalSeconds('words.end'),
-  speaker_id: optional('words.speaker_id', z.string().max(100)),
+  speaker_id: optional('words.speaker_id', storableText.pipe(z.string().max(100))),
   characters: list(
     'words.characters',
     z.object({
@@ -35,16 +42,9 @@ export const transcriptWire = z.object({
   text: optionalText('text'),
   language_code: optionalText('language_code'),
   language_probability: optional('language_probability', z.number()),
-  transcription_id: optional('transcription_id', z.string()),
+  transcription_id: requestId,
   words: list('words', wordWire),
 })
-
-/** The id of a request. */
-const requestId = z
-  .string()
-  .regex(/^[A-Za-z0-9_.-]{1,64}$/)
-  .optional()
-  .catch(undefined)
 
 /**
  * The error body in its two forms: the vendor's own object, and the list its framework sends for an invalid field.

@@ -28,20 +28,22 @@ export function createAnswerStream(): AnswerStream {
   let counts: Counts | undefined
   let responseId: string | undefined
   let hasCandidate = false
+  let hasEnded = false
   const mended = new Set<string>()
   let error: AnswerStream['error']
   let progress: StreamProgress = 'waiting'
 
-  const add = (chunk: AnswerWire): StreamProgress => {
+  const add = (chunk: AnswerWire, isEnd: boolean): StreamProgress => {
     const candidate = chunk.candidates
     for (const part of candidate?.content?.parts ?? []) addPart(parts, part)
     if (candidate !== undefined) hasCandidate = true
-    finishReason = candidate?.finishReason ?? finishReason
+    if (candidate?.finishReason) finishReason = candidate.finishReason
+    hasEnded ||= finishReason !== undefined || isEnd
     feedback = chunk.promptFeedback ?? feedback
     const counted = chunk.usageMetadata
     if (counted !== undefined) counts = counts === undefined ? counted : { ...counts, ...withoutUndefined(counted) }
     responseId = chunk.responseId ?? responseId
-    if (finishReason !== undefined || feedback?.blockReason !== undefined) return 'finished'
+    if (hasEnded || feedback?.blockReason !== undefined) return 'finished'
     return parts.some(isOutput) ? 'writing' : progress
   }
   return {
@@ -54,7 +56,8 @@ export function createAnswerStream(): AnswerStream {
         const chunk = readLeniently(answerWire, value)
         for (const field of chunk.mended) mended.add(field)
         if (chunk.value === undefined) mended.add('event')
-        else progress = add(chunk.value)
+        // Only the last event has a reason, also where it cannot be read.
+        else progress = add(chunk.value, chunk.mended.includes('finishReason'))
       }
       return progress
     },

@@ -136,7 +136,7 @@ function finishReason(word: string | undefined, calls: boolean): TextOutput['fin
 /** Returns the calls with ids of ours, since the vendor's may be missing. */
 function toolCalls(parts: readonly PartWire[]): TextOutput['tool_calls'] {
   const calls = parts.flatMap(({ functionCall }) => functionCall ?? [])
-  return calls.map(({ name, args }) => ({ id: newCallId(), name, arguments_json: args?.text ?? '{}' }))
+  return calls.map(({ name, args }) => ({ id: newCallId(), name, arguments_json: args ?? '{}' }))
 }
 
 /**
@@ -151,9 +151,11 @@ function usageOf(
 ): TextUsage {
   const thinking = counts?.thoughtsTokenCount ?? 0
   const reported = counts?.candidatesTokenCount
+  const total = isCut ? undefined : counts?.totalTokenCount
+  const hasRest = total !== undefined && counts?.promptTokenCount !== undefined
   const visible = isCut
     ? Math.max(reported ?? 0, least.output)
-    : (reported ?? (thinking > 0 ? least.output : undefined))
+    : (reported ?? (thinking > 0 && !hasRest ? least.output : undefined))
   const input = counts?.promptTokenCount
   return answerUsage(
     {
@@ -161,7 +163,7 @@ function usageOf(
       cached: counts?.cachedContentTokenCount,
       output: visible === undefined ? undefined : visible + thinking,
       thinking,
-      total: isCut ? undefined : counts?.totalTokenCount,
+      total,
     },
     least,
   )

@@ -1,6 +1,14 @@
 import { z } from 'zod'
-import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
-import { firstOf, list, optional, optionalCount, optionalText, optionalWord } from '../lenient.ts'
+import {
+  firstOf,
+  list,
+  noteMended,
+  optional,
+  optionalArguments,
+  optionalCount,
+  optionalText,
+  optionalWord,
+} from '../lenient.ts'
 import { errorToken, storableText } from '../wire-fields.ts'
 
 /** The id of a response; anything else counts as absent, so that free text never reaches a log. */
@@ -40,16 +48,25 @@ const FINISH_WORDS: ReadonlySet<string> = new Set(['STOP', 'MAX_TOKENS', 'CONTIN
 /** The members of an answer that stay as the vendor wrote them. */
 export const WRITTEN: ReadonlySet<string> = new Set(['args'])
 
+/** Whether a part is thinking. It stays hidden where the mark is there and not as documented. */
+const thought = z.union([
+  z.boolean().nullish(),
+  z.unknown().transform((mark) => {
+    noteMended('parts.thought')
+    return mark !== 0 && mark !== '' && mark !== 'false'
+  }),
+])
+
 /** One part has one kind of content. `thought` marks thinking: summaries and draft images. */
 const part = z.object({
   text: optionalText('parts.text'),
-  thought: optional('parts.thought', z.boolean()),
-  thoughtSignature: optional('parts.thoughtSignature', z.string()),
+  thought,
+  thoughtSignature: optional('parts.thoughtSignature', storableText),
   functionCall: optional(
     'parts.functionCall',
     z.object({
       name: storableText.pipe(z.string().min(1)),
-      args: optional('parts.functionCall.args', writtenObjectSchema),
+      args: optionalArguments('parts.functionCall.args'),
     }),
   ),
   inlineData: optional('parts.inlineData', z.object({ data: z.string() })),

@@ -124,11 +124,14 @@ export function createCompletionStream(): CompletionStream {
 
 type CallDelta = NonNullable<NonNullable<NonNullable<ChunkWire['choices']>[number]['delta']>['tool_calls']>[number]
 
-/** Some servers number every call 0, or none; another id then starts another call. */
+/**
+ * Some servers number every call 0, or none; another id then starts another call. What has neither index nor id goes on
+ * with the latest call; what has the index of a call whose beginning was lost goes on with no other.
+ */
 function addCall(calls: StreamedCall[], callAt: Map<number, StreamedCall>, delta: CallDelta): void {
-  const index = delta.index ?? 0
-  const known = callAt.get(index)
   const id = delta.id ?? ''
+  const index = delta.index ?? calls.length
+  const known = typeof delta.index === 'number' ? callAt.get(index) : calls.at(-1)
   const isSame = known !== undefined && (id === '' || known.id === '' || known.id === id)
   const call: StreamedCall = isSame ? known : { id: '', name: '', pieces: [] }
   if (!isSame) {

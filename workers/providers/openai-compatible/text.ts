@@ -33,8 +33,8 @@ export interface OpenAiCompatibleTextDependencies extends OpenConnection, OpenAi
  * Creates the text provider for an OpenAI-style server: one `POST {baseUrl}/chat/completions` per call.
  *
  * This API has no counterpart to `is_error` of a tool result; only its text is sent. A tool call whose arguments were
- * cut off by the output limit is dropped; any other call whose arguments are not a JSON object makes the outcome
- * unknown. Throws like `createPost`. Sources: see `wire.ts`.
+ * cut off by the output limit is dropped; other arguments that are not a JSON object are delivered as the model wrote
+ * them. Throws like `createPost`. Sources: see `wire.ts`.
  */
 export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDependencies): TextProvider {
   const { streams = true } = dependencies
@@ -155,7 +155,7 @@ function readCompletion(
   const text = choice?.message?.content ?? ''
   const refusal = deliveredText(choice?.message?.refusal ?? '', false)
   const isBlank = text.trim() === '' && refusal === null && whole.length === 0
-  const isComplete = word === 'length' || (finishReason === 'stop' && (text !== '' || endsAtStopSequence(request)))
+  const isComplete = word === 'length' || (finishReason === 'stop' && (text !== '' || endsEmpty(choice, request)))
   const isAllDelivered = whole.length === calls.length
   const least = {
     input: leastInputTokens(request),
@@ -181,7 +181,13 @@ function readCompletion(
       // OpenAI ends a call that was forced by name with `stop`.
       finish_reason: finishReason === 'stop' && whole.length > 0 ? 'tool_calls' : finishReason,
       usage: answerUsage(measured, least),
-      ...endingSequence(request, choice.stop_reason, choice.matched_stop),
+      ...(finishReason === 'stop' ? endingSequence(request, choice.stop_reason, choice.matched_stop) : {}),
     },
   }
+}
+
+/** Returns whether an answer without text may have ended at a sequence of the request: it says so, and shows its message. */
+function endsEmpty(choice: CompletionWire['choices'], request: TextRequest): boolean {
+  const isKnown = choice?.finish_reason !== undefined && choice.finish_reason in FINISH_REASONS
+  return isKnown && choice.message !== undefined && endsAtStopSequence(request)
 }

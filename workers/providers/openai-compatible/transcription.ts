@@ -6,7 +6,7 @@ import { languageCode, shortLanguageCode } from '../language-code.ts'
 import { readLeniently, withMended } from '../lenient.ts'
 import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
 import { type StreamedBody, streamedForm } from '../streamed-body.ts'
-import { withTimes } from '../timed-items.ts'
+import { haveTimes, withTimes } from '../timed-items.ts'
 import { readJson } from '../wire-fields.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
@@ -61,7 +61,7 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
   // Whisper starts every segment with a space. A recording without speech has a blank transcript.
   const text = (answer.text ?? spoken.map((word) => word.text).join(' ')).trim()
   const language = languageCode(answer.language)
-  const words = text === '' ? [] : spoken
+  const words = text === '' || !haveTimes(answer.words) ? [] : spoken
   const isWithoutWords = wantsWords(input) && text !== '' && words.length === 0
   const transcript = {
     text,

@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import type { TextOutput } from '#shared/operations/text/text-request.ts'
-import { writtenObjectSchema } from '#shared/operations/text/written-object.ts'
 import {
   firstOf,
   list,
   noteMended,
   optional,
+  optionalArguments,
   optionalCount,
   optionalSeconds,
   optionalText,
@@ -46,27 +46,24 @@ const contentPart = z.object({
 })
 
 /** Text, or a list of parts of which the text is joined; thinking is hidden. */
-const content = optional(
-  'content',
-  z.union([
-    storableText,
-    list('content', contentPart).transform((parts) => {
-      noteMended('content')
-      return parts.map(({ type, text }) => (type === 'thinking' ? '' : (text ?? ''))).join('')
-    }),
-  ]),
-)
+function contentText(name: string, text: z.ZodType<string>) {
+  const joined = list(name, contentPart).transform((parts) => {
+    noteMended(name)
+    return parts.map((part) => (part.type === 'thinking' ? '' : (part.text ?? part.refusal ?? ''))).join('')
+  })
+  return optional(name, z.union([text, joined]))
+}
 
 const callFunction = z.object({
   name: storableText.pipe(z.string().min(1)),
-  arguments: optional('arguments', z.union([storableText, writtenObjectSchema.transform(({ text }) => text)])),
+  arguments: optionalArguments('arguments', storableText),
 })
 
 /** The id is ours in every answer, so whatever the server sends as its own is of no use. */
 const toolCall = z.object({ function: callFunction })
 
 const message = z.object({
-  content,
+  content: contentText('content', storableText),
   refusal: optionalText('refusal'),
   tool_calls: list('tool_calls', toolCall),
   /** The older form of a single call. */
@@ -122,10 +119,7 @@ const callDelta = z.object({
     'delta.tool_calls.function',
     z.object({
       name: optionalText('delta.tool_calls.name'),
-      arguments: optional(
-        'delta.tool_calls.arguments',
-        z.union([z.string(), writtenObjectSchema.transform(({ text }) => text)]),
-      ),
+      arguments: optionalArguments('delta.tool_calls.arguments', z.string()),
     }),
   ),
 })
@@ -145,15 +139,7 @@ export const chunkWire = z.object({
       delta: optional(
         'delta',
         z.object({
-          content: optional(
-            'delta.content',
-            z.union([
-              z.string(),
-              list('delta.content', contentPart).transform((parts) =>
-                parts.map(({ type, text }) => (type === 'thinking' ? '' : (text ?? ''))).join(''),
-              ),
-            ]),
-          ),
+          content: contentText('delta.content', z.string()),
           refusal: optional('delta.refusal', z.string()),
           tool_calls: list('delta.tool_calls', callDelta),
         }),

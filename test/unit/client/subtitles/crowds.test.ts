@@ -79,7 +79,7 @@ it('keeps the times of words that begin together and can be read', () => {
 
 /** A crowd between two sentences with times of their own, and the free time around it. */
 const drawnCrowd = fc.record({
-  words: fc.integer({ min: 1, max: 40 }),
+  words: fc.integer({ min: 2, max: 40 }),
   from: fc.nat({ max: WORDS.length - 1 }),
   beforeMs: fc.nat({ max: 20_000 }),
   afterMs: fc.integer({ min: 1, max: 40_000 }),
