@@ -236,6 +236,32 @@ async function readQueue(tables: readonly { name: string }[]): Promise<string> {
     .join('\n')
 }
 
+/** Sends what clients of other kinds add to a first request, and payments that are refused. */
+async function sendAsOtherClients(): Promise<void> {
+  // agentcash 0.14 names its wallets and session; clients of x402 v1 send X-PAYMENT.
+  const names = ['x-wallet-address', 'x-solana-wallet-address', 'x-session-id', 'x-payment', 'sign-in-with-x']
+  const headers = Object.fromEntries(names.map((name) => [name, `${CALLER}-${name}`]))
+  const { path, body } = CALLS[0] as PaidCall
+  const challenge = await sandbox.post(path, body, { idempotencyKey: `${CALLER}-other`, headers })
+  expect(challenge.status).toBe(402)
+  const signed = (await sandbox.payer.sign(challenge))['PAYMENT-SIGNATURE'] ?? ''
+  const payment = JSON.parse(Buffer.from(signed, 'base64').toString()) as Record<string, unknown>
+  const transfer = { authorization: { from: CALLER }, signature: CALLER }
+  const refused = [
+    [402, { ...payment, accepted: { ...(payment['accepted'] as object), scheme: CALLER } }],
+    [400, { ...payment, payload: transfer }],
+    [400, { x402Version: 1, scheme: 'exact', network: 'base', payload: transfer }],
+    [402, { ...payment, accepted: { ...(payment['accepted'] as object), payTo: CALLER } }],
+  ] as const
+  for (const [status, sent] of refused) {
+    const header = Buffer.from(JSON.stringify(sent)).toString('base64')
+    callerSecrets.add(header)
+    const paid = { ...headers, 'payment-signature': header }
+    const answer = await sandbox.post(path, body, { idempotencyKey: `${CALLER}-other`, headers: paid })
+    expect(answer.status).toBe(status)
+  }
+}
+
 describe('the vendors’ secrets', () => {
   test.each(NAMED_CALLS)('reveals nothing about the vendor when the call succeeds: %s [spec S8a]', async (_, call) => {
     const { status, everything } = await pay(call)
@@ -437,32 +463,6 @@ describe('the callers’ content and credentials', () => {
     await sendAsOtherClients()
     await fetch(`${sandbox.info.baseUrl}/${CALLER}?${CALLER}=${CALLER}`)
   })
-
-  /** Sends what clients of other kinds add to a first request, and payments that are refused. */
-  async function sendAsOtherClients(): Promise<void> {
-    // agentcash 0.14 names its wallets and session; clients of x402 v1 send X-PAYMENT.
-    const names = ['x-wallet-address', 'x-solana-wallet-address', 'x-session-id', 'x-payment', 'sign-in-with-x']
-    const headers = Object.fromEntries(names.map((name) => [name, `${CALLER}-${name}`]))
-    const { path, body } = CALLS[0] as PaidCall
-    const challenge = await sandbox.post(path, body, { idempotencyKey: `${CALLER}-other`, headers })
-    expect(challenge.status).toBe(402)
-    const signed = (await sandbox.payer.sign(challenge))['PAYMENT-SIGNATURE'] ?? ''
-    const payment = JSON.parse(Buffer.from(signed, 'base64').toString()) as Record<string, unknown>
-    const transfer = { authorization: { from: CALLER }, signature: CALLER }
-    const refused = [
-      [402, { ...payment, accepted: { ...(payment['accepted'] as object), scheme: CALLER } }],
-      [400, { ...payment, payload: transfer }],
-      [400, { x402Version: 1, scheme: 'exact', network: 'base', payload: transfer }],
-      [402, { ...payment, accepted: { ...(payment['accepted'] as object), payTo: CALLER } }],
-    ] as const
-    for (const [status, sent] of refused) {
-      const header = Buffer.from(JSON.stringify(sent)).toString('base64')
-      callerSecrets.add(header)
-      const paid = { ...headers, 'payment-signature': header }
-      const answer = await sandbox.post(path, body, { idempotencyKey: `${CALLER}-other`, headers: paid })
-      expect(answer.status).toBe(status)
-    }
-  }
 
   test('the logs contain neither content nor credentials of callers [spec A6b]', async () => {
     // Signatures, receipt tokens and media tokens have been collected.
