@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { encodePaymentRequiredHeader } from '@x402/core/http'
 import type { PaymentRequired } from '@x402/core/types'
 import { keccak256 } from 'viem'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { main } from '../../../infra/commands/preflight.ts'
@@ -53,6 +53,8 @@ beforeAll(async () => {
     }),
   )
 })
+/** The devnet mines only with transactions, and the preflight takes a block of a minute ago for a node that is behind. */
+beforeEach(() => callRpc(sandbox.info.rpcUrl, 'evm_mine', []))
 afterAll(() => sandbox.stop())
 const writeSettings = (file: string, settings: object) =>
   writeFile(
