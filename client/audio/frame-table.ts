@@ -1,4 +1,4 @@
-import { layer3BytesAt, newFreeFormatState } from '../../packages/mp3/find-frame-run.ts'
+import { layer3BytesAt } from '../../packages/mp3/find-frame-run.ts'
 import { rateIndexAt, SAMPLES_PER_FRAME, streamKeyAt } from '../../packages/mp3/mpeg-header.ts'
 import type { Mp3Walk } from '../../packages/mp3/walk-frames.ts'
 import { infoClaims } from './info-claims.ts'
@@ -18,8 +18,8 @@ export interface FrameTable {
 }
 
 /**
- * Returns the frames of a walked MP3 without its header frame and tags, or undefined if the stream restarts somewhere,
- * changes its rate, or is in free format.
+ * Returns the frames of a walked MP3 without its header frame and tags, or undefined if the stream restarts somewhere
+ * or changes its rate.
  */
 export function frameTableOf(bytes: Uint8Array, walk: Mp3Walk): FrameTable | undefined {
   const [part] = walk.parts
@@ -29,11 +29,10 @@ export function frameTableOf(bytes: Uint8Array, walk: Mp3Walk): FrameTable | und
   const { offset: start } = walk.decodable
   const samplesPerFrame = SAMPLES_PER_FRAME[rateIndexAt(bytes, start)] as number
   const offsets = new Float64Array(walk.frameCount + 1)
-  const freeFormat = newFreeFormatState()
   let position = start
   for (let frame = 0; frame < walk.frameCount; frame++) {
     offsets[frame] = position
-    const length = layer3BytesAt(bytes, position, bytes.length, freeFormat)
+    const length = layer3BytesAt(bytes, position, bytes.length)
     if (length === 0) return undefined
     position += length
   }

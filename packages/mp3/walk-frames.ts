@@ -1,15 +1,7 @@
-import { layer3BytesAt, newFreeFormatState, threeFramesAt } from './find-frame-run.ts'
+import { isFreeFormatAt, layer3BytesAt, newSearchBudget, threeFramesAt } from './find-frame-run.ts'
 import { foreignFormatAt, isAdtsAt } from './foreign-format.ts'
 import { isInfoFrameAt, isSilentFrameAt } from './info-frame.ts'
-import {
-  byteAt,
-  frameLengthAt,
-  layerAt,
-  rateIndexAt,
-  SAMPLE_RATES,
-  SAMPLES_PER_FRAME,
-  streamKeyAt,
-} from './mpeg-header.ts'
+import { frameLengthAt, layerAt, rateIndexAt, SAMPLE_RATES, SAMPLES_PER_FRAME, streamKeyAt } from './mpeg-header.ts'
 import { EXCEEDS_FILE, NO_TAG, startOfTrailingTags, tagBytesAt } from './skip-tags.ts'
 
 /** All audio of one sample rate in a file. */
@@ -39,10 +31,7 @@ export interface Mp3Walk {
   readonly decodable: {
     /** First frame after the leading tags, unrecognized bytes and Xing, Info or VBRI frame. */
     readonly offset: number
-    /**
-     * Counted frames except free format, which ffmpeg cannot decode, plus the Xing frames of later parts, which it
-     * plays.
-     */
+    /** Counted frames, plus the Xing frames of later parts, which decoders play. */
     readonly parts: readonly AudioPart[]
     /** Bytes from `offset` on that do not belong to those frames. */
     readonly otherBytes: number
@@ -56,6 +45,9 @@ export interface UnsupportedWalk {
 }
 
 export type FrameWalk = Mp3Walk | UnsupportedWalk
+
+/** What is found where frames do not state their length. ffmpeg, and so most programs and vendors, decodes none of it. */
+export const FREE_FORMAT_FOUND = 'MP3 frames in free format'
 
 /** Limit of unrecognized bytes before, between and after the frames in total. */
 const MAXIMUM_UNRECOGNIZED_BYTES = 65_536
@@ -81,7 +73,7 @@ interface Walk {
   readonly bytes: Uint8Array
   /** Offset of the trailing tags. */
   readonly end: number
-  readonly freeFormat: ReturnType<typeof newFreeFormatState>
+  readonly budget: ReturnType<typeof newSearchBudget>
   position: number
   /** Stream key of the previous frame, or `NO_STREAM`. */
   key: number
@@ -119,10 +111,8 @@ function takeFrame(walk: Walk, length: number): void {
   }
   if (!isLeadingInfoFrame) {
     if (walk.decodableOffset < 0) walk.decodableOffset = position
-    if (byteAt(bytes, position + 2) >> 4 !== 0) {
-      walk.decodableSamples[rateIndex] = (walk.decodableSamples[rateIndex] as number) + samples
-      walk.decodableBytes += length
-    }
+    walk.decodableSamples[rateIndex] = (walk.decodableSamples[rateIndex] as number) + samples
+    walk.decodableBytes += length
   }
   walk.key = streamKeyAt(bytes, position)
   walk.position += length
@@ -132,7 +122,7 @@ function takeFrame(walk: Walk, length: number): void {
 function takeFramesOfSameStream(walk: Walk): void {
   const { bytes, end } = walk
   for (;;) {
-    const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
+    const length = layer3BytesAt(bytes, walk.position, end)
     if (length === 0 || streamKeyAt(bytes, walk.position) !== walk.key) return
     if (walk.position + length > end) {
       // A truncated last frame is neither decodable nor unrecognized.
@@ -149,11 +139,12 @@ function isStreamStart(walk: Walk, length: number): boolean {
   const next = walk.position + length
   if (length === 0 || next > end) return false
   if (next === end) return true
-  return layer3BytesAt(bytes, next, end, walk.freeFormat) > 0 || tagBytesAt(bytes, next, end) > 0
+  return layer3BytesAt(bytes, next, end) > 0 || tagBytesAt(bytes, next, end) > 0
 }
 
 /** Returns the name of audio other than MP3 where a frame or tag should be. Two frames of another layer suffice. */
-function otherAudioAt(bytes: Uint8Array, offset: number, end: number): string | undefined {
+function otherAudioAt({ bytes, end, budget }: Walk, offset: number): string | undefined {
+  if (isFreeFormatAt(bytes, offset, end, budget)) return FREE_FORMAT_FOUND
   const length = frameLengthAt(bytes, offset, end)
   if (length > 0 && layerAt(bytes, offset) !== 3) {
     const next = offset + length
@@ -175,12 +166,13 @@ function resynchronize(walk: Walk): string | undefined {
   const farthest = start + MAXIMUM_UNRECOGNIZED_BYTES - walk.unrecognizedBytes
   let candidate = bytes.indexOf(0xff, start + 1)
   for (; candidate >= 0 && candidate < end && candidate <= farthest; candidate = bytes.indexOf(0xff, candidate + 1)) {
-    if (threeFramesAt(bytes, candidate, end, walk.freeFormat)) {
+    if (threeFramesAt(bytes, candidate, end)) {
       const layer = layerAt(bytes, candidate)
       if (layer !== 3) return layerName(layer)
       break
     }
     if (isAdtsAt(bytes, candidate, end)) return 'ADTS AAC audio'
+    if (isFreeFormatAt(bytes, candidate, end, walk.budget)) return FREE_FORMAT_FOUND
   }
   walk.position = candidate < 0 ? end : Math.min(candidate, end)
   walk.unrecognizedBytes += walk.position - start
@@ -197,13 +189,13 @@ function stepOver(walk: Walk): string | undefined {
   const hadFrames = walk.key !== NO_STREAM
   const tagBytes = tagBytesAt(bytes, walk.position, end)
   if (tagBytes === EXCEEDS_FILE) return 'an ID3 tag whose size runs past the file'
-  const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
+  const length = layer3BytesAt(bytes, walk.position, end)
   if (tagBytes !== NO_TAG) walk.position += tagBytes
   else if (isStreamStart(walk, length)) takeFrame(walk, length)
   else {
-    const found = otherAudioAt(bytes, walk.position, end) ?? resynchronize(walk)
+    const found = otherAudioAt(walk, walk.position) ?? resynchronize(walk)
     if (found !== undefined) return found
-    if (walk.position < end) takeFrame(walk, layer3BytesAt(bytes, walk.position, end, walk.freeFormat))
+    if (walk.position < end) takeFrame(walk, layer3BytesAt(bytes, walk.position, end))
   }
   if (hadFrames && walk.position < end) walk.discontinuities++
   if (walk.discontinuities <= MAXIMUM_DISCONTINUITIES) return undefined
@@ -238,7 +230,7 @@ export function walkFrames(bytes: Uint8Array): FrameWalk {
   const walk: Walk = {
     bytes,
     end: startOfTrailingTags(bytes),
-    freeFormat: newFreeFormatState(),
+    budget: newSearchBudget(),
     position: 0,
     key: NO_STREAM,
     frameCount: 0,
