@@ -70,11 +70,12 @@ function primerFor(audio: Uint8Array, offset: number): Uint8Array {
  * The output may be longer by one frame, by another for each discontinuity up to a bound (ffmpeg decodes the first
  * frame of a new rate at the old one), and by false syncs in proportion to the bytes that are not frames. It may be
  * shorter by four frames for each discontinuity up to a bound, which ffmpeg drops after a tag between joined files
- * until it recognizes the stream again, and by as much as false syncs, but never by half of the upload. The encoder delay needs no allowance, since ffmpeg is configured not to trim
- * it.
+ * until it recognizes the stream again, and by as much as false syncs, but by no more than half of the upload. The
+ * encoder delay needs no allowance, since ffmpeg is configured not to trim it.
  */
 export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
-  const { offset, parts, otherBytes } = walk.decodable
+  const { parts } = walk
+  const { offset, otherBytes } = walk.decodable
   const longest = parts.reduce((a, b) => (b.samples / b.sampleRate > a.samples / a.sampleRate ? b : a))
   const primer = primerFor(audio, offset)
   const primerRate = (walk.parts[0] ?? longest).sampleRate
