@@ -86,6 +86,16 @@ export function protectedAudio(path: string): AudioError {
   })
 }
 
+/** Returns the error for an MP3 in free format. */
+export function freeFormatAudio(path: string): AudioError {
+  const advice =
+    'Run "mpg123 -q --mono -r 44100 -w - input.mp3 > decoded.wav", or "lame --decode input.mp3 decoded.wav" where all of it has one sample rate, then name decoded.wav.'
+  return new AudioError('not_audio', 'it has MP3 frames in free format, which ffmpeg does not decode.', {
+    path,
+    advice,
+  })
+}
+
 /** Returns the error for what the file system reported when a path was read. */
 export function fileError(path: string, cause: unknown): AudioError {
   if (cause instanceof AudioError) return cause

@@ -1,7 +1,7 @@
 import { frameLengthAt } from '../../packages/mp3/mpeg-header.ts'
 import { startOfTrailingTags } from '../../packages/mp3/skip-tags.ts'
-import { type Mp3Walk, walkFrames } from '../../packages/mp3/walk-frames.ts'
-import { AudioError, hasProtectedTrack, protectedAudio } from './audio-error.ts'
+import { FREE_FORMAT_FOUND, type Mp3Walk, walkFrames } from '../../packages/mp3/walk-frames.ts'
+import { AudioError, freeFormatAudio, hasProtectedTrack, protectedAudio } from './audio-error.ts'
 import { type FrameTable, frameTableOf } from './frame-table.ts'
 import { infoClaims } from './info-claims.ts'
 import type { AudioLimits } from './limits.ts'
@@ -35,6 +35,7 @@ export function treatmentOf(read: ReadRecording, limits: AudioLimits): Treatment
   if (walk.outcome === 'unsupported') {
     const { found } = walk
     if (NO_RECORDINGS.has(found)) throw new AudioError('not_audio', `it is ${found}.`, { path })
+    if (found === FREE_FORMAT_FOUND) throw freeFormatAudio(path)
     if (found === 'an MP3 header without audio frames')
       throw new AudioError('no_audio', 'it is an MP3 header without any sound.', { path })
     if (found === 'an ID3 tag whose size runs past the file' && isHeld)

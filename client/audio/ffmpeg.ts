@@ -5,9 +5,7 @@ import { createPrepared } from './write-prepared.ts'
 
 /** What a file claims about its sound. */
 interface AudioDescription {
-  /** The names that ffprobe has for the container, such as `mov,mp4,m4a,3gp,3g2,mj2`. */
-  readonly format: string
-  /** Undefined when the file does not state it. */
+  /** Undefined when the file does not state it, although ffprobe may have an idea of it. */
   readonly durationMs: number | undefined
   /** How much later the sound begins than the recording, of which it may be only one track. */
   readonly startMs: number
@@ -15,6 +13,7 @@ interface AudioDescription {
 
 interface ProbedStream {
   readonly codec_type?: string
+  readonly codec_name?: string
   readonly codec_tag_string?: string
   readonly duration?: string
   readonly start_time?: string
@@ -28,6 +27,20 @@ interface Conversion {
   readonly bitRate: number
   readonly signal?: AbortSignal
 }
+
+interface ProbedFormat {
+  /** All names of the container, such as `mov,mp4,m4a,3gp,3g2,mj2`. */
+  readonly format_name?: string
+  readonly duration?: string
+  readonly start_time?: string
+}
+
+/** How libavformat warns that it divided the size by the bit rate of the first seconds: 391 s for 33 s of bare AAC. */
+const GUESSED = 'Estimating duration from bitrate'
+/** Containers of which ffprobe subtracts two timestamps. Where joined or live ones jump, an hour of it may be missing. */
+const TIMESTAMPED = /^(mpeg|mpegts|flv|live_flv|nut)\b/
+/** Containers that state when the sound ends, on the clock of its beginning. */
+const STATE_ENDS = /^(matroska|asf)\b/
 
 /** Samples by which LAME and a decoder delay the sound when no header frame tells players to skip them. */
 const DELAY_SAMPLES = 1105
@@ -118,21 +131,29 @@ function programAt(path: string) {
 export async function describeAudio(ffmpeg: Ffmpeg, path: string, signal?: AbortSignal): Promise<AudioDescription> {
   const entries =
     'stream=codec_type,codec_name,codec_tag_string,duration,start_time:format=format_name,duration,start_time'
-  const args = ['-v', 'error', '-show_entries', entries, '-of', 'json', ...inputFile(path)]
+  const args = ['-v', 'warning', '-show_entries', entries, '-of', 'json', ...inputFile(path)]
   const { succeeded, stdout, stderr } = await ffmpeg.ffprobe(args, signal === undefined ? {} : { signal })
   if (!succeeded) throw unreadable(path, stderr)
   const { streams = [], format = {} } = JSON.parse(new TextDecoder().decode(stdout)) as {
     streams?: ProbedStream[]
-    format?: { format_name?: string; duration?: string; start_time?: string }
+    format?: ProbedFormat
   }
   if (streams.some(({ codec_tag_string: tag = '' }) => PROTECTED_ENTRIES.has(tag))) throw protectedAudio(path)
   const sound = streams.find(({ codec_type: type }) => type === 'audio')
   if (sound === undefined) throw new AudioError('no_audio', 'there is no sound in it.', { path })
   return {
-    format: format.format_name ?? 'unknown',
-    durationMs: milliseconds(sound.duration) ?? milliseconds(format.duration),
+    durationMs: stderr.includes(GUESSED) ? undefined : statedMs(sound, format),
     startMs: Math.max(0, Number(sound.start_time) - Number(format.start_time)) * 1000 || 0,
   }
+}
+
+/** Returns the duration that a file states, of which fewer samples may be left. */
+function statedMs(sound: ProbedStream, format: ProbedFormat): number | undefined {
+  const { format_name: names = '' } = format
+  const durationMs = milliseconds(sound.duration) ?? milliseconds(format.duration)
+  if (durationMs === undefined || TIMESTAMPED.test(names)) return undefined
+  const statesEnd = STATE_ENDS.test(names) || sound.codec_name === 'opus'
+  return statesEnd ? Math.max(0, durationMs - (milliseconds(format.start_time) ?? 0)) : durationMs
 }
 
 function milliseconds(seconds: string | undefined): number | undefined {

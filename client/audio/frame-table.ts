@@ -1,4 +1,5 @@
-import { layer3BytesAt, newFreeFormatState } from '../../packages/mp3/find-frame-run.ts'
+import { layer3BytesAt } from '../../packages/mp3/find-frame-run.ts'
+import { isInfoFrameAt } from '../../packages/mp3/info-frame.ts'
 import { rateIndexAt, SAMPLES_PER_FRAME, streamKeyAt } from '../../packages/mp3/mpeg-header.ts'
 import type { Mp3Walk } from '../../packages/mp3/walk-frames.ts'
 import { infoClaims } from './info-claims.ts'
@@ -19,22 +20,20 @@ export interface FrameTable {
 
 /**
  * Returns the frames of a walked MP3 without its header frame and tags, or undefined if the stream restarts somewhere,
- * changes its rate, or is in free format.
+ * changes its rate, or has the header frame of another file.
  */
 export function frameTableOf(bytes: Uint8Array, walk: Mp3Walk): FrameTable | undefined {
   const [part] = walk.parts
-  const [decodable] = walk.decodable.parts
   if (part === undefined || walk.parts.length > 1 || walk.discontinuities > 0) return undefined
-  if (decodable?.samples !== part.samples) return undefined
   const { offset: start } = walk.decodable
   const samplesPerFrame = SAMPLES_PER_FRAME[rateIndexAt(bytes, start)] as number
   const offsets = new Float64Array(walk.frameCount + 1)
-  const freeFormat = newFreeFormatState()
   let position = start
   for (let frame = 0; frame < walk.frameCount; frame++) {
     offsets[frame] = position
-    const length = layer3BytesAt(bytes, position, bytes.length, freeFormat)
-    if (length === 0) return undefined
+    const length = layer3BytesAt(bytes, position, bytes.length)
+    // A decoder would not play it at the beginning of a part.
+    if (length === 0 || isInfoFrameAt(bytes, position, length)) return undefined
     position += length
   }
   offsets[walk.frameCount] = position

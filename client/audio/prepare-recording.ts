@@ -54,8 +54,6 @@ const MAXIMUM_HELD_BYTES = 256 * 1024 * 1024
 const TOLERANCE_MS = 1000
 const TOLERANCE_SHARE = 0.02
 const WHY_SPLIT = 'the recording exceeds the limits and must be split at a pause'
-/** Containers that state how long they are. Of others, such as bare AAC frames, ffprobe guesses by the bit rate. */
-const STATE_DURATIONS = /^(mov|matroska|wav|w64|flac|ogg|aiff|caf)\b/
 
 /**
  * Makes MP3s within the limits of any recording: the file itself if it is one, otherwise its frames in parts, otherwise a
@@ -101,8 +99,8 @@ async function expectedOf(
     return { source, treatment: 'cut', statedMs: treatment.durationMs, warnings: warningsOfMp3(treatment) }
   }
   const program = requiredFfmpeg(source.path, whyConverted(treatment.found), ffmpeg)
-  const { format, durationMs } = await describeAudio(program, source.path, signal)
-  if (durationMs === undefined || !STATE_DURATIONS.test(format)) return undefined
+  const { durationMs } = await describeAudio(program, source.path, signal)
+  if (durationMs === undefined) return undefined
   const warnings = warningsOf(wavClaimedMs(content), durationMs)
   return { source, treatment: 'convert', statedMs: durationMs, warnings }
 }

@@ -24,7 +24,7 @@ function hasXingAt(bytes: Uint8Array, offset: number): boolean {
 
 /**
  * Returns whether the layer III frame at `offset` is a Xing, Info or VBRI frame: it contains an index for players
- * instead of audio, so players do not play it. Its claims (frames, bytes, delays) are not read.
+ * instead of audio, so players do not play it as the first frame of a file. Its claims (frames, bytes, delays) are not read.
  */
 export function isInfoFrameAt(bytes: Uint8Array, offset: number, lengthBytes: number): boolean {
   const afterSideInformation = HEADER_BYTES + sideInformationBytesAt(bytes, offset)
@@ -34,12 +34,4 @@ export function isInfoFrameAt(bytes: Uint8Array, offset: number, lengthBytes: nu
   if (hasCrcAt(bytes, offset) && hasXingAt(bytes, offset + afterSideInformation + CRC_BYTES)) return true
   if (lengthBytes < VBRI_OFFSET + 4 || byteAt(bytes, offset + VBRI_OFFSET) !== LETTER_V) return false
   return hasText(bytes, offset + VBRI_OFFSET, 'VBRI')
-}
-
-/** Returns whether the side information is all zero, so a decoder that plays the frame plays silence. */
-export function isSilentFrameAt(bytes: Uint8Array, offset: number): boolean {
-  const start = offset + HEADER_BYTES + (hasCrcAt(bytes, offset) ? CRC_BYTES : 0)
-  const end = start + sideInformationBytesAt(bytes, offset)
-  for (let index = start; index < end; index++) if (byteAt(bytes, index) !== 0) return false
-  return true
 }

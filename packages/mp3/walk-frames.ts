@@ -1,15 +1,7 @@
-import { layer3BytesAt, newFreeFormatState, threeFramesAt } from './find-frame-run.ts'
+import { isFreeFormatAt, layer3BytesAt, newSearchBudget, threeFramesAt } from './find-frame-run.ts'
 import { foreignFormatAt, isAdtsAt } from './foreign-format.ts'
-import { isInfoFrameAt, isSilentFrameAt } from './info-frame.ts'
-import {
-  byteAt,
-  frameLengthAt,
-  layerAt,
-  rateIndexAt,
-  SAMPLE_RATES,
-  SAMPLES_PER_FRAME,
-  streamKeyAt,
-} from './mpeg-header.ts'
+import { isInfoFrameAt } from './info-frame.ts'
+import { frameLengthAt, layerAt, rateIndexAt, SAMPLE_RATES, SAMPLES_PER_FRAME, streamKeyAt } from './mpeg-header.ts'
 import { EXCEEDS_FILE, NO_TAG, startOfTrailingTags, tagBytesAt } from './skip-tags.ts'
 
 /** All audio of one sample rate in a file. */
@@ -35,16 +27,11 @@ export interface Mp3Walk {
    * How often the stream restarts: at tags or unrecognized bytes between frames, or at another rate or channel count.
    */
   readonly discontinuities: number
-  /** The expected result of a decoder that reads from `offset` to the end of the file. */
+  /** What a decoder is given, which plays the counted frames of it. */
   readonly decodable: {
     /** First frame after the leading tags, unrecognized bytes and Xing, Info or VBRI frame. */
     readonly offset: number
-    /**
-     * Counted frames except free format, which ffmpeg cannot decode, plus the Xing frames of later parts, which it
-     * plays.
-     */
-    readonly parts: readonly AudioPart[]
-    /** Bytes from `offset` on that do not belong to those frames. */
+    /** Bytes from `offset` on that do not belong to counted frames. */
     readonly otherBytes: number
   }
 }
@@ -56,6 +43,9 @@ export interface UnsupportedWalk {
 }
 
 export type FrameWalk = Mp3Walk | UnsupportedWalk
+
+/** What is found where frames do not state their length. ffmpeg, and so most programs and vendors, decodes none of it. */
+export const FREE_FORMAT_FOUND = 'MP3 frames in free format'
 
 /** Limit of unrecognized bytes before, between and after the frames in total. */
 const MAXIMUM_UNRECOGNIZED_BYTES = 65_536
@@ -70,59 +60,42 @@ const TICKS_PER_MILLISECOND = TICKS_PER_SECOND / 1000
 // comparison with it less exact, so a file of nothing else would take 20 s of CPU time and could hide audio.
 const MAXIMUM_DISCONTINUITIES = 4_000
 
-// A player that does not know Xing frames plays them as silence, so a file of them could play for longer than counted.
-// The first sixteen are not counted, for joined clips, and after that one in 32 frames.
-const FREE_INFO_FRAMES = 16
-const FRAMES_PER_INFO_FRAME = 32
-
 const NO_STREAM = -1
 
 interface Walk {
   readonly bytes: Uint8Array
   /** Offset of the trailing tags. */
   readonly end: number
-  readonly freeFormat: ReturnType<typeof newFreeFormatState>
+  readonly budget: ReturnType<typeof newSearchBudget>
   position: number
   /** Stream key of the previous frame, or `NO_STREAM`. */
   key: number
   frameCount: number
-  infoFrames: number
+  hasInfoFrame: boolean
   unrecognizedBytes: number
   discontinuities: number
-  /** -1 before the first frame that a decoder plays. */
+  /** Of the first counted frame. */
   decodableOffset: number
-  decodableBytes: number
+  countedBytes: number
   /** By `rateIndexAt`. */
   readonly samples: Float64Array
-  readonly decodableSamples: Float64Array
   readonly rateOrder: number[]
 }
 
-function isUncountedInfoFrame(walk: Walk, length: number): boolean {
-  if (!isInfoFrameAt(walk.bytes, walk.position, length)) return false
-  if (walk.frameCount === 0 && walk.infoFrames === 0) return true
-  const permitted = FREE_INFO_FRAMES + walk.frameCount / FRAMES_PER_INFO_FRAME
-  return walk.infoFrames < permitted && isSilentFrameAt(walk.bytes, walk.position)
-}
-
+/**
+ * Takes the frame at the position. A Xing, Info or VBRI frame is not counted where decoders look for one: as the first
+ * frame. Those of later parts of joined files are played, as silence.
+ */
 function takeFrame(walk: Walk, length: number): void {
   const { bytes, position } = walk
-  const rateIndex = rateIndexAt(bytes, position)
-  const samples = SAMPLES_PER_FRAME[rateIndex] as number
-  const isInfoFrame = isUncountedInfoFrame(walk, length)
-  const isLeadingInfoFrame = isInfoFrame && walk.frameCount === 0 && walk.infoFrames === 0
-  if (isInfoFrame) walk.infoFrames++
+  if (walk.frameCount === 0 && !walk.hasInfoFrame && isInfoFrameAt(bytes, position, length)) walk.hasInfoFrame = true
   else {
+    const rateIndex = rateIndexAt(bytes, position)
     if (walk.samples[rateIndex] === 0) walk.rateOrder.push(rateIndex)
-    walk.samples[rateIndex] = (walk.samples[rateIndex] as number) + samples
+    walk.samples[rateIndex] = (walk.samples[rateIndex] as number) + (SAMPLES_PER_FRAME[rateIndex] as number)
+    if (walk.frameCount === 0) walk.decodableOffset = position
     walk.frameCount++
-  }
-  if (!isLeadingInfoFrame) {
-    if (walk.decodableOffset < 0) walk.decodableOffset = position
-    if (byteAt(bytes, position + 2) >> 4 !== 0) {
-      walk.decodableSamples[rateIndex] = (walk.decodableSamples[rateIndex] as number) + samples
-      walk.decodableBytes += length
-    }
+    walk.countedBytes += length
   }
   walk.key = streamKeyAt(bytes, position)
   walk.position += length
@@ -132,7 +105,7 @@ function takeFrame(walk: Walk, length: number): void {
 function takeFramesOfSameStream(walk: Walk): void {
   const { bytes, end } = walk
   for (;;) {
-    const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
+    const length = layer3BytesAt(bytes, walk.position, end)
     if (length === 0 || streamKeyAt(bytes, walk.position) !== walk.key) return
     if (walk.position + length > end) {
       // A truncated last frame is neither decodable nor unrecognized.
@@ -149,11 +122,12 @@ function isStreamStart(walk: Walk, length: number): boolean {
   const next = walk.position + length
   if (length === 0 || next > end) return false
   if (next === end) return true
-  return layer3BytesAt(bytes, next, end, walk.freeFormat) > 0 || tagBytesAt(bytes, next, end) > 0
+  return layer3BytesAt(bytes, next, end) > 0 || tagBytesAt(bytes, next, end) > 0
 }
 
 /** Returns the name of audio other than MP3 where a frame or tag should be. Two frames of another layer suffice. */
-function otherAudioAt(bytes: Uint8Array, offset: number, end: number): string | undefined {
+function otherAudioAt({ bytes, end, budget }: Walk, offset: number): string | undefined {
+  if (isFreeFormatAt(bytes, offset, end, budget)) return FREE_FORMAT_FOUND
   const length = frameLengthAt(bytes, offset, end)
   if (length > 0 && layerAt(bytes, offset) !== 3) {
     const next = offset + length
@@ -175,12 +149,13 @@ function resynchronize(walk: Walk): string | undefined {
   const farthest = start + MAXIMUM_UNRECOGNIZED_BYTES - walk.unrecognizedBytes
   let candidate = bytes.indexOf(0xff, start + 1)
   for (; candidate >= 0 && candidate < end && candidate <= farthest; candidate = bytes.indexOf(0xff, candidate + 1)) {
-    if (threeFramesAt(bytes, candidate, end, walk.freeFormat)) {
+    if (threeFramesAt(bytes, candidate, end)) {
       const layer = layerAt(bytes, candidate)
       if (layer !== 3) return layerName(layer)
       break
     }
     if (isAdtsAt(bytes, candidate, end)) return 'ADTS AAC audio'
+    if (isFreeFormatAt(bytes, candidate, end, walk.budget)) return FREE_FORMAT_FOUND
   }
   walk.position = candidate < 0 ? end : Math.min(candidate, end)
   walk.unrecognizedBytes += walk.position - start
@@ -197,26 +172,24 @@ function stepOver(walk: Walk): string | undefined {
   const hadFrames = walk.key !== NO_STREAM
   const tagBytes = tagBytesAt(bytes, walk.position, end)
   if (tagBytes === EXCEEDS_FILE) return 'an ID3 tag whose size runs past the file'
-  const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
+  const length = layer3BytesAt(bytes, walk.position, end)
   if (tagBytes !== NO_TAG) walk.position += tagBytes
   else if (isStreamStart(walk, length)) takeFrame(walk, length)
   else {
-    const found = otherAudioAt(bytes, walk.position, end) ?? resynchronize(walk)
+    const found = otherAudioAt(walk, walk.position) ?? resynchronize(walk)
     if (found !== undefined) return found
-    if (walk.position < end) takeFrame(walk, layer3BytesAt(bytes, walk.position, end, walk.freeFormat))
+    if (walk.position < end) takeFrame(walk, layer3BytesAt(bytes, walk.position, end))
   }
   if (hadFrames && walk.position < end) walk.discontinuities++
   if (walk.discontinuities <= MAXIMUM_DISCONTINUITIES) return undefined
   return `more than ${MAXIMUM_DISCONTINUITIES.toLocaleString('en-US')} breaks in the stream of frames`
 }
 
-function partsOf(walk: Walk, samples: Float64Array): AudioPart[] {
-  const parts: AudioPart[] = []
-  for (const index of walk.rateOrder) {
-    const count = samples[index] as number
-    if (count > 0) parts.push({ sampleRate: SAMPLE_RATES[index] as number, samples: count })
-  }
-  return parts
+function partsOf({ rateOrder, samples }: Walk): AudioPart[] {
+  return rateOrder.map((index) => ({
+    sampleRate: SAMPLE_RATES[index] as number,
+    samples: samples[index] as number,
+  }))
 }
 
 /** Returns the parts' total duration in milliseconds: summed exactly, then rounded up. */
@@ -238,17 +211,16 @@ export function walkFrames(bytes: Uint8Array): FrameWalk {
   const walk: Walk = {
     bytes,
     end: startOfTrailingTags(bytes),
-    freeFormat: newFreeFormatState(),
+    budget: newSearchBudget(),
     position: 0,
     key: NO_STREAM,
     frameCount: 0,
-    infoFrames: 0,
+    hasInfoFrame: false,
     unrecognizedBytes: 0,
     discontinuities: 0,
-    decodableOffset: -1,
-    decodableBytes: 0,
+    decodableOffset: 0,
+    countedBytes: 0,
     samples: new Float64Array(SAMPLE_RATES.length),
-    decodableSamples: new Float64Array(SAMPLE_RATES.length),
     rateOrder: [],
   }
   while (walk.position < walk.end) {
@@ -257,10 +229,10 @@ export function walkFrames(bytes: Uint8Array): FrameWalk {
     takeFramesOfSameStream(walk)
   }
   if (walk.frameCount === 0) {
-    const found = walk.infoFrames === 0 ? 'no MPEG audio frames' : 'an MP3 header without audio frames'
+    const found = walk.hasInfoFrame ? 'an MP3 header without audio frames' : 'no MPEG audio frames'
     return { outcome: 'unsupported', found }
   }
-  const parts = partsOf(walk, walk.samples)
+  const parts = partsOf(walk)
   return {
     outcome: 'mp3',
     durationMs: durationMsOf(parts),
@@ -270,8 +242,7 @@ export function walkFrames(bytes: Uint8Array): FrameWalk {
     discontinuities: walk.discontinuities,
     decodable: {
       offset: walk.decodableOffset,
-      parts: partsOf(walk, walk.decodableSamples),
-      otherBytes: bytes.length - walk.decodableOffset - walk.decodableBytes,
+      otherBytes: bytes.length - walk.decodableOffset - walk.countedBytes,
     },
   }
 }

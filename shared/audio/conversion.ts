@@ -1,3 +1,5 @@
+import { FREE_FORMAT_FOUND } from '#mp3/walk-frames.ts'
+
 /*
  * The commands that error messages name: each makes parts or a file that the service accepts. `-vn` leaves out cover
  * art and video. At 48 kbit/s an hour has 21.6 MB, below the limit of an upload. `farebox transcribe` is the command of
@@ -6,6 +8,9 @@
 
 /** Makes an MP3 of any recording that ffmpeg reads. */
 const CONVERT = 'ffmpeg -i input -vn -ac 1 -b:a 48k output.mp3'
+
+/** Makes an MP3 that ffmpeg reads of one in free format. Otherwise mpg123 takes joined rates and channels for those of the first. */
+const DECODE_AND_CONVERT = `mpg123 -q --mono -r 44100 -w - input | ${CONVERT.replace('input', '-')}`
 
 const KILOBITS_PER_SECOND = 48
 /** Leaves room for headers, and for segments that end a little after their time. */
@@ -37,6 +42,8 @@ export const ENCODE_AGAIN = `Encode the recording again with: ${CONVERT}`
 
 /** Returns the sentence that says how to make an MP3 of an upload that was found to be something else. */
 export function conversionAdvice(found: string): string {
+  if (found === FREE_FORMAT_FOUND)
+    return `ffmpeg decodes none of it; mpg123 and "lame --decode" do. Encode the recording again with: ${DECODE_AND_CONVERT}`
   if (NO_RECORDINGS.has(found)) return 'Send the bytes of an MP3 recording.'
   return found.startsWith(UNRECOGNIZED)
     ? `If it is a recording, convert it to MP3. ${BY_CLIENT} ${CONVERT}`

@@ -1,4 +1,4 @@
-import { byteAt, FREE_FORMAT, frameLengthAt } from '#mp3/mpeg-header.ts'
+import { byteAt, frameLengthAt } from '#mp3/mpeg-header.ts'
 import type { AudioPart, Mp3Walk } from '#mp3/walk-frames.ts'
 
 /** The input of the decoder, and the length that is expected of its output. */
@@ -34,6 +34,10 @@ const DISCONTINUITY_ALLOWANCE_SECONDS = 1
 const MAXIMUM_ADDED_SHARE = 0.02
 const MAXIMUM_LOST_SHARE = 0.25
 
+// However many bytes are no frames, half of the upload must decode: the bounds above would take 2 s and 25 MB of tags for
+// confirmed when nothing of it does.
+const MINIMUM_DECODED_SHARE = 0.5
+
 const PRIMER_FRAMES = 2
 
 function secondsOf(parts: readonly AudioPart[]): number {
@@ -46,16 +50,14 @@ function samplesPerFrameAt(sampleRate: number): number {
 
 /**
  * Returns two silent frames with the header of the frame at `offset`. ffmpeg looks for a Xing header in the first frame
- * and needs two frames to recognize a stream. After a primer, no Xing header of the upload influences it, an upload of
- * a single frame decodes, and free format, which it cannot decode, fails as bytes that are not frames.
+ * and needs two frames to recognize a stream. After a primer, no Xing header of the upload influences it, and an upload
+ * of a single frame decodes.
  */
 function primerFor(audio: Uint8Array, offset: number): Uint8Array {
   // A copy: `slice` of a Buffer would be a view into the upload.
   const header = Uint8Array.from(audio.subarray(offset, offset + 4))
   // Protection bit set: no CRC.
   header[1] = byteAt(header, 1) | 1
-  // Any bitrate in place of free format's zero.
-  if (frameLengthAt(header, 0, 4) === FREE_FORMAT) header[2] = byteAt(header, 2) | 0x90
   const length = frameLengthAt(header, 0, 4)
   const primer = new Uint8Array(PRIMER_FRAMES * length)
   for (let frame = 0; frame < PRIMER_FRAMES; frame++) primer.set(header, frame * length)
@@ -68,20 +70,20 @@ function primerFor(audio: Uint8Array, offset: number): Uint8Array {
  * The output may be longer by one frame, by another for each discontinuity up to a bound (ffmpeg decodes the first
  * frame of a new rate at the old one), and by false syncs in proportion to the bytes that are not frames. It may be
  * shorter by four frames for each discontinuity up to a bound, which ffmpeg drops after a tag between joined files
- * until it recognizes the stream again. The encoder delay needs no allowance, since ffmpeg is configured not to trim
- * it.
+ * until it recognizes the stream again, and by as much as false syncs, but by no more than half of the upload. The
+ * encoder delay needs no allowance, since ffmpeg is configured not to trim it.
  */
 export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
-  const { offset, parts, otherBytes } = walk.decodable
-  // Only free format leaves nothing to decode; then the output must be about as long as the primer.
-  const counted = parts.length > 0 ? parts : walk.parts
-  const longest = counted.reduce((a, b) => (b.samples / b.sampleRate > a.samples / a.sampleRate ? b : a))
+  const { parts } = walk
+  const { offset, otherBytes } = walk.decodable
+  const longest = parts.reduce((a, b) => (b.samples / b.sampleRate > a.samples / a.sampleRate ? b : a))
   const primer = primerFor(audio, offset)
   const primerRate = (walk.parts[0] ?? longest).sampleRate
   const primerSeconds = (PRIMER_FRAMES * samplesPerFrameAt(primerRate)) / primerRate
   const frameSeconds = Math.max(...walk.parts.map(({ sampleRate }) => samplesPerFrameAt(sampleRate) / sampleRate))
   const falseFrames = Math.ceil(otherBytes / BYTES_PER_FALSE_FRAME)
-  const expectedSeconds = secondsOf(parts) + primerSeconds
+  const uploadSeconds = secondsOf(parts)
+  const expectedSeconds = uploadSeconds + primerSeconds
   const falseSeconds = FALSE_FRAME_SECONDS * falseFrames
   const discontinuitySeconds = frameSeconds * walk.discontinuities
   const addedSeconds = Math.min(
@@ -93,14 +95,14 @@ export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
     DISCONTINUITY_ALLOWANCE_SECONDS + MAXIMUM_LOST_SHARE * expectedSeconds,
   )
   const moreSeconds = frameSeconds + addedSeconds + falseSeconds
-  const lessSeconds = frameSeconds + lostSeconds + falseSeconds
+  const lessSeconds = Math.min(frameSeconds + lostSeconds + falseSeconds, MINIMUM_DECODED_SHARE * uploadSeconds)
   return {
     primer,
     offset,
     sampleRate: longest.sampleRate,
     primerSamples: Math.round(primerSeconds * longest.sampleRate),
     expectedSamples: Math.round(expectedSeconds * longest.sampleRate),
-    minimumSamples: Math.floor((expectedSeconds - lessSeconds) * longest.sampleRate),
+    minimumSamples: Math.ceil((expectedSeconds - lessSeconds) * longest.sampleRate),
     maximumSamples: Math.ceil((expectedSeconds + moreSeconds) * longest.sampleRate),
   }
 }

@@ -8,7 +8,7 @@ import { runProgram } from '../processes/run-program.ts'
  * that it wrote, in the order of their names.
  */
 export async function runAdvised(message: string, inputs: Readonly<Record<string, Uint8Array>>): Promise<Buffer[]> {
-  const [command] = /(ffmpeg -i|base64 -w0) .*$/.exec(message) ?? []
+  const [command] = /(mpg123 -q|ffmpeg -i|base64 -w0) .*$/.exec(message) ?? []
   if (command === undefined) throw new Error(`no command in: ${message}`)
   const folder = await mkdtemp(join(tmpdir(), 'farebox-advised-'))
   try {

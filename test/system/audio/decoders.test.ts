@@ -8,6 +8,7 @@ import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { createInspectorIdentity } from '../../../api/request/audio/identify-inspector.ts'
 import { planDecode } from '../../../api/request/audio/plan-decode.ts'
 import type { FfmpegOptions } from '../../../api/request/audio/run-ffmpeg.ts'
+import { prepareRecording } from '../../../client/audio/prepare-recording.ts'
 import { answerTo, startInspector } from '../../support/media/inspect-audio.ts'
 import {
   durationMsOfFrames,
@@ -173,6 +174,11 @@ describe('the decoder with ffmpeg', () => {
       expect(decoded.decodedSamples).toBeLessThan(plan.maximumSamples + plan.sampleRate)
     })
 
+    test('decodes an hour of audio to the sample', async () => {
+      const decoded = await decodeAndCheck({ ffmpegPath: await installed(), ...AMPLE_LIMITS }, hour)
+      expect(decoded).toEqual({ outcome: 'agrees', decodedSamples: 172_800_000 })
+    })
+
     test('reports an ffmpeg without enough memory to start as unavailable', async () => {
       const options = { ffmpegPath: await installed(), ...AMPLE_LIMITS, memoryLimitBytes: 20_000_000 }
       expect(await decodeAndCheck(options, clip)).toMatchObject({ outcome: 'unavailable' })
@@ -244,7 +250,6 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
       expect(await answerTo(generateFrames(1, { sampleRate }))).toBe(expected)
     }
     expect(await answerTo(generateFrames(40, { crc: true }))).toBe(`${durationMsOfFrames(40)} ms`)
-    expect(await answerTo(generateFrames(40, { freeFormatBytes: 600 }))).toBe(`${durationMsOfFrames(40)} ms`)
   })
 
   test('accepts exactly 26,214,400 bytes and rejects one more', async () => {
@@ -339,7 +344,8 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     )
     const one = await answerTo(noise)
     const two = await answerTo(joinBytes(noise, generateId3v2(art), noise))
-    expect(Number.parseInt(two, 10)).toBeCloseTo(2 * Number.parseInt(one, 10), -1)
+    // The second file's header is a frame.
+    expect(Number.parseInt(two, 10)).toBeCloseTo(2 * Number.parseInt(one, 10) + durationMsOfFrames(1), -1)
   })
 
   test('accepts garbage and cuts within the limits, as ffmpeg does', async () => {
@@ -375,6 +381,56 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     expect(refused?.reason).toMatchObject({ code: 'overloaded' })
     expect(spawned).toHaveLength(6)
   })
+})
+
+const FREE_FORMATS = [
+  { rate: 44_100, options: ['-b', '400'] },
+  { rate: 44_100, options: ['-t', '-b', '400'] },
+  { rate: 16_000, options: ['-b', '37', '-m', 'm'] },
+  { rate: 48_000, options: ['-t', '-b', '640', '-m', 's'] },
+]
+
+describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('free format', () => {
+  let folder = ''
+  const path = (name: string) => join(folder, name)
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-free-format-'))
+  })
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  test.each(FREE_FORMATS)(
+    'of lame $options at $rate Hz is refused undecoded, alone and among other frames, with a command that makes an accepted MP3',
+    async ({ rate, options }) => {
+      await runProgram('sox', ['-R', '-n', '-r', `${rate}`, '-c', '2', path('noise.wav'), 'synth', '3', 'pinknoise'])
+      await runProgram('lame', ['--quiet', '--freeformat', ...options, path('noise.wav'), path('free.mp3')])
+      await runProgram('lame', ['--quiet', '-b', '64', path('noise.wav'), path('usual.mp3')])
+      const [free, usual] = [await readFile(path('free.mp3')), await readFile(path('usual.mp3'))]
+      const { inspect, spawned } = await startInspector()
+      for (const [audio, seconds] of [
+        [free, 3],
+        [joinBytes(usual, free), 6],
+        [joinBytes(free, usual), 6],
+      ] as const) {
+        const refused = await inspect(audio).catch((error: Error) => error)
+        expect(refused).toMatchObject({
+          code: 'unsupported_audio',
+          message: expect.stringMatching(/found MP3 frames in free format\. .*mpg123 and "lame --decode" do/),
+        })
+        const [output] = await runAdvised((refused as Error).message, { input: audio })
+        expect(await answerTo(output ?? Buffer.alloc(0))).toMatch(new RegExp(`^${seconds}\\d\\d\\d ms$`))
+        await writeFile(path('audio.mp3'), audio)
+        const limits = { maximumBytes: MAXIMUM_BYTES, maximumDurationMs: 3_600_000 }
+        const prepared = prepareRecording(path('audio.mp3'), { limits, ffmpeg: undefined, folder })
+        await expect(prepared).rejects.toMatchObject({
+          code: 'not_audio',
+          message: expect.stringMatching(/mpg123.*lame/),
+        })
+      }
+      expect(spawned).toEqual([])
+    },
+  )
 })
 
 describe.skipIf(!havePrograms('ffmpeg', 'sox'))(

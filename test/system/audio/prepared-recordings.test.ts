@@ -16,7 +16,7 @@ import { transcribeUploads } from '../../support/client/audio/heard-words.ts'
 import { canHaveSmallDisk, runOnSmallDisk } from '../../support/client/small-disk.ts'
 import { compareWords } from '../../support/media/compare-words.ts'
 import { startInspector } from '../../support/media/inspect-audio.ts'
-import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { generateMp3, joinBytes } from '../../support/media/mp3-generator.ts'
 import { generateId3v2 } from '../../support/media/tag-generator.ts'
 import { scriptSpeech, waveOfSpeech } from '../../support/media/tone-voice.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
@@ -306,5 +306,81 @@ describe.skipIf(!canRun)('a recording', () => {
     expect(sent).toMatchObject({ treatment: 'send', uploads: [{ path: at('limit.mp3'), bytes: limits.maximumBytes }] })
     const bare = await prepare('beyond.mp3', { ffmpeg: undefined })
     expect(bare).toMatchObject({ treatment: 'cut', uploads: [{ bytes: frames.length, offsetMs: 0 }] })
+  })
+})
+
+/** Arguments of ffmpeg by name, for containers that state no length: of these 33 s it has ideas of up to an hour. */
+const WITHOUT_LENGTH: Record<string, readonly string[]> = {
+  'bare AAC': ['-f', 'adts'],
+  'AAC in LATM': ['-f', 'latm'],
+  'bare AC-3': ['-f', 'ac3'],
+  'bare E-AC-3': ['-f', 'eac3'],
+  'bare MP2': ['-f', 'mp2'],
+  'a variable MP3 without a header frame, and 100,000 zeros': ['-q:a', '4', '-write_xing', '0', '-f', 'mp3'],
+  'FLAC from a pipe': ['-f', 'flac'],
+  'WAV from a pipe': ['-f', 'wav'],
+  'WMA from a pipe': ['-f', 'asf'],
+  'Matroska from a pipe': ['-f', 'matroska'],
+  'a program stream': ['-f', 'mpeg', '-c:a', 'mp2'],
+  'a transport stream': ['-f', 'mpegts'],
+  'FLV from a pipe': ['-f', 'flv', '-c:a', 'aac'],
+}
+const LATER = ['-output_ts_offset', '3600']
+
+describe.skipIf(!canRun)('a recording of 20 s of silence and 13 s of noise', () => {
+  let folder = ''
+  let ffmpeg: Ffmpeg
+  const at = (name: string) => join(folder, name)
+  const encode = (args: readonly string[]) =>
+    runProgram('ffmpeg', ['-v', 'error', '-i', at('source.wav'), ...args, 'pipe:1'])
+  const prepare = async (content: Uint8Array) => {
+    await writeFile(at('recording'), content)
+    return await prepareRecording(at('recording'), { limits: LIMITS, ffmpeg, folder: at('prepared') })
+  }
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-claims-'))
+    ffmpeg = (await findFfmpeg()) as Ffmpeg
+    const sounds = ['-f', 'lavfi', '-i', "anoisesrc=d=33:r=48000:seed=1,volume=0:enable='lt(t,20)'"]
+    await runProgram('ffmpeg', ['-v', 'error', ...sounds, at('source.wav')])
+  })
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  test.each(Object.entries(WITHOUT_LENGTH))('is whole as %s, and where two are joined', async (name, args) => {
+    const first = await encode(args)
+    const zeros = new Uint8Array(name.includes('zeros') ? 100_000 : 0)
+    const { uploads, warnings } = await prepare(joinBytes(first, zeros))
+    expect({ warnings, seconds: Math.round((uploads[0]?.durationMs ?? 0) / 1000) }).toEqual({
+      warnings: [],
+      seconds: 33,
+    })
+    const later = await prepare(joinBytes(first, await encode([...LATER, ...args])))
+    expect(later.warnings).toEqual([])
+    const options = { limits: LIMITS, ffmpeg, folder: at('prepared') }
+    expect(await expectRecording(at('recording'), 0, options)).not.toHaveProperty('statedMs')
+  })
+
+  test.each([
+    ['Matroska', 'mkv'],
+    ['Opus', 'opus'],
+    ['WMA', 'wma'],
+    ['Vorbis', 'ogg'],
+    ['MP4', 'm4a'],
+  ])('is whole and as long as stated as %s whose clock begins an hour late', async (_, ending) => {
+    const path = at(`late.${ending}`)
+    await runProgram('ffmpeg', ['-v', 'error', '-i', at('source.wav'), ...LATER, path])
+    const options = { limits: LIMITS, ffmpeg, folder: at('prepared') }
+    const expected = await expectRecording(path, 0, options)
+    expect(expected).toMatchObject({ statedMs: expect.closeTo(33_000, -2), warnings: [] })
+    expect((await prepareRecording(path, options)).warnings).toEqual([])
+  })
+
+  test.each(['flac', 'au', 'aiff', 'tta', 'mkv', 'wav'])('is incomplete as the half of a %s file', async (ending) => {
+    await runProgram('ffmpeg', ['-v', 'error', '-i', at('source.wav'), at(`whole.${ending}`)])
+    const whole = await readFile(at(`whole.${ending}`))
+    const { warnings } = await prepare(whole.subarray(0, whole.length / 2))
+    expect(warnings).toEqual([expect.stringMatching(/it claims 33\.0 s, and \d\d\.\d s can be decoded/)])
   })
 })

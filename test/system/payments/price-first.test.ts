@@ -12,7 +12,6 @@ import { countedPost } from '../../support/http/counted-post.ts'
 import { expectNeverRetry } from '../../support/http/expect-refusal.ts'
 import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multipart-body.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
-import { havePrograms } from '../../support/processes/optional-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
 const run = promisify(execFile)
@@ -81,27 +80,24 @@ async function expectMismatch(answer: Response, ...facts: readonly string[]): Pr
   })
   for (const fact of facts) expect(body.message).toContain(fact)
 }
-test.skipIf(!havePrograms('ffprobe'))(
-  'the program of CALLING.md prices a recording first and uploads it once, as it stands',
-  async () => {
-    const page = await readFile(`${ROOT}CALLING.md`, 'utf8')
-    const [, program = ''] = /## Price first[^]*?```ts\n([^]*?)```/.exec(page) ?? []
-    const folder = await mkdtemp(join(tmpdir(), 'farebox-calling-'))
-    try {
-      await symlink(`${ROOT}node_modules`, join(folder, 'node_modules'))
-      await writeFile(join(folder, 'transcribe.mts'), program)
-      await writeFile(join(folder, 'speech.mp3'), sandbox.sample)
-      const { baseUrl, rpcUrl, payer } = sandbox.info
-      const environment = { ...process.env, BASE_URL: baseUrl, RPC_URL: rpcUrl, PRIVATE_KEY: payer.privateKey }
-      const ended = await run(process.execPath, ['transcribe.mts'], { cwd: folder, env: environment })
-      expect(JSON.parse(ended.stdout)).toMatchObject({ words: expect.any(Array), usage: { input_audio_ms: 25_052 } })
-      // A wrong description would need another signature.
-      expect(ended.stderr.match(/costs at most/g)).toHaveLength(1)
-    } finally {
-      await rm(folder, { recursive: true })
-    }
-  },
-)
+test('the program of CALLING.md prices a recording first and uploads it once, as it stands', async () => {
+  const page = await readFile(`${ROOT}CALLING.md`, 'utf8')
+  const [, program = ''] = /## Price first[^]*?```ts\n([^]*?)```/.exec(page) ?? []
+  const folder = await mkdtemp(join(tmpdir(), 'farebox-calling-'))
+  try {
+    await symlink(`${ROOT}node_modules`, join(folder, 'node_modules'))
+    await writeFile(join(folder, 'transcribe.mts'), program)
+    await writeFile(join(folder, 'speech.mp3'), sandbox.sample)
+    const { baseUrl, rpcUrl, payer } = sandbox.info
+    const environment = { ...process.env, BASE_URL: baseUrl, RPC_URL: rpcUrl, PRIVATE_KEY: payer.privateKey }
+    const ended = await run(process.execPath, ['transcribe.mts'], { cwd: folder, env: environment })
+    expect(JSON.parse(ended.stdout)).toMatchObject({ words: expect.any(Array), usage: { input_audio_ms: 25_052 } })
+    // A wrong description would need another signature.
+    expect(ended.stderr.match(/costs at most/g)).toHaveLength(1)
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+})
 const messages = [{ role: 'user', content: 'hello' }]
 /** 0.122 USDC an hour, at least 0.005034. */
 function priceOf({ duration_ms: durationMs }: Facts): bigint {

@@ -345,7 +345,7 @@ describe('planning a decode', () => {
   })
 
   test('creates a primer of two silent frames in the file’s format without changing the upload', () => {
-    for (const options of [{ crc: true }, { freeFormatBytes: 500 }, { sampleRate: 8_000, mode: 'mono' as const }]) {
+    for (const options of [{ crc: true }, { sampleRate: 8_000, mode: 'mono' as const }]) {
       const audio = Buffer.from(generateFrames(5, options))
       const before = Buffer.from(audio)
       const { primer } = planOf(audio)
@@ -368,6 +368,14 @@ describe('planning a decode', () => {
     expect(plan.maximumSamples - plan.expectedSamples).toBeCloseTo(2 * 1152 + 10 * 0.035 * 44_100, -1)
     const tagged = planOf(joinBytes(frames, generateId3v1()))
     expect(tagged.maximumSamples - tagged.expectedSamples).toBeCloseTo(1152 + 0.035 * 44_100, -1)
+  })
+
+  test.each([1, 2, 50, 2000])('expects at least half of %i frames, however long a tag is', (count) => {
+    for (const tagBytes of [0, 1000, 25_000_000]) {
+      const plan = planOf(joinBytes(generateFrames(count), generateId3v2(new Uint8Array(tagBytes))))
+      expect(plan.minimumSamples - plan.primerSamples).toBeGreaterThanOrEqual((count * 1152) / 2)
+      expect(plan.minimumSamples).toBeLessThanOrEqual(plan.expectedSamples)
+    }
   })
 
   test('compares joined files at the rate of the longest', () => {
