@@ -1,5 +1,4 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type { Product } from '../executions/execution.ts'
 import type { DeploymentState } from '../providers/lane.ts'
 import type { Router, Slot } from '../providers/route.ts'
 import type { ModelWatch, WatchedModel } from '../providers/watch-models.ts'
@@ -48,7 +47,7 @@ const CALL_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300,
 /** Returns the fields that had to be mended of an answer that a call produced. */
 function mendedFields(outcome: {
   readonly outcome: string
-  readonly product?: Pick<Product, 'mended'>
+  readonly product?: { readonly mended?: readonly string[] | undefined }
 }): readonly string[] {
   return outcome.product?.mended ?? []
 }
