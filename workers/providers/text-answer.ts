@@ -39,7 +39,7 @@ export function deliveredText(text: string, isWholeAnswer: boolean): string | nu
  * Returns the counts of an input of so many tokens, of which some were read from the vendor's prompt cache or written to
  * it. Parts that a server reports beyond the whole are left out, since they decide what is charged.
  */
-export function inputUsage(
+function inputUsage(
   input: number,
   parts: { readonly cached?: number | null | undefined; readonly written?: number | null | undefined },
 ): Pick<TextUsage, 'input_tokens' | 'cached_input_tokens' | 'cache_write_tokens'> {
