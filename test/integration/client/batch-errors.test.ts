@@ -301,7 +301,7 @@ describe('errors of a batch', () => {
         )
         const client = await openClient(other, { verify: 'at_once' })
         const { outcome, warnings } = await run([write('a.mp3')], { formats: ['txt'] }, client)
-        expect([outcome.finished, warnings]).toEqual([1, ['receipt_not_checked']])
+        expect([outcome.finished, warnings]).toEqual([1, ['receipt_not_checked', 'no_word_times']])
       } finally {
         await other.stop()
       }

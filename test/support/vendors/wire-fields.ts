@@ -26,7 +26,7 @@ export function wireFields(schema: z.core.$ZodType): string[] {
 }
 
 function fieldsOf(schema: z.core.$ZodType, path: string): string[] {
-  const { type, shape, element, innerType, in: input, options } = schema._zod.def as unknown as Definition
+  const { type, shape, element, innerType, in: input, options } = (schema as z.ZodType).def as unknown as Definition
   const inside = (name: string) => (path === '' ? name : `${path}.${name}`)
   if (shape !== undefined)
     return Object.entries(shape).flatMap(([name, field]) => [inside(name), ...fieldsOf(field, inside(name))])

@@ -26,9 +26,10 @@ async function run(router: Router, outcome: object): Promise<void> {
     await slot.run((() => Promise.resolve(outcome)) as unknown as Parameters<Run>[0], 'caller' as never)
 }
 
+const produced = (mended?: readonly string[]) => ({ outcome: 'produced', product: { usage: {}, mended } })
+
 it('counts each field that was not as documented by deployment, and nothing of sound and failed answers', async () => {
   const registry = new Registry()
-  const produced = (mended?: readonly string[]) => ({ outcome: 'produced', product: { usage: {}, mended } })
   const one = measuredRouter(registry, routerOf('one'))
   await run(one, produced(['finish_reason', 'prompt_tokens']))
   await run(one, produced(['finish_reason']))
