@@ -8,6 +8,7 @@ import { createExecutionStore } from '#shared/adapters/postgres/execution/execut
 import type { ClaimedJob, NewResult } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExposureTerms } from '#shared/payment/exposure.ts'
+import { writeHistory } from '../../support/ledger/history/write-history.ts'
 import { acceptTestJob, bindTestKey, jobInState, storedState } from '../../support/ledger/job-in-state.ts'
 import { AMPLE_FUNDS, newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
 import { recordStatements } from '../../support/ledger/record-statements.ts'
@@ -332,40 +333,49 @@ describe('payments that are accepted together', () => {
     })
 
     it('reads of a payer’s settlements only those that show that they are established', async () => {
-      const { payer } = testAuthorization()
-      for (let calls = 0; calls < 12; calls++)
-        await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization({ payer }) }))
-      const store = createAcceptanceStore(ledger.pool, {
-        ...TEST_LIMITS,
-        budget: { ...TEST_LIMITS.budget, perPayer: TEST_PRICE },
-      })
-      const next = await newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })
-      // The charges after the block of the funds are read as well.
-      const readBefore = await settlementsRead()
-      expect(
-        await store.acceptJob({
-          ...next,
-          exposure: { ...AMPLE_FUNDS, funds: { ...AMPLE_FUNDS.funds, blockNumber: 7n } } as unknown as ExposureTerms,
-        }),
-      ).toMatchObject({ outcome: 'accepted' })
-      expect((await settlementsRead()) - readBefore).toBeLessThan(6)
-      const [row] = await ledger.sql('SELECT is_new_payer FROM jobs WHERE idempotency_key = $1', [next.idempotencyKey])
-      expect(row).toEqual({ is_new_payer: false })
-      const newcomers = await acceptTestJob(ledger)
-      expect(await ledger.sql('SELECT is_new_payer FROM jobs WHERE id = $1', [newcomers])).toEqual([
-        { is_new_payer: true },
-      ])
+      // With the statistics of many settlements, and one connection, each of which counts what it reads by itself.
+      const single = await createTestLedger(1)
+      const settlementsRead = async () => {
+        await single.sql('SELECT pg_stat_force_next_flush()')
+        const [row] = await single.sql<{ read: number }>(
+          `SELECT (seq_tup_read + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'settlements'))::int
+             AS read FROM pg_stat_user_tables WHERE relname = 'settlements'`,
+        )
+        return row?.read ?? Number.NaN
+      }
+      try {
+        await writeHistory(single.url, { calls: 2000, days: 20, payers: 200 })
+        const { payer } = testAuthorization()
+        for (let calls = 0; calls < 12; calls++)
+          await jobInState(single, 'completed', newTestJob({ authorization: testAuthorization({ payer }) }))
+        const store = createAcceptanceStore(single.pool, {
+          ...TEST_LIMITS,
+          budget: { ...TEST_LIMITS.budget, perPayer: TEST_PRICE },
+        })
+        const authorization = testAuthorization({ payer })
+        const next = await newShortJob({ authorization, exposure: AMPLE_FUNDS }, single)
+        // The charges after the block of the funds are read as well.
+        const readBefore = await settlementsRead()
+        expect(
+          await store.acceptJob({
+            ...next,
+            exposure: { ...AMPLE_FUNDS, funds: { ...AMPLE_FUNDS.funds, blockNumber: 7n } } as unknown as ExposureTerms,
+          }),
+        ).toMatchObject({ outcome: 'accepted' })
+        const read = (await settlementsRead()) - readBefore
+        expect(read).toBeGreaterThan(0)
+        expect(read).toBeLessThan(6)
+        const isNew = (id: string) => single.sql('SELECT is_new_payer FROM jobs WHERE id = $1', [id])
+        const [row] = await single.sql<{ id: string }>('SELECT id FROM jobs WHERE idempotency_key = $1', [
+          next.idempotencyKey,
+        ])
+        expect(await isNew(row?.id ?? '')).toEqual([{ is_new_payer: false }])
+        expect(await isNew(await acceptTestJob(single))).toEqual([{ is_new_payer: true }])
+      } finally {
+        await single.close()
+      }
     })
   })
-
-  async function settlementsRead(): Promise<number> {
-    // Each connection reports what it read when it is idle; those of the pool are asked in turn.
-    await Promise.all(Array.from({ length: 24 }, () => ledger.sql('SELECT pg_stat_force_next_flush(), pg_sleep(0.05)')))
-    const [row] = await ledger.sql<{ read: number }>(
-      "SELECT idx_tup_read::int AS read FROM pg_stat_user_indexes WHERE indexrelname = 'settlements_by_payer'",
-    )
-    return row?.read ?? Number.NaN
-  }
 })
 
 describe('statements for several items', () => {

@@ -249,6 +249,30 @@ describe('sequential scans', () => {
     }
   })
   afterAll(() => ledger.close())
+
+  it('counts on a connection that keeps its setting however long nothing is sent', async () => {
+    const { options } = ledger.pool
+    const { idleTimeoutMillis } = options
+    options.idleTimeoutMillis = 1
+    await ledger.sql('SELECT 1')
+    await delay(20)
+    expect(await ledger.sql('SHOW enable_seqscan')).toEqual([{ enable_seqscan: 'off' }])
+    options.idleTimeoutMillis = idleTimeoutMillis
+  })
+
+  it('counts a statement whose index was dropped', async () => {
+    const counted: number[] = []
+    for (const change of ['DROP INDEX media_to_reap', 'SELECT 1']) {
+      await scansSince()
+      await ledger.sql('BEGIN')
+      await ledger.sql(change)
+      await ledger.retention.findExpiredMedia(200)
+      await ledger.sql('ROLLBACK')
+      counted.push(await scansSince())
+    }
+    expect(counted).toEqual([1, 0])
+  })
+
   /** Returns how many entries of an index were ever read. */
   async function indexRows(index: string): Promise<number> {
     await ledger.sql('SELECT pg_stat_force_next_flush()')

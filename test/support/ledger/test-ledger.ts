@@ -59,6 +59,8 @@ export function openTestLedger(database: TestDatabase, maximumConnections: numbe
     onError: () => undefined,
     connectTimeoutMs: PATIENCE_MS,
   })
+  // A pool closes a connection that was idle for ten seconds, and with it what a test set on a ledger's only one.
+  pool.options.min = 1
   const sql = async <Row extends pg.QueryResultRow>(statement: string, parameters: readonly unknown[] = []) =>
     (await pool.query<Row>(statement, [...parameters])).rows
   return {
