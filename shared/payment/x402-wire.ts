@@ -92,10 +92,10 @@ const OTHER_PAYMENTS: readonly (readonly [z.ZodType, string])[] = [
         permit2Authorization: z.looseObject({ witness: z.looseObject({ facilitator: z.undefined().optional() }) }),
       }),
     }),
-    'a Permit2 authorization of scheme "exact" was signed, which names no facilitator',
+    'a Permit2 authorization of scheme "exact" was signed, which has no witness.facilitator',
   ],
   [z.looseObject({ payload: z.looseObject({ transaction: z.string() }) }), 'a whole transaction was signed'],
-  [z.looseObject({ x402Version: z.literal(1) }), 'a payment of x402 version 1 was signed'],
+  [z.looseObject({ x402Version: z.literal(1) }), 'a payment of x402Version 1 was signed'],
 ]
 
 const gasSponsoringSchema = z.looseObject({

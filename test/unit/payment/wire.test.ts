@@ -289,7 +289,7 @@ describe('decoding PAYMENT-SIGNATURE [spec O14]', () => {
       'a Permit2 authorization of scheme "exact" was signed',
     ],
     ['a transaction of another chain', ['payload'], { transaction: 'AQAB' }, 'a whole transaction was signed'],
-    ['a payment of version 1', ['x402Version'], 1, 'a payment of x402 version 1 was signed'],
+    ['a payment of version 1', ['x402Version'], 1, 'a payment of x402Version 1 was signed'],
   ])('names %s, and the two lines of a client that can pay', (_, path, value, signed) => {
     const decoded = decode(withValueAt(payment(), path, value))
     expect(decoded).toMatchObject({ outcome: 'malformed', reason: expect.stringContaining(signed) })
