@@ -15,14 +15,22 @@ interface MeasuredMp3 {
   readonly endsWithinFrame: boolean
 }
 
+/** It is something else, or an MP3 that cannot be cut. */
+export interface Conversion {
+  readonly kind: 'convert'
+  /** Names it. */
+  readonly found: string
+  /** The frames of an MP3, unless it is too large to be held in memory. */
+  readonly mp3?: Mp3Walk
+}
+
 /** What is done to a recording before it is sent. */
 export type Treatment =
   /** It is an MP3 within the limits and is sent as it is. */
   | ({ readonly kind: 'send' } & MeasuredMp3)
   /** It is an MP3 beyond a limit, whose frames are sent in one or several parts. */
   | ({ readonly kind: 'cut'; readonly table: FrameTable } & MeasuredMp3)
-  /** It is something else; `found` names it. */
-  | { readonly kind: 'convert'; readonly found: string }
+  | Conversion
 
 /** What the walk recognizes that has no sound. */
 const NO_RECORDINGS: ReadonlySet<string> = new Set(['a MIDI file', 'a PDF document', 'a ZIP archive', 'a PNG image'])
@@ -47,7 +55,8 @@ export function treatmentOf(read: ReadRecording, limits: AudioLimits): Treatment
   const measured = measuredMp3(content, walk, table)
   if (isHeld && bytes <= limits.maximumBytes && walk.durationMs <= limits.maximumDurationMs)
     return { kind: 'send', ...measured }
-  if (table === undefined) return { kind: 'convert', found: 'an MP3 that cannot be split without another encoding' }
+  const found = 'an MP3 that cannot be split without another encoding'
+  if (table === undefined) return { kind: 'convert', found, ...(isHeld && { mp3: walk }) }
   return { kind: 'cut', ...measured, table }
 }
 

@@ -21,6 +21,8 @@ interface ProbedStream {
 
 interface Conversion {
   readonly path: string
+  /** Of an MP3 of several sample rates, the one in Hz that it is decoded to. */
+  readonly decodedRate?: number | undefined
   /** The MP3 to write. */
   readonly output: string
   /** Kilobit/s. */
@@ -69,6 +71,8 @@ export interface ProgramResult {
 export interface RunOptions {
   /** Bytes for the standard input, which is empty otherwise. */
   readonly input?: Uint8Array
+  /** Arguments of another run of the program, whose standard output becomes the standard input. */
+  readonly from?: readonly string[]
   readonly signal?: AbortSignal
 }
 
@@ -109,20 +113,27 @@ function inputFile(path: string): string[] {
 }
 
 function programAt(path: string) {
-  return async (args: readonly string[], { input, signal }: RunOptions = {}): Promise<ProgramResult> => {
-    const result = await execa(path, args, {
-      ...(input === undefined ? { stdin: 'ignore' as const } : { input }),
+  return async (args: readonly string[], { input, from, signal }: RunOptions = {}): Promise<ProgramResult> => {
+    const common = {
       ...(signal === undefined ? {} : { cancelSignal: signal }),
-      encoding: 'buffer',
       maxBuffer: MAXIMUM_OUTPUT_BYTES,
       reject: false,
       windowsHide: true,
+    } as const
+    const source =
+      from && execa(path, from, { ...common, stdin: 'ignore', encoding: 'buffer', buffer: { stdout: false } })
+    const content = source?.stdout ?? input
+    const result = await execa(path, args, {
+      ...common,
+      ...(content === undefined ? { stdin: 'ignore' as const } : { input: content }),
+      encoding: 'buffer',
     })
+    const sourceResult = await source
     signal?.throwIfAborted()
     return {
-      succeeded: !result.failed,
+      succeeded: !result.failed && sourceResult?.failed !== true,
       stdout: result.stdout ?? new Uint8Array(),
-      stderr: new TextDecoder().decode(result.stderr ?? new Uint8Array()),
+      stderr: [sourceResult?.stderr, result.stderr].map((text) => new TextDecoder().decode(text)).join(''),
     }
   }
 }
@@ -182,13 +193,18 @@ export async function convert(ffmpeg: Ffmpeg, conversion: Conversion): Promise<v
   await createPrepared(conversion.output, (output) => run(ffmpeg, { ...conversion, output }, conversion.output))
 }
 
-async function run(ffmpeg: Ffmpeg, { path, output, bitRate, signal }: Conversion, named: string): Promise<void> {
-  const read = ['-v', 'error', '-nostdin', '-y', ...inputFile(path), '-vn', '-sn', '-dn']
+async function run(ffmpeg: Ffmpeg, conversion: Conversion, named: string): Promise<void> {
+  const { path, decodedRate, output, bitRate, signal } = conversion
+  const samples = decodedRate && ['-f', 's16le', '-ar', `${decodedRate}`, '-ac', '1']
+  // What an encoder of frames holds at a change of the sample rate is lost: 13 ms each. One of single samples holds none.
+  const from = samples && ['-v', 'error', '-nostdin', ...inputFile(path), '-map', '0:a:0', ...samples, 'pipe:1']
+  const input = samples ? [...samples, '-i', 'pipe:0'] : ['-nostdin', ...inputFile(path)]
+  const read = ['-v', 'error', '-y', ...input, '-vn', '-sn', '-dn']
   const encode = ['-c:a', 'libmp3lame', '-ac', '1', '-b:a', `${bitRate}k`, '-reservoir', '0']
   const bare = ['-map_metadata', '-1', '-map_chapters', '-1', '-write_xing', '0', '-id3v2_version', '0']
   const exact = ['-fflags', '+bitexact', '-flags:a', '+bitexact']
   const args = [...read, ...encode, ...bare, ...exact, '-f', 'mp3', `file:${output}`]
-  const { succeeded, stderr } = await ffmpeg.ffmpeg(args, signal === undefined ? {} : { signal })
+  const { succeeded, stderr } = await ffmpeg.ffmpeg(args, { ...(from && { from }), ...(signal && { signal }) })
   const cause = `ffmpeg ${args.join(' ')}\n${stderr.trim().slice(-LONGEST_REPORT)}`
   // ffmpeg may report success although it could not write the end.
   if (/: (No space left|Disk quota exceeded|File too large)/.test(stderr))

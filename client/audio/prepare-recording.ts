@@ -3,7 +3,8 @@ import { rm } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { walkFrames } from '../../packages/mp3/walk-frames.ts'
 import { AudioError } from './audio-error.ts'
-import { type Treatment, treatmentOf } from './choose-treatment.ts'
+import { bareFrames, skippedMsOf } from './bare-frames.ts'
+import { type Conversion, type Treatment, treatmentOf } from './choose-treatment.ts'
 import { conversionDelayMs, convert, describeAudio, type Ffmpeg } from './ffmpeg.ts'
 import { type AudioLimits, bitRateFor } from './limits.ts'
 import { cutRecording } from './parts/cut-recording.ts'
@@ -117,7 +118,7 @@ async function prepareRead(
     const uploads = await cutAndWrite(treatment.table, source, 0, options)
     return { source, treatment: 'cut', uploads, warnings: warningsOfMp3(treatment) }
   }
-  return { treatment: 'convert', ...(await convertAndWrite(source, treatment.found, wavClaimedMs(content), options)) }
+  return { treatment: 'convert', ...(await convertAndWrite({ source, content, treatment }, options)) }
 }
 
 function whyConverted(found: string): string {
@@ -156,18 +157,17 @@ async function uploadAt(path: string, offsetMs: number, expected: Uint8Array): P
 }
 
 async function convertAndWrite(
-  source: FileFacts,
-  found: string,
-  claimedMs: number | undefined,
+  { source, content, treatment: { found, mp3 } }: ReadSource & { treatment: Conversion },
   options: PrepareOptions,
 ): Promise<Omit<PreparedRecording, 'treatment'>> {
   const { limits, folder, signal } = options
   const { path } = source
   const ffmpeg = requiredFfmpeg(path, whyConverted(found), options.ffmpeg)
   const output = join(folder, `${source.sha256}.mp3`)
-  const described = await readByFfmpeg(source, options, async (input) => {
+  const decodedRate = mp3 && mp3.parts.length > 1 ? Math.max(...mp3.parts.map((part) => part.sampleRate)) : undefined
+  const described = await readByFfmpeg({ source, frames: mp3 && bareFrames(content) }, options, async (input) => {
     const description = await describeAudio(ffmpeg, input, signal)
-    await convert(ffmpeg, { path: input, output, bitRate: bitRateFor(limits), ...(signal && { signal }) })
+    await convert(ffmpeg, { path: input, decodedRate, output, bitRate: bitRateFor(limits), ...(signal && { signal }) })
     return description
   })
   const converted = await readConverted(path, output)
@@ -177,8 +177,10 @@ async function convertAndWrite(
   const treatment = treatmentOf(converted, limits)
   if (treatment.kind === 'convert')
     throw new AudioError('damaged_audio', `it converts to ${treatment.found}.`, { path })
-  const warnings = warningsOf(claimedMs ?? described.durationMs, treatment.durationMs)
-  const delayMs = conversionDelayMs(treatment.sampleRate) - described.startMs
+  const claimedMs = mp3?.durationMs ?? wavClaimedMs(content) ?? described.durationMs
+  const warnings = warningsOf(claimedMs, treatment.durationMs)
+  const skippedMs = mp3 === undefined ? 0 : skippedMsOf(content, mp3)
+  const delayMs = conversionDelayMs(treatment.sampleRate) + skippedMs - described.startMs
   if (treatment.kind === 'cut') {
     const uploads = await cutAndWrite(treatment.table, source, delayMs, options)
     await rm(output, { force: true })
@@ -188,17 +190,18 @@ async function convertAndWrite(
   return { source, uploads: [{ ...facts, durationMs: treatment.durationMs, offsetMs: -delayMs }], warnings }
 }
 
-/** Lets ffmpeg read the source, or a copy of it. */
+/** Lets ffmpeg read the source, or a copy of it, or its frames alone. */
 async function readByFfmpeg<Result>(
-  source: FileFacts,
+  { source, frames }: { source: FileFacts; frames: Uint8Array | undefined },
   { folder, copiesSource, signal }: PrepareOptions,
   read: (input: string) => Promise<Result>,
 ): Promise<Result> {
   const { path, sha256 } = source
-  if (copiesSource !== true) return await read(path)
-  const copy = join(folder, `${sha256}-${randomUUID()}${endingOf(path)}`)
+  if (copiesSource !== true && frames === undefined) return await read(path)
+  const copy = join(folder, `${sha256}-${randomUUID()}${frames === undefined ? endingOf(path) : '.mp3'}`)
   try {
-    await copyRecording(source, copy, signal)
+    if (frames === undefined) await copyRecording(source, copy, signal)
+    else await writePrepared(copy, frames)
     return await read(copy)
   } catch (error) {
     throw error instanceof AudioError && error.path === copy ? error.at(path) : error

@@ -62,8 +62,12 @@ const MAXIMUM_DISCONTINUITIES = 4_000
 
 const NO_STREAM = -1
 
+/** Takes the bytes of a counted frame, from `start` up to, and without, `end`. */
+type OnFrame = (start: number, end: number) => void
+
 interface Walk {
   readonly bytes: Uint8Array
+  readonly onFrame: OnFrame | undefined
   /** Offset of the trailing tags. */
   readonly end: number
   readonly budget: ReturnType<typeof newSearchBudget>
@@ -96,6 +100,7 @@ function takeFrame(walk: Walk, length: number): void {
     if (walk.frameCount === 0) walk.decodableOffset = position
     walk.frameCount++
     walk.countedBytes += length
+    walk.onFrame?.(position, position + length)
   }
   walk.key = streamKeyAt(bytes, position)
   walk.position += length
@@ -206,10 +211,11 @@ function durationMsOf(parts: readonly AudioPart[]): number {
  * Never throws; takes time linear in the length. Does not count an incomplete last frame, which no decoder plays.
  * Sources: ISO/IEC 11172-3, ISO/IEC 13818-3; `skip-tags.ts` names those of the tags.
  */
-export function walkFrames(bytes: Uint8Array): FrameWalk {
+export function walkFrames(bytes: Uint8Array, onFrame?: OnFrame): FrameWalk {
   if (bytes.length === 0) return { outcome: 'unsupported', found: 'an empty file' }
   const walk: Walk = {
     bytes,
+    onFrame,
     end: startOfTrailingTags(bytes),
     budget: newSearchBudget(),
     position: 0,

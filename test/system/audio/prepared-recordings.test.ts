@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { walkFrames } from '#mp3/walk-frames.ts'
 import { AudioError } from '../../../client/audio/audio-error.ts'
 import { type Ffmpeg, findFfmpeg } from '../../../client/audio/ffmpeg.ts'
 import { expectRecording, prepareRecording } from '../../../client/audio/prepare-recording.ts'
@@ -16,8 +17,8 @@ import { transcribeUploads } from '../../support/client/audio/heard-words.ts'
 import { canHaveSmallDisk, runOnSmallDisk } from '../../support/client/small-disk.ts'
 import { compareWords } from '../../support/media/compare-words.ts'
 import { startInspector } from '../../support/media/inspect-audio.ts'
-import { generateMp3, joinBytes } from '../../support/media/mp3-generator.ts'
-import { generateId3v2 } from '../../support/media/tag-generator.ts'
+import { type FrameOptions, generateFrames, generateMp3, joinBytes } from '../../support/media/mp3-generator.ts'
+import { generateApe, generateId3v1, generateId3v2 } from '../../support/media/tag-generator.ts'
 import { scriptSpeech, waveOfSpeech } from '../../support/media/tone-voice.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
@@ -382,5 +383,72 @@ describe.skipIf(!canRun)('a recording of 20 s of silence and 13 s of noise', () 
     const whole = await readFile(at(`whole.${ending}`))
     const { warnings } = await prepare(whole.subarray(0, whole.length / 2))
     expect(warnings).toEqual([expect.stringMatching(/it claims 33\.0 s, and \d\d\.\d s can be decoded/)])
+  })
+})
+
+/** What joined clips of silence alternate in, and what is between them. */
+const JOINED: Record<string, readonly [one: FrameOptions, other: FrameOptions, between: Uint8Array]> = {
+  'with ID3v2 tags': [{}, {}, generateId3v2(new Uint8Array(100))],
+  'with ID3v1 tags': [{}, {}, generateId3v1()],
+  'with garbage': [{}, {}, new Uint8Array(300).fill(1)],
+  'of two sample rates': [{}, { sampleRate: 22_050 }, new Uint8Array()],
+  'of two sample rates, with APE tags': [{}, { sampleRate: 22_050 }, generateApe(2)],
+  'of one and two channels, with ID3v2 tags': [{ mode: 'mono' }, {}, generateId3v2(new Uint8Array(100))],
+}
+
+describe.skipIf(!canRun)('a hundred joined clips beyond a limit', () => {
+  let folder = ''
+  let ffmpeg: Ffmpeg
+  const at = (name: string) => join(folder, name)
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-joined-'))
+    ffmpeg = (await findFfmpeg()) as Ffmpeg
+  })
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  test.each(Object.entries(JOINED))('%s are converted without a loss', async (_, [one, other, between]) => {
+    const clips = Array.from({ length: 100 }, (_, index) => [
+      generateFrames(20, index % 2 === 0 ? one : other),
+      between,
+    ])
+    const joined = joinBytes(...clips.flat())
+    const walk = walkFrames(joined)
+    if (walk.outcome !== 'mp3') throw new Error(walk.found)
+    await writeFile(at('joined.mp3'), joined)
+    const tooSmall = { ...LIMITS, maximumBytes: joined.length - 1 }
+    const { treatment, uploads, warnings } = await prepareRecording(at('joined.mp3'), {
+      limits: tooSmall,
+      ffmpeg,
+      folder: at('prepared'),
+    })
+    expect({ treatment, count: uploads.length, warnings }).toEqual({ treatment: 'convert', count: 1, warnings: [] })
+    // At a change of the rate ffmpeg plays the first frame at the old one, so some are longer and some shorter.
+    expect(uploads[0]?.durationMs).toBeGreaterThanOrEqual(walk.durationMs)
+    expect(uploads[0]?.durationMs).toBeLessThanOrEqual(walk.durationMs * (walk.parts.length > 1 ? 1.02 : 1) + 100)
+  })
+
+  test.skipIf(!havePrograms('lame'))('are heard from their first frames on, at their times', async () => {
+    await writeFile(
+      at('clip.wav'),
+      waveOf({ durationMs: 500, bursts: [{ startMs: 60, endMs: 200 }], sampleRate: 44_100 }),
+    )
+    await runProgram('lame', ['--quiet', '--tt', 'x', '--id3v2-only', '-b', '64', at('clip.wav'), at('clip.mp3')])
+    const clip = await readFile(at('clip.mp3'))
+    await writeFile(at('tagged.mp3'), Buffer.concat(Array.from({ length: 100 }, () => clip)))
+    const { uploads } = await prepareRecording(at('tagged.mp3'), {
+      limits: { ...LIMITS, maximumDurationMs: 20_000 },
+      ffmpeg,
+      folder: at('prepared'),
+    })
+    const walk = walkFrames(clip)
+    if (walk.outcome !== 'mp3') throw new Error(walk.found)
+    const found = await heard(uploads, ffmpeg)
+    // Parts of 20 s overlap a little, so a burst may be heard twice.
+    const starts = [...new Set(found.map(({ startMs }) => Math.round(startMs / 100)))]
+    expect(starts.length).toBeGreaterThanOrEqual(100)
+    const framesMs = walk.durationMs + (1152 * 1000) / 44_100
+    expect(found.at(-1)?.startMs).toBeCloseTo(99 * framesMs + 60, -2)
   })
 })
