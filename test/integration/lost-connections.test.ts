@@ -36,6 +36,7 @@ function openPool() {
     maximumConnections: 2,
     applicationName: 'lost connections',
     onError: (error) => errors.push(error),
+    connectTimeoutMs: PATIENCE_MS,
   })
   return { pool, errors }
 }

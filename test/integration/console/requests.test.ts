@@ -21,8 +21,6 @@ const filled = (path: string) => path.replaceAll(/:\w+/g, 'x')
 
 describe('forms of the console', () => {
   let console: TestConsole
-  /** A second session of the account whose password is changed. */
-  let other: ConsoleVisitor
   beforeAll(async () => {
     console = await startTestConsole()
   })
@@ -43,9 +41,9 @@ describe('forms of the console', () => {
       for (const secret of ['a wrong password', 'too short']) expect(body).not.toContain(secret)
     })
 
-    it('says what it did on the next page, once', async () => {
-      other = await console.signIn('read')
-      const visitor = await console.signIn('read')
+    it('says what it did on the next page, once, and ends every session of an account with its old password', async () => {
+      const [visitor, other] = [await console.addActor('changing'), visitConsole(console.app)]
+      await other.signIn('changing', TEST_PASSWORD)
       const fields = { current_password: TEST_PASSWORD, new_password: NEW_PASSWORD, repeated_password: NEW_PASSWORD }
       const wrong = { ...fields, repeated_password: `${NEW_PASSWORD}!` }
       expect((await visitor.submit('/operator/account/password', wrong)).body).toContain(
@@ -58,13 +56,10 @@ describe('forms of the console', () => {
       expect((await visitor.get('/operator/sign-in', { 'hx-request': 'true' })).body).not.toContain(sentence)
       expect((await visitor.get('/operator/sign-in')).body).toContain(sentence)
       expect((await visitor.get('/operator/sign-in')).body).not.toContain(sentence)
-    })
-
-    it('ends every session of an account with its old password', async () => {
       expect((await other.get('/operator')).status).toBe(303)
-      await other.signIn('reader', NEW_PASSWORD)
+      await other.signIn('changing', NEW_PASSWORD)
       expect((await other.get('/operator')).status).toBe(200)
-      await expect(visitConsole(console.app).signIn('reader', TEST_PASSWORD)).rejects.toThrow('answers 422')
+      await expect(visitConsole(console.app).signIn('changing', TEST_PASSWORD)).rejects.toThrow('answers 422')
     })
 
     it('keeps the filters of its page when it is refused', async () => {
@@ -381,17 +376,18 @@ describe('a request to the console by somebody who may not make it', () => {
   })
 
   it('reaches every action with a session, its token and the role', async () => {
-    const token = await actor.csrfToken()
+    const visitor = await console.signIn('act')
+    const token = await visitor.csrfToken()
     // Fields are missing, so nothing is changed; signing out needs none, so it comes last.
     const others = actions.filter((path) => path !== '/operator/sign-out')
-    const answered = await statuses((path) => actor.post(path, { _csrf: token }), others)
+    const answered = await statuses((path) => visitor.post(path, { _csrf: token }), others)
     expect(
       [...answered.keys()].filter(
         (outcome) => !['404', '422'].includes(outcome) && !/^303 to \/operator\/(?!sign-in)/.test(outcome),
       ),
     ).toEqual([])
-    await actor.post('/operator/sign-out', { _csrf: token })
-    expect((await actor.get('/operator')).status).toBe(303)
+    await visitor.post('/operator/sign-out', { _csrf: token })
+    expect((await visitor.get('/operator')).status).toBe(303)
   })
 })
 

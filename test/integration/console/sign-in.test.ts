@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createOperatorStore, type OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { Role } from '#shared/operators/operator-account.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import { main } from '../../../infra/commands/operators.ts'
 import { startUpkeep } from '../../../operator/sessions/upkeep.ts'
@@ -356,12 +357,15 @@ describe('sessions of operators', () => {
 describe('accounts of operators', () => {
   let ledger: TestLedger
   let accounts: OperatorStore
-  beforeAll(async () => {
+  beforeEach(async () => {
     ledger = await createTestLedger()
     accounts = createOperatorStore(ledger.pool)
   })
 
-  afterAll(() => ledger.close())
+  afterEach(() => ledger.close())
+
+  const addMaria = (role: Role) =>
+    accounts.addAccount({ name: 'maria', role, passwordHash: 'hash' }, { operator: 'boss', source: 'command' })
 
   /** Runs the command with a database. Returns its exit code and what it printed. */
   async function run(commandLine: string, input = '') {
@@ -432,17 +436,19 @@ describe('accounts of operators', () => {
     })
 
     it('ends the sessions of an account whose password it changes, or that it disables', async () => {
-      for (const command of ['password piped', 'disable piped']) {
+      // One who reads: the last account that may act is not disabled.
+      await addMaria('read')
+      for (const command of ['password maria', 'disable maria']) {
         await ledger.sql(
           `INSERT INTO operator_sessions (token_sha256, operator, expires_at)
-         VALUES (repeat('a', 64), 'piped', now() + interval '1 hour')`,
+         VALUES (repeat('a', 64), 'maria', now() + interval '1 hour')`,
         )
         expect((await run(command)).exitCode).toBe(0)
-        expect(await ledger.sql("SELECT FROM operator_sessions WHERE operator = 'piped'")).toEqual([])
+        expect(await ledger.sql("SELECT FROM operator_sessions WHERE operator = 'maria'")).toEqual([])
       }
-      expect(await run('list')).toMatchObject({ output: expect.stringMatching(/piped +read +disabled/) as string })
-      expect((await run('enable piped')).exitCode).toBe(0)
-      expect((await actionsOn('piped')).map(({ action }) => action)).toEqual([
+      expect(await run('list')).toMatchObject({ output: expect.stringMatching(/maria +read +disabled/) as string })
+      expect((await run('enable maria')).exitCode).toBe(0)
+      expect((await actionsOn('maria')).map(({ action }) => action)).toEqual([
         'operator.add',
         'operator.password',
         'operator.disable',
@@ -462,6 +468,7 @@ describe('accounts of operators', () => {
       ['list --password-stdin', 2, 'list takes no password'],
       ['list --as Boss', 2, '--as must have lower-case letters'],
     ])('refuses %s with exit code %i', async (commandLine, exitCode, sentence) => {
+      await addMaria('act')
       const answer = await run(commandLine)
       expect(answer).toMatchObject({ exitCode, output: '' })
       expect(answer.errors).toContain(sentence)

@@ -12,7 +12,7 @@ import {
   toHex,
   zeroAddress,
 } from 'viem'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { readSettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
@@ -344,11 +344,14 @@ describe('payers that call back', () => {
     })
 
     it('settles nothing even if its account is a listed key: Permit2 asks in a static call', async () => {
-      await chain.send(
-        chain.owner,
-        chain.contract,
-        encodeOwnCall({ functionName: 'setKey', args: [hostile.address, true] }),
-      )
+      const setKey = async (isListed: boolean) =>
+        await chain.send(
+          chain.owner,
+          chain.contract,
+          encodeOwnCall({ functionName: 'setKey', args: [hostile.address, isListed] }),
+        )
+      await setKey(true)
+      onTestFinished(async () => void (await setKey(false)))
       const other = await chain.signFor(payer)
       const own = await chain.signFor(hostile)
       for (const nested of [other, own]) {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
 import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { readAuditHead, readChain } from '#shared/adapters/postgres/operators/read-chain.ts'
@@ -41,10 +41,10 @@ async function tamper(sql: Sql, statement: string): Promise<void> {
 
 describe('the audit of operators', () => {
   let ledger: TestLedger
-  beforeAll(async () => {
+  beforeEach(async () => {
     ledger = await createTestLedger()
   })
-  afterAll(() => ledger.close())
+  afterEach(() => ledger.close())
 
   const record = async (subject: string, reason: string | null = null, on = ledger) =>
     await createOperatorStore(on.pool).recordEvent(AUTHOR, {

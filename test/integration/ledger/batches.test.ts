@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import type { BatchRecording } from '#shared/adapters/postgres/settlement/record-batch.ts'
@@ -348,7 +348,7 @@ describe('batches held against the chain', () => {
   let sender: Hex
   let payer: Payer
   beforeAll(async () => {
-    ;[ledger, devnet] = await Promise.all([createTestLedger(), startTestDevnet()])
+    devnet = await startTestDevnet()
     const { privateKey, address } = devnet.accounts.settlement
     sender = address.toLowerCase() as Hex
     contract = await deployTestContract(devnet, [sender])
@@ -356,7 +356,13 @@ describe('batches held against the chain', () => {
     payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 100n * TEST_PRICE, approved: true })
   })
 
-  afterAll(() => Promise.all([ledger.close(), devnet.stop()]))
+  afterAll(() => devnet.stop())
+
+  beforeEach(async () => {
+    ledger = await createTestLedger()
+  })
+
+  afterEach(() => ledger.close())
 
   async function signed(by: Payer) {
     return await signAuthorization(devnet, by, {
@@ -461,6 +467,8 @@ describe('batches held against the chain', () => {
     })
 
     it('finds a batch that a key of the list sent and the ledger never had, whatever key it was', async () => {
+      const known = await settle(payer)
+      await complete(known, known.jobs[0])
       const charge = await prepared(await signed(payer))
       const { privateKey, address } = devnet.accounts.recipient
       await contract.setKey(address, true)

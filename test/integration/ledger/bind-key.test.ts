@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import type { NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
 import { type AcceptanceStore, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import type { KeyBinding } from '#shared/adapters/postgres/acceptance/bind-key.ts'
@@ -409,11 +409,11 @@ describe('binding an idempotency key', () => {
 
 describe('the use of settlement keys', () => {
   let ledger: TestLedger
-  beforeAll(async () => {
+  beforeEach(async () => {
     ledger = await createTestLedger()
   })
 
-  afterAll(() => ledger.close())
+  afterEach(() => ledger.close())
 
   const report = (instance: string, challengeSecrets: readonly string[]) => {
     const keys: ProcessReport['keys'] = {
@@ -450,6 +450,8 @@ describe('the use of settlement keys', () => {
     })
 
     it('counts no transaction that is final', async () => {
+      await jobInState(ledger, 'settling')
+      await jobInState(ledger, 'completed')
       await ledger.sql("UPDATE settlements SET finalized_at = now() WHERE state = 'confirmed'")
       expect(Object.values((await readKeyUse(ledger.pool)).transactionsByFacilitator)).toEqual([1])
     })
@@ -469,10 +471,6 @@ describe('the use of settlement keys', () => {
   })
 
   describe('npm run keys', () => {
-    beforeEach(async () => {
-      await ledger.sql('DELETE FROM process_reports')
-    })
-
     it('leads through a rotation: one new value, then each step as soon as all processes have made it', async () => {
       await Promise.all(['one', 'two'].map((name) => report(name, [OLD_SECRET])))
       const begun = await keys('rotate', 'challenge', '--reason', 'yearly', '--as', 'ada', '--json')
@@ -522,7 +520,6 @@ describe('the use of settlement keys', () => {
       devnet = await startTestDevnet()
     })
     afterAll(() => devnet.stop())
-    beforeEach(() => ledger.sql('DELETE FROM process_reports'))
 
     it('shows on the chain’s word which keys it lists, and that none of the settlers is', async () => {
       const settler = devnet.accounts.settlement.address.toLowerCase() as `0x${string}`

@@ -243,7 +243,7 @@ describe('the configuration in the ledger', () => {
 describe('the commands that publish a configuration', () => {
   let ledger: TestLedger
   let directory: string
-  beforeAll(async () => {
+  beforeEach(async () => {
     ledger = await createTestLedger()
     directory = await mkdtemp(join(tmpdir(), 'farebox-configuration-'))
     const deployments = sandboxDeployments({
@@ -256,7 +256,7 @@ describe('the commands that publish a configuration', () => {
     if (errors !== '') throw new Error(errors)
   })
 
-  afterAll(async () => {
+  afterEach(async () => {
     await ledger.close()
     await rm(directory, { recursive: true, force: true })
   })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { type ExportedCall, exportCalls } from '#shared/adapters/postgres/console/export-calls.ts'
 import type { CallFilter } from '#shared/adapters/postgres/console/list-calls.ts'
 import { createMoneyStore, type MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
@@ -434,11 +434,11 @@ describe('what the console reads', () => {
 
 describe('queries of the ledger', () => {
   let ledger: TestLedger
-  beforeAll(async () => {
+  beforeEach(async () => {
     ledger = await createTestLedger(4)
   })
 
-  afterAll(() => ledger.close())
+  afterEach(() => ledger.close())
 
   /** Creates a job in `state`, then changes its time and charge. */
   async function stored(state: JobState, { at = WITHIN, charge, model, operation, payer }: Stored = {}) {
@@ -513,9 +513,7 @@ describe('queries of the ledger', () => {
   describe('reports over jobs in every state', () => {
     const largestPayer = randomAddress()
     let jobs: Record<JobState, ClaimedJob>
-    beforeAll(async () => {
-      await ledger.close()
-      ledger = await createTestLedger(4)
+    beforeEach(async () => {
       jobs = {
         accepted: await stored('accepted', { payer: largestPayer }),
         generating: await stored('generating', { payer: largestPayer }),

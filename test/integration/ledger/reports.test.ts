@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Registry } from 'prom-client'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
 import { readDays } from '#shared/adapters/postgres/console/read-days.ts'
 import { readMargins, readModelDays } from '#shared/adapters/postgres/reports/margin.ts'
@@ -31,15 +31,11 @@ const OPERATION = 'createTranscription'
 
 describe('reports by day', () => {
   let ledger: TestLedger
-  beforeAll(async () => {
+  beforeEach(async () => {
     ledger = await createTestLedger()
   })
 
-  afterAll(() => ledger.close())
-
-  beforeEach(async () => {
-    await ledger.sql('DELETE FROM ledger_hours')
-  })
+  afterEach(() => ledger.close())
 
   /** Stores a completed call whose times are `at`, with gas of 40, whose vendor bills 1200. */
   async function payCall({ at, isFinal }: PaidCall): Promise<string> {
@@ -113,6 +109,7 @@ describe('reports by day', () => {
   })
 
   it('rolls no hour up before the settlements in it are final', async () => {
+    await payCall({ at: '2026-03-01T05:00:00Z', isFinal: true })
     const jobId = await payCall({ at: '2026-03-03T07:20:00Z', isFinal: false })
     await rollUpAll()
     const newest = async () => (await ledger.sql<{ max: Date }>('SELECT max(hour) FROM ledger_hours'))[0]?.max
@@ -288,13 +285,13 @@ describe('reports by day', () => {
 
 describe('totals of the ledger', () => {
   let ledger: TestLedger
-  beforeAll(async () => {
+  beforeEach(async () => {
     ledger = await createTestLedger(4)
     // Nothing of what these tests move into the past is rolled up yet.
     await ledger.sql("UPDATE ledger_totals SET through = '-infinity'")
   })
 
-  afterAll(() => ledger.close())
+  afterEach(() => ledger.close())
 
   /** Creates a job in `state` that finished `minutes` ago. */
   async function endedAgo(state: JobState, minutes: number): Promise<void> {
@@ -411,6 +408,7 @@ describe('totals of the ledger', () => {
   })
 
   test('exposes only farebox_ledger_readable 0 when the ledger cannot be read', async () => {
+    await jobInState(ledger, 'review')
     const registry = new Registry()
     addLedgerMetrics(registry, { readLedgerTotals: () => ledger.reports.readLedgerTotals() })
     expect(await registry.metrics()).toMatch(/^farebox_jobs_in_review 1$/m)

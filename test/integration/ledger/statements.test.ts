@@ -189,7 +189,13 @@ describe('a connection on which statements are sent without waiting', () => {
         await Promise.all([sql.query('SELECT pg_sleep(600)'), sql.query(writeNote)])
       })
       expect(await hanging.catch(isConnectionFailure)).toBe(true)
-      expect((await pool.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+      // Within the same short limit a slow machine may not open another connection at the first attempt.
+      await until(() =>
+        pool.query('SELECT 1').then(
+          ({ rowCount }) => rowCount,
+          () => null,
+        ),
+      )
     }, 500)
     expect(await ledger.sql('SELECT FROM notes')).toEqual([])
   })

@@ -333,7 +333,8 @@ describe('a wallet’s own account', () => {
         await blocker.query('ROLLBACK')
         blocker.release()
       }
-      expect((await impatient.get(`/v1/account/spend${QUERY}`, session)).status).toBe(200)
+      await expect.poll(() => ledger.pool.totalCount - ledger.pool.idleCount).toBe(0)
+      expect((await owner.get(`/v1/account/spend${QUERY}`)).status).toBe(200)
     })
   })
 

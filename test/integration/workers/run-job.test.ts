@@ -554,11 +554,8 @@ describe('metrics of a worker', () => {
   afterAll(() => server.close())
 
   const scrape = async () => (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text()
-  test('a healthy deployment has a closed circuit', async () => {
+  test('a healthy deployment has a closed circuit, and a failing one an open circuit and a count of its calls', async () => {
     expect(await scrape()).toContain('farebox_deployment_circuit{deployment="first",state="closed"} 1')
-  })
-
-  test('a failing deployment has an open circuit and a count of its calls', async () => {
     const job = { acceptedAt: new Date(), signal: AbortSignal.abort() }
     for await (const slot of router.candidates('model', job))
       await slot.run(

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type RemoteSettling, settleRemotely } from '../../support/chain/remote-settling.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
@@ -328,6 +328,9 @@ describe('a settlement that a remote facilitator cannot complete', () => {
 
   it('a settlement fails once its authorization has expired on chain, regardless of earlier requests', async () => {
     const { jobId, payer } = await interrupted({ kind: 'reset' })
+    // The authorizations of other tests would have expired as well.
+    const before = await callRpc(worker.devnet.rpcUrl, 'evm_snapshot', [])
+    onTestFinished(async () => void (await callRpc(worker.devnet.rpcUrl, 'evm_revert', [before])))
     await callRpc(worker.devnet.rpcUrl, 'evm_increaseTime', [3600])
     await callRpc(worker.devnet.rpcUrl, 'anvil_mine', ['0x1'])
     await worker.runNow(jobId, remoteSettling())

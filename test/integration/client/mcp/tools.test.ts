@@ -48,6 +48,7 @@ describe('a call of a paid tool', () => {
   })
 
   it('is charged once and returns equal bytes, repeated in the session and with its request_id in another', async () => {
+    const before = await wallet.paid()
     const first = await chat(session.client, 'Say hello.', 'hello')
     const { payment } = Object(first.structured) as { payment: { charge_usdc: string } }
     const again = await chat(session.client, 'Say hello.', 'hello')
@@ -55,7 +56,7 @@ describe('a call of a paid tool', () => {
     const elsewhere = await chat(other.client, 'Say hello.', 'hello')
     await other.close()
     expect([again.bytes, elsewhere.bytes]).toEqual([first.bytes, first.bytes])
-    expect(await wallet.paid()).toBe(parseUsdc(payment.charge_usdc))
+    expect((await wallet.paid()) - before).toBe(parseUsdc(payment.charge_usdc))
   })
 
   it('is refused under the request_id of another call, before the service is asked', async () => {
