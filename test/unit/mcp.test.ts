@@ -289,7 +289,7 @@ describe('the headers of a tool call', () => {
     ['null', null, 'PaymentPayload object'],
     ['a long object', { note: 'x'.repeat(20_000) }, '16,384 characters'],
     ['an empty object', {}, 'x402Version'],
-    ['a payment of the first version', { ...bare, x402Version: 1 }, 'x402 version 1'],
+    ['a payment of the first version', { ...bare, x402Version: 1 }, 'x402Version 1'],
     ['one without a permit', { ...bare, payload: {} }, 'payload.signature'],
   ])('have no payment for %s, but the reason, which is never about a key', (_, given, reason) => {
     const { headers, paymentProblem } = readCallHeaders({ 'x402/payment': given }, newKey)
