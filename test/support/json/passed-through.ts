@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { jsonText, storedJson } from '#shared/digests/canonical-json.ts'
+import { jsonText } from '#shared/digests/canonical-json.ts'
 import { parseEffectiveRequest } from '#shared/jobs/parse-effective-request.ts'
 import { JsonSource, parseKeepingSources } from '#shared/json/json-source.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
@@ -10,6 +10,7 @@ import { chatCompletionResult } from '#shared/operations/text/chat-result.ts'
 import { messageResult } from '#shared/operations/text/message-result.ts'
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
 import { parseJsonBody } from '../../../api/request/json-body.ts'
+import { finishRequest } from '../../../api/request/prepare-request.ts'
 import { createAnthropicText } from '../../../workers/providers/anthropic/text.ts'
 import { createGeminiText } from '../../../workers/providers/gemini/text.ts'
 import type { SendHttp } from '../../../workers/providers/http.ts'
@@ -208,12 +209,13 @@ export const DIALECTS: Record<Dialect, (parts: Written) => string> = {
 
 const OPERATIONS = { chat: chatCompletions, messages } as const
 
-/** Returns the stored text of a body, as an API writes it. */
+/** Returns the stored text of a body and its digest, as an API makes them. */
 export function storedText(dialect: Dialect, body: string) {
   const operation = operationById(OPERATIONS[dialect].id)
   const given = operation.bodySchema.parse(parseJsonBody(Buffer.from(body)))
   const effective = operation.effectiveRequest(given, null, smallCatalog)
-  return { operation, effective, text: storedJson(effective) }
+  const { json, requestDigest } = finishRequest(operation, effective, () => smallCatalog)
+  return { text: json.toString(), requestDigest }
 }
 
 /** Returns the request of a stored text, as a worker reads it. */
