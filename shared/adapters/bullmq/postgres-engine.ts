@@ -81,8 +81,23 @@ async function readVersion(client: PgQueryable): Promise<number> {
   }
 }
 
+/** Throws when the tables are missing or older than this program's BullMQ, which BullMQ itself would accept. */
+async function requireSchema(connection: SharedPostgresConnection): Promise<void> {
+  await connection.waitUntilReady()
+  const client = await connection.pool.connect()
+  try {
+    const version = await readVersion(client)
+    if (version < LATEST_SCHEMA_VERSION)
+      throw new Error(
+        `its schema ${QUEUE_SCHEMA} has version ${version}, and this program needs ${LATEST_SCHEMA_VERSION}; run npm run migrate`,
+      )
+  } finally {
+    client.release()
+  }
+}
+
 /**
- * Opens the queue in PostgreSQL. Throws when it cannot be reached or its tables are missing.
+ * Opens the queue in PostgreSQL. Throws when it cannot be reached or its tables are missing or older than this program.
  * `onWait` receives a clause about each wait of seconds.
  */
 export async function openPostgresEngine(queueUrl: string, onWait: (clause: string) => void): Promise<QueueEngine> {
@@ -104,7 +119,7 @@ export async function openPostgresEngine(queueUrl: string, onWait: (clause: stri
   })
   waits.addPool(connection.pool as unknown as pg.Pool)
   try {
-    await connection.waitUntilReady()
+    await requireSchema(connection)
   } catch (error) {
     await connection.close()
     throw waits.describe(error)

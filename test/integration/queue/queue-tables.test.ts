@@ -106,6 +106,22 @@ describe('the tables of the queue in PostgreSQL', () => {
     expect(await readVersion()).toBe(10)
   })
 
+  it.each([3, 10])('refuse this program when they are of version %d', async (version) => {
+    await createTablesOf(version)
+    await expect(open()).rejects.toThrow(
+      new RegExp(
+        `^DATABASE_URL: the queue at .* has version ${version}, and this program needs \\d+; run npm run migrate`,
+      ),
+    )
+  })
+
+  it('accept this program when they are newer and say that it may use them, and refuse it otherwise', async () => {
+    await ledger.sql("INSERT INTO farebox_queue.migration (version, name, min_client_version) VALUES (999, 'later', 6)")
+    await (await open()).close()
+    await ledger.sql('UPDATE farebox_queue.migration SET min_client_version = 7 WHERE version = 999')
+    await expect(open()).rejects.toThrow('requires BullMQ major version 7')
+  })
+
   it.each(['migration', 'meta'])('are waited for when %s is locked, and the wait is named', async (table) => {
     await other.query(`BEGIN; LOCK TABLE farebox_queue.${table}`)
     const errors: Error[] = []
