@@ -54,7 +54,7 @@ export const DOMAIN = {
   jobs: ['digests', 'errors', 'json', 'media', 'money', 'operations', 'payment', 'pricing', 'runtime'],
 } as const
 export const ADAPTERS = {
-  bullmq: ['redis'],
+  bullmq: ['postgres', 'redis'],
   chain: [],
   disk: [],
   opentelemetry: [],

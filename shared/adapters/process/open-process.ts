@@ -12,6 +12,7 @@ import { openTracer } from '../opentelemetry/open-tracer.ts'
 import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '../postgres/check-schema.ts'
 import { createPool, type Pool } from '../postgres/pool.ts'
 import { findRoleProblem } from '../postgres/role-rights.ts'
+import { createWaitWatch } from '../postgres/watch-waits.ts'
 
 interface LedgerSettings extends TelemetrySettings {
   readonly DATABASE_URL: string
@@ -63,6 +64,10 @@ export async function openLedgerProcess(
     applicationName: `farebox ${name}`,
     plansOnce: name !== 'operator',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
+    waits: createWaitWatch({
+      connectionString: settings.DATABASE_URL,
+      onWait: (reason) => logger.warn('DATABASE_URL: this process waits for the database', { reason }),
+    }),
   })
   resources.defer(() => pool.end())
   addPoolMetrics(metrics, pool)

@@ -34,6 +34,7 @@ export async function openS3ObjectStore(
       client.destroy()
       throw error
     }
+    onError(error)
     void untilOpen(trial, closing.signal, { retryMs: RETRY_MS, onError })
   }
   return {
