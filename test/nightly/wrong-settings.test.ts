@@ -195,25 +195,6 @@ const cases: readonly Case[] = [
     () => ({ OBJECT_STORE_DIRECTORY: join(services.bare.folder, 'not-json', 'below') }),
     'OBJECT_STORE_DIRECTORY: ENOTDIR',
   ),
-  ...forBoth(
-    'a missing bucket',
-    withBucket({ S3_BUCKET: 'nowhere' }),
-    'S3_BUCKET: there is no bucket nowhere at',
-    'npm run bucket:init creates it',
-  ),
-  forOne(
-    'worker',
-    'rejected S3 credentials',
-    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
-    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
-    'rejects the key id',
-  ),
-  ...forBoth(
-    'S3 credentials without any permission',
-    () => withBucket({ ...services.stranger })(),
-    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
-    'grant s3:ListBucket',
-  ),
   forOne('worker', 'incomplete S3 credentials', withBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
   forOne(
     'api',
@@ -305,6 +286,28 @@ const cases: readonly Case[] = [
     'FACILITATOR_URL',
   ),
 ]
+/** What is wrong with a store, which ends no start: text needs none. */
+const storeCases: readonly Case[] = [
+  ...forBoth(
+    'a missing bucket',
+    withBucket({ S3_BUCKET: 'nowhere' }),
+    'S3_BUCKET: there is no bucket nowhere at',
+    'npm run bucket:init creates it',
+  ),
+  forOne(
+    'worker',
+    'rejected S3 credentials',
+    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'rejects the key id',
+  ),
+  ...forBoth(
+    'S3 credentials without any permission',
+    () => withBucket({ ...services.stranger })(),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'grant s3:ListBucket',
+  ),
+]
 
 describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () => {
   beforeAll(openServices)
@@ -319,6 +322,15 @@ describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () 
     // A message and not a stack trace.
     expect(output).not.toMatch(/^ {4}at /m)
     expect(code).toBe(1)
+  })
+
+  it.concurrent.each(storeCases)('names the setting and starts with %s (%s)', async (_, kind, changes, expected) => {
+    const run = start(kind, changes())
+    await untilLogged(run, READY_LINES[kind])
+    for (const text of expected) await until(() => run.lines.some((line) => line.match(text)))
+    await run.stop({ graceMs: PATIENCE_MS })
+    expect(run.lines.join('\n')).not.toContain(PASSWORD)
+    expect(await run.exited).toEqual({ code: 0, signal: null })
   })
 
   it.each(['api', 'worker'] as const)('starts and stops an %s with correct settings', async (kind) => {
