@@ -4,6 +4,7 @@ import pg from 'pg'
 import { toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { startAnvil } from '../../infra/sandbox/chain/anvil.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
@@ -61,6 +62,9 @@ async function openChainInUse(): Promise<string> {
   stops.push(() => anvil.stop())
   const account = privateKeyToAccount(SETTLEMENT_KEY)
   await callRpc(anvil.rpcUrl, 'anvil_setBalance', [account.address, toHex(10n ** 18n)])
+  // Without code at these addresses no start goes on to other settings.
+  for (const address of [PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS])
+    await callRpc(anvil.rpcUrl, 'anvil_setCode', [address, '0x00'])
   await callRpc(anvil.rpcUrl, 'evm_setAutomine', [false])
   const transaction = { type: 'eip1559', chainId: 8453, nonce: 0, gas: 21_000n, to: account.address } as const
   const fees = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 9n }
