@@ -139,6 +139,37 @@ describe('refusals', () => {
     expect(upstream.calls[0]).toMatchObject({ started: false, status, state: 'answered' })
   })
 
+  test('rejects less than 100 ms, as the vendor documents', async () => {
+    const frames = (count: number) => UNTAGGED.subarray(0, count * 104)
+    expect(await post({ model_id: 'scribe_v2' }, frames(3))).toMatchObject({
+      status: 400,
+      body: { detail: { type: 'validation_error' } },
+    })
+    expect(upstream.calls[0]).toMatchObject({ started: false })
+    expect(await post({ model_id: 'scribe_v2' }, frames(4))).toMatchObject({ status: 200 })
+  })
+
+  test('rejects less than 0.1 seconds as OpenAI does', async () => {
+    const ask = async (count: number) => {
+      const form = new FormData()
+      form.set('model', 'whisper-1')
+      form.set('file', new Blob([UNTAGGED.subarray(0, count * 104)]), 'audio.mp3')
+      const headers = { authorization: 'Bearer sandbox-key' }
+      return await fetch(`${upstream.url}/v1/audio/transcriptions`, { method: 'POST', headers, body: form })
+    }
+    const short = await ask(3)
+    expect(short.status).toBe(400)
+    expect(await short.json()).toEqual({
+      error: {
+        message: 'Audio file is too short. Minimum audio length is 0.1 seconds.',
+        type: 'invalid_request_error',
+        param: 'file',
+        code: 'audio_too_short',
+      },
+    })
+    expect((await ask(4)).status).toBe(200)
+  })
+
   test('rejects a missing model, file or form', async () => {
     expect(await post({}, UNTAGGED)).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'model_id'] }] } })
     expect(await post({ model_id: 'scribe_v2' })).toMatchObject({
