@@ -296,6 +296,75 @@ describe('text vendors', () => {
     expect((await claude(model, body)).status).toBe(200)
   })
 
+  const asks = { role: 'user', content: 'Hello' }
+  const uses = (...ids: string[]) => ({
+    role: 'assistant',
+    content: ids.map((id) => ({ type: 'tool_use', id, name: 'f', input: {} })),
+  })
+  const results = (...ids: string[]) => ({
+    role: 'user',
+    content: ids.map((id) => ({ type: 'tool_result', tool_use_id: id, content: 'x' })),
+  })
+  test.each<[string, object[], RegExp | null]>([
+    ['pairs', [asks, uses('a', 'b'), results('b', 'a'), uses('c'), results('c')], null],
+    ['one id twice', [asks, uses('a', 'a'), results('a')], /^messages\.1\.content\.1: `tool_use` ids must be unique$/],
+    ['one id in two turns', [asks, uses('a'), results('a'), uses('a'), results('a')], /^messages\.3.*must be unique$/],
+    ['a result alone', [results('a')], /^messages\.0\.content\.0: unexpected `tool_use_id`/],
+    ['a call alone', [asks, uses('a'), asks], /^messages\.1: `tool_use` ids were found without .* after: a\. Each/],
+    ['a call at the end', [asks, uses('a')], /^messages\.1: `tool_use` ids were found without/],
+    ['a space at the end', [asks, { role: 'assistant', content: 'I ' }], /cannot end with trailing whitespace$/],
+  ])('Anthropic’s answer to turns with %s', async (_name, messages, message) => {
+    const answer = await claude('claude-sonnet-4-5', { messages })
+    const body: unknown = await answer.json()
+    if (message === null) expect(answer.status).toBe(200)
+    else expect(body).toMatchObject({ error: { message: expect.stringMatching(message) } })
+  })
+
+  const says = { role: 'user', parts: [{ text: 'Hello' }] }
+  const made = (count: number) => ({
+    role: 'model',
+    parts: Array.from({ length: count }, () => ({ functionCall: { name: 'f' } })),
+  })
+  const responses = (count: number) => ({
+    role: 'user',
+    parts: Array.from({ length: count }, () => ({ functionResponse: { name: 'f', response: {} } })),
+  })
+  test.each<[string, object[], RegExp | null]>([
+    ['pairs', [says, made(2), responses(2), made(1), responses(1)], null],
+    ['too few responses', [says, made(2), responses(1)], /number of function response parts is equal/],
+    ['no response', [says, made(1), says], /number of function response parts is equal/],
+    [
+      'a response alone',
+      [says, { role: 'model', parts: [{ text: 'x' }] }, responses(1)],
+      /response turn comes immediately/,
+    ],
+    ['calls at the beginning', [made(1), responses(1)], /function call turn comes immediately/],
+  ])('Google’s answer to turns with %s', async (_name, contents, message) => {
+    const answer = await gemini('gemini-2.5-flash', { contents })
+    const body: unknown = await answer.json()
+    if (message === null) expect(answer.status).toBe(200)
+    else expect(body).toMatchObject({ error: { status: 'INVALID_ARGUMENT', message: expect.stringMatching(message) } })
+  })
+
+  const calling = (...ids: string[]) => ({
+    role: 'assistant',
+    tool_calls: ids.map((id) => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } })),
+  })
+  const returned = (...ids: string[]) => ids.map((id) => ({ role: 'tool', tool_call_id: id, content: 'x' }))
+  test.each<[string, object[], RegExp | null]>([
+    ['pairs', [asks, calling('a', 'b'), ...returned('b', 'a'), calling('a'), ...returned('a')], null],
+    ['one result twice', [asks, calling('a'), ...returned('a', 'a')], /Duplicate value for 'tool_call_id' of 'a'/],
+    ['a result alone', [...returned('a')], /must be a response to a preceeding message/],
+    ['a call alone', [asks, calling('a'), asks], /must be followed by tool messages/],
+    ['a long id', [asks, calling('a'.repeat(41)), ...returned('a'.repeat(41))], /maximum length 40, but got .* 41/],
+  ])('OpenAI’s answer to turns with %s', async (_name, messages, message) => {
+    const answer = await openai('gpt-4.1-mini', { messages })
+    const body: unknown = await answer.json()
+    if (message === null) expect(answer.status).toBe(200)
+    else
+      expect(body).toMatchObject({ error: { type: 'invalid_request_error', message: expect.stringMatching(message) } })
+  })
+
   test('accepts the key and the version of Anthropic’s current SDK', async () => {
     const current = { authorization: 'Bearer sandbox-key', 'anthropic-version': '2026-10-21' }
     expect((await claude('claude-opus-5', {}, current)).status).toBe(200)
