@@ -242,6 +242,15 @@ describe('a transcription that describes its recording', () => {
   })
 })
 
+/** Reads a described recording of 24 ms. */
+function readShort(options: object) {
+  return readQuotedRequest(
+    { catalogs: fixedCatalogs(), preparer, mp3Inspector },
+    { body: claim({ duration_ms: 24 }), headers: {} } as never,
+    { client: ['192.0.2.1'], hasPriority: true, ...options },
+  )
+}
+
 test('a recording that the catalog of its quote takes is taken, although the least length is greater now', async () => {
   const models = publishedCatalog.models.map((model) => {
     if (model.category !== 'speech_to_text') return model
@@ -249,14 +258,8 @@ test('a recording that the catalog of its quote takes is taken, although the lea
     return older
   })
   const quotedCatalog = createCatalog({ ...publishedCatalog, models })
-  const read = (options: object) =>
-    readQuotedRequest(
-      { catalogs: fixedCatalogs(), preparer, mp3Inspector },
-      { body: claim({ duration_ms: 24 }), headers: {} } as never,
-      { client: ['192.0.2.1'], hasPriority: true, ...options },
-    )
-  expect((await read({ quotedCatalog })).effectiveRequest.recording?.audio.durationMs).toBe(24)
-  await expect(read({})).rejects.toMatchObject({ code: 'audio_too_short' })
+  expect((await readShort({ quotedCatalog })).effectiveRequest.recording?.audio.durationMs).toBe(24)
+  await expect(readShort({})).rejects.toMatchObject({ code: 'audio_too_short' })
 })
 
 describe('a form', () => {

@@ -56,12 +56,12 @@ describe('nextCut', () => {
   })
 })
 
-describe('minimumPartMs', () => {
-  const terms = (hour: string, minimum: string, maximumDurationMs = HOUR) => ({
-    limits: { maximumBytes: 1_000_000, minimumDurationMs: 100, maximumDurationMs },
-    prices: { pricePerAudioHourUsd: hour, minimumChargeUsd: minimum },
-  })
+const terms = (hour: string, minimum: string, maximumDurationMs = HOUR) => ({
+  limits: { maximumBytes: 1_000_000, minimumDurationMs: 100, maximumDurationMs },
+  prices: { pricePerAudioHourUsd: hour, minimumChargeUsd: minimum },
+})
 
+describe('minimumPartMs', () => {
   test('leaves no last part that is charged the minimum or refused, as far as parts are that long', () => {
     expect(minimumPartMs(terms('0.122', '0.005034'))).toBe(148_544)
     expect(minimumPartMs(terms('0.122', '0'))).toBe(100)
