@@ -4,6 +4,7 @@ import pg from 'pg'
 import { toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { startAnvil } from '../../infra/sandbox/chain/anvil.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
@@ -61,6 +62,9 @@ async function openChainInUse(): Promise<string> {
   stops.push(() => anvil.stop())
   const account = privateKeyToAccount(SETTLEMENT_KEY)
   await callRpc(anvil.rpcUrl, 'anvil_setBalance', [account.address, toHex(10n ** 18n)])
+  // Without code at these addresses no start goes on to other settings.
+  for (const address of [PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS])
+    await callRpc(anvil.rpcUrl, 'anvil_setCode', [address, '0x00'])
   await callRpc(anvil.rpcUrl, 'evm_setAutomine', [false])
   const transaction = { type: 'eip1559', chainId: 8453, nonce: 0, gas: 21_000n, to: account.address } as const
   const fees = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 9n }
@@ -195,25 +199,6 @@ const cases: readonly Case[] = [
     () => ({ OBJECT_STORE_DIRECTORY: join(services.bare.folder, 'not-json', 'below') }),
     'OBJECT_STORE_DIRECTORY: ENOTDIR',
   ),
-  ...forBoth(
-    'a missing bucket',
-    withBucket({ S3_BUCKET: 'nowhere' }),
-    'S3_BUCKET: there is no bucket nowhere at',
-    'npm run bucket:init creates it',
-  ),
-  forOne(
-    'worker',
-    'rejected S3 credentials',
-    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
-    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
-    'rejects the key id',
-  ),
-  ...forBoth(
-    'S3 credentials without any permission',
-    () => withBucket({ ...services.stranger })(),
-    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
-    'grant s3:ListBucket',
-  ),
   forOne('worker', 'incomplete S3 credentials', withBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
   forOne(
     'api',
@@ -305,6 +290,28 @@ const cases: readonly Case[] = [
     'FACILITATOR_URL',
   ),
 ]
+/** What is wrong with a store, which ends no start: text needs none. */
+const storeCases: readonly Case[] = [
+  ...forBoth(
+    'a missing bucket',
+    withBucket({ S3_BUCKET: 'nowhere' }),
+    'S3_BUCKET: there is no bucket nowhere at',
+    'npm run bucket:init creates it',
+  ),
+  forOne(
+    'worker',
+    'rejected S3 credentials',
+    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'rejects the key id',
+  ),
+  ...forBoth(
+    'S3 credentials without any permission',
+    () => withBucket({ ...services.stranger })(),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'grant s3:ListBucket',
+  ),
+]
 
 describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () => {
   beforeAll(openServices)
@@ -319,6 +326,15 @@ describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () 
     // A message and not a stack trace.
     expect(output).not.toMatch(/^ {4}at /m)
     expect(code).toBe(1)
+  })
+
+  it.concurrent.each(storeCases)('names the setting and starts with %s (%s)', async (_, kind, changes, expected) => {
+    const run = start(kind, changes())
+    await untilLogged(run, READY_LINES[kind])
+    for (const text of expected) await until(() => run.lines.some((line) => line.match(text)))
+    await run.stop({ graceMs: PATIENCE_MS })
+    expect(run.lines.join('\n')).not.toContain(PASSWORD)
+    expect(await run.exited).toEqual({ code: 0, signal: null })
   })
 
   it.each(['api', 'worker'] as const)('starts and stops an %s with correct settings', async (kind) => {

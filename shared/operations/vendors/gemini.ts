@@ -8,6 +8,7 @@ import {
   type TextObstacle,
   verbosityObstacle,
 } from './text-obstacle.ts'
+import { firstTurnObstacle, pairingObstacle } from './turns.ts'
 
 export interface GeminiFamily {
   readonly generation: number
@@ -66,6 +67,8 @@ export function geminiTextObstacle(request: TextRequest, upstreamModel: string):
     (isFixed ? ownTurnObstacle(request) : undefined) ??
     verbosityObstacle(request) ??
     nameObstacle(request, NAMES) ??
+    pairingObstacle(request) ??
+    firstTurnObstacle(request) ??
     emptinessObstacle(request, (text) => text === '', 'messages without any content beside a system text')
   )
 }

@@ -83,7 +83,7 @@ function partOf(part: TextPart, toolNames: ReadonlyMap<string, string>): object 
       return {
         functionResponse: {
           id: part.tool_call_id,
-          name: part.name ?? toolNames.get(part.tool_call_id) ?? 'unknown_function',
+          name: part.name ?? toolNames.get(part.tool_call_id),
           response: part.is_error === true ? { error: part.text } : { output: part.text },
         },
       }
