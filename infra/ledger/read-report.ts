@@ -14,13 +14,12 @@ import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/adapte
 import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { LONGEST_SNAPSHOT_MS } from '#shared/adapters/postgres/with-connection.ts'
 import { type AuditHead, findBreaks } from '#shared/operators/audit-chain.ts'
 
 /** Totals of a period, and of the work and money open now. */
 export type LedgerReport = Awaited<ReturnType<typeof readReport>>
 
-/** As long as its snapshot is open, each message of the queue in PostgreSQL costs more than the one before. */
-const LONGEST_SNAPSHOT_MS = 600_000
 /** The SQLSTATE of `transaction_timeout`, which ends the session. */
 const TRANSACTION_TIMEOUT = '25P04'
 
@@ -37,9 +36,7 @@ export async function readReport(
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
     // PostgreSQL 17 was the first to have it.
-    await sql.query(
-      `SELECT set_config(name, '${longestMs}', true) FROM pg_settings WHERE name = 'transaction_timeout'`,
-    )
+    await sql.query(`SELECT set_config(name, '${longestMs}', true) FROM pg_settings WHERE name = 'transaction_timeout'`)
     return {
       period,
       revenue: await readRevenue(sql, period),
