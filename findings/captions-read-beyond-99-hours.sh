@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# SubRip with a cue at 100:00:00 between two others (valid: hours have two or more digits), read by npm packages.
-# Guess: the cue is read, or the whole file refused; the others come back unchanged.
-# Seen on 2026-11-28: subtitle 4.2.2 and @plussub/srt-vtt-parser 2.0.5 read it; subsrt-ts 2.1.2 and media-captions 1.0.4
-# drop it without a word; srt-parser-2 1.2.3 shows it, number and times, as text of the cue before, with the rest.
+# SubRip with cues at 100 hours, as ffmpeg 5.1.9 writes them from WebVTT, read by npm packages.
+# Guess: they are read, or the whole file is refused; the cue before them comes back unchanged.
+# Seen on 2026-11-28: subtitle 4.2.2 and @plussub/srt-vtt-parser 2.0.5 read them; subsrt-ts 2.1.2 and media-captions
+# 1.0.4 drop them without a word; srt-parser-2 1.2.3 shows them, number and times, as text of the cue before.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # @deepgram/captions 1.2.0 and subtitle 4.2.2 (npm): times that no clock face shows. A word at 25:00:00.5 is written at
 # 01:00:00,500, since a date is formatted; a cue at 100 hours is written as 04:00:00.345600000.
-# Guess: hours count on, as both SubRip and WebVTT allow ("two or more digits").
+# Guess: hours count on, as WebVTT's "two or more digits" allow.
 # Seen on 2026-11-28: `01:00:00,500 --> 01:00:01,000` and `00:00:00.000 --> 04:00:00.345600000`.
 set -euo pipefail
 folder=$(mktemp -d)

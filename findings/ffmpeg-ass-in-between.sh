@@ -21,7 +21,7 @@ printf '1\n00:00:01,000 --> 00:00:02,000\nsave in C:\\New {today}\n' >in.srt
 printf 'WEBVTT\n\n00:01.000 --> 00:02.000\npress {Enter}\n' >in.vtt
 ffmpeg -v error -nostdin -i in.srt out.srt
 ffmpeg -v error -nostdin -i in.vtt out.vtt
-{ tail -n +3 out.srt; tail -n +4 out.vtt; } | grep . >seen
+{ tail -n +3 out.srt; tail -n +4 out.vtt; } | tr -d "\r" | grep . >seen
 
 diff --label expected --label seen -u expected seen
 cat seen
