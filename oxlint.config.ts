@@ -59,7 +59,7 @@ export const WITHOUT_PORTS = ['ledger', 'chain'] as const
 
 /** The same for adapters, which may name `ledger` and `chain` as well. */
 export const ADAPTERS = {
-  bullmq: ['redis'],
+  bullmq: ['ledger', 'redis'],
   disk: [],
   opentelemetry: [],
   process: ['bullmq', 'ledger', 'opentelemetry'],

@@ -4,6 +4,7 @@ import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { z } from 'zod'
 import type { Author } from '#shared/operators/author.ts'
 import { OPERATOR_NAME } from '#shared/operators/operator-account.ts'
+import { watchRequests } from '#shared/runtime/watch-requests.ts'
 
 /** Thrown for wrong arguments or settings; the message is for the operator. */
 export class UsageError extends Error {}
@@ -61,13 +62,23 @@ export async function runCommand<Options>(
 ): Promise<number> {
   try {
     const options = await read()
-    if (options !== null) return (await run(options)) ?? DONE
+    if (options !== null) return (await namingWaits(async () => await run(options))) ?? DONE
     console.log(help)
     return DONE
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
     console.error(error instanceof UsageError ? `${message}\n\n${help}` : message)
     return error instanceof Refusal ? REFUSED : FAILED
+  }
+}
+
+/** Runs work, and meanwhile names each server that does not answer on standard error. */
+export async function namingWaits<Result>(work: () => Promise<Result>): Promise<Result> {
+  const stop = watchRequests((clause) => console.error(clause))
+  try {
+    return await work()
+  } finally {
+    stop()
   }
 }
 

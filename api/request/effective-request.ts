@@ -140,10 +140,14 @@ async function readForm<Body>(
   return { kind: 'upload', body, upload: await preparer.measureAudio(audio), uploadParam }
 }
 
-/** Returns the limits of a recording, where a form's file is cut off: the catalog's may be lower than the operation's. */
+/**
+ * Returns the limits of a recording, where a form's file is cut off: the catalog's may be lower than the operation's. A
+ * catalog of before there was a least length, with which an earlier quote was made, has none.
+ */
 function uploadLimits({ maximumBytes, maximumDurationMs }: AudioLimits, { models }: Catalog): AudioLimits {
   const offered = models.filter((model) => model.category === 'speech_to_text')
   return {
+    minimumDurationMs: Math.max(0, ...offered.map((model) => model.minimumAudioDurationMs ?? 0)),
     maximumBytes: Math.min(maximumBytes, ...offered.map((model) => model.maximumAudioBytes)),
     maximumDurationMs: Math.min(maximumDurationMs, ...offered.map((model) => model.maximumAudioDurationMs)),
   }

@@ -103,6 +103,7 @@ function limitsOf(model: Model, { images, speech }: CommonTerms) {
       return { maximum_characters: model.maximumCharacters, response_formats: speech.responseFormats }
     case 'speech_to_text':
       return {
+        minimum_audio_duration_ms: model.minimumAudioDurationMs?.toString(),
         maximum_audio_duration_ms: model.maximumAudioDurationMs.toString(),
         maximum_audio_bytes: model.maximumAudioBytes,
         accepted_formats: model.acceptedFormats,

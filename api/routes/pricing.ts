@@ -103,6 +103,7 @@ function billingOf(model: Model, { images, speech }: CommonTerms) {
     case 'speech_to_text':
       return {
         price_per_audio_hour_usd: model.pricePerAudioHourUsd,
+        minimum_audio_duration_ms: model.minimumAudioDurationMs?.toString(),
         maximum_audio_duration_ms: model.maximumAudioDurationMs.toString(),
         maximum_audio_bytes: model.maximumAudioBytes,
         accepted_formats: model.acceptedFormats,

@@ -16,6 +16,11 @@ export const categorySchema = z.strictObject({
   model_ids: z.array(z.string()),
 })
 
+const leastLengthSchema = z
+  .string()
+  .meta({ description: 'Shorter recordings are refused with 400 audio_too_short, before a price.' })
+  .optional()
+
 export const modelSchema = z.looseObject({
   id: z.string(),
   object: z.literal('model'),
@@ -51,6 +56,7 @@ export const modelSchema = z.looseObject({
   supported_aspect_ratios: z.array(z.string()).optional(),
   maximum_characters: z.int().positive().optional(),
   response_formats: z.array(z.string()).optional(),
+  minimum_audio_duration_ms: leastLengthSchema,
   maximum_audio_duration_ms: z.string().optional(),
   maximum_audio_bytes: z.int().positive().optional(),
   accepted_formats: z.array(z.string()).optional(),
@@ -101,6 +107,7 @@ export const pricingEntrySchema = z.looseObject({
   default_voice: z.string().optional(),
   url_retention_hours: z.int().positive().optional(),
   price_per_audio_hour_usd: usdSchema.optional(),
+  minimum_audio_duration_ms: leastLengthSchema,
   maximum_audio_duration_ms: z.string().optional(),
   maximum_audio_bytes: z.int().positive().optional(),
   accepted_formats: z.array(z.string()).optional(),

@@ -13,6 +13,7 @@ export type AudioErrorCode =
   | 'empty_file'
   | 'file_changed'
   | 'no_audio'
+  | 'audio_too_short'
   | 'not_audio'
   | 'protected_audio'
   | 'damaged_audio'
@@ -31,6 +32,7 @@ const ADVICE: Record<AudioErrorCode, string> = {
   empty_file: 'Copy or record it again.',
   file_changed: 'Wait until nothing writes to the file, then run the command again.',
   no_audio: 'Name a recording with sound.',
+  audio_too_short: 'Leave it out, or join it with what was recorded before or after it.',
   not_audio: 'Name a recording; the ending of a name does not make one.',
   protected_audio: 'Get a copy without copy protection from its publisher.',
   damaged_audio: 'Copy or export it again from its original.',

@@ -1,6 +1,8 @@
 /** What the model accepts, from `GET /v1/models`. */
 export interface AudioLimits {
   readonly maximumBytes: number
+  /** Absent from a service that publishes none. */
+  readonly minimumDurationMs?: number
   readonly maximumDurationMs: number
 }
 

@@ -387,6 +387,7 @@ export type PricingCatalog = {
     readonly "default_voice"?: string | undefined
     readonly "url_retention_hours"?: number | undefined
     readonly "price_per_audio_hour_usd"?: string | undefined
+    readonly "minimum_audio_duration_ms"?: string | undefined
     readonly "maximum_audio_duration_ms"?: string | undefined
     readonly "maximum_audio_bytes"?: number | undefined
     readonly "accepted_formats"?: readonly (string)[] | undefined
@@ -504,6 +505,7 @@ export type Model = {
   readonly "supported_aspect_ratios"?: readonly (string)[] | undefined
   readonly "maximum_characters"?: number | undefined
   readonly "response_formats"?: readonly (string)[] | undefined
+  readonly "minimum_audio_duration_ms"?: string | undefined
   readonly "maximum_audio_duration_ms"?: string | undefined
   readonly "maximum_audio_bytes"?: number | undefined
   readonly "accepted_formats"?: readonly (string)[] | undefined

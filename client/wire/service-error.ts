@@ -48,6 +48,7 @@ const NEW_KEY = 'Use another key for another request.'
 /** Codes whose next step the general advice does not cover. */
 const ADVICE: Readonly<Record<string, string>> = {
   unsupported_audio: `Name a recording; it is sent as an MP3. ${PREPARE}`,
+  audio_too_short: 'Leave the recording out, or join it with what was recorded before or after it.',
   audio_too_long: PREPARE,
   audio_too_large: PREPARE,
   insufficient_funds: 'Add USDC to the wallet and repeat the call.',

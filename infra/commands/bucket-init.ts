@@ -9,6 +9,7 @@ import {
 } from '#shared/adapters/s3/prepare-bucket.ts'
 import { createS3Client } from '#shared/adapters/s3/s3-client.ts'
 import { objectStoreSettings, type S3Settings } from '#shared/media/object-store-settings.ts'
+import { namingWaits } from '../command-line.ts'
 
 const PREFIXES = LIFECYCLE_RULES.map(({ Filter }) => Filter.Prefix)
 const RULES = LIFECYCLE_RULES.map(
@@ -105,4 +106,4 @@ function printResult({ S3_BUCKET: bucket }: S3Settings, done: BucketPreparation)
   return 1
 }
 
-if (import.meta.main) process.exitCode = await main()
+if (import.meta.main) process.exitCode = await namingWaits(() => main())

@@ -1,7 +1,7 @@
 import { BaseError } from 'viem'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
-import { Refusal, UsageError } from '../command-line.ts'
+import { namingWaits, Refusal, UsageError } from '../command-line.ts'
 import type { ReportLine } from '../deploy-contract/plan.ts'
 import { planChange } from '../deploy-contract/plan-change.ts'
 import { planDeployment } from '../deploy-contract/plan-deployment.ts'
@@ -58,4 +58,4 @@ function print(lines: readonly ReportLine[]): void {
   for (const [label, ...texts] of lines) printField(label, ...texts)
 }
 
-if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)
+if (import.meta.main) process.exitCode = await namingWaits(() => main(process.argv.slice(2), process.env))

@@ -3,6 +3,7 @@ import { QUEUE_SCHEMA } from '#shared/adapters/bullmq/postgres-engine.ts'
 import { migrate } from '#shared/ledger/migrate.ts'
 import { findServiceRoles, grantServiceRights } from '#shared/ledger/role-rights.ts'
 import { prepareServiceRole } from '#shared/ledger/service-role.ts'
+import { GIVE_UP_AFTER_MS } from '#shared/ledger/until-unblocked.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
 
 export interface MigrateAllOptions {
@@ -21,10 +22,16 @@ export interface MigrateAllOptions {
 export async function migrateAll(ownerUrl: string, options: MigrateAllOptions = {}): Promise<readonly string[]> {
   const { queueUrl = ownerUrl, serviceUrl, onProgress } = options
   // An index over many millions of rows takes as long as it takes; only waits for locks are limited.
-  const connection = { connectionString: ownerUrl, applicationName: 'farebox migrate', statementTimeoutMs: 0 }
+  const connection = {
+    connectionString: ownerUrl,
+    applicationName: 'farebox migrate',
+    statementTimeoutMs: 0,
+    lockTimeoutMs: GIVE_UP_AFTER_MS,
+    ...(onProgress ? { onWait: onProgress } : {}),
+  }
   return await withConnection(connection, async (pool) => {
-    const applied = await migrate(pool, onProgress ? { onProgress } : {})
-    await migrateQueue(queueUrl)
+    const applied = await migrate(pool, { onProgress })
+    await migrateQueue(queueUrl, { onProgress })
     const role = serviceUrl === undefined ? [] : [await prepareServiceRole(pool, serviceUrl)]
     for (const each of new Set([...role, ...(await findServiceRoles(pool))])) {
       await grantServiceRights(pool, each, QUEUE_SCHEMA)
@@ -40,7 +47,8 @@ Applies the missing migrations of ledger and queue, and reports each on standard
 concurrently: one process migrates, the others wait. Programs of the previous version keep running meanwhile.
 
 A migration that does not get the lock of a table within 300 ms is rolled back and tried again for ten minutes, so that
-calls never wait behind it for long. The sessions that it waits for are named. Statements have no time limit.
+calls never wait behind it for long. The sessions that it waits for are named, as is a server that does not answer.
+Statements have no time limit.
 
 Exit codes: 0 when the schema is up to date, 1 for a failure (what was applied before stays applied), 2 for wrong usage.
 

@@ -1,5 +1,5 @@
 import { type Check, printCheck } from '../check.ts'
-import { UsageError } from '../command-line.ts'
+import { namingWaits, UsageError } from '../command-line.ts'
 import { checkArchive } from '../preflight/check-archive.ts'
 import { checkChain, checkFees, checkRecipients } from '../preflight/check-chain.ts'
 import { checkPrices } from '../preflight/check-prices.ts'
@@ -96,4 +96,4 @@ async function runChecks(
   return checks
 }
 
-if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)
+if (import.meta.main) process.exitCode = await namingWaits(() => main(process.argv.slice(2), process.env))

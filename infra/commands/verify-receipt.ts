@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { checkCharge, checkMaximum } from '#receipts/check-charge.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { type Check, judged, NothingToVerify, printCheck, skipped } from '../check.ts'
+import { namingWaits } from '../command-line.ts'
 import { printProblem } from '../terminal.ts'
 import { CHAIN_NOT_CHECKED, checkChain } from './verify-receipt/check-chain.ts'
 import { checkCatalogPrices, checkPrices } from './verify-receipt/check-prices.ts'
@@ -116,4 +117,4 @@ export async function main(commandLine: readonly string[]): Promise<number> {
   }
 }
 
-if (import.meta.main) process.exitCode = await main(process.argv.slice(2))
+if (import.meta.main) process.exitCode = await namingWaits(() => main(process.argv.slice(2)))

@@ -19,6 +19,7 @@ const SHARE_OF_LIMIT = 5 / 6
 /** What the published model accepts. */
 export interface AudioLimits {
   readonly maximumBytes: number
+  readonly minimumDurationMs: number
   readonly maximumDurationMs: number
 }
 
@@ -57,7 +58,7 @@ export function splitAdvice({ maximumDurationMs }: Pick<AudioLimits, 'maximumDur
 }
 
 /** Returns the sentence that says how to make a recording smaller, in several parts if it is also long. */
-export function shrinkAdvice({ maximumBytes, maximumDurationMs }: AudioLimits): string {
+export function shrinkAdvice({ maximumBytes, maximumDurationMs }: Omit<AudioLimits, 'minimumDurationMs'>): string {
   const secondsOfBytes = (maximumBytes * 8) / (KILOBITS_PER_SECOND * 1000)
   const seconds = Math.floor(Math.min(maximumDurationMs / 1000, secondsOfBytes) * SHARE_OF_LIMIT)
   return `Make it smaller, in parts if it is long. ${BY_CLIENT} ffmpeg -i input -vn -ac 1 -b:a 48k -f segment -segment_time ${seconds} part%03d.mp3`

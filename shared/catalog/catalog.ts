@@ -43,6 +43,8 @@ export interface SpeechModel extends PublishedModel {
 export interface TranscriptionModel extends PublishedModel {
   readonly category: 'speech_to_text'
   readonly pricePerAudioHourUsd: string
+  /** Shorter recordings are refused. Absent in catalogs of before it was published: none is too short. */
+  readonly minimumAudioDurationMs?: number
   readonly maximumAudioDurationMs: number
   readonly maximumAudioBytes: number
   readonly acceptedFormats: readonly string[]

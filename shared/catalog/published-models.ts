@@ -80,18 +80,27 @@ export const speechModel: SpeechModel = {
   defaultVoice: 'darian',
 }
 
-export const transcriptionModel: TranscriptionModel = {
+/**
+ * The least length of a recording that the vendors take. ElevenLabs: "The file to transcribe (100ms minimum audio length)"
+ * (npm package `@elevenlabs/elevenlabs-js` 2.73, BodySpeechToTextV1SpeechToTextPost.d.ts). OpenAI: 400 `audio_too_short`,
+ * "Audio file is too short. Minimum audio length is 0.1 seconds." (as UpstreetAI/usdk#637 quotes it). Other servers with
+ * OpenAI's API take less (Groq: 0.01 s) or document none. Read on 28 November 2026.
+ */
+const MINIMUM_AUDIO_DURATION_MS = 100
+
+export const transcriptionModel = {
   id: 'speechvendor/scribe-v2',
   category: 'speech_to_text',
   created: unixSeconds('2026-01-01'),
   pricePerAudioHourUsd: '0.122',
   minimumChargeUsd: '0.005034',
   maximumChargeUsd: '0.122',
+  minimumAudioDurationMs: MINIMUM_AUDIO_DURATION_MS,
   maximumAudioDurationMs: 3_600_000,
   // The size of 34,952,536 Base64 characters, the maximum length of audio_base64.
   maximumAudioBytes: 26_214_400,
   acceptedFormats: ['mp3'],
-}
+} as const satisfies TranscriptionModel
 
 /** Every model with its published prices and limits, in the order they are listed. */
 export const publishedModels: readonly Model[] = [...textModels, imageModel, speechModel, transcriptionModel]

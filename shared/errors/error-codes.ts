@@ -60,6 +60,7 @@ export const ERROR_CODES = {
     message: 'The audio must be canonical RFC 4648 Base64, without a data-URL prefix, whitespace or missing padding.',
   },
   unsupported_audio: { ...invalidRequest, message: 'The upload is not a decodable MP3.' },
+  audio_too_short: { ...invalidRequest, message: 'The audio is shorter than the published least length.' },
   audio_too_long: { ...invalidRequest, message: 'The audio is longer than the published limit.' },
   audio_too_large: { ...invalidRequest, message: 'The audio has more bytes than the published limit.' },
   invalid_payment_header: {

@@ -3,37 +3,18 @@ import type { PoolClient } from 'pg'
 import { createRecords, readApplied, recordMigration } from './applied-migrations.ts'
 import { type Migration, readMigrations, statementsOf } from './migration-files.ts'
 import type { Pool, Sql } from './pool.ts'
-
-const SHOWN_TRANSACTIONS = 3
+import { type LockPatience, untilUnblocked } from './until-unblocked.ts'
 
 /** An arbitrary constant: it serializes migrating processes. */
 const ADVISORY_LOCK = 8453_2026
 const ADVISORY_LOCK_POLL_MS = 500
 
-/**
- * How long a migration waits for the lock of a table. As long as it waits, every statement on that table waits behind
- * it. Much shorter than PostgreSQL's `deadlock_timeout` of a second: a migration that locks several tables may deadlock
- * with a call, and must be the one that fails.
- */
-const LOCK_TIMEOUT_MS = 300
-const FIRST_RETRY_MS = 1000
-const LONGEST_RETRY_MS = 15_000
-const GIVE_UP_AFTER_MS = 600_000
-
 /** A statement that locks out every other one of its table, also in a migration without a transaction. */
 const ADDS_COLUMN = /\bADD COLUMN\b/
 
-/** SQLSTATEs of a lock that was not obtained: `lock_timeout`, and a deadlock that this migration lost. */
-const LOCK_FAILURES: ReadonlySet<unknown> = new Set(['55P03', '40P01'])
-
-export interface MigrationOptions {
+export interface MigrationOptions extends LockPatience {
   /** Where the migrations are; default: those of this version. */
   readonly folder?: URL
-  /** Receives one line for each step, for a person who watches. */
-  readonly onProgress?: (line: string) => void
-  readonly lockTimeoutMs?: number
-  /** How long a migration is repeated that does not obtain its locks. */
-  readonly giveUpAfterMs?: number
 }
 
 /**
@@ -75,30 +56,11 @@ async function lockMigrations(client: PoolClient, { onProgress }: MigrationOptio
 }
 
 async function applyUntilUnblocked(client: PoolClient, migration: Migration, options: MigrationOptions): Promise<void> {
-  const { onProgress, lockTimeoutMs = LOCK_TIMEOUT_MS, giveUpAfterMs = GIVE_UP_AFTER_MS } = options
-  const startedAt = performance.now()
-  onProgress?.(`${migration.name}: applying`)
-  for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_RETRY_MS)) {
-    const attemptedAt = performance.now()
-    try {
-      await apply(client, migration, lockTimeoutMs)
-      onProgress?.(`${migration.name}: applied in ${Math.round(performance.now() - attemptedAt)} ms`)
-      return
-    } catch (error) {
-      if (!isLockFailure(error)) throw new Error(`${migration.name}: ${messageOf(error)}`, { cause: error })
-      const blockers = await findOldTransactions(client)
-      if (performance.now() - startedAt + pauseMs > giveUpAfterMs)
-        throw new Error(
-          `${migration.name}: no lock within ${lockTimeoutMs} ms, tried for ${Math.round(giveUpAfterMs / 1000)} s. ${blockers} ${appliedOf(migration)}; end those transactions and repeat.`,
-          { cause: error },
-        )
-      onProgress?.(`${migration.name}: blocked (${messageOf(error)}); next attempt in ${pauseMs} ms. ${blockers}`)
-      await delay(pauseMs)
-    }
-  }
+  const run = (lockTimeoutMs: number) => apply(client, migration, lockTimeoutMs)
+  await untilUnblocked(client, { name: migration.name, remains: remainsOf(migration), run }, options)
 }
 
-function appliedOf({ runsWithoutTransaction }: Migration): string {
+function remainsOf({ runsWithoutTransaction }: Migration): string {
   return runsWithoutTransaction
     ? 'What this migration did before stays, and may be repeated'
     : 'Nothing of this migration was applied'
@@ -133,25 +95,4 @@ async function withoutApplied(sql: Sql, migrations: readonly Migration[]): Promi
     if (known && known.digest !== digest) throw new Error(`migration ${name} was changed after it was applied`)
     return !known
   })
-}
-
-function isLockFailure(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && LOCK_FAILURES.has(error.code)
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
-}
-
-/** Returns a sentence that names the oldest transactions of other sessions, which are what a lock usually waits for. */
-async function findOldTransactions(sql: Sql): Promise<string> {
-  const { rows } = await sql.query<{ pid: number; program: string; seconds: number }>(
-    `SELECT pid, application_name AS program, extract(epoch FROM clock_timestamp() - xact_start)::int AS seconds
-     FROM pg_stat_activity
-     WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
-     ORDER BY xact_start LIMIT ${SHOWN_TRANSACTIONS}`,
-  )
-  if (rows.length === 0) return 'No other session is in a transaction now.'
-  const sessions = rows.map(({ pid, program, seconds }) => `"${program}" (pid ${pid}, for ${seconds} s)`)
-  return `The oldest transactions: ${sessions.join(', ')}.`
 }

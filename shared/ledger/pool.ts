@@ -1,4 +1,5 @@
 import pg from 'pg'
+import type { WaitWatch } from './watch-waits.ts'
 
 /**
  * A statement with parameters. PostgreSQL parses and plans it once for each connection, under its name: one name for
@@ -36,8 +37,12 @@ export function createPool(options: {
   maximumConnections: number
   applicationName: string
   onError: (error: Error) => void
+  /** Is told about the clients of the pool. */
+  waits?: WaitWatch
   /** Default 15 s; longer for reports over the whole ledger, and 0 (none) for migrations. */
   statementTimeoutMs?: number
+  /** How long a statement waits for a lock. By default as long as it may take, and at most 15 s. */
+  lockTimeoutMs?: number
   /**
    * Whether statements are planned once for each connection; by default unless the pool has a statement timeout of its
    * own. Not for searches and reports, whose best plan depends on their period and filters.
@@ -51,14 +56,17 @@ export function createPool(options: {
 }): Pool {
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options
   const { plansOnce = options.statementTimeoutMs === undefined } = options
+  const { lockTimeoutMs = STATEMENT_TIMEOUT_MS } = options
   const longestMs = statementTimeoutMs === 0 ? 0 : statementTimeoutMs + connectTimeoutMs
+  const { connectionString, waits } = options
   const pool = new pg.Pool({
     Client: class extends pg.Client {
       constructor(config?: string | pg.ClientConfig) {
         super({ ...Object(config), connectionTimeoutMillis: connectTimeoutMs })
+        waits?.addConnecting(this)
       }
     },
-    connectionString: options.connectionString,
+    connectionString,
     max: options.maximumConnections,
     application_name: options.applicationName,
     connectionTimeoutMillis: longestMs,
@@ -68,11 +76,14 @@ export function createPool(options: {
     // Statements are sent when they are made, also while others of the same client run: see `inPipelinedTransaction`.
     pipeline: true,
   })
+  waits?.addPool(pool)
   pool.on('error', options.onError)
   // pg also emits an error when a connection in use is lost. Its statement rejects anyway; without a listener the
   // emitted error would end the process.
   pool.on('connect', (client) => client.on('error', () => undefined))
   // Not a startup parameter, which PgBouncer refuses. When it fails, so does the statement that the connection is for.
   if (plansOnce) pool.on('connect', (client) => void client.query(PLAN_ONCE).catch(() => undefined))
+  if (statementTimeoutMs === 0 || lockTimeoutMs < statementTimeoutMs)
+    pool.on('connect', (client) => void client.query(`SET lock_timeout = ${lockTimeoutMs}`).catch(() => undefined))
   return pool
 }

@@ -22,6 +22,7 @@ export interface UploadField {
   readonly multipartField: string
   readonly maximumBase64Length: number
   readonly maximumBytes: number
+  readonly minimumDurationMs: number
   readonly maximumDurationMs: number
   /** Options that are not strings; a form sends them as text. */
   readonly formTypes: Readonly<Record<string, 'boolean' | 'integer'>>

@@ -186,7 +186,7 @@ export type TranscriptionResult = z.infer<typeof resultSchema>
  * Examples must be short enough for a header.
  */
 const SHORTEST_MP3_FRAME = '//MUwAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-/** 168 ms; vendors refuse recordings of less than 100 or 160 ms. */
+/** 168 ms. */
 const EXAMPLE_FRAMES = 7
 
 /** Speech to text, of one MP3. */
@@ -216,6 +216,7 @@ export const transcriptions = defineOperation({
     multipartField: 'file',
     maximumBase64Length: 34_952_536,
     maximumBytes: transcriptionModel.maximumAudioBytes,
+    minimumDurationMs: transcriptionModel.minimumAudioDurationMs,
     maximumDurationMs: transcriptionModel.maximumAudioDurationMs,
     formTypes: { diarize: 'boolean', tag_audio_events: 'boolean', num_speakers: 'integer' },
     advice: TRANSCRIPTION_ADVICE,

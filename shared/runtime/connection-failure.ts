@@ -23,3 +23,12 @@ export function isConnectionFailure(error: unknown): boolean {
     UNAVAILABLE_SQL_STATES.test(code) || UNAVAILABLE_SYSTEM_CODES.has(code) || UNAVAILABLE_MESSAGES.test(error.message)
   )
 }
+
+/**
+ * Returns the first line of an error's message: further ones may quote what was sent. The error of a connection that tried
+ * several addresses has only its parts' messages.
+ */
+export function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
+  return error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : 'unknown'
+}

@@ -1,3 +1,5 @@
+import { watchRequests } from './watch-requests.ts'
+
 /** A failed start that an operator can fix. The message names the setting and quotes no secret. */
 export class StartFailure extends Error {
   override readonly name = 'StartFailure'
@@ -14,12 +16,14 @@ export async function namingSetting<T>(setting: string, work: () => T | Promise<
 }
 
 /**
- * Starts a process. A failure exits with code 1 and prints the reason to standard error: the message of a
+ * Starts a process. A server that does not answer in the meantime is named on standard error. A failure exits with code 1 and prints the reason to standard error: the message of a
  * `StartFailure`, the stacks of any other error, and never the properties that libraries attach to errors.
  */
 export async function startProcess(name: string, start: () => Promise<void>): Promise<void> {
+  const stopWatching = watchRequests((clause) => console.error(`The ${name} is ${clause}.`))
   try {
     await start()
+    stopWatching()
   } catch (error) {
     console.error(`The ${name} did not start. ${describe(error)}`)
     process.exit(1)

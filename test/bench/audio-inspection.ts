@@ -84,7 +84,7 @@ try {
       concurrency: 1,
       maximumWaiting: 1,
     })
-  const limits = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+  const limits = { maximumBytes: 26_214_400, minimumDurationMs: 100, maximumDurationMs: 3_600_000 }
   const caller = { client: ['192.0.2.1'], hasPriority: true, limits }
   const { inspect } = newInspector()
 

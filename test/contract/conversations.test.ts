@@ -4,6 +4,11 @@ import { JsonSource } from '#shared/json/json-source.ts'
 import { chatCompletionResult } from '#shared/operations/text/chat-result.ts'
 import { messageResult } from '#shared/operations/text/message-result.ts'
 import type { TextOutput } from '#shared/operations/text/text-request.ts'
+import { requestWire as anthropicWire } from '../../infra/sandbox/upstream/anthropic/request-wire.ts'
+import { turnFault as anthropicTurnFault } from '../../infra/sandbox/upstream/anthropic/turn-faults.ts'
+import { requestWire as geminiWire } from '../../infra/sandbox/upstream/gemini/request-wire.ts'
+import { turnFault as geminiTurnFault } from '../../infra/sandbox/upstream/gemini/turn-faults.ts'
+import { chatRequest, contradictionIn } from '../../infra/sandbox/upstream/openai/chat-request.ts'
 import { ADAPTERS, type Dialect, readStored, sentBody, storedText } from '../support/json/passed-through.ts'
 import { dataUri, pngHead } from '../unit/operations/sample-images.ts'
 import { TEXT_MODEL } from '../unit/operations/small-catalog.ts'
@@ -93,11 +98,20 @@ const FIELDS: Readonly<Record<Dialect, string>> = {
   messages: '"max_tokens":512,"tools":[{"name":"bash","input_schema":{}},{"name":"read_file","input_schema":{}}]',
 }
 
+/** Returns why the simulated vendor refuses a body; `undefined` if it takes it. */
+const FAULTS: Readonly<Record<string, (body: unknown) => string | undefined>> = {
+  'openai-compatible': (body) => contradictionIn(chatRequest.parse(body)),
+  gemini: (body) => geminiTurnFault(geminiWire.parse(body).contents),
+  anthropic: (body) => anthropicTurnFault(anthropicWire.parse(body).messages),
+}
+
 async function reaching(dialect: Dialect, name: string, { history }: Conversation): Promise<string[]> {
   const adapter = ADAPTERS[name]
   if (adapter === undefined) throw new Error(`there is no adapter ${name}`)
   const { text } = storedText(dialect, `{"model":"${TEXT_MODEL}",${FIELDS[dialect]},"messages":${jsonText(history)}}`)
-  return adapter.said(await sentBody(adapter, readStored(dialect, text)))
+  const body = await sentBody(adapter, readStored(dialect, text))
+  expect(FAULTS[name]?.(JSON.parse(body))).toBeUndefined()
+  return adapter.said(body)
 }
 
 const pairs = Object.keys(ADAPTERS).flatMap((adapter) =>
@@ -131,6 +145,76 @@ describe.each(pairs)('a conversation of %s with %s', (dialect, adapter) => {
       conversations += 1
     }
     expect(conversations).toBe(11)
+  })
+})
+
+const functionCall = (id: string) => ({ id, type: 'function', function: { name: 'bash', arguments: '{}' } })
+const asks = { role: 'user', content: 'question' }
+const calls = (...ids: string[]) => ({ role: 'assistant', content: null, tool_calls: ids.map(functionCall) })
+const result = (id: string) => ({ role: 'tool', tool_call_id: id, content: `of ${id}` })
+
+describe.each(Object.keys(ADAPTERS))(
+  'calls and results that are not in a vendor’s order reach %s in it:',
+  (adapter) => {
+    test.each<[string, unknown[]]>([
+      ['a text before the results', [asks, calls('a', 'b'), asks, result('b'), result('a')]],
+      ['a text between the results', [asks, calls('a', 'b'), result('a'), asks, result('b')]],
+      ['calls in neighboring messages', [asks, calls('a'), calls('b'), result('a'), result('b')]],
+      ['calls before a text', [asks, calls('a'), { role: 'assistant', content: 'Wait.' }, result('a')]],
+      ['a long id', [asks, calls('a'.repeat(41)), result('a'.repeat(41))]],
+      ['one id twice', [asks, calls('a', 'a'), result('a'), result('a')]],
+      ['one id in two turns', [asks, calls('a'), result('a'), calls('a'), result('a'), asks]],
+    ])('%s', async (_name, history) => {
+      const said = await reaching('chat', adapter, { history, said: [] })
+      const expected = history.flatMap((message) => (message as { tool_calls?: unknown[] }).tool_calls ?? []).length
+      expect(said.filter((line) => line.startsWith('call '))).toHaveLength(expected)
+      expect(said.filter((line) => line.startsWith('result: '))).toHaveLength(expected)
+    })
+  },
+)
+
+const use = { type: 'tool_use', id: 'a', name: 'bash', input: {} }
+const used = { type: 'tool_result', tool_use_id: 'a', content: 'of a' }
+
+describe.each(Object.keys(ADAPTERS))('what is left of cut pairs reaches %s as text:', (adapter) => {
+  test.each<[string, Dialect, unknown[], string[]]>([
+    ['a result alone', 'chat', [result('a')], ['user: Result of a tool: of a']],
+    ['a result after another turn', 'chat', [asks, { role: 'assistant', content: 'Hm.' }, result('a')], ['Result of']],
+    ['one of two results', 'chat', [asks, calls('a', 'b'), result('b'), asks], ['Call of bash: {}', 'result: of b']],
+    [
+      'a result too many',
+      'chat',
+      [asks, calls('a'), result('a'), result('a')],
+      ['result: of a', 'Result of bash: of a'],
+    ],
+    ['a call without any result', 'chat', [asks, calls('a'), asks], ['assistant: Call of bash: {}']],
+    [
+      'a call of the user',
+      'messages',
+      [
+        { role: 'user', content: [use] },
+        { role: 'user', content: [used] },
+      ],
+      ['Call of', 'of a'],
+    ],
+    [
+      'a result beside its call',
+      'messages',
+      [asks, { role: 'assistant', content: [use, used] }, asks],
+      ['Call of', 'of a'],
+    ],
+    [
+      'calls at the beginning',
+      'messages',
+      [
+        { role: 'assistant', content: [use] },
+        { role: 'user', content: [used] },
+      ],
+      ['bash', 'of a'],
+    ],
+  ])('%s', async (_name, dialect, history, expected) => {
+    const said = (await reaching(dialect, adapter, { history, said: [] })).join('\n')
+    for (const words of expected) expect(said).toContain(words)
   })
 })
 

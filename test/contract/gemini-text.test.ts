@@ -232,7 +232,7 @@ describe('request', () => {
     },
     { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call_1', text: 'sunny' }] },
     { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call_2', text: 'no city', is_error: true }] },
-    { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'gone', name: 'other', text: '' }] },
+    { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call_3', name: 'other', text: '' }] },
   ]
 
   test('sends tool calls and their results with matching ids and names, and results as objects', async () => {
@@ -252,7 +252,7 @@ describe('request', () => {
         parts: [
           { functionResponse: { id: 'call_1', name: 'get_weather', response: { output: 'sunny' } } },
           { functionResponse: { id: 'call_2', name: 'get_weather', response: { error: 'no city' } } },
-          { functionResponse: { id: 'gone', name: 'other', response: { output: '' } } },
+          { functionResponse: { id: 'call_3', name: 'other', response: { output: '' } } },
         ],
       },
     ])

@@ -59,6 +59,17 @@ async function post(fields: Record<string, string>, audio?: Buffer<ArrayBuffer>,
   return { status: response.status, body: (await response.json()) as Answer['body'] }
 }
 
+async function askWhisper(audio: Buffer<ArrayBuffer>): Promise<Response> {
+  const form = new FormData()
+  form.set('model', 'whisper-1')
+  form.set('file', new Blob([audio]), 'audio.mp3')
+  const headers = { authorization: 'Bearer sandbox-key' }
+  return await fetch(`${upstream.url}/v1/audio/transcriptions`, { method: 'POST', headers, body: form })
+}
+
+/** Returns this many frames, of 26 ms each. */
+const untagged = (frames: number) => UNTAGGED.subarray(0, frames * 104)
+
 const hear = async (script: string, fields: Record<string, string> = {}) =>
   (await post({ model_id: 'scribe_v2', ...fields }, withScript(script))).body
 
@@ -137,6 +148,29 @@ describe('refusals', () => {
     const answer = await post({ model_id: 'scribe_v2', ...fields }, withScript('eins'), key)
     expect(answer).toMatchObject({ status, body })
     expect(upstream.calls[0]).toMatchObject({ started: false, status, state: 'answered' })
+  })
+
+  test('rejects less than 100 ms, as the vendor documents', async () => {
+    expect(await post({ model_id: 'scribe_v2' }, untagged(3))).toMatchObject({
+      status: 400,
+      body: { detail: { type: 'validation_error' } },
+    })
+    expect(upstream.calls[0]).toMatchObject({ started: false })
+    expect(await post({ model_id: 'scribe_v2' }, untagged(4))).toMatchObject({ status: 200 })
+  })
+
+  test('rejects less than 0.1 seconds as OpenAI does', async () => {
+    const short = await askWhisper(untagged(3))
+    expect(short.status).toBe(400)
+    expect(await short.json()).toEqual({
+      error: {
+        message: 'Audio file is too short. Minimum audio length is 0.1 seconds.',
+        type: 'invalid_request_error',
+        param: 'file',
+        code: 'audio_too_short',
+      },
+    })
+    expect((await askWhisper(untagged(4))).status).toBe(200)
   })
 
   test('rejects a missing model, file or form', async () => {

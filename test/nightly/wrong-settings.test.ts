@@ -1,28 +1,31 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { toHex } from 'viem'
-import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS } from '#shared/chain/network/contracts.ts'
 import { startAnvil } from '../../infra/sandbox/chain/anvil.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
-import { type GuardedProcess, spawnGuarded } from '../../infra/sandbox/processes/guarded-process.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-fault-proxy.ts'
 import { createTestDatabase, type TestDatabase } from '../support/ledger/test-database.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
+import {
+  type BareProcess,
+  type BareSettings,
+  createBareSettings,
+  READY_LINES,
+  SETTLEMENT_KEY,
+  type Settings,
+  startBare,
+} from '../support/processes/bare-process.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../support/processes/redis-server.ts'
-import { COMPILE_CACHE } from '../support/processes/run-program.ts'
 import { haveS3, startTestS3, type TestS3 } from '../support/processes/s3-server.ts'
 import { until } from '../support/until.ts'
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const SHIFTED_CLOCK = new URL('../support/processes/shifted-clock.ts', import.meta.url).href
 const PASSWORD = 'correct-horse-battery'
-const SETTLEMENT_KEY = generatePrivateKey()
-type Settings = Record<string, string | undefined>
 type Kind = 'api' | 'worker'
 /** Services and files that the cases refer to; they exist only once the tests run. */
 interface Services {
@@ -31,7 +34,7 @@ interface Services {
   readonly s3: TestS3
   /** Keys of a user of `s3` who may do nothing. */
   readonly stranger: Settings
-  readonly folder: string
+  readonly bare: BareSettings
   readonly closedPort: number
   /** A chain with a pending transaction of SETTLEMENT_KEY that this database does not know. */
   readonly rpcUrl: string
@@ -59,6 +62,9 @@ async function openChainInUse(): Promise<string> {
   stops.push(() => anvil.stop())
   const account = privateKeyToAccount(SETTLEMENT_KEY)
   await callRpc(anvil.rpcUrl, 'anvil_setBalance', [account.address, toHex(10n ** 18n)])
+  // Without code at these addresses no start goes on to other settings.
+  for (const address of [PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS])
+    await callRpc(anvil.rpcUrl, 'anvil_setCode', [address, '0x00'])
   await callRpc(anvil.rpcUrl, 'evm_setAutomine', [false])
   const transaction = { type: 'eip1559', chainId: 8453, nonce: 0, gas: 21_000n, to: account.address } as const
   const fees = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 9n }
@@ -67,24 +73,22 @@ async function openChainInUse(): Promise<string> {
   return anvil.rpcUrl
 }
 async function openServices(): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'farebox-settings-'))
-  stops.push(() => rm(folder, { recursive: true, force: true }))
   const s3 = await startTestS3()
   stops.push(() => s3.stop())
-  const upstream = { base_url: 'http://127.0.0.1:1', upstream_model: 'a-model' }
-  const deployment = { name: 'a', adapter: 'gemini', api_key_env: 'UPSTREAM_KEY', serves: ['textmodel-2.5-pro'] }
-  await writeFile(join(folder, 'deployments.json'), JSON.stringify({ deployments: [{ ...deployment, ...upstream }] }))
-  await writeFile(join(folder, 'not-json'), 'deployments: []')
+  const right = await openDatabase(null)
+  const bare = await createBareSettings(right)
+  stops.push(() => bare.remove())
+  await writeFile(join(bare.folder, 'not-json'), 'deployments: []')
   const drop = 'DROP SCHEMA public CASCADE; CREATE SCHEMA public'
   const forget = 'DELETE FROM schema_additions WHERE name = (SELECT max(name) FROM schema_additions)'
   services = {
-    folder,
+    bare,
     s3,
     stranger: { ...(await s3.addUser('stranger')) },
     closedPort: await findFreePort(),
     rpcUrl: await openChainInUse(),
     databases: {
-      right: await openDatabase(null),
+      right,
       empty: await openDatabase(drop),
       older: await openDatabase(forget),
       newer: await openDatabase("INSERT INTO schema_migrations (name, digest) VALUES ('9999-of-tomorrow.sql', 'x')"),
@@ -97,56 +101,8 @@ async function openServices(): Promise<void> {
     },
   }
 }
-/** Returns settings with which both processes start. */
-function rightSettings({ databases, folder }: Services): Record<Kind, Settings> {
-  const common = {
-    PATH: process.env['PATH'],
-    NODE_COMPILE_CACHE: COMPILE_CACHE,
-    DATABASE_URL: databases.right,
-    OBJECT_STORE_DIRECTORY: join(folder, 'objects'),
-    // Unreachable, but not used before there is work.
-    RPC_URL: 'http://127.0.0.1:1',
-    PUBLIC_BASE_URL: 'https://farebox.example',
-    DEPLOYMENTS_FILE: join(folder, 'deployments.json'),
-  }
-  return {
-    api: {
-      ...common,
-      PORT: '0',
-      DRAIN_NOTICE_SECONDS: '0',
-      CONTACT_EMAIL: 'operator@farebox.example',
-      PAY_TO: `0x${'1'.repeat(40)}`,
-      FACILITATOR_ADDRESSES: `0x${'2'.repeat(40)}`,
-      CHALLENGE_SECRET: 'c'.repeat(32),
-      RECEIPT_SECRETS: `k1:${'r'.repeat(32)}`,
-      RECEIPT_SIGNING_KEY: `k1:${'5'.repeat(64)}`,
-    },
-    worker: {
-      ...common,
-      RECEIPT_SECRET_ID: 'k1',
-      SETTLEMENT_PRIVATE_KEYS: SETTLEMENT_KEY,
-      UPSTREAM_KEY: 'a-key',
-    },
-  }
-}
-interface Run extends GuardedProcess {
-  readonly lines: readonly string[]
-}
-function start(kind: Kind, changes: Settings, onLine: (line: string) => void = () => undefined): Run {
-  const lines: string[] = []
-  const environment = { ...rightSettings(services)[kind], ...changes }
-  const env = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined))
-  const run = spawnGuarded({
-    command: process.execPath,
-    args: [join(ROOT, kind === 'api' ? 'api/main.ts' : 'workers/main.ts')],
-    cwd: ROOT,
-    env,
-    log: (line) => {
-      lines.push(line)
-      onLine(line)
-    },
-  })
-  return { ...run, lines }
+function start(kind: Kind, changes: Settings, onLine: (line: string) => void = () => undefined): BareProcess {
+  return startBare(kind, { ...services.bare.of[kind], ...changes }, { onLine })
 }
 /** Starts a proxy that refuses connections until it is healed. */
 async function startFaultyAt(url: string): Promise<TcpFaultProxy> {
@@ -157,8 +113,6 @@ async function startFaultyAt(url: string): Promise<TcpFaultProxy> {
   return proxy
 }
 const NAMES = { api: 'API', worker: 'worker' } as const
-/** The line that each process logs once it has started. */
-const READY_LINES = { api: 'listening on', worker: 'taking jobs' } as const
 /** Starts a process that must fail and returns its exit code and output. One that starts nevertheless is stopped. */
 async function failToStart(kind: Kind, changes: Settings): Promise<{ code: number | null; output: string }> {
   const run = start(kind, changes, (line) => {
@@ -169,7 +123,7 @@ async function failToStart(kind: Kind, changes: Settings): Promise<{ code: numbe
   await untilLogged(run, `The ${NAMES[kind]} did not start.`)
   return { code, output: run.lines.join('\n') }
 }
-function untilLogged(run: Run, text: string): Promise<string> {
+function untilLogged(run: BareProcess, text: string): Promise<string> {
   return until(() => run.lines.find((line) => line.includes(text)))
 }
 const database = (which: keyof Services['databases']) => () => ({ DATABASE_URL: services.databases[which] })
@@ -242,27 +196,8 @@ const cases: readonly Case[] = [
   forOne(
     'api',
     'an invalid object store folder',
-    () => ({ OBJECT_STORE_DIRECTORY: join(services.folder, 'not-json', 'below') }),
+    () => ({ OBJECT_STORE_DIRECTORY: join(services.bare.folder, 'not-json', 'below') }),
     'OBJECT_STORE_DIRECTORY: ENOTDIR',
-  ),
-  ...forBoth(
-    'a missing bucket',
-    withBucket({ S3_BUCKET: 'nowhere' }),
-    'S3_BUCKET: there is no bucket nowhere at',
-    'npm run bucket:init creates it',
-  ),
-  forOne(
-    'worker',
-    'rejected S3 credentials',
-    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
-    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
-    'rejects the key id',
-  ),
-  ...forBoth(
-    'S3 credentials without any permission',
-    () => withBucket({ ...services.stranger })(),
-    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
-    'grant s3:ListBucket',
   ),
   forOne('worker', 'incomplete S3 credentials', withBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
   forOne(
@@ -321,13 +256,13 @@ const cases: readonly Case[] = [
   ),
   ...forBoth(
     'a missing deployments file',
-    () => ({ DEPLOYMENTS_FILE: join(services.folder, 'none') }),
+    () => ({ DEPLOYMENTS_FILE: join(services.bare.folder, 'none') }),
     'DEPLOYMENTS_FILE: ENOENT',
   ),
   forOne(
     'api',
     'a deployments file that is not valid JSON',
-    () => ({ DEPLOYMENTS_FILE: join(services.folder, 'not-json') }),
+    () => ({ DEPLOYMENTS_FILE: join(services.bare.folder, 'not-json') }),
     'DEPLOYMENTS_FILE: The deployments file is not valid JSON',
   ),
   forOne('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
@@ -355,6 +290,28 @@ const cases: readonly Case[] = [
     'FACILITATOR_URL',
   ),
 ]
+/** What is wrong with a store, which ends no start: text needs none. */
+const storeCases: readonly Case[] = [
+  ...forBoth(
+    'a missing bucket',
+    withBucket({ S3_BUCKET: 'nowhere' }),
+    'S3_BUCKET: there is no bucket nowhere at',
+    'npm run bucket:init creates it',
+  ),
+  forOne(
+    'worker',
+    'rejected S3 credentials',
+    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'rejects the key id',
+  ),
+  ...forBoth(
+    'S3 credentials without any permission',
+    () => withBucket({ ...services.stranger })(),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'grant s3:ListBucket',
+  ),
+]
 
 describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () => {
   beforeAll(openServices)
@@ -369,6 +326,15 @@ describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () 
     // A message and not a stack trace.
     expect(output).not.toMatch(/^ {4}at /m)
     expect(code).toBe(1)
+  })
+
+  it.concurrent.each(storeCases)('names the setting and starts with %s (%s)', async (_, kind, changes, expected) => {
+    const run = start(kind, changes())
+    await untilLogged(run, READY_LINES[kind])
+    for (const text of expected) await until(() => run.lines.some((line) => line.match(text)))
+    await run.stop({ graceMs: PATIENCE_MS })
+    expect(run.lines.join('\n')).not.toContain(PASSWORD)
+    expect(await run.exited).toEqual({ code: 0, signal: null })
   })
 
   it.each(['api', 'worker'] as const)('starts and stops an %s with correct settings', async (kind) => {

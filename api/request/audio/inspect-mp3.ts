@@ -54,12 +54,13 @@ export interface Mp3Inspector {
    * Inspects a whole upload. Its hash and frame walk must have been computed from its bytes, never taken from a
    * request.
    *
-   * Throws AppError `audio_too_large`, `unsupported_audio` or `audio_too_long` for a faulty upload; `overloaded` (with
-   * `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder fails for another reason.
+   * Throws AppError `audio_too_large`, `unsupported_audio`, `audio_too_short` or `audio_too_long` for a faulty upload;
+   * `overloaded` (with `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder fails for
+   * another reason.
    * Repeated calls are free while the outcome is cached.
    */
   readonly inspect: (upload: MeasuredUpload, options: InspectionOptions) => Promise<Mp3Inspection>
-  /** Throws `audio_too_large` or `audio_too_long`, as `inspect` would, for a recording that was only described. */
+  /** Throws what `inspect` would about the limits, for a recording that was only described. */
   readonly requireWithinLimits: (audio: Pick<MeasuredAudio, 'bytes' | 'durationMs'>, limits: AudioLimits) => void
   /** Lets admission reject requests before their upload that `inspect` would reject after it. */
   readonly retryAfterSeconds: DecoderQueue['retryAfterSeconds']
@@ -141,8 +142,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     requireWithinLimits: ({ bytes, durationMs }, limits) => {
       if (bytes > limits.maximumBytes)
         throw new AppError('audio_too_large', { message: tooLarge(bytes, limits), param: 'audio.bytes' })
-      if (durationMs > limits.maximumDurationMs)
-        throw new AppError('audio_too_long', { message: tooLong(durationMs, limits), param: 'audio.duration_ms' })
+      requireDuration(durationMs, limits, { param: 'audio.duration_ms' })
     },
     inspect: async (upload, { param, limits, ...caller }) => {
       const { audio, sha256, walk } = upload
@@ -150,8 +150,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       if (audio.length > limits.maximumBytes)
         throw new AppError('audio_too_large', { message: tooLarge(audio.length, limits), ...field })
       // Not part of the outcome that is cached: the limits of two requests may differ.
-      if (walk.outcome !== 'unsupported' && walk.durationMs > limits.maximumDurationMs)
-        throw new AppError('audio_too_long', { message: tooLong(walk.durationMs, limits), ...field })
+      if (walk.outcome !== 'unsupported') requireDuration(walk.durationMs, limits, field)
       const outcome = await cache.get(sha256, () => examine(upload, caller))
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })
@@ -165,10 +164,18 @@ function tooLarge(bytes: number, limits: AudioLimits): string {
   return `The audio has ${withThousands(bytes)} bytes; the limit is ${limit}. ${shrinkAdvice(limits)}`
 }
 
-/** Returns the message about audio that lasts longer than the limit. */
-function tooLong(durationMs: number, limits: AudioLimits): string {
-  const limit = withThousands(limits.maximumDurationMs)
-  return `The audio lasts ${withThousands(durationMs)} ms; the limit is ${limit} ms. ${splitAdvice(limits)}`
+/** Throws `audio_too_short` or `audio_too_long` for a duration outside the limits. */
+function requireDuration(durationMs: number, limits: AudioLimits, field: { readonly param?: string }): void {
+  const { minimumDurationMs, maximumDurationMs } = limits
+  const lasts = `The audio lasts ${withThousands(durationMs)} ms`
+  if (durationMs < minimumDurationMs) {
+    const least = withThousands(minimumDurationMs)
+    const message = `${lasts}; the least is ${least} ms, and no provider recognizes less. Nothing was charged.`
+    throw new AppError('audio_too_short', { message, ...field })
+  }
+  if (durationMs <= maximumDurationMs) return
+  const message = `${lasts}; the limit is ${withThousands(maximumDurationMs)} ms. ${splitAdvice(limits)}`
+  throw new AppError('audio_too_long', { message, ...field })
 }
 
 function withThousands(value: number): string {

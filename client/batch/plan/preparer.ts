@@ -5,7 +5,7 @@ import { walkFrames } from '../../../packages/mp3/walk-frames.ts'
 import { AudioError } from '../../audio/audio-error.ts'
 import { type Ffmpeg, findFfmpeg } from '../../audio/ffmpeg.ts'
 import { frameTableOf } from '../../audio/frame-table.ts'
-import { longestAtMinimumMs } from '../../audio/limits.ts'
+import { type AudioLimits, longestAtMinimumMs } from '../../audio/limits.ts'
 import { preparePacks } from '../../audio/pack/prepare-packs.ts'
 import {
   type ExpectedRecording,
@@ -28,7 +28,7 @@ import {
   type StatedRecording,
   statedRecording,
 } from './plan-cache.ts'
-import type { TranscriptionTerms } from './pricing.ts'
+import { minimumPartMs, type TranscriptionTerms } from './pricing.ts'
 
 export interface PreparerOptions {
   readonly terms: TranscriptionTerms
@@ -92,11 +92,13 @@ export class Preparer {
     this.#options.signal?.throwIfAborted()
     const stamp = await stampOf(path)
     const cached = stamp === null ? undefined : await this.#cache.find(stamp)
+    if (cached !== undefined) requireLength(cached, this.#options.terms.limits)
     return cached !== undefined && (!needsStreamKey || cached.streamKey !== undefined) ? cached : undefined
   }
 
   async #measured(prepared: PreparedRecording, needsStreamKey: boolean): Promise<MeasuredRecording> {
     const { source, treatment, uploads, warnings } = prepared
+    requireLength({ path: source.path, uploads }, this.#options.terms.limits)
     const streamKey = needsStreamKey ? await this.#streamKeyOf(uploads) : undefined
     const measured = { ...source, treatment, uploads, warnings, ...(streamKey !== undefined && { streamKey }) }
     await this.#cache.add(measured)
@@ -180,13 +182,11 @@ export class Preparer {
     prepare: (path: string, options: PrepareOptions) => Promise<Found>,
   ): Promise<Found> {
     const { terms, signal, copiesSources: copiesSource } = this.#options
-    const { limits, prices } = terms
     const options = {
-      limits,
+      limits: terms.limits,
       folder: await this.#openFolder(),
       copiesSource,
-      // A last part below this is charged the minimum; it is pointless where every part is.
-      minimumPartMs: Math.min(longestAtMinimumMs(prices), limits.maximumDurationMs / 2),
+      minimumPartMs: minimumPartMs(terms),
       ...(signal && { signal }),
     }
     if (this.#ffmpeg === undefined) {
@@ -264,6 +264,17 @@ export class Preparer {
     if (pack === undefined || pack.clips.length !== clips.length) throw new Error('the clips did not become one pack')
     return { upload: measuredUpload(pack.upload), spans: pack.spans, path: pack.upload.path }
   }
+}
+
+/** Throws an `AudioError` for a recording that the service would refuse as too short. */
+function requireLength(
+  { path, uploads }: Pick<MeasuredRecording, 'path' | 'uploads'>,
+  { minimumDurationMs: least = 0 }: AudioLimits,
+): void {
+  const short = uploads.find(({ durationMs }) => durationMs < least)
+  if (short === undefined) return
+  const problem = `it lasts ${short.durationMs} ms; recordings of less than ${least} ms are not transcribed.`
+  throw new AudioError('audio_too_short', problem, { path })
 }
 
 /** What was prepared before a change must not be sent in place of the file as it is. */

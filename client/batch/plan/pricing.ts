@@ -1,4 +1,4 @@
-import type { AudioLimits, AudioPrices } from '../../audio/limits.ts'
+import { type AudioLimits, type AudioPrices, longestAtMinimumMs } from '../../audio/limits.ts'
 import { larger } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { askForJson, type FreeRequest } from '../../wire/ask-service.ts'
@@ -19,6 +19,8 @@ interface PricingEntry {
   readonly maximum_charge_usd: string
   /** What settling a charge costs at the moment, where calls cost at least that. */
   readonly gas_minimum_charge_usd?: string
+  /** Missing from a service that publishes none. */
+  readonly minimum_audio_duration_ms?: string
   readonly maximum_audio_duration_ms: string
   readonly maximum_audio_bytes: number
 }
@@ -70,9 +72,11 @@ export function termsOf(entry: Omit<PricingEntry, 'model'>): TranscriptionTerms 
   const { minimum_charge_usd: published, gas_minimum_charge_usd: gas = '0' } = entry
   const minimum = larger(roundedUp(scaled(published), SCALE), roundedUp(scaled(gas) * GAS_ROOM, SCALE))
   const maximum = roundedUp(scaled(entry.maximum_charge_usd), SCALE)
+  const { minimum_audio_duration_ms: least } = entry
   return {
     limits: {
       maximumBytes: positive(entry.maximum_audio_bytes),
+      ...(least !== undefined && { minimumDurationMs: positive(Number(least)) }),
       maximumDurationMs: positive(Number(entry.maximum_audio_duration_ms)),
     },
     prices: {
@@ -85,6 +89,12 @@ export function termsOf(entry: Omit<PricingEntry, 'model'>): TranscriptionTerms 
       return atLeast > maximum ? maximum : atLeast
     },
   }
+}
+
+/** A last part below this is charged the minimum, which is pointless where every part is, or refused as too short. */
+export function minimumPartMs({ limits, prices }: Pick<TranscriptionTerms, 'limits' | 'prices'>): number {
+  const { minimumDurationMs = 0, maximumDurationMs } = limits
+  return Math.min(Math.max(longestAtMinimumMs(prices), minimumDurationMs), maximumDurationMs / 2)
 }
 
 function positive(limit: number): number {

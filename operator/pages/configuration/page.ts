@@ -140,6 +140,6 @@ function limitsOf(model: Model): string {
     case 'text_to_speech':
       return `${model.maximumCharacters} characters, default voice ${model.defaultVoice}`
     case 'speech_to_text':
-      return `${model.maximumAudioDurationMs / 1000} s, ${model.maximumAudioBytes} bytes`
+      return `${(model.minimumAudioDurationMs ?? 0) / 1000} to ${model.maximumAudioDurationMs / 1000} s, ${model.maximumAudioBytes} bytes`
   }
 }

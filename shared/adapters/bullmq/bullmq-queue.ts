@@ -4,24 +4,25 @@ import { isRedisOutage } from '#shared/adapters/redis/redis-client.ts'
 import { type JobConsumer, type JobQueue, QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
-import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
+import type { LockPatience } from '#shared/ledger/until-unblocked.ts'
+import { isConnectionFailure, reasonOf } from '#shared/runtime/connection-failure.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import {
   connectRedis,
   createRedisClient,
+  NO_ANSWER,
   type RedisAddress,
   type RedisClient,
   requireNoEviction,
 } from '../redis/redis-client.ts'
 import { startConsumption } from './consumption.ts'
 import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
-import { CONSUMER_RETRY_MS, MESSAGE_OPTIONS, type Producer, type QueueEngine } from './queue-engine.ts'
+import { CONSUMER_RETRY_MS, EVENT_STREAM, MESSAGE_OPTIONS, type Producer, type QueueEngine } from './queue-engine.ts'
 import { REDIS_PRODUCER_OPTIONS } from './workarounds.ts'
 
-/** BullMQ's events are not used. By default it keeps ten thousand of them for each queue. */
-const EVENT_STREAM = { events: { maxLen: 10 } }
-
+/** How long a start waits for a queue that hangs. */
+const START_PATIENCE_MS = 3000
 /** A queue that hangs must not delay the caller for longer. The sweeper enqueues the job again. */
 const ENQUEUE_DEADLINE_MS = 3000
 
@@ -39,27 +40,31 @@ export interface OpenedJobQueue extends JobQueue {
 }
 
 /** Creates or updates the queue's tables in PostgreSQL; does nothing for Redis. Part of `npm run migrate`. */
-export async function migrateQueue(queueUrl: string): Promise<void> {
+export async function migrateQueue(queueUrl: string, patience?: LockPatience): Promise<void> {
   const address = parseQueueUrl(queueUrl)
-  if (address.kind === 'postgres') await migratePostgresQueue(address.url)
+  if (address.kind === 'postgres') await migratePostgresQueue(address.url, patience)
 }
 
 /**
  * Opens the queue that the settings name. Throws one error that names the setting and the address, never the password,
- * when it cannot be used. If the server merely cannot be reached yet, the queue is opened later, so a process can start
- * during an outage. Once open it reconnects by itself.
+ * when it cannot be used. If the server merely cannot be reached yet, or its tables are locked, the queue is opened later, so
+ * a process can start meanwhile. Once open it reconnects by itself.
  */
 export async function openJobQueue(settings: QueueSettings, onError: (error: Error) => void): Promise<OpenedJobQueue> {
   const setting = settings.QUEUE_URL === undefined ? 'DATABASE_URL' : 'QUEUE_URL'
   const address = parseQueueUrl(settings.QUEUE_URL ?? settings.DATABASE_URL)
   const report = oncePerError(onError)
+  const unusable = (error: unknown) =>
+    new UnusableQueue(`${setting}: the queue at ${address.shown} cannot be used`, error)
   const opening = openOnce(async () => {
-    const engine = await openEngine(address, settings.QUEUE_PREFIX, report).catch((error: unknown) => {
-      throw new UnusableQueue(`${setting}: the queue at ${address.shown} cannot be used`, error)
+    const engine = await openEngine(address, settings.QUEUE_PREFIX, report, setting).catch((error: unknown) => {
+      throw unusable(error)
     })
     return withProducers(engine, report)
   })
-  await opening.get().catch((error: unknown) => {
+  await withDeadline(START_PATIENCE_MS, opening.get(), () => {
+    throw unusable(new Error(NO_ANSWER))
+  }).catch((error: unknown) => {
     if (!(error instanceof UnusableQueue) || !error.isUnreachable) throw error
     report(error)
   })
@@ -99,8 +104,14 @@ interface Opened {
   readonly producers: ReadonlyMap<QueueName, Producer>
 }
 
-function openEngine(address: QueueAddress, prefix: string, onError: (error: Error) => void): Promise<QueueEngine> {
-  return address.kind === 'postgres' ? openPostgresEngine(address.url) : openRedisEngine(address, prefix, onError)
+function openEngine(
+  address: QueueAddress,
+  prefix: string,
+  onError: (error: Error) => void,
+  setting: string,
+): Promise<QueueEngine> {
+  if (address.kind !== 'postgres') return openRedisEngine(address, prefix, onError)
+  return openPostgresEngine(address.url, (clause) => onError(new Error(`${setting}: the queue is ${clause}`)))
 }
 
 function withProducers(engine: QueueEngine, onError: (error: Error) => void): Opened {
@@ -122,15 +133,6 @@ class UnusableQueue extends StartFailure {
     super(`${what}: ${reasonOf(error)}`)
     this.isUnreachable = isRedisOutage(error) || isConnectionFailure(error)
   }
-}
-
-/**
- * Returns the first line of the message. The error of a connection that tried several addresses has only its parts'
- * messages.
- */
-function reasonOf(error: unknown): string {
-  if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
-  return error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : 'unknown'
 }
 
 /** Reports each error once: every queue on a shared connection emits that connection's errors. */

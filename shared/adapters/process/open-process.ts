@@ -5,6 +5,7 @@ import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '#shared/ledger/check-schema.ts'
 import { createPool, type Pool } from '#shared/ledger/pool.ts'
 import { findRoleProblem } from '#shared/ledger/role-rights.ts'
+import { createWaitWatch } from '#shared/ledger/watch-waits.ts'
 import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { createLogger, type Logger, type LogLevel } from '#shared/runtime/logger.ts'
@@ -63,6 +64,10 @@ export async function openLedgerProcess(
     applicationName: `farebox ${name}`,
     plansOnce: name !== 'operator',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
+    waits: createWaitWatch({
+      connectionString: settings.DATABASE_URL,
+      onWait: (reason) => logger.warn('DATABASE_URL: this process waits for the database', { reason }),
+    }),
   })
   resources.defer(() => pool.end())
   addPoolMetrics(metrics, pool)

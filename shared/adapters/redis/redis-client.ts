@@ -11,7 +11,7 @@ const MAXIMUM_RECONNECT_DELAY_MS = 2000
 /** Limit of one command. Adding a message takes less than a millisecond. */
 const COMMAND_TIMEOUT_MS = 2000
 
-const NO_ANSWER = 'no answer in time'
+export const NO_ANSWER = 'no answer in time'
 /** Errors of the client, and replies of a server that starts, fails over or has no free connection. */
 const OUTAGE =
   /^(no answer in time|Connection is closed|Command timed out|Stream isn't writeable|None of startup nodes|Reached the max retries|(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|BUSY|ERR max number of clients) )/

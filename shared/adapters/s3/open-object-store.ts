@@ -13,9 +13,9 @@ const START_PATIENCE_MS = 5000
 const RETRY_MS = 5000
 
 /**
- * Opens the bucket and tries what `user` does in it. Throws one error that names the setting to check when the store
- * refuses it. If the store merely cannot be reached yet, the process starts without it and the trial is repeated until
- * it succeeds, reporting each failure to `onError`.
+ * Opens the bucket and tries what `user` does in it. While the store cannot be used, for whatever reason, the process runs
+ * without it, since text needs none: the trial is repeated until it succeeds, and `onError` receives each failure, which
+ * names the setting to check.
  */
 export async function openS3ObjectStore(
   settings: S3Settings,
@@ -27,13 +27,14 @@ export async function openS3ObjectStore(
   const closing = new AbortController()
   try {
     await withDeadline(START_PATIENCE_MS, trial.get(), () => {
-      throw new UnusableStore(`S3_ENDPOINT: ${settings.S3_ENDPOINT ?? 'AWS'} does not answer`, true)
+      throw new UnusableStore(`S3_ENDPOINT: ${settings.S3_ENDPOINT ?? 'AWS'} does not answer`)
     })
   } catch (error) {
-    if (!(error instanceof UnusableStore && error.isOutage)) {
+    if (!(error instanceof UnusableStore)) {
       client.destroy()
       throw error
     }
+    onError(error)
     void untilOpen(trial, closing.signal, { retryMs: RETRY_MS, onError })
   }
   return {

@@ -1,4 +1,9 @@
-import { CreateBucketCommand, PutBucketLifecycleConfigurationCommand, type S3Client } from '@aws-sdk/client-s3'
+import {
+  CreateBucketCommand,
+  GetBucketLifecycleConfigurationCommand,
+  PutBucketLifecycleConfigurationCommand,
+  type S3Client,
+} from '@aws-sdk/client-s3'
 import { FULL_ACCESS } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
@@ -39,6 +44,7 @@ export async function prepareBucket(client: S3Client, settings: S3Settings): Pro
       client.send(
         new PutBucketLifecycleConfigurationCommand({ Bucket, LifecycleConfiguration: { Rules: LIFECYCLE_RULES } }),
       ),
+      () => hasRules(client, Bucket),
     )
     await probeStore(client, settings, FULL_ACCESS)
     return { bucket, publicAccessBlock, lifecycleRules, isPublic: await canStrangersRead(client, Bucket) }
@@ -58,6 +64,13 @@ export async function bucketExists(client: S3Client, settings: S3Settings): Prom
     if (statusOf(error) === 404) return false
     throw describeStoreFailure(error, settings, { operation: 'list', prefix })
   }
+}
+
+async function hasRules(client: S3Client, Bucket: string): Promise<boolean> {
+  // A bucket without rules is an error too.
+  const answer = await client.send(new GetBucketLifecycleConfigurationCommand({ Bucket })).catch(() => null)
+  const kept = new Set(answer?.Rules?.map(({ ID }) => ID))
+  return LIFECYCLE_RULES.every(({ ID }) => kept.has(ID))
 }
 
 async function createBucket(client: S3Client, { S3_BUCKET: Bucket, S3_REGION: region }: S3Settings): Promise<'done'> {

@@ -44,7 +44,8 @@ export async function blockPublicAccess(
   if (couldPut && isEqual(before, EXCEPT_ACLS)) return 'except BlockPublicAcls'
   const setBlock = (block: PublicAccessBlockConfiguration) =>
     client.send(new PutPublicAccessBlockCommand({ Bucket, PublicAccessBlockConfiguration: block }))
-  if ((await ifSupported(setBlock(EVERYTHING))) === 'unsupported') return 'unsupported'
+  const isKept = async () => isEqual(await readBlock(client, Bucket), EVERYTHING)
+  if ((await ifSupported(setBlock(EVERYTHING), isKept)) === 'unsupported') return 'unsupported'
   // Puts that were refused without any block lack a permission, and a weaker block would not help them.
   if ((await canPut()) || !(couldPut || before?.BlockPublicAcls)) return 'done'
   await ifSupported(client.send(new PutBucketAclCommand({ Bucket, ACL: 'private' })))
@@ -62,9 +63,10 @@ async function readBlock(client: S3Client, Bucket: string): Promise<PublicAccess
   return answer?.PublicAccessBlockConfiguration
 }
 
-function isEqual(block: PublicAccessBlockConfiguration | undefined, other: typeof EXCEPT_ACLS): boolean {
+function isEqual(block: PublicAccessBlockConfiguration | undefined, other: PublicAccessBlockConfiguration): boolean {
   return (
-    block !== undefined && Object.entries(other).every(([name, value]) => block[name as keyof typeof other] === value)
+    block !== undefined &&
+    Object.entries(other).every(([name, value]) => block[name as keyof PublicAccessBlockConfiguration] === value)
   )
 }
 

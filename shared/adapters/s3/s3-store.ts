@@ -4,6 +4,8 @@ import {
   DeleteObjectCommand,
   GetObjectCommand,
   type GetObjectCommandOutput,
+  ListObjectsV2Command,
+  NoSuchKey,
   PutObjectCommand,
   paginateListObjectsV2,
   type S3Client,
@@ -11,6 +13,7 @@ import {
 import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
 import pLimit from 'p-limit'
 import { type ByteRange, type ObjectLinks, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
+import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { statusOf } from './store-failure.ts'
 
 /** Limit of all attempts together: a caller waits for the upload to be staged. */
@@ -23,14 +26,18 @@ const CONCURRENT_DELETIONS = 16
  */
 export function createS3ObjectStore(client: S3Client, bucket: string): ObjectStore {
   const place = (key: string) => ({ Bucket: bucket, Key: requireObjectKey(key) })
+  const requireBucket = () =>
+    client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: `${RETENTION_CLASSES.staged.prefix}/`, MaxKeys: 1 }))
   const fetchObject = async (key: string, range?: ByteRange): Promise<GetObjectCommandOutput | null> => {
     try {
       return await client.send(
         new GetObjectCommand({ ...place(key), ...(range ? { Range: `bytes=${range[0]}-${range[1]}` } : {}) }),
       )
     } catch (error) {
-      if (statusOf(error) === 404) return null
-      throw error
+      if (statusOf(error) !== 404) throw error
+      // Some stores and every proxy answer 404 for a missing bucket as well, whose objects are not gone.
+      if (!(error instanceof NoSuchKey)) await requireBucket()
+      return null
     }
   }
   const deleteObject = async (key: string) => {

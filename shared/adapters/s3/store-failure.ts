@@ -24,21 +24,13 @@ const LONGEST_REASON = 200
  * A store that cannot be used, described by the setting to check. Has no `cause`: the SDK attaches the whole exchange
  * to its errors.
  */
-export class UnusableStore extends StartFailure {
-  /** Whether the store merely cannot be reached, so that the same settings may work later. */
-  readonly isOutage: boolean
-
-  constructor(message: string, isOutage = false) {
-    super(message)
-    this.isOutage = isOutage
-  }
-}
+export class UnusableStore extends StartFailure {}
 
 /** Describes an error of the store by the setting that causes it. Never quotes a secret. */
 export function describeStoreFailure(error: unknown, settings: S3Settings, attempted?: Attempted): UnusableStore {
   if (error instanceof UnusableStore) return error
   const place = placeOf(settings)
-  if (isOutage(error)) return new UnusableStore(`S3_ENDPOINT: ${place} cannot be reached: ${reasonOf(error)}`, true)
+  if (isOutage(error)) return new UnusableStore(`S3_ENDPOINT: ${place} cannot be reached: ${reasonOf(error)}`)
   if (error instanceof Error && error.name === 'CredentialsProviderError')
     return new UnusableStore(
       'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY: neither they nor the AWS SDK’s default chain provide credentials',
@@ -109,12 +101,21 @@ function placeOf({ S3_ENDPOINT: endpoint, S3_REGION: region }: S3Settings): stri
   return endpoint ?? `AWS in ${region}`
 }
 
-/** Returns the store's code and the first line of its message. Ceph's gateway sends codes only. */
+/**
+ * Returns the store's code and the first line of its message; Ceph's gateway sends codes only. Of an answer that is not the
+ * store's own, such as a proxy's page, the SDK only knows the status: its message is about XML that was never there.
+ */
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
   if (!(error instanceof Error)) return 'unknown'
+  const status = statusOf(error)
+  if (status !== undefined && !hasCode(error)) return `HTTP ${status}, without an answer of S3`
   const message = error.message.split('\n', 1)[0]?.slice(0, LONGEST_REASON) ?? ''
   return message === '' || message === 'UnknownError' ? error.name : `${error.name}: ${message}`
+}
+
+function hasCode(error: Error): boolean {
+  return error instanceof S3ServiceException && error.name !== 'Unknown' && error.name !== 'NotFound'
 }
 
 /** Returns whether the store did not answer, or answered that it cannot at the moment. */
@@ -124,7 +125,11 @@ function isOutage(error: unknown): boolean {
   return error instanceof Error && (isConnectionFailure(error) || /^(Timeout|Abort)Error$/.test(error.name))
 }
 
-/** Returns the HTTP status of the store's error, or undefined when it did not answer. */
+/**
+ * Returns the HTTP status of the answer that an error is about, or undefined when there was none. An answer whose body is
+ * not S3's own is a plain error of the SDK.
+ */
 export function statusOf(error: unknown): number | undefined {
-  return error instanceof S3ServiceException ? error.$metadata.httpStatusCode : undefined
+  const { $metadata } = Object(error) as { $metadata?: { httpStatusCode?: number } }
+  return $metadata?.httpStatusCode
 }

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type ErrorBody, type ExpectedRefusal, expectNeverRetry } from '../../support/http/expect-refusal.ts'
 import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multipart-body.ts'
@@ -70,6 +70,17 @@ function send({ body, contentType }: SentBody, headers: Record<string, string> =
       ...headers,
     },
     body: new Uint8Array(body),
+  })
+}
+
+/** Asks for the price of a recording that is described. */
+function quoteOf(audio: Uint8Array, durationMs: number): Promise<Response> {
+  const sha256 = createHash('sha256').update(audio).digest('hex')
+  const request = { model: MODEL, audio: { sha256, bytes: audio.length, duration_ms: durationMs } }
+  return fetch(`${sandbox.info.baseUrl}/v1/quotes`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ operation: 'createTranscription', request }),
   })
 }
 
@@ -435,6 +446,27 @@ describe('the upload’s size and duration', () => {
       says: ['audio', '26,214,400'],
     })
   })
+  test.each([
+    [1, 27],
+    [2, 53],
+    [3, 79],
+  ])('rejects %i frames, %i ms, as audio_too_short in JSON, in a form and described', async (frames, durationMs) => {
+    const short = generateFrames(frames)
+    const expected = { code: 'audio_too_short', says: [`${durationMs} ms`, '100 ms'] }
+    await expectRefused(form(file(short), modelField), { ...expected, param: 'file' })
+    const encoded = Buffer.from(short).toString('base64')
+    await expectRefused(jsonWith({ audio_base64: encoded }), { ...expected, param: 'audio_base64' })
+    const described = await quoteOf(short, durationMs)
+    await expectNeverRetry(described, { status: 400, ...expected, param: 'audio.duration_ms' })
+  })
+
+  test('prices four frames, 105 ms, in JSON, in a form and described', async () => {
+    const enough = generateFrames(4)
+    await expectChallenged(form(file(enough), modelField))
+    await expectChallenged(jsonWith({ audio_base64: Buffer.from(enough).toString('base64') }))
+    expect((await quoteOf(enough, 105)).status).toBe(200)
+  })
+
   test('rejects 34,952,537 Base64 characters as audio_too_large [spec B14]', async () => {
     await expectRefused(jsonWith({ audio_base64: 'A'.repeat(MAXIMUM_BASE64_LENGTH + 1) }), {
       code: 'audio_too_large',

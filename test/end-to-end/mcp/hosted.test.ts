@@ -11,7 +11,7 @@ import {
   type ToolResult,
   type X402McpClient,
 } from '../../support/mcp/x402-mcp-client.ts'
-import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { generateFrames, generateMp3 } from '../../support/media/mp3-generator.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
@@ -179,6 +179,12 @@ describe('the protocol of the hosted server', () => {
       const wrong = { model: 'speechvendor/scribe-v2', audio_base64: `${'A'.repeat(LONG)}!` }
       const { error } = (await (await sandbox.transcribe({ body: wrong })).json()) as { error: object }
       expect((await caller.call('transcribe', wrong)).structuredContent).toMatchObject({ error })
+      const short = { ...wrong, audio_base64: Buffer.from(generateFrames(3)).toString('base64') }
+      for (const [tool, body] of [
+        ['transcribe', short] as const,
+        ['quote', { tool: 'transcribe', arguments: short }] as const,
+      ])
+        expect((await caller.call(tool, body)).structuredContent).toMatchObject({ error: { code: 'audio_too_short' } })
     })
 
     it('are all that may be long in a message', async () => {

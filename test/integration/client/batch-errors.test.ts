@@ -25,7 +25,7 @@ import {
   serviceError,
   startScriptedServer,
 } from '../../support/client/scripted-server.ts'
-import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { generateFrames, generateMp3 } from '../../support/media/mp3-generator.ts'
 
 const WORDS = [{ word: 'Hello', start: 0.1, end: 0.5, type: 'word' }]
 const TRANSCRIPT = { id: 't', model: 'm', text: 'Hello', language: 'en', words: WORDS }
@@ -120,6 +120,7 @@ describe('errors of a batch', () => {
       ['a missing minimum', listOf({ minimum_charge_usd: undefined })],
       ['a limit of no bytes', listOf({ maximum_audio_bytes: 0 })],
       ['a limit that is no number', listOf({ maximum_audio_duration_ms: 'x' })],
+      ['a least length that is no number', listOf({ minimum_audio_duration_ms: 'x' })],
       ['a negative limit', listOf({ maximum_audio_duration_ms: '-5' })],
       ['a duration with a fraction of nothing', listOf({ maximum_audio_duration_ms: '' })],
     ])('with %s is refused with a message', async (_, pricing) => {
@@ -166,6 +167,33 @@ describe('errors of a batch', () => {
       expect({ ended, asked, said }).toEqual(expected)
     },
   )
+
+  it('a recording below the least length fails alone, before anything is sent', async () => {
+    const pricing = listOf({ minimum_audio_duration_ms: '100' })
+    const published = await startScriptedServer({ free: { '/v1/pricing': json(pricing) } })
+    published.always((received, reply) =>
+      (received.payment === undefined ? challenge() : charged({ result: TRANSCRIPT }))(received, reply),
+    )
+    writeFileSync(join(root, 'short.mp3'), generateFrames(3))
+    writeFileSync(join(root, 'enough.mp3'), generateFrames(4))
+    const farebox = await openClient(published, { budget: { session: '1' } })
+    for (const changes of [{}, { pack: true }, { estimates: true }]) {
+      const plan = await planBatch(farebox, await findRecordings([root]), optionsFor(changes))
+      expect(plan.files.map(({ error, price }) => [error?.code, price])).toEqual([
+        [undefined, MAXIMUM],
+        ['audio_too_short', 0n],
+      ])
+      expect(plan.files[1]?.error?.message).toMatch(/short\.mp3: it lasts 79 ms.*less than 100 ms/)
+      await plan.discard()
+    }
+    expect(published.received).toEqual([])
+    const plan = await planBatch(farebox, await findRecordings([root]), optionsFor())
+    expect(await runBatch(farebox, plan, optionsFor())).toMatchObject({
+      finished: 1,
+      failures: [{ error: { money: 'none' } }],
+    })
+    await published.stop()
+  })
 
   describe('a service that asks a batch for more', () => {
     it('a challenge above the planned price is refused for its file, with both amounts', async () => {

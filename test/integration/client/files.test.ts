@@ -10,12 +10,14 @@ import { readRecording } from '../../../client/audio/read-recording.ts'
 import { type FindOptions, findRecordings } from '../../../client/batch/find/find-recordings.ts'
 import { planBatch } from '../../../client/batch/plan/plan-batch.ts'
 import { PlanCache } from '../../../client/batch/plan/plan-cache.ts'
+import { Preparer } from '../../../client/batch/plan/preparer.ts'
 import { AppendedLines } from '../../../client/batch/record/appended-lines.ts'
 import { BegunPacks } from '../../../client/batch/record/begun-packs.ts'
 import { type FinishedFile, FinishedFiles } from '../../../client/batch/record/finished-files.ts'
 import type { BatchOptions } from '../../../client/batch/types.ts'
 import type { Farebox } from '../../../client/farebox.ts'
 import { openTemporaryFolder, removeAbandoned, replaceFile, temporaryIn } from '../../../client/files/files.ts'
+import { generateFrames } from '../../support/media/mp3-generator.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../support/client/replace-with-limit.ts', import.meta.url))
 const STAMP = { path: '/audio/a.mp3', bytes: 10, modifiedMs: 1.5 }
@@ -321,6 +323,19 @@ describe('records of a batch', () => {
       expect(await open({ maximumBytes: 99 }).find(STAMP)).toBeUndefined()
       version = 'ffmpeg 8'
       expect(await open().find(STAMP)).toBeUndefined()
+    })
+
+    it('are refused when the service has come to take none that short', async () => {
+      const path = join(home, 'short.mp3')
+      await writeFile(path, generateFrames(3))
+      const prices = { pricePerAudioHourUsd: '0.122', minimumChargeUsd: '0.005034' }
+      const measure = (minimumDurationMs: number) => {
+        const published = { maximumBytes: 26_214_400, minimumDurationMs, maximumDurationMs: 3_600_000 }
+        const terms = { limits: published, prices, priceOf: () => 0n }
+        return new Preparer({ terms, home, ffmpegPath: undefined, signal: undefined }).measure(path, false)
+      }
+      expect(await measure(79)).toMatchObject({ treatment: 'send', uploads: [{ durationMs: 79 }] })
+      await expect(measure(80)).rejects.toMatchObject({ code: 'audio_too_short', money: 'none', path })
     })
 
     it('are found without ffmpeg if they are sent as they are', async () => {

@@ -38,7 +38,7 @@ const GAS = { gasUsed: 196_006n, effectiveGasPrice: 5_000_000_000n, cost: atomic
 const LIFETIME_SECONDS = 300
 const AGREES: Decoded = { outcome: 'agrees', decodedSamples: 1 }
 const DISAGREES: Decoded = { outcome: 'disagrees', decodedSamples: 4_410_000, stopped: true }
-const LIMITS = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+const LIMITS = { maximumBytes: 26_214_400, minimumDurationMs: 100, maximumDurationMs: 3_600_000 }
 const CLIP_MS = generatedDurationMs({ durationMs: 500 })
 
 describe('retention of what was delivered', () => {

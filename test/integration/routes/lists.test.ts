@@ -145,6 +145,7 @@ describe('lists of models, prices and voices', async () => {
       })
       expect(limitsOf('speechvendor/flash-v2.5')).toMatchObject({ maximum_characters: 2000, response_formats: ['mp3'] })
       expect(limitsOf('speechvendor/scribe-v2')).toMatchObject({
+        minimum_audio_duration_ms: '100',
         maximum_audio_duration_ms: '3600000',
         maximum_audio_bytes: 26_214_400,
         accepted_formats: ['mp3'],
@@ -241,6 +242,7 @@ describe('lists of models, prices and voices', async () => {
           currency: 'USD',
           billing_mode: 'measured_audio_duration',
           price_per_audio_hour_usd: '0.122',
+          minimum_audio_duration_ms: '100',
           maximum_audio_duration_ms: '3600000',
           maximum_audio_bytes: 26_214_400,
           accepted_formats: ['mp3'],

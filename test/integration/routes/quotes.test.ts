@@ -2,7 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
+import { afterAll, describe, expect, it, onTestFinished, test } from 'vitest'
+import { createCatalog } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
@@ -205,6 +206,8 @@ describe('a transcription that describes its recording', () => {
     ['0 ms', claim({ duration_ms: 0 }), 'invalid_field', 'audio.duration_ms'],
     ['-1 ms', claim({ duration_ms: -1 }), 'invalid_field', 'audio.duration_ms'],
     ['a fraction of a millisecond', claim({ duration_ms: 0.5 }), 'invalid_field', 'audio.duration_ms'],
+    ['one millisecond', claim({ duration_ms: 1 }), 'audio_too_short', 'audio.duration_ms'],
+    ['one millisecond too few', claim({ duration_ms: 99 }), 'audio_too_short', 'audio.duration_ms'],
     ['one millisecond too many', claim({ duration_ms: 3_600_001 }), 'audio_too_long', 'audio.duration_ms'],
     ['10^30 ms', claim({ duration_ms: 1e30 }), 'audio_too_long', 'audio.duration_ms'],
     ['no duration', claim({ duration_ms: undefined }), 'missing_field', 'audio.duration_ms'],
@@ -234,7 +237,29 @@ describe('a transcription that describes its recording', () => {
   it('POST /v1/quotes accepts a description at the published limits', async () => {
     const answer = await ask(claim({ bytes: 26_214_400, duration_ms: 3_600_000 }))
     expect([answer.statusCode, answer.json().price?.amount]).toEqual([200, '0.122'])
+    const short = await ask(claim({ duration_ms: 100 }))
+    expect([short.statusCode, short.json().price?.amount]).toEqual([200, '0.005034'])
   })
+})
+
+/** Reads a described recording of 24 ms. */
+function readShort(options: object) {
+  return readQuotedRequest(
+    { catalogs: fixedCatalogs(), preparer, mp3Inspector },
+    { body: claim({ duration_ms: 24 }), headers: {} } as never,
+    { client: ['192.0.2.1'], hasPriority: true, ...options },
+  )
+}
+
+test('a recording that the catalog of its quote takes is taken, although the least length is greater now', async () => {
+  const models = publishedCatalog.models.map((model) => {
+    if (model.category !== 'speech_to_text') return model
+    const { minimumAudioDurationMs: _, ...older } = model
+    return older
+  })
+  const quotedCatalog = createCatalog({ ...publishedCatalog, models })
+  expect((await readShort({ quotedCatalog })).effectiveRequest.recording?.audio.durationMs).toBe(24)
+  await expect(readShort({})).rejects.toMatchObject({ code: 'audio_too_short' })
 })
 
 describe('a form', () => {

@@ -18,7 +18,7 @@ export async function startInspector(concurrency = 2, maximumWaiting = 100) {
     onSpawn: (processId) => spawned.push(processId),
   })
   const cache = createInspectionCache<InspectionOutcome>({ maximumEntries: 100, timeToLiveMs: 60_000 })
-  const limits = { maximumBytes: MAXIMUM_BYTES, maximumDurationMs: 3_600_000 }
+  const limits = { maximumBytes: MAXIMUM_BYTES, minimumDurationMs: 0, maximumDurationMs: 3_600_000 }
   const { inspect } = createMp3Inspector({
     decode,
     cache,

@@ -755,7 +755,11 @@ describe('uploads of large files', () => {
     const content = new Uint8Array(RECORDING_BYTES)
     const file = join(folder, 'recording.mp3')
     await writeFile(file, content)
-    const audio = { sha256: createHash('sha256').update(content).digest('hex'), bytes: RECORDING_BYTES, duration_ms: 1 }
+    const audio = {
+      sha256: createHash('sha256').update(content).digest('hex'),
+      bytes: RECORDING_BYTES,
+      duration_ms: 100,
+    }
     return await prepareTranscription(url, { file, audio }, {})
   }
 

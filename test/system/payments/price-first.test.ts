@@ -231,7 +231,7 @@ describe('a recording that is priced before it is sent', () => {
     const answer = await sendForm(formOf(file), idempotencyKey, headers)
     expect(answer.status).toBe(200)
     expect((await challengeFor(facts, idempotencyKey)).status).toBe(402)
-    expect((await challengeFor({ ...facts, duration_ms: 1 }, idempotencyKey)).status).toBe(409)
+    expect((await challengeFor({ ...facts, duration_ms: 100 }, idempotencyKey)).status).toBe(409)
     const other = await sendForm(formOf(newRecording().file), idempotencyKey, headers)
     await expectNeverRetry(other, { status: 409, code: 'idempotency_key_reused', param: 'x-idempotency-key' })
     const again = await sendForm(formOf(file), idempotencyKey, headers)
@@ -310,7 +310,7 @@ describe('POST /v1/quotes with challenge true', () => {
       body: multipartBody([...parts, ...formOf(file)]),
     })
     expect(challenge.status).toBe(402)
-    const other = await challengeFor({ ...facts, duration_ms: 1 }, idempotencyKey)
+    const other = await challengeFor({ ...facts, duration_ms: 100 }, idempotencyKey)
     expect(other.status).toBe(409)
     const paid = await sendJson(file, idempotencyKey, await sandbox.payer.sign(challenge))
     expect({ status: paid.status, body: await paid.text() }).toMatchObject({ status: 200 })

@@ -1,6 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { GetObjectCommand, ListObjectsV2Command, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3'
+import {
+  DeleteBucketCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  type S3Client,
+} from '@aws-sdk/client-s3'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createS3Client } from '#shared/adapters/s3/s3-client.ts'
 import { hashMediaToken } from '#shared/media/media.ts'
@@ -160,28 +167,40 @@ reads without keys: refused
     expect(row?.due).toBe(true)
   })
 
-  it('starts API and worker while the store is away: text is served, audio is refused unpaid, and served once it is back', async () => {
-    await link.setFault({ kind: 'refuse' })
-    onTestFinished(() => link.setFault(null))
-    for (const part of ['api', 'worker'] as const) {
-      process.kill(sandbox.pidOf(part), 'SIGKILL')
-      await sandbox.restart(part)
-    }
-    await payForCall(sandbox, '/v1/chat/completions', CHAT)
-    const idempotencyKey = randomUUID()
-    const headers = await sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey }))
-    const refused = await sandbox.transcribe({ idempotencyKey, headers })
-    expect({ status: refused.status, body: await refused.json() }).toMatchObject({
-      status: 503,
-      body: { error: { code: 'storage_unavailable', payment: 'none' } },
-    })
-    await link.setFault(null)
-    await payForCall(sandbox, '/v1/audio/transcriptions', {
-      model: 'speechvendor/scribe-v2',
-      audio_base64: sandbox.sample.toString('base64'),
-    })
-    await mediaUrl('/v1/audio/speech', SPEECH)
-  })
+  async function removeBucket(): Promise<void> {
+    const { S3_BUCKET: Bucket } = s3.settings()
+    for (const Key of await keys()) await client.send(new DeleteObjectCommand({ Bucket, Key }))
+    await client.send(new DeleteBucketCommand({ Bucket }))
+  }
+
+  it.each([
+    ['store is away', () => link.setFault({ kind: 'refuse' }), () => link.setFault(null)],
+    ['bucket is missing', removeBucket, async () => void (await initializeBucket(s3))],
+  ])(
+    'starts API and worker while the %s: text is served, audio is refused unpaid, and served once it is back',
+    async (_, lose, restore) => {
+      await lose()
+      onTestFinished(restore)
+      for (const part of ['api', 'worker'] as const) {
+        process.kill(sandbox.pidOf(part), 'SIGKILL')
+        await sandbox.restart(part)
+      }
+      await payForCall(sandbox, '/v1/chat/completions', CHAT)
+      const idempotencyKey = randomUUID()
+      const headers = await sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey }))
+      const refused = await sandbox.transcribe({ idempotencyKey, headers })
+      expect({ status: refused.status, body: await refused.json() }).toMatchObject({
+        status: 503,
+        body: { error: { code: 'storage_unavailable', payment: 'none' } },
+      })
+      await restore()
+      await payForCall(sandbox, '/v1/audio/transcriptions', {
+        model: 'speechvendor/scribe-v2',
+        audio_base64: sandbox.sample.toString('base64'),
+      })
+      await mediaUrl('/v1/audio/speech', SPEECH)
+    },
+  )
 
   it('lets the store delete what the service failed to, day by day, by the rules of npm run bucket:init', async () => {
     const gone = await expiry

@@ -25,6 +25,7 @@ import { RETENTION_CLASSES, type RetentionClass } from '#shared/media/retention.
 import { initializeBucket } from '../../../infra/commands/bucket-init.ts'
 import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { haveS3, startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
+import { haveSwift, startTestSwift, type TestSwift } from '../../support/processes/swift-server.ts'
 
 const SECRET = 'a-secret-nobody-may-see'
 async function messageOf(work: Promise<unknown>): Promise<string> {
@@ -35,9 +36,15 @@ async function messageOf(work: Promise<unknown>): Promise<string> {
 }
 const open = (settings: S3Settings, user: ObjectUser = 'worker', errors: Error[] = []) =>
   openObjectStore(settings, user, (error) => errors.push(error))
-/** Opens the store, which must fail, and returns the message. */
-const failToOpen = (settings: S3Settings, user?: ObjectUser) =>
-  messageOf(open(settings, user).then((opened) => opened.close()))
+/** Opens a store and returns what its check says, which is what the start said. */
+async function checked(settings: S3Settings, user?: ObjectUser): Promise<string> {
+  const errors: Error[] = []
+  const { check, close } = await open(settings, user, errors)
+  const message = await messageOf(check())
+  close()
+  expect(errors[0]?.message ?? 'did not fail').toBe(message)
+  return message
+}
 const without = (access: ObjectAccess, changed: RetentionClass, operation: ObjectOperation): ObjectAccess => ({
   ...access,
   [changed]: access[changed].filter((one) => one !== operation),
@@ -48,8 +55,6 @@ interface Place {
   readonly opened: OpenedObjectStore
   close(): Promise<void>
 }
-/** More than the resolution of a store's times. */
-const AGE_DIFFERENCE_MS = 50
 const fail = (error: Error) => {
   throw error
 }
@@ -62,6 +67,7 @@ async function onDisk(): Promise<Place> {
   }
 }
 const canRunS3 = haveS3()
+const canRunSwift = haveSwift()
 const keyIn = (prefix: string) => `${prefix}/${randomUUID()}`
 
 describe.skipIf(!haveS3())('a real S3 server', () => {
@@ -81,7 +87,7 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
 
   describe('opening the object store', () => {
     it('names S3_BUCKET when the bucket does not exist', async () => {
-      const message = await failToOpen(s3.settings({ S3_BUCKET: 'nowhere' }))
+      const message = await checked(s3.settings({ S3_BUCKET: 'nowhere' }))
       expect(message).toBe(`S3_BUCKET: there is no bucket nowhere at ${s3.url}; npm run bucket:init creates it`)
     })
 
@@ -91,7 +97,7 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
     ])(
       'names the credentials’ settings when the store rejects the %s, without showing them',
       async (_, wrong, says) => {
-        const message = await failToOpen(s3.settings(wrong))
+        const message = await checked(s3.settings(wrong))
         expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
         expect(message).toContain(says)
         expect(message).not.toContain(SECRET)
@@ -114,6 +120,13 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
       await proxy.setFault(null)
       await expect.poll(() => messageOf(check())).toBe('did not fail')
       await objects.put(key, Buffer.from('x'))
+      close()
+    })
+
+    it('takes no object for a missing one when the bucket is', async () => {
+      const { objects, close } = await open(s3.settings({ S3_BUCKET: 'nowhere' }))
+      for (const read of [(key: string) => objects.get(key), (key: string) => objects.open(key)])
+        expect(await messageOf(read(`staged/${randomUUID()}`))).not.toBe('did not fail')
       close()
     })
 
@@ -167,9 +180,9 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
       const PublicAccessBlockConfiguration = { ...EXCEPT_ACLS, BlockPublicAcls: true }
       await owner.send(new PutPublicAccessBlockCommand({ Bucket, PublicAccessBlockConfiguration }))
       const settings = s3.settings({ S3_BUCKET: Bucket })
-      expect(await failToOpen(settings)).toContain('may not put objects under media/')
+      expect(await checked(settings)).toContain('may not put objects under media/')
       expect(await initializeBucket(settings)).toMatchObject({ publicAccessBlock: 'except BlockPublicAcls' })
-      expect(await failToOpen(settings)).toBe('did not fail')
+      expect(await checked(settings)).toBe('did not fail')
     })
 
     it('makes a public ACL private where it cannot be blocked', async () => {
@@ -271,47 +284,67 @@ describe.skipIf(!haveS3())('the rights of API and worker in a bucket', () => {
     ),
   )
   it.each(rights)(
-    'does not start an %s that may not %s objects of the class %s, and names the permission',
+    'says to an %s that may not %s objects of the class %s which permission it needs',
     async (user, operation, name) => {
       const settings = await grant(user, users[user] ?? {}, without(OBJECT_ACCESS[user], name, operation))
       await putObject(settings.S3_BUCKET, `${RETENTION_CLASSES[name].prefix}/${randomUUID()}`)
-      const message = await failToOpen(settings, user)
+      const message = await checked(settings, user)
       const permission = { put: 's3:PutObject', get: 's3:GetObject', delete: 's3:DeleteObject' }[operation]
       expect(message).toContain(`may not ${operation} objects under ${RETENTION_CLASSES[name].prefix}/ in the bucket`)
       expect(message).toContain(`grant ${permission} there`)
     },
   )
 
-  it.each(['api', 'worker'] as const)('does not start an %s that may not list the bucket', async (user) => {
-    const { staged, speech, images } = OBJECT_ACCESS[user]
-    const access = { staged: unlisted(staged), speech: unlisted(speech), images: unlisted(images) }
-    const message = await failToOpen(await grant(user, users[user] ?? {}, access), user)
-    expect(message).toContain('grant s3:ListBucket there')
-  })
+  it.each(['api', 'worker'] as const)(
+    'says to an %s that may not list the bucket which permission it needs',
+    async (user) => {
+      const { staged, speech, images } = OBJECT_ACCESS[user]
+      const access = { staged: unlisted(staged), speech: unlisted(speech), images: unlisted(images) }
+      const message = await checked(await grant(user, users[user] ?? {}, access), user)
+      expect(message).toContain('grant s3:ListBucket there')
+    },
+  )
 
-  it('does not start when another user owns the bucket and has granted nothing', async () => {
-    const message = await failToOpen(s3.settings(users.api), 'api')
+  it('says that another user owns the bucket and has granted nothing', async () => {
+    const message = await checked(s3.settings(users.api), 'api')
     expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY: these credentials may not list objects')
   })
 })
 
 describe('the object store', () => {
   let server: TestS3
+  let swift: TestSwift
   beforeAll(async () => {
     if (canRunS3) server = await startTestS3()
+    if (canRunSwift) swift = await startTestSwift()
   })
 
-  afterAll(() => server?.stop())
+  afterAll(async () => {
+    await server?.stop()
+    await swift?.stop()
+  })
 
   async function onS3(): Promise<Place> {
     const opened = await openObjectStore(server.settings(), 'worker', fail)
     return { opened, close: async () => opened.close() }
   }
+  async function onSwift(): Promise<Place> {
+    const settings = swift.settings()
+    // It takes the calls that it does not know for the bucket's own.
+    const unsupported = { publicAccessBlock: 'unsupported', lifecycleRules: 'unsupported' }
+    expect(await initializeBucket(settings)).toEqual({ bucket: 'done', ...unsupported, isPublic: false })
+    expect(await initializeBucket(settings)).toEqual({ bucket: 'already there', ...unsupported, isPublic: false })
+    const opened = await openObjectStore(settings, 'worker', fail)
+    return { opened, close: async () => opened.close() }
+  }
+  /** With more than the resolution of the store's times. */
   const places = [
-    { name: 'a folder', create: onDisk, isThere: true },
-    { name: 'S3', create: onS3, isThere: canRunS3 },
+    { name: 'a folder', create: onDisk, isThere: true, ageDifferenceMs: 50 },
+    { name: 'S3', create: onS3, isThere: canRunS3, ageDifferenceMs: 50 },
+    // It lists times in whole seconds, rounded up.
+    { name: 'Swift', create: onSwift, isThere: canRunSwift, ageDifferenceMs: 2100 },
   ]
-  for (const { name, create, isThere } of places)
+  for (const { name, create, isThere, ageDifferenceMs } of places)
     describe.skipIf(!isThere)(`the object store in ${name}`, () => {
       let place: Place
       let store: ObjectStore
@@ -394,12 +427,12 @@ describe('the object store', () => {
 
       it('deletes old objects under one prefix and keeps newer ones and other prefixes', async () => {
         // Everything that the tests before have left.
-        await store.deleteOlderThan('media/speech', -AGE_DIFFERENCE_MS)
+        await store.deleteOlderThan('media/speech', -ageDifferenceMs)
         const [old, recent, other] = [keyIn('media/speech'), keyIn('media/speech'), keyIn('media/images')]
         for (const key of [old, other]) await store.put(key, randomBytes(10))
-        await delay(AGE_DIFFERENCE_MS)
+        await delay(ageDifferenceMs)
         const between = Date.now()
-        await delay(AGE_DIFFERENCE_MS)
+        await delay(ageDifferenceMs)
         await store.put(recent, randomBytes(10))
         expect(await store.deleteOlderThan('media/speech', Date.now() - between)).toBe(1)
         expect(await store.get(old)).toBeNull()

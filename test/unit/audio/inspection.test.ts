@@ -24,7 +24,7 @@ import { generateId3v1, generateId3v2 } from '../../support/media/tag-generator.
 const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
 const clip = { durationMs: 500 }
 const agrees: Decoded = { outcome: 'agrees', decodedSamples: 1 }
-const limits = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+const limits = { maximumBytes: 26_214_400, minimumDurationMs: 100, maximumDurationMs: 3_600_000 }
 function inspectorWith(
   decode: DecodeAudio | undefined,
   options: {
@@ -152,6 +152,19 @@ describe('inspecting an upload', () => {
     )
     expect(decode).not.toHaveBeenCalled()
   })
+
+  test.each([1, 2, 3])(
+    'rejects %i frames of 26 ms as too short with both durations, without decoding',
+    async (frames) => {
+      const decode = vi.fn<DecodeAudio>(async () => agrees)
+      const { inspect } = inspectorWith(decode)
+      const error = await errorOf(inspect(generateFrames(frames), 'a', 'file'))
+      expect(error).toMatchObject({ code: 'audio_too_short', param: 'file' })
+      expect(error.message).toMatch(new RegExp(`^The audio lasts ${[27, 53, 79][frames - 1]} ms; the least is 100 ms,`))
+      expect(decode).not.toHaveBeenCalled()
+      expect(await inspect(generateFrames(4), 'b')).toMatchObject({ durationMs: 105 })
+    },
+  )
 
   test('accepts exactly an hour', async () => {
     const { inspect } = inspectorWith(async () => agrees)

@@ -1,10 +1,11 @@
 import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { modelTraits } from '#shared/operations/vendors/anthropic.ts'
+import { withUniqueCallIds } from '../call-ids.ts'
 import { described } from '../json-schema.ts'
 import { effortWithin } from '../output-limit.ts'
 import { argumentsObject } from '../text-answer.ts'
-import { withUniqueCallIds } from './call-ids.ts'
+import { withPairs } from '../turns.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
 
 interface Block extends Cacheable {
@@ -132,13 +133,19 @@ function thinkingOf(
 }
 
 /**
+ * Ids are unique besides: 400 "`tool_use` ids must be unique" and "tool_use.id: String should match pattern
+ * '^[a-zA-Z0-9_-]+$'" (anomalyco/opencode#1279, read on 28 November 2026).
+ */
+const CALL_ID = /^[A-Za-z0-9_-]{1,128}$/
+
+/**
  * Merges neighbors of the same role into one message with tool results first: the vendor requires them directly after
  * the calls. The vendor rejects empty texts and trailing whitespace of an answer to be continued, so they are left out.
  * Source: …/tool-use/handle-tool-calls ("Tool result blocks must come first").
  */
 function messagesOf({ messages }: TextRequest): Message[] {
   const merged: Message[] = []
-  for (const { role, parts } of withUniqueCallIds(messages)) {
+  for (const { role, parts } of withUniqueCallIds(withPairs(messages), CALL_ID)) {
     const blocks = parts.flatMap((part) => {
       const block = blockOf(part)
       return block === undefined ? [] : [{ ...block, ...cacheControl(part) }]

@@ -1,7 +1,9 @@
 import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import type { OpenAiCarriedOptions } from '#shared/operations/vendors/openai-compatible.ts'
+import { withUniqueCallIds } from '../call-ids.ts'
 import { effortWithin } from '../output-limit.ts'
+import { type Turn, turnsOf, withPairs } from '../turns.ts'
 
 /** The deployment's settings of a text body. */
 export interface OpenAiTextSettings {
@@ -40,9 +42,7 @@ export function textBody(request: TextRequest, settings: OpenAiTextSettings): Re
     model: upstreamModel,
     messages: [
       ...(request.system === undefined || request.system === '' ? [] : [{ role: systemRole, content: request.system }]),
-      ...request.messages.flatMap(({ role, parts }) =>
-        role === 'user' ? userMessages(parts) : [assistantMessage(parts)],
-      ),
+      ...turnsOf(withUniqueCallIds(withPairs(request.messages), CALL_ID)).flatMap(turnMessages),
     ],
     ...(outputLimit === 'max_tokens' ? {} : { max_completion_tokens: limit }),
     ...(outputLimit === 'max_completion_tokens' ? {} : { max_tokens: limit }),
@@ -89,23 +89,39 @@ function withoutUndefined(fields: Record<string, unknown>): Record<string, unkno
 }
 
 /**
- * Returns a user turn's messages. Tool results are separate messages and must directly follow the calls, so they come
- * first.
+ * OpenAI refuses longer ids ("Expected a string with maximum length 40", camel-ai/camel#2215) and repeated ones ("Duplicate
+ * value for 'tool_call_id'", agno-agi/agno#5116), read on 28 November 2026.
  */
+const CALL_ID = /^[^]{1,40}$/
+
+/**
+ * Returns a turn's messages. Tool results are separate messages and must directly follow the calls: results come first, and
+ * the messages of an assistant turn that does not end with its calls become one.
+ */
+function turnMessages({ role, messages }: Turn): Record<string, unknown>[] {
+  const parts = messages.flat()
+  if (role === 'user') return [...parts.flatMap(resultMessages), ...messages.flatMap(userMessages)]
+  const callsEarlier = messages.slice(0, -1).some((earlier) => earlier.some(({ type }) => type === 'tool_call'))
+  return callsEarlier ? [assistantMessage(parts)] : messages.map(assistantMessage)
+}
+
+function resultMessages(part: TextPart): Record<string, unknown>[] {
+  return part.type === 'tool_result' ? [{ role: 'tool', tool_call_id: part.tool_call_id, content: part.text }] : []
+}
+
+/** Returns the message of what is no tool result. */
 function userMessages(parts: readonly TextPart[]): Record<string, unknown>[] {
-  const results = parts.flatMap((part) =>
-    part.type === 'tool_result' ? [{ role: 'tool', tool_call_id: part.tool_call_id, content: part.text }] : [],
-  )
   const content = parts.flatMap((part): Record<string, unknown>[] => {
     if (part.type === 'text') return [{ type: 'text', text: part.text }]
     if (part.type !== 'image' || part.source.kind !== 'inline') return []
     return [{ type: 'image_url', image_url: { url: `data:${part.source.media_type};base64,${part.source.base64}` } }]
   })
-  if (content.length === 0) return results.length > 0 ? results : [{ role: 'user', content: '' }]
+  if (content.length === 0)
+    return parts.some(({ type }) => type === 'tool_result') ? [] : [{ role: 'user', content: '' }]
   // Servers with text-only chat templates always accept a plain string, but not always parts.
   const [only] = content
   const plain = content.length === 1 && only?.['type'] === 'text' ? only['text'] : content
-  return [...results, { role: 'user', content: plain }]
+  return [{ role: 'user', content: plain }]
 }
 
 function assistantMessage(parts: readonly TextPart[]): Record<string, unknown> {

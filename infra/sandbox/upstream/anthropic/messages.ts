@@ -8,6 +8,7 @@ import { type Thinking, type WritingTask, type WrittenAnswer, writeAnswer } from
 import { refusal, refuseKey } from './refusals.ts'
 import { type AnthropicRequest, requestWire } from './request-wire.ts'
 import { messageEvents } from './stream-events.ts'
+import { turnFault } from './turn-faults.ts'
 
 /**
  * Creates `POST /v1/messages` as documented for the Anthropic API, for text, vision, client tools and JSON output. Models are
@@ -31,7 +32,7 @@ function createMessage({ body }: VendorRequest, cache: PromptCache): VendorAnswe
   if (!parsed.success) return refusal(400, 'invalid_request_error', parsed.error.message)
   const request = parsed.data
   if (!request.model.startsWith('claude-')) return refusal(404, 'not_found_error', `model: ${request.model}`)
-  const limit = limitExceededBy(request)
+  const limit = limitExceededBy(request) ?? turnFault(request.messages)
   if (limit !== undefined) return refusal(400, 'invalid_request_error', limit)
   const turns = request.messages.map(turnOf)
   const task = taskOf(request, turns)

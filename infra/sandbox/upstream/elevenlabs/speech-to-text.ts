@@ -17,6 +17,7 @@ const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimenta
  *   can be predicted is 32. Defaults to null, in this case the amount of speakers is set to the maximum value the model
  *   supports."
  * - `tag_audio_events`: "Whether to tag audio events like (laughter), (footsteps), etc. in the transcription."
+ * - `file`: "The file to transcribe (100ms minimum audio length)." Which error a shorter one gets is not documented.
  * - `speaker_id`, optional: "Unique identifier for the speaker of this word."
  */
 export const speechToTextRoute: VendorRoute = {
@@ -25,6 +26,8 @@ export const speechToTextRoute: VendorRoute = {
   answer: transcribe,
   emptied: (body) => ({ ...body, text: null, words: null }),
 }
+
+const LEAST_SECONDS = 0.1
 
 async function transcribe({ form, audio }: VendorRequest): Promise<VendorAnswer> {
   if (form === undefined)
@@ -35,6 +38,9 @@ async function transcribe({ form, audio }: VendorRequest): Promise<VendorAnswer>
   const heard = await hear(audio, options)
   if (heard === undefined) {
     return refusal(400, 'validation_error', 'invalid_content', 'The upload could not be read as audio.')
+  }
+  if (heard.durationSeconds < LEAST_SECONDS) {
+    return refusal(400, 'validation_error', 'invalid_parameters', 'The audio is shorter than 100ms.')
   }
   const transcriptionId = createHash('sha256').update(audio).digest('base64url').slice(0, 20)
   return { status: 200, accepted: true, body: { ...transcriptBody(heard, options), transcription_id: transcriptionId } }

@@ -10,6 +10,7 @@ import { generationOf, limitExceededBy } from './model-limits.ts'
 import { refusal, refuseKey } from './refusals.ts'
 import { type GeminiPart, type GeminiRequest, requestWire } from './request-wire.ts'
 import { answerChunks } from './stream-chunks.ts'
+import { turnFault } from './turn-faults.ts'
 
 /** A plausible count for one image; images have a fixed price. */
 const TOKENS_PER_GENERATED_IMAGE = 1120
@@ -59,7 +60,7 @@ function generate({ parameter: model, body }: VendorRequest, cache: PromptCache)
   const request = parsed.data
   const unsigned = model.startsWith('gemini-3') && request.contents.some(({ parts }) => isUnsigned(parts))
   if (unsigned) return refusal(400, 'INVALID_ARGUMENT', 'Function call is missing a thought_signature.')
-  const limit = limitExceededBy(request, model)
+  const limit = limitExceededBy(request, model) ?? turnFault(request.contents)
   if (limit !== undefined) return refusal(400, 'INVALID_ARGUMENT', limit)
   const turns = request.contents.map(({ role, parts }): Turn => ({ role: role ?? 'user', parts: parts.map(partOf) }))
   const task = taskOf(model, request, turns)

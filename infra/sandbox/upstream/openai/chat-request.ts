@@ -105,17 +105,41 @@ export function contradictionIn({ messages, tools, tool_choice, ...limits }: Cha
   }
   if (tool_choice !== undefined && tools === undefined)
     return "'tool_choice' is only allowed when 'tools' are specified."
+  return turnFault(messages)
+}
+
+const LONGEST_ID = 40
+
+/**
+ * Source: the messages are the vendor's, as reported for a long id (camel-ai/camel#2215), a repeated one
+ * (agno-agi/agno#5116) and a result without its call (itmisx/deepx-code#94), read on 28 November 2026
+ */
+function turnFault(messages: readonly ChatMessage[]): string | undefined {
   let open = new Set<string>()
-  for (const each of messages) {
+  let answered = new Map<string, number>()
+  for (const [index, each] of messages.entries()) {
     if (each.role === 'tool') {
-      if (!open.delete(each.tool_call_id)) return "messages with role 'tool' must follow a message with 'tool_calls'."
+      const { tool_call_id: id } = each
+      const before = answered.get(id)
+      if (before !== undefined)
+        return `Invalid parameter: Duplicate value for 'tool_call_id' of '${id}', in messages[${before}] and messages[${index}].`
+      if (!open.delete(id))
+        return "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+      answered.set(id, index)
       continue
     }
-    if (open.size > 0) return "'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
-    open = new Set(each.role === 'assistant' ? each.tool_calls?.map(({ id }) => id) : [])
+    if (open.size > 0) return UNANSWERED
+    const ids = each.role === 'assistant' ? (each.tool_calls ?? []).map(({ id }) => id) : []
+    const long = ids.findIndex((id) => id.length > LONGEST_ID)
+    if (long >= 0)
+      return `Invalid 'messages[${index}].tool_calls[${long}].id': string too long. Expected a string with maximum length ${LONGEST_ID}, but got a string with length ${ids[long]?.length} instead.`
+    open = new Set(ids)
+    answered = new Map()
   }
-  return open.size > 0 ? "'tool_calls' must be followed by tool messages." : undefined
+  return open.size > 0 ? UNANSWERED : undefined
 }
+
+const UNANSWERED = "'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
 
 export function textOf(content: string | readonly z.infer<typeof textPart>[] | null | undefined): string {
   if (content === null || content === undefined) return ''

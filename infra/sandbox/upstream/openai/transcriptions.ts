@@ -7,7 +7,7 @@ import { invalidRequest, refusal, refuseKey } from './answers.ts'
  * transcribes like the other vendors, without speakers and audio events.
  *
  * Source: developers.openai.com/api/reference, Create transcription; npm package `openai` 7,
- * resources/audio/transcriptions.d.ts.
+ * resources/audio/transcriptions.d.ts; the refusal of a short file is the vendor's, as UpstreetAI/usdk#637 quotes it.
  */
 export const transcriptionsRoute: VendorRoute = {
   path: '/v1/audio/transcriptions',
@@ -25,6 +25,8 @@ function refuseSize({ body: { byteLength } }: VendorRequest): VendorAnswer | und
   return refusal(413, 'server_error', null, message)
 }
 
+const LEAST_SECONDS = 0.1
+
 async function transcribe({ form, audio }: VendorRequest): Promise<VendorAnswer> {
   if (form === undefined) return invalidRequest('The body is not a multipart form.')
   if (typeof form.get('model') !== 'string') return invalidRequest('You must provide a model parameter.', 'model')
@@ -37,6 +39,10 @@ async function transcribe({ form, audio }: VendorRequest): Promise<VendorAnswer>
   if (audio === undefined) return invalidRequest('There is no file.', 'file')
   const heard = await hear(audio, { tagAudioEvents: false })
   if (heard === undefined) return invalidRequest('The audio file could not be decoded.', 'file')
+  if (heard.durationSeconds < LEAST_SECONDS) {
+    const message = `Audio file is too short. Minimum audio length is ${LEAST_SECONDS} seconds.`
+    return invalidRequest(message, 'file', 'audio_too_short')
+  }
   const language = form.get('language')
   if (language !== null && !(typeof language === 'string' && /^[a-z]{2}$/.test(language))) {
     const message = `Invalid language '${typeof language === 'string' ? language : 'file'}'. Language parameter must be specified in ISO-639-1 format.`

@@ -11,6 +11,7 @@ import { parseSilences } from '../../../../client/audio/ffmpeg.ts'
 import { nextCut, planCuts, type Silence } from '../../../../client/audio/parts/plan-parts.ts'
 import { quietestMomentMs } from '../../../../client/audio/parts/quietest-moment.ts'
 import { readAgain, readRecording } from '../../../../client/audio/read-recording.ts'
+import { minimumPartMs } from '../../../../client/batch/plan/pricing.ts'
 
 const noWindow = async () => {
   throw new Error('there is a silence')
@@ -53,6 +54,35 @@ describe('nextCut', () => {
     const cut = nextCut(0, recordingOf(HOUR + 1000), silences, options)
     expect(cut).toEqual({ kind: 'silence', atMs: 57 * MINUTE + 250 })
   })
+})
+
+const terms = (hour: string, minimum: string, maximumDurationMs = HOUR) => ({
+  limits: { maximumBytes: 1_000_000, minimumDurationMs: 100, maximumDurationMs },
+  prices: { pricePerAudioHourUsd: hour, minimumChargeUsd: minimum },
+})
+
+describe('minimumPartMs', () => {
+  test('leaves no last part that is charged the minimum or refused, as far as parts are that long', () => {
+    expect(minimumPartMs(terms('0.122', '0.005034'))).toBe(148_544)
+    expect(minimumPartMs(terms('0.122', '0'))).toBe(100)
+    expect(minimumPartMs(terms('0', '0.005034'))).toBe(HOUR / 2)
+    expect(minimumPartMs(terms('0.122', '0', 150))).toBe(75)
+  })
+
+  test.each([3_600_001, 3_600_050, 3_600_099])(
+    'of a recording of %i ms, a service without a minimum charge gets no part below its least length',
+    async (durationMs) => {
+      const silences = [{ startMs: HOUR - 10, endMs: HOUR }]
+      const options = { minimumPartMs: minimumPartMs(terms('0.122', '0')) }
+      const [cut = 0] = await planCuts(
+        recordingOf(durationMs),
+        silences,
+        ({ endMs }) => Promise.resolve(endMs),
+        options,
+      )
+      expect(durationMs - cut).toBeGreaterThanOrEqual(100)
+    },
+  )
 })
 
 describe('planCuts', () => {

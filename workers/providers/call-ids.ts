@@ -4,12 +4,11 @@ import type { TextRequest } from '#shared/operations/text/text-request.ts'
 type Messages = TextRequest['messages']
 
 /**
- * Gives each call of a conversation an id that this vendor takes: of letters, digits, `_` and `-`, and none twice ("tool_use
- * ids must be unique", 400 of the API; platform.claude.com/docs/en/agents-and-tools/tool-use, read on 2026-11-28). Callers
- * of other families number their calls anew in each turn (`bash:0`). A result gets the id of the nearest call before it
- * that has its id and no result.
+ * Gives each call of a conversation an id that the vendor takes, and none twice. Callers and other vendors number calls anew
+ * in each turn (`bash:0`). A result gets the id of the nearest call before it that has its id and no result.
  */
-export function withUniqueCallIds(messages: Messages): Messages {
+export function withUniqueCallIds(messages: Messages, accepted: RegExp): Messages {
+  const acceptedId = (id: string) => (accepted.test(id) ? id : hashedId(id))
   const taken = new Set<string>()
   /** How often each id was used. */
   const uses = new Map<string, number>()
@@ -40,10 +39,6 @@ export function withUniqueCallIds(messages: Messages): Messages {
       return part.type === 'tool_result' ? { ...part, tool_call_id: resultId(part.tool_call_id) } : part
     }),
   }))
-}
-
-function acceptedId(id: string): string {
-  return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : hashedId(id)
 }
 
 function hashedId(text: string): string {
