@@ -35,7 +35,7 @@ export const HOUSES = {
   },
 } as const
 
-/** The same for the domain and its adapters, which are imported as `#shared/…`. */
+/** The same for the domain, which is imported as `#shared/…`. */
 export const DOMAIN = {
   archive: ['errors', 'media'],
   audio: [],
@@ -53,19 +53,22 @@ export const DOMAIN = {
   operators: ['catalog', 'digests', 'errors', 'jobs', 'money', 'operations', 'payment', 'pricing', 'runtime'],
   jobs: ['digests', 'errors', 'json', 'media', 'money', 'operations', 'payment', 'pricing', 'runtime'],
 } as const
+
+/** They are what they are: PostgreSQL is the only source of truth, and one chain is paid on. Their types need no port. */
+export const WITHOUT_PORTS = ['ledger', 'chain'] as const
+
+/** The same for adapters, which may name `ledger` and `chain` as well. */
 export const ADAPTERS = {
-  bullmq: ['postgres', 'redis'],
-  chain: [],
+  bullmq: ['ledger', 'redis'],
   disk: [],
   opentelemetry: [],
-  postgres: [],
-  process: ['bullmq', 'opentelemetry', 'postgres'],
+  process: ['bullmq', 'ledger', 'opentelemetry'],
   redis: [],
   'remote-facilitator': ['chain'],
   s3: [],
 } as const
 
-/** The rooms of the ledger, `shared/adapters/postgres`. All of them import the files next to them, which import no room. */
+/** The rooms of the ledger, `shared/ledger`. All of them import the files next to them, which import no room. */
 export const LEDGER = {
   archive: [],
   operators: [],
@@ -96,19 +99,13 @@ function restrict(files: string[], patterns: RestrictedImports[]): Override {
   return { files, rules: { 'no-restricted-imports': ['error', { patterns: [...patterns, NOT_THE_CLIENT] }] } }
 }
 
-/** They are what they are: PostgreSQL is the only source of truth, and one chain is paid on. Their types need no port. */
-const WITHOUT_PORTS = ['postgres', 'chain']
-
 const COMPOSED_ONLY: RestrictedImports[] = [
   {
-    group: [
-      '**/adapters/*.ts',
-      ...Object.keys(ADAPTERS).flatMap((room) => (WITHOUT_PORTS.includes(room) ? [] : `**/adapters/${room}/**`)),
-    ],
+    group: ['**/adapters/**'],
     message: 'Only the composition root imports adapters; take what you need as a parameter.',
   },
   {
-    group: WITHOUT_PORTS.map((room) => `**/adapters/${room}/**`),
+    group: WITHOUT_PORTS.map((room) => `#shared/${room}/**`),
     allowTypeImports: true,
     message: 'Only the composition root imports the values of ledger and chain; their types may be imported.',
   },
@@ -155,8 +152,8 @@ const domainRooms = Object.entries(DOMAIN as Record<string, readonly string[]>).
         message: 'shared is below api, workers, operator, infra and test: it never imports them.',
       },
       {
-        group: ['**/adapters/**', '#shared/adapters/**'],
-        message: 'Domain folders never import adapters; the composition roots do.',
+        group: ['adapters', ...WITHOUT_PORTS].flatMap((room) => [`**/${room}/**`, `#shared/${room}/**`]),
+        message: 'Domain folders never import adapters, ledger or chain; the composition roots do.',
       },
       {
         group: ['pg', 'bullmq', 'ioredis', 'viem', 'viem/**', '@x402/**', 'fastify', '@fastify/**'],
@@ -172,29 +169,47 @@ const domainRooms = Object.entries(DOMAIN as Record<string, readonly string[]>).
   ),
 )
 
-const ADAPTERS_ARE_BELOW = {
+const BELOW_THE_HOUSES = {
   group: ['**/api/**', '**/workers/**', '**/operator/**', '**/infra/**', '**/test/**'],
-  message: 'Adapters are below api, workers, operator, infra and test: they never import them.',
+  message: 'Adapters, ledger and chain are below api, workers, operator, infra and test: they never import them.',
 }
-function adapterPatterns(room: string, allowed: readonly string[]): RestrictedImports[] {
+const adapterRooms = Object.entries(ADAPTERS as Record<string, readonly string[]>).map(([room, allowed]) => {
+  const isForbidden = (other: string) => other !== room && !allowed.includes(other)
+  return restrict(
+    [`shared/adapters/${room}/**`],
+    [
+      BELOW_THE_HOUSES,
+      {
+        group: [
+          ...Object.keys(ADAPTERS)
+            .filter(isForbidden)
+            .flatMap((other) => [`#shared/adapters/${other}/**`, `../${other}/**`, `../../${other}/**`]),
+          ...WITHOUT_PORTS.filter(isForbidden).map((other) => `#shared/${other}/**`),
+        ],
+        message: `The adapter ${room} imports ${allowed.length === 0 ? 'no other adapter' : `only ${allowed.join(', ')}`}; see ARCHITECTURE.md.`,
+      },
+    ],
+  )
+})
+
+/** Ledger and chain import the domain only. */
+function withoutPorts(room: (typeof WITHOUT_PORTS)[number]): RestrictedImports[] {
   return [
-    ADAPTERS_ARE_BELOW,
+    BELOW_THE_HOUSES,
     {
-      group: Object.keys(ADAPTERS)
-        .filter((other) => other !== room && !allowed.includes(other))
-        .flatMap((other) => [`#shared/adapters/${other}/**`, `../${other}/**`, `../../${other}/**`]),
-      message: `The adapter ${room} imports ${allowed.length === 0 ? 'no other adapter' : `only ${allowed.join(', ')}`}; see ARCHITECTURE.md.`,
+      group: ['adapters', ...WITHOUT_PORTS.filter((other) => other !== room)].flatMap((other) => [
+        `#shared/${other}/**`,
+        `**/../${other}/**`,
+      ]),
+      message: `shared/${room} imports the domain only; see ARCHITECTURE.md.`,
     },
   ]
 }
-const adapterRooms = Object.entries(ADAPTERS as Record<string, readonly string[]>).map(([room, allowed]) =>
-  restrict([`shared/adapters/${room}/**`], adapterPatterns(room, allowed)),
-)
 const ledgerRooms = [
   restrict(
-    ['shared/adapters/postgres/*.ts'],
+    ['shared/ledger/*.ts'],
     [
-      ...adapterPatterns('postgres', ADAPTERS.postgres),
+      ...withoutPorts('ledger'),
       {
         group: Object.keys(LEDGER).map((room) => `./${room}/**`),
         message: 'Files next to the ledger’s rooms import none of them.',
@@ -203,9 +218,9 @@ const ledgerRooms = [
   ),
   ...Object.entries(LEDGER as Record<string, readonly string[]>).map(([room, allowed]) =>
     restrict(
-      [`shared/adapters/postgres/${room}/*.ts`],
+      [`shared/ledger/${room}/*.ts`],
       [
-        ...adapterPatterns('postgres', ADAPTERS.postgres),
+        ...withoutPorts('ledger'),
         {
           group: Object.keys(LEDGER)
             .filter((other) => other !== room && !allowed.includes(other))
@@ -287,8 +302,9 @@ export default defineConfig({
     ),
     restrict(['infra/**'], []),
     ...domainRooms,
-    restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),
+    restrict(['shared/adapters/*.ts'], [BELOW_THE_HOUSES]),
     ...adapterRooms,
+    restrict(['shared/chain/**'], withoutPorts('chain')),
     ...ledgerRooms,
     restrict(
       ['api/*.ts', 'workers/*.ts', 'operator/*.ts'],

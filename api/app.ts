@@ -1,5 +1,5 @@
 import fastify, { type FastifyInstance } from 'fastify'
-import type { BalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
+import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { Admission } from './admission/admission.ts'

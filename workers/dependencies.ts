@@ -1,22 +1,16 @@
 import type { Registry } from 'prom-client'
 import { privateKeyToAddress } from 'viem/accounts'
-import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
-import {
-  type AllowanceWorkStore,
-  createAllowanceWorkStore,
-} from '#shared/adapters/postgres/allowances/allowance-store.ts'
-import { type BudgetStore, createBudgetStore } from '#shared/adapters/postgres/configuration/budget-store.ts'
-import {
-  createProcessReportStore,
-  type ProcessReportStore,
-} from '#shared/adapters/postgres/configuration/process-report-store.ts'
-import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
-import { listenForAllowances } from '#shared/adapters/postgres/outcome-listener.ts'
-import { createReportsStore, type ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
-import { createRetentionStore, type RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
-import { createSettlementStore, type SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
+import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
 import type { JobConsumer, JobQueue, QueueName } from '#shared/jobs/job-queue.ts'
+import { type AllowanceWorkStore, createAllowanceWorkStore } from '#shared/ledger/allowances/allowance-store.ts'
+import { type BudgetStore, createBudgetStore } from '#shared/ledger/configuration/budget-store.ts'
+import { createProcessReportStore, type ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
+import { createExecutionStore } from '#shared/ledger/execution/execution-store.ts'
+import { listenForAllowances } from '#shared/ledger/outcome-listener.ts'
+import { createReportsStore, type ReportsStore } from '#shared/ledger/reports/reports-store.ts'
+import { createRetentionStore, type RetentionStore } from '#shared/ledger/retention/retention-store.ts'
+import { createSettlementStore, type SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { AccountPeriod } from '#shared/adapters/postgres/account/account-store.ts'
-import type { AccountPosition, PageRequest } from '#shared/adapters/postgres/position.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { AccountPeriod } from '#shared/ledger/account/account-store.ts'
+import type { AccountPosition, PageRequest } from '#shared/ledger/position.ts'
 import { invalidField } from '../request/field-errors.ts'
 import { DEFAULT_PAGE, DEFAULT_SPEND_DAYS, MAXIMUM_PAGE, MAXIMUM_SPEND_DAYS } from '../schemas/account.ts'
 

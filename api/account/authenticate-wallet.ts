@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import type { AccountStore } from '#shared/adapters/postgres/account/account-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { AccountStore } from '#shared/ledger/account/account-store.ts'
 import { isTagUnderAny } from '#shared/payment/challenge-secrets.ts'
 import { readSignIn, type SignInReader, UNAUTHENTICATED } from './read-sign-in.ts'
 import { issueSignInChallenge, type SignInSettings } from './sign-in-challenge.ts'

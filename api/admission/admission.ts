@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { AllowanceReading } from '#shared/adapters/chain/allowance/read-owner.ts'
+import type { AllowanceReading } from '#shared/chain/allowance/read-owner.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 import { lastingPermit, SUGGESTED_VALUE } from '../paid-request/payment/permit-terms.ts'

@@ -1,8 +1,8 @@
-import type { AllowanceReading } from '#shared/adapters/chain/allowance/read-owner.ts'
-import type { AllowanceFailureCode } from '#shared/adapters/postgres/allowances/finish-allowance.ts'
-import type { AllowanceRequest } from '#shared/adapters/postgres/allowances/request-allowance.ts'
-import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
+import type { AllowanceReading } from '#shared/chain/allowance/read-owner.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { AllowanceFailureCode } from '#shared/ledger/allowances/finish-allowance.ts'
+import type { AllowanceRequest } from '#shared/ledger/allowances/request-allowance.ts'
+import type { SponsoringLimits } from '#shared/ledger/allowances/sponsoring-limits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 
 type Limited = Extract<AllowanceRequest, { outcome: 'owner_limit' | 'ceiling_reached' }>

@@ -1,6 +1,6 @@
 import type { Registry } from 'prom-client'
-import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { openSharedAllowances } from '#shared/adapters/redis/shared-allowances.ts'
+import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { createAdmission, createQueueAgeReader } from '../admission/admission.ts'

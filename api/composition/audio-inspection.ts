@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import type { InspectionStore } from '#shared/adapters/postgres/acceptance/inspection-store.ts'
+import type { InspectionStore } from '#shared/ledger/acceptance/inspection-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
 import type { DecodingLimiter } from '../plugins/rate-limits.ts'

@@ -1,32 +1,27 @@
-import { type AllowanceReader, createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
-import {
-  CHAIN_ID,
-  PERMIT2_ADDRESS,
-  UPTO_PROXY_ADDRESS,
-  USDC_ADDRESS,
-} from '#shared/adapters/chain/network/contracts.ts'
-import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
-import type { RpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
-import type { NodeState } from '#shared/adapters/chain/network/watched-node.ts'
-import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
-import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
-import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
-import { createProvenanceReader, type ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
-import { createScreeningOracle, requireScreeningOracle } from '#shared/adapters/chain/reading/screening-oracle.ts'
-import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
-import { createChargeGasReader, createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import {
-  requirePaymentContracts,
-  requireSettlementContract,
-} from '#shared/adapters/chain/settlement-contract/require-contract.ts'
-import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
-import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
-import { createSettlementVerification } from '#shared/adapters/chain/verification/settlement-verification.ts'
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+import { type AllowanceReader, createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
+import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/chain/network/contracts.ts'
+import { openChain } from '#shared/chain/network/open-chain.ts'
+import type { RpcNodes } from '#shared/chain/network/rpc-nodes.ts'
+import type { NodeState } from '#shared/chain/network/watched-node.ts'
+import { createBalanceReader } from '#shared/chain/reading/balance-reader.ts'
+import { createChainClock } from '#shared/chain/reading/chain-clock.ts'
+import { createPayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
+import { createProvenanceReader, type ProvenanceReader } from '#shared/chain/reading/payer-provenance.ts'
+import { createScreeningOracle, requireScreeningOracle } from '#shared/chain/reading/screening-oracle.ts'
+import { createSettlementSearch } from '#shared/chain/reading/settlement-search.ts'
+import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/chain/settlement/fee-estimator.ts'
+import { createChargeGasReader, createGasReader } from '#shared/chain/settlement/gas-reader.ts'
+import {
+  requirePaymentContracts,
+  requireSettlementContract,
+} from '#shared/chain/settlement-contract/require-contract.ts'
+import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
+import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
+import { createSettlementVerification } from '#shared/chain/verification/settlement-verification.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { z } from 'zod'
-import type { BalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
+import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
-import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { hashMediaToken, type ServedMedia } from '#shared/media/media.ts'
 import type { ByteRange, ObjectLinks, ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'

@@ -1,7 +1,7 @@
-import type { ArchiveRun, ArchiveStore, MonthTotals } from '#shared/adapters/postgres/archive/archive-store.ts'
-import type { Documents } from '#shared/adapters/postgres/archive/read-documents.ts'
 import { callLine, transactionLine } from '#shared/archive/archived-line.ts'
 import { DamagedObject, type PackedObject, packObject } from '#shared/archive/archived-object.ts'
+import type { ArchiveRun, ArchiveStore, MonthTotals } from '#shared/ledger/archive/archive-store.ts'
+import type { Documents } from '#shared/ledger/archive/read-documents.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 
 /** What a run did in a month. */

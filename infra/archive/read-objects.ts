@@ -1,6 +1,6 @@
-import type { ArchivedCall, ArchiveStore } from '#shared/adapters/postgres/archive/archive-store.ts'
 import { receiptIdOf, transactionHashOf } from '#shared/archive/archived-line.ts'
 import { DamagedObject, type RecordedObject, unpackObject } from '#shared/archive/archived-object.ts'
+import type { ArchivedCall, ArchiveStore } from '#shared/ledger/archive/archive-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 
 /** Reads the archived documents of a call, and its transactions. Throws `DamagedObject`. */

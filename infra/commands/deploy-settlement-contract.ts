@@ -1,6 +1,6 @@
 import { BaseError } from 'viem'
-import { createChainClient } from '#shared/adapters/chain/network/client.ts'
-import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
+import { createChainClient } from '#shared/chain/network/client.ts'
+import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
 import { namingWaits, Refusal, UsageError } from '../command-line.ts'
 import type { ReportLine } from '../deploy-contract/plan.ts'
 import { planChange } from '../deploy-contract/plan-change.ts'

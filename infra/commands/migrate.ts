@@ -1,10 +1,10 @@
 import { migrateQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { QUEUE_SCHEMA } from '#shared/adapters/bullmq/postgres-engine.ts'
-import { migrate } from '#shared/adapters/postgres/migrate.ts'
-import { findServiceRoles, grantServiceRights } from '#shared/adapters/postgres/role-rights.ts'
-import { prepareServiceRole } from '#shared/adapters/postgres/service-role.ts'
-import { GIVE_UP_AFTER_MS } from '#shared/adapters/postgres/until-unblocked.ts'
-import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
+import { migrate } from '#shared/ledger/migrate.ts'
+import { findServiceRoles, grantServiceRights } from '#shared/ledger/role-rights.ts'
+import { prepareServiceRole } from '#shared/ledger/service-role.ts'
+import { GIVE_UP_AFTER_MS } from '#shared/ledger/until-unblocked.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 
 export interface MigrateAllOptions {
   /** Default: the same database. */

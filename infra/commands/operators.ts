@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
-import type { AccountChange, OperatorAccount } from '#shared/adapters/postgres/operators/accounts.ts'
-import { createOperatorStore, type OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
-import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
+import type { AccountChange, OperatorAccount } from '#shared/ledger/operators/accounts.ts'
+import { createOperatorStore, type OperatorStore } from '#shared/ledger/operators/operator-store.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 import { LONGEST_PASSWORD, ROLES, type Role, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
 import { hashPassword } from '#shared/operators/password.ts'
 import {

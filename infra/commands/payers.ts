@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { createControlStore, type PayerChange } from '#shared/adapters/postgres/configuration/control-store.ts'
-import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
+import { createControlStore, type PayerChange } from '#shared/ledger/configuration/control-store.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 import { isEndOfBlock } from '#shared/operators/configuration.ts'
 import { COMMON, createCommand, readArguments, readCommon, TEXT, UsageError } from '../command-line.ts'
 

@@ -1,14 +1,14 @@
 import { z } from 'zod'
-import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
-import { createRefundReader } from '#shared/adapters/chain/reading/refund-reader.ts'
-import type { ListPosition } from '#shared/adapters/postgres/read-list.ts'
+import { openChain } from '#shared/chain/network/open-chain.ts'
+import { createRefundReader } from '#shared/chain/reading/refund-reader.ts'
+import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
+import type { ListPosition } from '#shared/ledger/read-list.ts'
 import {
   createResolutionStore,
   type ItemFilter,
   type ResolutionStore,
-} from '#shared/adapters/postgres/resolutions/resolution-store.ts'
-import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
-import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
+} from '#shared/ledger/resolutions/resolution-store.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { Author } from '#shared/operators/author.ts'
 import { allowedOutcomes, type ItemName, type ItemRecord, parseItemName } from '#shared/operators/item.ts'

@@ -1,10 +1,7 @@
 import { readFile } from 'node:fs/promises'
-import {
-  type ConfigurationStore,
-  createConfigurationStore,
-} from '#shared/adapters/postgres/configuration/configuration-store.ts'
-import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { type ConfigurationStore, createConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import type { Draft } from '#shared/operators/publication.ts'
 import {

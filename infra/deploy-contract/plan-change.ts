@@ -1,5 +1,5 @@
 import { encodeFunctionData, type PublicClient } from 'viem'
-import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/chain/network/contracts.ts'
 import { Refusal } from '../command-line.ts'
 import type { Plan } from './plan.ts'
 import { type ContractState, readContractState } from './read-contract-state.ts'

@@ -1,5 +1,5 @@
 import { keccak256, type PublicClient } from 'viem'
-import { SETTLEMENT_CONTRACT_CODE_HASH, UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH, UPTO_PROXY_ADDRESS } from '#shared/chain/network/contracts.ts'
 import { Refusal } from '../command-line.ts'
 import { readSettlementArtifact } from '../contracts/settlement-artifact.ts'
 import { settlementDeployment } from '../contracts/settlement-deployment.ts'

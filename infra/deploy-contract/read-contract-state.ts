@@ -1,5 +1,5 @@
 import { type Hex, keccak256, type PublicClient } from 'viem'
-import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi } from '#shared/chain/network/contracts.ts'
 import { Refusal } from '../command-line.ts'
 
 /** Who may do what with a contract. */

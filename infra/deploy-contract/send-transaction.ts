@@ -1,7 +1,7 @@
 import { formatEther, formatGwei, type Hex, isAddressEqual, keccak256, type PublicClient } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
+import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
 import { Refusal } from '../command-line.ts'
 import type { PlannedTransaction, ReportLine } from './plan.ts'
 

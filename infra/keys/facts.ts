@@ -1,4 +1,4 @@
-import type { KeyUse } from '#shared/adapters/postgres/reports/key-use.ts'
+import type { KeyUse } from '#shared/ledger/reports/key-use.ts'
 import type { KeyRotation } from '#shared/operators/key-rotation.ts'
 import type { SeenProcess } from '#shared/operators/process-report.ts'
 

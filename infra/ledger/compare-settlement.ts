@@ -1,5 +1,5 @@
-import type { ChainTransfer, MinedTransaction } from '#shared/adapters/chain/reading/transfer-reader.ts'
-import type { LedgerSettlement } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
+import type { ChainTransfer, MinedTransaction } from '#shared/chain/reading/transfer-reader.ts'
+import type { LedgerSettlement } from '#shared/ledger/reports/ledger-settlements.ts'
 
 export type DifferenceKind =
   | 'missing_on_chain'

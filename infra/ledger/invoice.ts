@@ -1,6 +1,6 @@
 import { parse } from 'csv-parse/sync'
 import { z } from 'zod'
-import type { VendorWork } from '#shared/adapters/postgres/reports/vendor-work.ts'
+import type { VendorWork } from '#shared/ledger/reports/vendor-work.ts'
 import { oneLine, UsageError } from '../command-line.ts'
 
 /** Units of an invoice: the field of `usage` or the rest of one that they measure, and how many of its units one of them is. */

@@ -1,20 +1,16 @@
-import { LOSS_WINDOW_SECONDS, readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
-import { readAuditHead, readChain } from '#shared/adapters/postgres/operators/read-chain.ts'
-import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
-import {
-  readAbsorbedCost,
-  readUnchargedFailures,
-  readUnchargedWork,
-} from '#shared/adapters/postgres/reports/absorbed-cost.ts'
-import { readResolutions, readReviewItems, readUnknownSettlements } from '#shared/adapters/postgres/reports/items.ts'
-import { readMargins } from '#shared/adapters/postgres/reports/margin.ts'
-import { readDebts, readOpenExposure, readUnfinishedJobs } from '#shared/adapters/postgres/reports/open-work.ts'
-import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/adapters/postgres/reports/revenue.ts'
-import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
-import { readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
-import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
-import { LONGEST_SNAPSHOT_MS } from '#shared/adapters/postgres/with-connection.ts'
+import { LOSS_WINDOW_SECONDS, readNewPayerExposure } from '#shared/ledger/new-payer-exposure.ts'
+import { readAuditHead, readChain } from '#shared/ledger/operators/read-chain.ts'
+import type { Pool, Sql } from '#shared/ledger/pool.ts'
+import { readAbsorbedCost, readUnchargedFailures, readUnchargedWork } from '#shared/ledger/reports/absorbed-cost.ts'
+import { readResolutions, readReviewItems, readUnknownSettlements } from '#shared/ledger/reports/items.ts'
+import { readMargins } from '#shared/ledger/reports/margin.ts'
+import { readDebts, readOpenExposure, readUnfinishedJobs } from '#shared/ledger/reports/open-work.ts'
+import type { LedgerPeriod } from '#shared/ledger/reports/period.ts'
+import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/ledger/reports/revenue.ts'
+import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
+import { readSponsoredPermits } from '#shared/ledger/reports/sponsored-permits.ts'
+import { inTransaction } from '#shared/ledger/transaction.ts'
+import { LONGEST_SNAPSHOT_MS } from '#shared/ledger/with-connection.ts'
 import { type AuditHead, findBreaks } from '#shared/operators/audit-chain.ts'
 
 /** Totals of a period, and of the work and money open now. */

@@ -1,21 +1,21 @@
-import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { UPTO_PROXY_ADDRESS } from '#shared/chain/network/contracts.ts'
 import type {
   BlockRange,
   ChainTransfer,
   MinedTransaction,
   TransferReader,
-} from '#shared/adapters/chain/reading/transfer-reader.ts'
-import type { Sql } from '#shared/adapters/postgres/pool.ts'
-import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
+} from '#shared/chain/reading/transfer-reader.ts'
+import type { Sql } from '#shared/ledger/pool.ts'
+import { readContradictions } from '#shared/ledger/reports/contradictions.ts'
 import {
   type LedgerSettlement,
   readSettlementsByTransaction,
   readSettlementsInBlocks,
   readSettlementsOutsideBlocks,
-} from '#shared/adapters/postgres/reports/ledger-settlements.ts'
-import type { PaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
-import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
-import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
+} from '#shared/ledger/reports/ledger-settlements.ts'
+import type { PaymentParties } from '#shared/ledger/reports/payment-parties.ts'
+import type { LedgerPeriod } from '#shared/ledger/reports/period.ts'
+import type { CountAndSum } from '#shared/ledger/reports/revenue.ts'
 import {
   compareSettlement,
   type Difference,

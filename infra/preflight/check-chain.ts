@@ -1,19 +1,19 @@
 import { formatGwei, hashDomain, keccak256, type PublicClient, parseAbi } from 'viem'
-import { chainClientOf } from '#shared/adapters/chain/network/client.ts'
+import { LOWEST_BASE_FEE_WEI, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+import { chainClientOf } from '#shared/chain/network/client.ts'
 import {
   CHAIN_ID,
   MULTICALL3_ADDRESS,
   PERMIT2_ADDRESS,
   UPTO_PROXY_ADDRESS,
   USDC_ADDRESS,
-} from '#shared/adapters/chain/network/contracts.ts'
-import { openRpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
-import { createFeeEstimator, exceedMaximum } from '#shared/adapters/chain/settlement/fee-estimator.ts'
-import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import { missingContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
-import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
-import { readCode } from '#shared/adapters/chain/verification/payer-code.ts'
-import { LOWEST_BASE_FEE_WEI, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+} from '#shared/chain/network/contracts.ts'
+import { openRpcNodes } from '#shared/chain/network/rpc-nodes.ts'
+import { createFeeEstimator, exceedMaximum } from '#shared/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/chain/settlement/gas-reader.ts'
+import { missingContract } from '#shared/chain/settlement-contract/require-contract.ts'
+import { settlementKeys } from '#shared/chain/signing/settlement-keys.ts'
+import { readCode } from '#shared/chain/verification/payer-code.ts'
 import type { ApiConfig } from '../../api/config.ts'
 import type { WorkerConfig } from '../../workers/config.ts'
 import { type Check, failed, judged, passed, skipped } from '../check.ts'

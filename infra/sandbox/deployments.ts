@@ -1,6 +1,6 @@
-import { importChangedFile } from '#shared/adapters/postgres/configuration/import-files.ts'
-import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
+import { importChangedFile } from '#shared/ledger/configuration/import-files.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 
 /** The worker's environment variable that the deployments file names. */
 export const UPSTREAM_KEY = 'SIMULATED_UPSTREAM_KEY'

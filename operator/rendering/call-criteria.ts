@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import type { CallCriteria } from '#shared/adapters/postgres/console/select-calls.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
+import type { CallCriteria } from '#shared/ledger/console/select-calls.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 
 /** The address of a payer, in lower case. */

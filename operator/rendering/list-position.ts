@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { List, ListPosition } from '#shared/adapters/postgres/read-list.ts'
+import type { List, ListPosition } from '#shared/ledger/read-list.ts'
 
 const POSITION = /^(\d{1,16})_(.{1,200})$/
 

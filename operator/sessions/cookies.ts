@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
-import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 
 /** The console's cookies: their names and attributes, and texts that only the console can have written. */
 export type ConsoleCookies = ReturnType<typeof createCookies>

@@ -1,5 +1,5 @@
 import { Counter, type Registry } from 'prom-client'
-import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { Author } from '#shared/operators/author.ts'
 
 export type SignInOutcome = 'opened' | 'refused' | 'throttled'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { KnownDevice } from '#shared/adapters/postgres/operators/sign-in.ts'
+import type { KnownDevice } from '#shared/ledger/operators/sign-in.ts'
 
 import './request.ts'
 

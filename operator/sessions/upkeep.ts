@@ -1,4 +1,4 @@
-import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import { hashPassword } from '#shared/operators/password.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { elapses } from './repeat.ts'

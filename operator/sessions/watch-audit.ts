@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from 'prom-client'
-import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { repeatUntilStopped } from './repeat.ts'
 

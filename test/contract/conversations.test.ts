@@ -173,6 +173,51 @@ describe.each(Object.keys(ADAPTERS))(
   },
 )
 
+const use = { type: 'tool_use', id: 'a', name: 'bash', input: {} }
+const used = { type: 'tool_result', tool_use_id: 'a', content: 'of a' }
+
+describe.each(Object.keys(ADAPTERS))('what is left of cut pairs reaches %s as text:', (adapter) => {
+  test.each<[string, Dialect, unknown[], string[]]>([
+    ['a result alone', 'chat', [result('a')], ['user: Result of a tool: of a']],
+    ['a result after another turn', 'chat', [asks, { role: 'assistant', content: 'Hm.' }, result('a')], ['Result of']],
+    ['one of two results', 'chat', [asks, calls('a', 'b'), result('b'), asks], ['Call of bash: {}', 'result: of b']],
+    [
+      'a result too many',
+      'chat',
+      [asks, calls('a'), result('a'), result('a')],
+      ['result: of a', 'Result of bash: of a'],
+    ],
+    ['a call without any result', 'chat', [asks, calls('a'), asks], ['assistant: Call of bash: {}']],
+    [
+      'a call of the user',
+      'messages',
+      [
+        { role: 'user', content: [use] },
+        { role: 'user', content: [used] },
+      ],
+      ['Call of', 'of a'],
+    ],
+    [
+      'a result beside its call',
+      'messages',
+      [asks, { role: 'assistant', content: [use, used] }, asks],
+      ['Call of', 'of a'],
+    ],
+    [
+      'calls at the beginning',
+      'messages',
+      [
+        { role: 'assistant', content: [use] },
+        { role: 'user', content: [used] },
+      ],
+      ['bash', 'of a'],
+    ],
+  ])('%s', async (_name, dialect, history, expected) => {
+    const said = (await reaching(dialect, adapter, { history, said: [] })).join('\n')
+    for (const words of expected) expect(said).toContain(words)
+  })
+})
+
 describe('ids of calls', () => {
   it('are unique for Claude, and each result keeps its call', async () => {
     const conversation: Conversation = { history: [{ role: 'user', content: 'question' }], said: [] }

@@ -44,7 +44,7 @@ import { parsePromQl } from '../support/deployment/promql.ts'
 import { fixedCatalogs } from '../support/http/fixed-catalogs.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const FOLDERS = ['.', 'client', 'infra', 'test']
+const FOLDERS = ['.', 'client', 'findings', 'infra', 'test']
 const SOURCES = '{api,client,infra,operator,packages,shared,test,workers}/**/*.{ts,sol,tf,yml,yaml,eta}'
 const isInstalled = (path: string) => path.includes('node_modules')
 /** From the repository's folder; imports are not meant, they begin with a dot or `#`. */

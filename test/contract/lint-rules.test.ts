@@ -5,12 +5,12 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { ADAPTERS, DEEPEST_FOLDER, DOMAIN, HOUSES, LEDGER } from '../../oxlint.config.ts'
+import { ADAPTERS, DEEPEST_FOLDER, DOMAIN, HOUSES, LEDGER, WITHOUT_PORTS } from '../../oxlint.config.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const IMPORT_RULE = 'eslint(no-restricted-imports)'
 /** Folders that hold no modules themselves. */
-const NO_ROOMS = ['operator/assets', 'shared/adapters', 'shared/adapters/postgres/migrations']
+const NO_ROOMS = ['operator/assets', 'shared/adapters', 'shared/ledger/migrations']
 
 /** Sibling folders, each with the siblings that it may import. */
 type Rooms = Readonly<Record<string, readonly string[]>>
@@ -62,14 +62,14 @@ const violations: Record<string, { text: string; rule: string }> = {
   'workers/imports-test.ts': { text: target('../test/target.ts'), rule: IMPORT_RULE },
   'api/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
   'api/routes/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
-  'api/routes/imports-ledger.ts': { text: target('#shared/adapters/postgres/reports/target.ts'), rule: IMPORT_RULE },
-  'workers/imports-ledger.ts': { text: target('#shared/adapters/postgres/target.ts'), rule: IMPORT_RULE },
+  'api/routes/imports-ledger.ts': { text: target('#shared/ledger/reports/target.ts'), rule: IMPORT_RULE },
+  'workers/imports-ledger.ts': { text: target('#shared/ledger/target.ts'), rule: IMPORT_RULE },
   'operator/pages/deeper/imports-ledger.ts': {
-    text: target('#shared/adapters/postgres/reports/target.ts'),
+    text: target('#shared/ledger/reports/target.ts'),
     rule: IMPORT_RULE,
   },
-  'workers/job/imports-chain.ts': { text: target('#shared/adapters/chain/target.ts'), rule: IMPORT_RULE },
-  'shared/jobs/imports-ledger-type.ts': { text: targetType('#shared/adapters/postgres/target.ts'), rule: IMPORT_RULE },
+  'workers/job/imports-chain.ts': { text: target('#shared/chain/target.ts'), rule: IMPORT_RULE },
+  'shared/jobs/imports-ledger-type.ts': { text: targetType('#shared/ledger/target.ts'), rule: IMPORT_RULE },
   'api/dependencies.ts': { text: target('../workers/target.ts'), rule: IMPORT_RULE },
   'workers/composition/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
   'workers/job/imports-composition.ts': { text: target('../composition/target.ts'), rule: IMPORT_RULE },
@@ -104,10 +104,10 @@ const allowed: Record<string, string> = {
   'workers/dependencies.ts': target('#shared/adapters/target.ts'),
   'workers/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
   'operator/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
-  'api/imports-ledger-type.ts': targetType('#shared/adapters/postgres/target.ts'),
-  'workers/job/imports-ledger-type.ts': targetType('#shared/adapters/postgres/execution/target.ts'),
-  'workers/job/imports-chain-type.ts': targetType('#shared/adapters/chain/target.ts'),
-  'operator/pages/deeper/imports-ledger-type.ts': targetType('#shared/adapters/postgres/reports/target.ts'),
+  'api/imports-ledger-type.ts': targetType('#shared/ledger/target.ts'),
+  'workers/job/imports-ledger-type.ts': targetType('#shared/ledger/execution/target.ts'),
+  'workers/job/imports-chain-type.ts': targetType('#shared/chain/target.ts'),
+  'operator/pages/deeper/imports-ledger-type.ts': targetType('#shared/ledger/reports/target.ts'),
   'shared/adapters/imports-pg.ts': `export { Pool } from 'pg'\n`,
   'client/deeper/imports-own.ts': target('../target.ts'),
   'client/deeper/imports-package.ts': target('../../packages/mp3/target.ts'),
@@ -142,14 +142,23 @@ addRooms(
   (_, other) => `#shared/adapters/${other}/target.ts`,
 )
 
+for (const [room, importable] of Object.entries({ ...ADAPTERS, ledger: [], chain: [] } as Rooms))
+  for (const other of WITHOUT_PORTS.filter((name) => name !== room)) {
+    const path = `shared/${room in ADAPTERS ? 'adapters/' : ''}${room}/imports-${other}.ts`
+    const text = target(`#shared/${other}/target.ts`)
+    if (importable.includes(other)) allowed[path] = text
+    else violations[path] = { text, rule: IMPORT_RULE }
+  }
+for (const room of WITHOUT_PORTS)
+  violations[`shared/${room}/imports-adapter.ts`] = { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE }
 addRooms(
   LEDGER,
-  (room) => `shared/adapters/postgres/${room}`,
+  (room) => `shared/ledger/${room}`,
   (_, other) => `../${other}/target.ts`,
   0,
 )
 for (const room of Object.keys(LEDGER))
-  violations[`shared/adapters/postgres/imports-${room}.ts`] = {
+  violations[`shared/ledger/imports-${room}.ts`] = {
     text: target(`./${room}/target.ts`),
     rule: IMPORT_RULE,
   }
@@ -222,7 +231,8 @@ function roomFolders(): string[] {
     'operator/composition',
     ...Object.keys(DOMAIN).map((room) => `shared/${room}`),
     ...Object.keys(ADAPTERS).map((room) => `shared/adapters/${room}`),
-    ...Object.keys(LEDGER).map((room) => `shared/adapters/postgres/${room}`),
+    ...WITHOUT_PORTS.map((room) => `shared/${room}`),
+    ...Object.keys(LEDGER).map((room) => `shared/ledger/${room}`),
   ]
 }
 
@@ -241,7 +251,7 @@ test('the allowed imports between folders are acyclic', () => {
   }
 })
 
-test.each(['api', 'workers', 'operator', 'shared', 'shared/adapters', 'shared/adapters/postgres'])(
+test.each(['api', 'workers', 'operator', 'shared', 'shared/adapters', 'shared/ledger'])(
   'the import rules list every folder of %s',
   async (house) => {
     const entries = await readdir(join(ROOT, house), { withFileTypes: true })

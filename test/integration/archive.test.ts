@@ -1,15 +1,11 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type ArchiveRun,
-  type ArchiveStore,
-  createArchiveStore,
-} from '#shared/adapters/postgres/archive/archive-store.ts'
-import type { Documents } from '#shared/adapters/postgres/archive/read-documents.ts'
 import { callLine, transactionLine } from '#shared/archive/archived-line.ts'
 import { packObject } from '#shared/archive/archived-object.ts'
 import { ERROR_CODES } from '#shared/errors/error-codes.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import { type ArchiveRun, type ArchiveStore, createArchiveStore } from '#shared/ledger/archive/archive-store.ts'
+import type { Documents } from '#shared/ledger/archive/read-documents.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { receiptToken } from '#shared/payment/receipt.ts'
 import { addReceiptRoutes } from '../../api/routes/receipts.ts'

@@ -25,6 +25,8 @@ interface Recorded {
 }
 const pathOf = ({ url }: Recorded) => new URL(url, 'http://store').pathname
 const isObject = (request: Recorded) => /^\/farebox-media\/[a-z]+\//.test(pathOf(request))
+/** Of an object or of a part of the bucket's configuration. */
+const nameOf = (request: Recorded) => (isObject(request) ? pathOf(request) : request.url)
 const isProbe = (url: string) => url.includes('/probe-')
 /** Renders one object of an S3 list response. */
 const item = (key: string, modified: string) =>
@@ -62,19 +64,20 @@ describe('requests to the store', () => {
     return { settings, all }
   }
 
-  /** Answers as a store that keeps objects, and that refuses puts while `refuses` says so. */
+  /** Answers as a store that keeps objects and the bucket's configuration, and that refuses puts while `refuses` says so. */
   function keepObjects(refuses: () => boolean = () => false) {
-    const objects = new Map<string, Buffer>()
+    const kept = new Map<string, Buffer>()
     return record(
       (request) => {
-        if (!isObject(request)) return request.method === 'DELETE' ? 204 : 200
-        if (request.headers['authorization'] === undefined) return 403
-        if (request.method === 'PUT' && refuses()) return 403
-        if (request.method === 'PUT') objects.set(pathOf(request), request.body)
-        if (request.method === 'GET' && !objects.has(pathOf(request))) return 404
-        return request.method === 'DELETE' ? 204 : 200
+        const { method, headers } = request
+        if (isObject(request) && headers['authorization'] === undefined) return 403
+        if (isObject(request) && method === 'PUT' && refuses()) return 403
+        if (method === 'PUT') kept.set(nameOf(request), request.body)
+        if (method === 'DELETE') kept.delete(nameOf(request))
+        if (isObject(request) && method === 'GET' && !kept.has(nameOf(request))) return 404
+        return method === 'DELETE' ? 204 : 200
       },
-      (request) => (request.method === 'GET' ? (objects.get(pathOf(request)) ?? '') : ''),
+      (request) => (request.method === 'GET' ? (kept.get(nameOf(request)) ?? '') : ''),
     )
   }
 

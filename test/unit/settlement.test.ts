@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { NextBlock } from '#shared/adapters/chain/reading/block-rhythm.ts'
-import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
+import type { NextBlock } from '#shared/chain/reading/block-rhythm.ts'
+import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'

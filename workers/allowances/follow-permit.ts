@@ -1,8 +1,8 @@
 import type { LimitFunction } from 'p-limit'
-import type { PermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
-import type { BlockWatch, ChainNews, Following } from '#shared/adapters/chain/reading/block-watch.ts'
-import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
-import type { ClaimedPermit, SignedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
+import type { PermitSubmitter } from '#shared/chain/allowance/permit-submitter.ts'
+import type { BlockWatch, ChainNews, Following } from '#shared/chain/reading/block-watch.ts'
+import type { AllowanceWorkStore } from '#shared/ledger/allowances/allowance-store.ts'
+import type { ClaimedPermit, SignedPermit } from '#shared/ledger/allowances/claim-allowances.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { judgePermit, needsEvidence, type PermitStatus, type PermitVerdict } from './judge-permit.ts'
 

@@ -1,10 +1,6 @@
-import type { PermitConfirmation, PermitEvidence } from '#shared/adapters/chain/allowance/permit-submitter.ts'
-import type { SignedPermit } from '#shared/adapters/postgres/allowances/claim-allowances.ts'
-import type {
-  AllowanceFailureCode,
-  GrantedAllowance,
-  MinedPermit,
-} from '#shared/adapters/postgres/allowances/finish-allowance.ts'
+import type { PermitConfirmation, PermitEvidence } from '#shared/chain/allowance/permit-submitter.ts'
+import type { SignedPermit } from '#shared/ledger/allowances/claim-allowances.ts'
+import type { AllowanceFailureCode, GrantedAllowance, MinedPermit } from '#shared/ledger/allowances/finish-allowance.ts'
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 
 type Hex = `0x${string}`

@@ -1,37 +1,34 @@
 import type { PublicClient } from 'viem'
-import { type AllowanceReader, createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
-import { createPermitSubmitter, type PermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
-import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
-import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
-import type { RpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
-import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
-import { type BlockWatch, createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
-import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
-import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
-import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
-import { createSettlementSearch, type SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
-import { createGasReader, type GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import {
-  createSettlementAccounts,
-  type SettlementAccounts,
-} from '#shared/adapters/chain/settlement/settlement-accounts.ts'
-import { createSettler, type VerifySettlement } from '#shared/adapters/chain/settlement/settler.ts'
-import { gasOfContracts, UNLIMITED_GAS } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
-import {
-  requirePaymentContracts,
-  requireSettlementContract,
-} from '#shared/adapters/chain/settlement-contract/require-contract.ts'
-import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
-import { createPayerCodePolicy, type PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
-import {
-  createSettlementVerification,
-  type SettlementVerification,
-} from '#shared/adapters/chain/verification/settlement-verification.ts'
-import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator-client.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+import { type AllowanceReader, createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
+import { createPermitSubmitter, type PermitSubmitter } from '#shared/chain/allowance/permit-submitter.ts'
+import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
+import { openChain } from '#shared/chain/network/open-chain.ts'
+import type { RpcNodes } from '#shared/chain/network/rpc-nodes.ts'
+import { createBlockReader } from '#shared/chain/reading/block-reader.ts'
+import { type BlockWatch, createBlockWatch } from '#shared/chain/reading/block-watch.ts'
+import { createChainClock } from '#shared/chain/reading/chain-clock.ts'
+import { createLatestBlock } from '#shared/chain/reading/latest-block.ts'
+import { createPayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
+import { createSettlementSearch, type SettlementSearch } from '#shared/chain/reading/settlement-search.ts'
+import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
+import { createGasReader, type GasReader } from '#shared/chain/settlement/gas-reader.ts'
+import { createSettlementAccounts, type SettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
+import { createSettler, type VerifySettlement } from '#shared/chain/settlement/settler.ts'
+import { gasOfContracts, UNLIMITED_GAS } from '#shared/chain/settlement-contract/gas-of-contract.ts'
+import {
+  requirePaymentContracts,
+  requireSettlementContract,
+} from '#shared/chain/settlement-contract/require-contract.ts'
+import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
+import { createPayerCodePolicy, type PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
+import {
+  createSettlementVerification,
+  type SettlementVerification,
+} from '#shared/chain/verification/settlement-verification.ts'
+import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

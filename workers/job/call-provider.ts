@@ -1,7 +1,7 @@
-import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ClaimedJob, Failure, MeasuredWork } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

@@ -1,9 +1,9 @@
-import type { ChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
-import type { PayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
-import type { Gas, GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import type { ChainClock } from '#shared/chain/reading/chain-clock.ts'
+import type { PayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
+import type { Gas, GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import { lastingPermitOf } from '#shared/payment/authorization.ts'
 import {

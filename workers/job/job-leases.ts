@@ -1,5 +1,5 @@
-import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
 export interface JobLeasesDependencies {

@@ -1,5 +1,5 @@
-import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
 import { decryptUpload } from '#shared/media/staged-upload.ts'
 

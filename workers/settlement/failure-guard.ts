@@ -1,7 +1,7 @@
-import type { SettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
-import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
+import type { SettlementSearch } from '#shared/chain/reading/settlement-search.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
+import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
 export interface FailureGuardDependencies {

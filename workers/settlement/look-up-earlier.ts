@@ -1,6 +1,6 @@
-import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
-import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
+import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { moved, type StepOutcome } from '../job/step-outcome.ts'
 import { requireSealed } from './finish-settlement.ts'

@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client'
-import type { BudgetStore, Spent } from '#shared/adapters/postgres/configuration/budget-store.ts'
 import { vendorOf } from '#shared/catalog/deployments-file.ts'
+import type { BudgetStore, Spent } from '#shared/ledger/configuration/budget-store.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { BUDGET_AUTHOR } from '#shared/operators/author.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

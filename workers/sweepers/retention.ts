@@ -1,4 +1,4 @@
-import type { RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
+import type { RetentionStore } from '#shared/ledger/retention/retention-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { MEDIA_CLASSES, RETENTION_CLASSES } from '#shared/media/retention.ts'
 import type { Sweep } from './sweeper.ts'

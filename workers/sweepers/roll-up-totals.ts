@@ -1,4 +1,4 @@
-import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
+import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import type { Sweep } from './sweeper.ts'
 
 /** Every worker tries this often; the ledger decides whether enough has accumulated. */

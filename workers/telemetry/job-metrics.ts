@@ -1,5 +1,5 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
-import type { ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { JobMemory } from '../job/job-memory.ts'
 

@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client'
-import type { CountAndTotal, LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
-import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
+import type { CountAndTotal, LedgerTotals } from '#shared/ledger/reports/ledger-totals.ts'
+import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /** A gauge that shows a part of totals, which are read for all gauges of a scrape together. */

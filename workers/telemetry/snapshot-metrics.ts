@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
+import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import { addTotals, sharedReading } from './ledger-metrics.ts'
 
 /** Adds the age of the oldest snapshot, the same in every worker. It is left out when it cannot be read. */

@@ -1,7 +1,7 @@
 import { Counter, type Registry } from 'prom-client'
-import type { AllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
-import type { ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import type { Written } from '#shared/jobs/job.ts'
+import type { AllowanceWorkStore } from '#shared/ledger/allowances/allowance-store.ts'
+import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import { addTotals, sharedReading } from './ledger-metrics.ts'
 

@@ -1,4 +1,4 @@
-import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
+import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'

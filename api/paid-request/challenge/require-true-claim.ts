@@ -1,5 +1,5 @@
-import type { CurrentBinding } from '#shared/adapters/postgres/acceptance/bind-key.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'

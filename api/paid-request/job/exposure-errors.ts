@@ -1,6 +1,6 @@
-import type { ProvenanceReader } from '#shared/adapters/chain/reading/payer-provenance.ts'
-import type { Acceptance } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import type { ProvenanceReader } from '#shared/chain/reading/payer-provenance.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { Acceptance } from '#shared/ledger/acceptance/acceptance.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 
 /** Calls settle within seconds, so some are settled by the time of the retry. */

@@ -1,7 +1,7 @@
-import type { AcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES } from '#shared/errors/error-codes.ts'
 import type { JobOutcome, ReviewEnding } from '#shared/jobs/job.ts'
+import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { hashMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { MediaResponse } from '#shared/operations/operation.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { AcceptanceStore, PermitCall } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { AcceptanceStore, PermitCall } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ServingJob } from '../job/accept-job.ts'

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import type { BalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
-import type { ChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
+import type { ChainClock } from '#shared/chain/reading/chain-clock.ts'
 import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'

@@ -1,5 +1,4 @@
 import type { AudioPart, Mp3Walk } from '#mp3/walk-frames.ts'
-import type { DecodeVerdict } from '#shared/adapters/postgres/acceptance/inspection-store.ts'
 import {
   type AudioLimits,
   conversionAdvice,
@@ -8,6 +7,7 @@ import {
   splitAdvice,
 } from '#shared/audio/conversion.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { DecodeVerdict } from '#shared/ledger/acceptance/inspection-store.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { MeasuredUpload } from '../prepare-request.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'

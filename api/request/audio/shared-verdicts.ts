@@ -1,8 +1,4 @@
-import type {
-  DecodedAudio,
-  DecodeVerdict,
-  InspectionStore,
-} from '#shared/adapters/postgres/acceptance/inspection-store.ts'
+import type { DecodedAudio, DecodeVerdict, InspectionStore } from '#shared/ledger/acceptance/inspection-store.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /** The verdicts of decoders that all API processes share, so that an upload is decoded by one of them. */

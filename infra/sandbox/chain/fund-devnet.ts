@@ -1,6 +1,6 @@
 import { type Address, createPublicClient, encodeFunctionData, type Hex, http, parseAbi, parseEther, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { base } from '#shared/adapters/chain/network/base-chain.ts'
+import { base } from '#shared/chain/network/base-chain.ts'
 import { DEVNET_ADDRESSES } from './devnet.ts'
 import { callRpc } from './json-rpc.ts'
 import { waitForReceipt } from './wait-for-receipt.ts'

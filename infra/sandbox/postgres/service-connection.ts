@@ -1,8 +1,8 @@
 import { QUEUE_SCHEMA } from '#shared/adapters/bullmq/postgres-engine.ts'
-import { findServiceRoles, grantServiceRights } from '#shared/adapters/postgres/role-rights.ts'
-import { prepareServiceRole } from '#shared/adapters/postgres/service-role.ts'
-import { withConnection } from '#shared/adapters/postgres/with-connection.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { findServiceRoles, grantServiceRights } from '#shared/ledger/role-rights.ts'
+import { prepareServiceRole } from '#shared/ledger/service-role.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 
 const SERVICE_ROLE = 'farebox_service'
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import { LONGEST_PASSWORD, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
 import { hashPassword, isPassword } from '#shared/operators/password.ts'
 import { addAction, addPage, done, refused } from '../../rendering/page.ts'

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import { addPage } from '../../rendering/page.ts'
 
 export interface AuditPageDependencies {

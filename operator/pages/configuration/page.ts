@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { ConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
 import type { Catalog, Model, TextModel } from '#shared/catalog/catalog.ts'
+import type { ConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
 import { catalogsOfContents } from '#shared/operators/catalogs-of-configuration.ts'
 import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
 import { contentsOf, lineOfDestination, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'

@@ -1,5 +1,5 @@
-import type { ExportedCall } from '#shared/adapters/postgres/console/export-calls.ts'
 import { RESOLUTION_OUTCOMES } from '#shared/jobs/resolution.ts'
+import type { ExportedCall } from '#shared/ledger/console/export-calls.ts'
 import { type DayResult, stateOf } from './day-result.ts'
 
 /** Amounts are USDC with all six decimals, without separators. */

@@ -1,5 +1,5 @@
-import type { LedgerDay } from '#shared/adapters/postgres/console/read-days.ts'
-import type { Margin } from '#shared/adapters/postgres/reports/margin.ts'
+import type { LedgerDay } from '#shared/ledger/console/read-days.ts'
+import type { Margin } from '#shared/ledger/reports/margin.ts'
 
 export interface DayResult extends LedgerDay {
   /** The gas of settlements and permits. */

@@ -1,5 +1,5 @@
-import type { LedgerTotals } from '#shared/adapters/postgres/reports/ledger-totals.ts'
-import type { SettlementTotals } from '#shared/adapters/postgres/reports/reports-store.ts'
+import type { LedgerTotals } from '#shared/ledger/reports/ledger-totals.ts'
+import type { SettlementTotals } from '#shared/ledger/reports/reports-store.ts'
 import type { DeploymentReport, SeenProcess } from '#shared/operators/process-report.ts'
 
 /** One answer of the start page. */

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { ConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
-import type { ProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
+import type { ConfigurationReader } from '#shared/ledger/configuration/configuration-reader.ts'
+import type { ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
 import { addPage } from '../../rendering/page.ts'
 

@@ -1,11 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type {
-  DeploymentChange,
-  DeploymentChangeOutcome,
-} from '#shared/adapters/postgres/configuration/control-deployment.ts'
-import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
-import type { HealthInterval } from '#shared/adapters/postgres/console/machinery-store.ts'
+import type { DeploymentChange, DeploymentChangeOutcome } from '#shared/ledger/configuration/control-deployment.ts'
+import type { ControlStore } from '#shared/ledger/configuration/control-store.ts'
+import type { HealthInterval } from '#shared/ledger/console/machinery-store.ts'
 import { HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/health-window.ts'
 import { type Chart, chartsOver, seconds } from '../../rendering/chart.ts'
 import { addAction, addPage, done, notFound, refused } from '../../rendering/page.ts'

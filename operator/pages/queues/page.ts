@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { ControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
-import type { ProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
-import type { MachineryStore } from '#shared/adapters/postgres/console/machinery-store.ts'
 import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
+import type { ControlStore } from '#shared/ledger/configuration/control-store.ts'
+import type { ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
+import type { MachineryStore } from '#shared/ledger/console/machinery-store.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
 import { addAction, addPage, done, notFound } from '../../rendering/page.ts'
 

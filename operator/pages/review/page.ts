@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS, type ResolutionOutcome } from '#shared/jobs/resolution.ts'
+import type { ResolutionStore } from '#shared/ledger/resolutions/resolution-store.ts'
 import { allowedOutcomes, type ItemName, type ItemRecord, parseItemName, versionOf } from '#shared/operators/item.ts'
 import { type CheckedDecision, checkDecision, LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
 import type { RefundReader } from '#shared/payment/refund.ts'

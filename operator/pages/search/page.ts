@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import type { MoneyStore } from '#shared/ledger/console/money-store.ts'
 import { type Finding, MOST_FINDINGS } from '#shared/operators/findings.ts'
 import { ADDRESS } from '../../rendering/call-criteria.ts'
 import { addPage, moved } from '../../rendering/page.ts'

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { SignInLimits } from '#shared/adapters/postgres/operators/sign-in.ts'
+import type { SignInLimits } from '#shared/ledger/operators/sign-in.ts'
 import { LONGEST_PASSWORD, OPERATOR_NAME } from '#shared/operators/operator-account.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

@@ -1,13 +1,13 @@
 import { Queue, Worker } from 'bullmq'
-import { isConnectionFailure, reasonOf } from '#shared/adapters/connection-failure.ts'
 import { openOnce, untilOpen } from '#shared/adapters/open-once.ts'
 import { isRedisOutage } from '#shared/adapters/redis/redis-client.ts'
 import { type JobConsumer, type JobQueue, QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
+import type { LockPatience } from '#shared/ledger/until-unblocked.ts'
+import { isConnectionFailure, reasonOf } from '#shared/runtime/connection-failure.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
-import type { LockPatience } from '../postgres/until-unblocked.ts'
 import {
   connectRedis,
   createRedisClient,

@@ -9,9 +9,9 @@ import {
 } from 'bullmq'
 import type pg from 'pg'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
-import { type LockPatience, untilUnblocked } from '../postgres/until-unblocked.ts'
-import { createWaitWatch } from '../postgres/watch-waits.ts'
-import { withConnection } from '../postgres/with-connection.ts'
+import { type LockPatience, untilUnblocked } from '#shared/ledger/until-unblocked.ts'
+import { createWaitWatch } from '#shared/ledger/watch-waits.ts'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 import { CONSUMER_RETRY_MS, EVENT_STREAM, MESSAGE_OPTIONS, type QueueEngine } from './queue-engine.ts'
 import { ConnectionSharingBackend, ErrorTolerantClient, SharedPostgresConnection } from './workarounds.ts'
 

@@ -2,6 +2,10 @@ import type { Registry } from 'prom-client'
 import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { openObjectStore } from '#shared/adapters/open-stores.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
+import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '#shared/ledger/check-schema.ts'
+import { createPool, type Pool } from '#shared/ledger/pool.ts'
+import { findRoleProblem } from '#shared/ledger/role-rights.ts'
+import { createWaitWatch } from '#shared/ledger/watch-waits.ts'
 import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { createLogger, type Logger, type LogLevel } from '#shared/runtime/logger.ts'
@@ -9,10 +13,6 @@ import { addPoolMetrics, createProcessMetrics } from '#shared/runtime/process-me
 import type { TelemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import { openTracer } from '../opentelemetry/open-tracer.ts'
-import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '../postgres/check-schema.ts'
-import { createPool, type Pool } from '../postgres/pool.ts'
-import { findRoleProblem } from '../postgres/role-rights.ts'
-import { createWaitWatch } from '../postgres/watch-waits.ts'
 
 interface LedgerSettings extends TelemetrySettings {
   readonly DATABASE_URL: string

@@ -1,7 +1,7 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { QueueAddress } from '#shared/jobs/queue-url.ts'
+import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
-import { isConnectionFailure } from '../connection-failure.ts'
 
 export type RedisAddress = Exclude<QueueAddress, { kind: 'postgres' }>
 export type RedisClient = Redis | Cluster

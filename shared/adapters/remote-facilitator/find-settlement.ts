@@ -1,13 +1,13 @@
 import type { PublicClient } from 'viem'
+import { PERMIT2_ADDRESS, permit2Abi } from '#shared/chain/network/contracts.ts'
+import { hasNonce, wordOfNonce } from '#shared/chain/network/permit2-nonce.ts'
+import { isSameNonce, readSpentNonce, wasInvalidated } from '#shared/chain/reading/nonce-use.ts'
+import { readPaymentTransfers } from '#shared/chain/reading/read-payment-transfers.ts'
+import type { ConfirmTransfer } from '#shared/chain/settlement/confirm-transfer.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import type { SettlementFinding } from '#shared/payment/remote-facilitator.ts'
-import { PERMIT2_ADDRESS, permit2Abi } from '../chain/network/contracts.ts'
-import { hasNonce, wordOfNonce } from '../chain/network/permit2-nonce.ts'
-import { isSameNonce, readSpentNonce, wasInvalidated } from '../chain/reading/nonce-use.ts'
-import { readPaymentTransfers } from '../chain/reading/read-payment-transfers.ts'
-import type { ConfirmTransfer } from '../chain/settlement/confirm-transfer.ts'
 
 export interface ChainReading {
   readonly client: PublicClient

@@ -1,5 +1,5 @@
 import { VerifyError } from '@x402/core/types'
-import type { PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
+import type { PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'

@@ -1,8 +1,8 @@
 import { S3ServiceException } from '@aws-sdk/client-s3'
 import type { ObjectOperation } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
+import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
-import { isConnectionFailure } from '../connection-failure.ts'
 
 /** An operation under a prefix, which the store refused. */
 export interface Attempted {

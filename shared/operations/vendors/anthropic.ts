@@ -7,7 +7,6 @@ import {
   type TextObstacle,
   verbosityObstacle,
 } from './text-obstacle.ts'
-import { pairingObstacle } from './turns.ts'
 
 /** What a model accepts, as far as its name shows. The vendor's refusals decide the rest. */
 interface AnthropicModelTraits {
@@ -56,7 +55,6 @@ export function anthropicTextObstacle(request: TextRequest, upstreamModel: strin
     (hasBlankStop ? { field: 'stop_sequences', what: 'a stop sequence of whitespace only' } : undefined) ??
     verbosityObstacle(request) ??
     nameObstacle(request, NAMES) ??
-    pairingObstacle(request) ??
     emptinessObstacle(request, isBlank, 'messages of whitespace only')
   )
 }

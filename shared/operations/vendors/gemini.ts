@@ -8,7 +8,6 @@ import {
   type TextObstacle,
   verbosityObstacle,
 } from './text-obstacle.ts'
-import { firstTurnObstacle, pairingObstacle } from './turns.ts'
 
 export interface GeminiFamily {
   readonly generation: number
@@ -67,8 +66,6 @@ export function geminiTextObstacle(request: TextRequest, upstreamModel: string):
     (isFixed ? ownTurnObstacle(request) : undefined) ??
     verbosityObstacle(request) ??
     nameObstacle(request, NAMES) ??
-    pairingObstacle(request) ??
-    firstTurnObstacle(request) ??
     emptinessObstacle(request, (text) => text === '', 'messages without any content beside a system text')
   )
 }

@@ -2,7 +2,6 @@ import { z } from 'zod'
 import type { TextRequest } from '../text/text-request.ts'
 import { type NameRule, nameObstacle, stopsObstacle, type TextObstacle, verbosityObstacle } from './text-obstacle.ts'
 import type { TranscriptionObstacle, TranscriptionOptions } from './transcription-obstacle.ts'
-import { pairingObstacle } from './turns.ts'
 
 /** The options of a deployment that decide what its server takes. */
 export const openAiCarriedOptions = {
@@ -34,7 +33,6 @@ export function openAiTextObstacle(request: TextRequest, options: OpenAiCarriedO
     stopsObstacle(request, options.maximum_stop_sequences) ??
     (options.send_verbosity ? undefined : verbosityObstacle(request)) ??
     nameObstacle(request, NAMES) ??
-    pairingObstacle(request) ??
     assistantImage(request)
   )
 }

@@ -1,15 +1,15 @@
 import { keccak256, parseTransaction, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount, privateKeyToAddress } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createChainClient } from '#shared/adapters/chain/network/client.ts'
-import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
-import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
-import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
-import { gasOfContracts } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
+import { createChainClient } from '#shared/chain/network/client.ts'
+import { UPTO_PROXY_ADDRESS } from '#shared/chain/network/contracts.ts'
+import { createGasReader } from '#shared/chain/settlement/gas-reader.ts'
+import { createSettler } from '#shared/chain/settlement/settler.ts'
+import { gasOfContracts } from '#shared/chain/settlement-contract/gas-of-contract.ts'
 import {
   requirePaymentContracts,
   requireSettlementContract,
-} from '#shared/adapters/chain/settlement-contract/require-contract.ts'
+} from '#shared/chain/settlement-contract/require-contract.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { composePayment } from '../../../api/composition/payment.ts'
 import { readConfig } from '../../../api/config.ts'

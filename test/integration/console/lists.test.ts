@@ -1,7 +1,7 @@
 import { glob, readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import { createConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
 import type { ConsoleVisitor } from '../../support/console/console-visitor.ts'
 import { startTestConsole, type TestConsole } from '../../support/console/test-console.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'

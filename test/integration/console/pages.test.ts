@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type ConfigurationStore,
-  createConfigurationStore,
-} from '#shared/adapters/postgres/configuration/configuration-store.ts'
-import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
-import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
-import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
-import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
 import type { ProviderKeys } from '#shared/catalog/provider-keys.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
+import { type ConfigurationStore, createConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
+import { createControlStore } from '#shared/ledger/configuration/control-store.ts'
+import { importFirstFiles } from '#shared/ledger/configuration/import-files.ts'
+import { createProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
+import { createOperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createOperatorStore, type OperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import { createOperatorStore, type OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { Role } from '#shared/operators/operator-account.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import { main } from '../../../infra/commands/operators.ts'

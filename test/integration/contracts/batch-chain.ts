@@ -9,8 +9,8 @@ import {
   toHex,
 } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
-import { settlementCall } from '#shared/adapters/chain/verification/settlement-call.ts'
+import { settlementContractAbi } from '#shared/chain/network/contracts.ts'
+import { settlementCall } from '#shared/chain/verification/settlement-call.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { deploySettlementContract } from '../../../infra/sandbox/chain/contracts/deploy-settlement-contract.ts'

@@ -15,11 +15,7 @@ import {
   toHex,
 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  SETTLEMENT_CONTRACT_CODE_HASH,
-  settlementContractAbi,
-  usdcAbi,
-} from '#shared/adapters/chain/network/contracts.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi, usdcAbi } from '#shared/chain/network/contracts.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { buildSettlementContract } from '../../../infra/contracts/build-settlement-contract.ts'
 import { readSettlementArtifact, type SettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'

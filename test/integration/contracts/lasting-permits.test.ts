@@ -10,8 +10,8 @@ import {
   toHex,
 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
-import { noncesOfBatch } from '#shared/adapters/chain/reading/batched-nonces.ts'
+import { permitCall } from '#shared/chain/allowance/permit-call.ts'
+import { noncesOfBatch } from '#shared/chain/reading/batched-nonces.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'

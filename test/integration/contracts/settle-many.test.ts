@@ -13,7 +13,7 @@ import {
   zeroAddress,
 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/chain/network/contracts.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { readSettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Acceptance } from '#shared/adapters/postgres/acceptance/acceptance.ts'
+import type { Acceptance } from '#shared/ledger/acceptance/acceptance.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import {

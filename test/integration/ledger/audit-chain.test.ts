@@ -4,11 +4,11 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { migrate } from '#shared/adapters/postgres/migrate.ts'
-import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
-import { readAuditHead, readChain } from '#shared/adapters/postgres/operators/read-chain.ts'
-import type { Sql } from '#shared/adapters/postgres/pool.ts'
-import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { migrate } from '#shared/ledger/migrate.ts'
+import { createOperatorStore } from '#shared/ledger/operators/operator-store.ts'
+import { readAuditHead, readChain } from '#shared/ledger/operators/read-chain.ts'
+import type { Sql } from '#shared/ledger/pool.ts'
+import { inTransaction } from '#shared/ledger/transaction.ts'
 import { findBreaks } from '#shared/operators/audit-chain.ts'
 import { main } from '../../../infra/commands/ledger.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
@@ -177,7 +177,7 @@ describe('the audit of operators', () => {
     await ledger.sql(`CREATE DATABASE ${name} TEMPLATE template0`)
     const pool = new pg.Pool({ connectionString: url.href })
     try {
-      const migrations = fileURLToPath(new URL('../../../shared/adapters/postgres/migrations/', import.meta.url))
+      const migrations = fileURLToPath(new URL('../../../shared/ledger/migrations/', import.meta.url))
       await cp(migrations, folder, { recursive: true, filter: (file) => !/\/00(?:3[1-9]|[4-9]\d)-[^/]*$/.test(file) })
       await migrate(pool, { folder: pathToFileURL(`${folder}/`) })
       await pool.query(

@@ -3,18 +3,15 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { findCatalog, recordCatalog } from '#shared/adapters/postgres/configuration/catalogs.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { findCatalog, recordCatalog } from '#shared/ledger/configuration/catalogs.ts'
 import {
   type ConfigurationReader,
   createConfigurationReader,
-} from '#shared/adapters/postgres/configuration/configuration-reader.ts'
-import {
-  type ConfigurationStore,
-  createConfigurationStore,
-} from '#shared/adapters/postgres/configuration/configuration-store.ts'
-import { importChangedFile, importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
-import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
-import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+} from '#shared/ledger/configuration/configuration-reader.ts'
+import { type ConfigurationStore, createConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
+import { importChangedFile, importFirstFiles } from '#shared/ledger/configuration/import-files.ts'
+import { createProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import type { Author } from '#shared/operators/author.ts'
 import { main } from '../../../infra/commands/resolve.ts'
 import { runConfigurationCommand } from '../../../infra/configuration/run-command.ts'

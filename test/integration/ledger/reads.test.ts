@@ -1,26 +1,22 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
-import { type ExportedCall, exportCalls } from '#shared/adapters/postgres/console/export-calls.ts'
-import type { CallFilter } from '#shared/adapters/postgres/console/list-calls.ts'
-import { createMoneyStore, type MoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
-import type { ListPosition } from '#shared/adapters/postgres/read-list.ts'
-import {
-  readAbsorbedCost,
-  readUnchargedFailures,
-  readUnchargedWork,
-} from '#shared/adapters/postgres/reports/absorbed-cost.ts'
-import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
-import { readReviewItems } from '#shared/adapters/postgres/reports/items.ts'
+import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
+import { type ExportedCall, exportCalls } from '#shared/ledger/console/export-calls.ts'
+import type { CallFilter } from '#shared/ledger/console/list-calls.ts'
+import { createMoneyStore, type MoneyStore } from '#shared/ledger/console/money-store.ts'
+import type { ListPosition } from '#shared/ledger/read-list.ts'
+import { readAbsorbedCost, readUnchargedFailures, readUnchargedWork } from '#shared/ledger/reports/absorbed-cost.ts'
+import { readContradictions } from '#shared/ledger/reports/contradictions.ts'
+import { readReviewItems } from '#shared/ledger/reports/items.ts'
 import {
   readSettlementsByTransaction,
   readSettlementsInBlocks,
   readSettlementsOutsideBlocks,
-} from '#shared/adapters/postgres/reports/ledger-settlements.ts'
-import { readDebts, readOpenExposure, readUnfinishedJobs } from '#shared/adapters/postgres/reports/open-work.ts'
-import { readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
-import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/adapters/postgres/reports/revenue.ts'
-import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
+} from '#shared/ledger/reports/ledger-settlements.ts'
+import { readDebts, readOpenExposure, readUnfinishedJobs } from '#shared/ledger/reports/open-work.ts'
+import { readPaymentParties } from '#shared/ledger/reports/payment-parties.ts'
+import { resolvePeriod } from '#shared/ledger/reports/period.ts'
+import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/ledger/reports/revenue.ts'
 import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { readResolutions, readReviewItems, readUnknownSettlements } from '#shared/adapters/postgres/reports/items.ts'
-import { readDebts } from '#shared/adapters/postgres/reports/open-work.ts'
-import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
-import { createResolutionStore, type ResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
 import type { ResolutionOutcome } from '#shared/jobs/resolution.ts'
+import { readResolutions, readReviewItems, readUnknownSettlements } from '#shared/ledger/reports/items.ts'
+import { readDebts } from '#shared/ledger/reports/open-work.ts'
+import { resolvePeriod } from '#shared/ledger/reports/period.ts'
+import { createResolutionStore, type ResolutionStore } from '#shared/ledger/resolutions/resolution-store.ts'
 import type { Author } from '#shared/operators/author.ts'
 import {
   allowedOutcomes,

@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
 import {
   createInspectionStore,
   type DecodeVerdict,
   type InspectionStore,
-} from '#shared/adapters/postgres/acceptance/inspection-store.ts'
-import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
-import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
-import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { JOB_STATES } from '#shared/jobs/job.ts'
+} from '#shared/ledger/acceptance/inspection-store.ts'
+import { createAccountStore } from '#shared/ledger/account/account-store.ts'
+import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'

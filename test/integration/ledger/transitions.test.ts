@@ -1,10 +1,10 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Pool } from '#shared/adapters/postgres/pool.ts'
-import { readNonceGaps } from '#shared/adapters/postgres/reports/nonce-gaps.ts'
-import { createSettlementStore, type SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import { isUnfinished, mayMove } from '#shared/jobs/transitions.ts'
+import type { Pool } from '#shared/ledger/pool.ts'
+import { readNonceGaps } from '#shared/ledger/reports/nonce-gaps.ts'
+import { createSettlementStore, type SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import {
   acceptTestJob,

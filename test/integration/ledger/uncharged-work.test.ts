@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Acceptance } from '#shared/adapters/postgres/acceptance/acceptance.ts'
-import { type AcceptanceOptions, createAcceptanceStore } from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
-import { createNewPayersLimit } from '#shared/adapters/postgres/acceptance/new-payers.ts'
-import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
-import type { Sql } from '#shared/adapters/postgres/pool.ts'
 import type { JobFailure } from '#shared/jobs/job.ts'
+import type { Acceptance } from '#shared/ledger/acceptance/acceptance.ts'
+import { type AcceptanceOptions, createAcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
+import { createNewPayersLimit } from '#shared/ledger/acceptance/new-payers.ts'
+import { createExecutionStore } from '#shared/ledger/execution/execution-store.ts'
+import type { Sql } from '#shared/ledger/pool.ts'
 import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import {
   acceptTestJob,

@@ -2,7 +2,7 @@ import { createSIWxClientExtension, wrapFetchWithSIWx } from '@x402/extensions/s
 import { wrapFetchWithPayment, x402Client } from '@x402/fetch'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { createPool } from '#shared/ledger/pool.ts'
 import { expectErrorBody } from '../../support/http/expect-refusal.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { signInChallengeOf, signInHeader } from '../../support/payer/sign-in.ts'

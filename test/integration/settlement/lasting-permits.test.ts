@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { type Hex, keccak256, parseAbi } from 'viem'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
+import { permitCall } from '#shared/chain/allowance/permit-call.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import { readSettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
 import { settlementDeployment } from '../../../infra/contracts/settlement-deployment.ts'

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { readReviewItems } from '#shared/adapters/postgres/reports/items.ts'
+import { readReviewItems } from '#shared/ledger/reports/items.ts'
 import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import {
   BOTH_WAYS,

@@ -1,6 +1,6 @@
 import { parseTransaction } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { PERMIT_GAS, permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
+import { PERMIT_GAS, permitCall } from '#shared/chain/allowance/permit-call.ts'
 import { delegateTo, placeDelegate } from '../../support/chain/delegating-payer.ts'
 import { createPermitSponsor, type PermitSponsor } from '../../support/chain/permit-sponsor.ts'
 import { age, createSettlementChain, LATE_SECONDS, type SettlementChain } from '../../support/chain/settlement-chain.ts'

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createChainClient } from '#shared/adapters/chain/network/client.ts'
-import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
+import { createChainClient } from '#shared/chain/network/client.ts'
+import { createSettler } from '#shared/chain/settlement/settler.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'

@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import { type Hex, type PublicClient, parseAbi, parseEventLogs, type TransactionReceipt } from 'viem'
-import { USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { USDC_ADDRESS } from '#shared/chain/network/contracts.ts'
 import type { MinedBatch, ReportedPayment } from './ledgers.ts'
 
 /** Written again here: what the service reads from a receipt is what is to be checked. */

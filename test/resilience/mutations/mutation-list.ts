@@ -28,7 +28,7 @@ export interface Mutation {
   readonly statements?: readonly string[]
 }
 
-const LEDGER = 'shared/adapters/postgres'
+const LEDGER = 'shared/ledger'
 const LOST_ATTEMPT_IS_REPEATED: SyntaxChange = {
   file: 'workers/job/run-job.ts',
   within: 'runStep',
@@ -107,7 +107,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I4',
     changes: [
       {
-        file: 'shared/adapters/chain/settlement/confirm-transaction.ts',
+        file: 'shared/chain/settlement/confirm-transaction.ts',
         within: 'outcomeOf',
         change: returnInstead(`{ outcome: 'confirmed', blockNumber: 1n, blockTimestamp: new Date() }`, 'NOT_MINED'),
       },
@@ -143,7 +143,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I4',
     changes: [
       {
-        file: 'shared/adapters/chain/settlement/batch-reading.ts',
+        file: 'shared/chain/settlement/batch-reading.ts',
         within: 'createBatchReading',
         change: replaceCall(
           'transferOf',
@@ -159,7 +159,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'gas',
     changes: [
       {
-        file: 'shared/adapters/chain/settlement-contract/share-of-gas.ts',
+        file: 'shared/chain/settlement-contract/share-of-gas.ts',
         within: 'shareOfGas',
         change: removeIf('isIncluded', 'position'),
       },

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { createPool } from '#shared/ledger/pool.ts'
 import type { KeyKind } from '#shared/operators/key-rotation.ts'
 import { readFacts } from '../../../infra/keys/read-facts.ts'
 import { describeStatus, type KeyStatus } from '../../../infra/keys/render-status.ts'

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { decodeFunctionData, encodeFunctionData, type Hex, toHex } from 'viem'
-import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
-import { proxyCallOf } from '#shared/adapters/chain/reading/batched-nonces.ts'
+import { settlementContractAbi } from '#shared/chain/network/contracts.ts'
+import { proxyCallOf } from '#shared/chain/reading/batched-nonces.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 
 /** A payment as the calldata of a settlement states it. */

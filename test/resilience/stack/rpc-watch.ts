@@ -1,5 +1,5 @@
 import { keccak256, parseTransaction, toFunctionSelector } from 'viem'
-import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { UPTO_PROXY_ADDRESS } from '#shared/chain/network/contracts.ts'
 import { type RpcCall, type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type CalledPayment, paymentOfProxyCall, paymentsOfCall } from './pending-batches.ts'
 

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { createWalletClient, encodeFunctionData, type Hex, http } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { base } from '#shared/adapters/chain/network/base-chain.ts'
+import { base } from '#shared/chain/network/base-chain.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createPayer, type Payer, unlockPayer } from '../payer/payer.ts'

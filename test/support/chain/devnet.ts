@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import { type Address, createPublicClient, type Hex, http, type PublicClient, parseAbi } from 'viem'
-import { base } from '#shared/adapters/chain/network/base-chain.ts'
+import { base } from '#shared/chain/network/base-chain.ts'
 import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../../infra/sandbox/chain/devnet.ts'
 import {
   createSandboxAccounts,

@@ -1,11 +1,11 @@
-import { createAllowanceReader, type PermitSimulation } from '#shared/adapters/chain/allowance/allowance-reader.ts'
-import { createPermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
-import { createChainClient } from '#shared/adapters/chain/network/client.ts'
-import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
-import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
-import type { AllowanceOutcome } from '#shared/adapters/postgres/allowances/request-allowance.ts'
-import type { SponsoringLimits } from '#shared/adapters/postgres/allowances/sponsoring-limits.ts'
+import { createAllowanceReader, type PermitSimulation } from '#shared/chain/allowance/allowance-reader.ts'
+import { createPermitSubmitter } from '#shared/chain/allowance/permit-submitter.ts'
+import { createChainClient } from '#shared/chain/network/client.ts'
+import { createBlockReader } from '#shared/chain/reading/block-reader.ts'
+import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
+import { createSettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
+import type { AllowanceOutcome } from '#shared/ledger/allowances/request-allowance.ts'
+import type { SponsoringLimits } from '#shared/ledger/allowances/sponsoring-limits.ts'
 import {
   type AllowanceDependencies,
   createAllowanceRunner,

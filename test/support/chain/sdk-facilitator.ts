@@ -8,7 +8,7 @@ import { UptoEvmScheme } from '@x402/evm/upto/facilitator'
 import { createNonceManager, createWalletClient, http, publicActions } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { jsonRpc } from 'viem/nonce'
-import { base } from '#shared/adapters/chain/network/base-chain.ts'
+import { base } from '#shared/chain/network/base-chain.ts'
 import { waitForReceipt } from '../../../infra/sandbox/chain/wait-for-receipt.ts'
 
 const NETWORK = 'eip155:8453'

@@ -1,6 +1,6 @@
 import { encodeFunctionData, type Hex, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { settlementContractAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi } from '#shared/chain/network/contracts.ts'
 import { deploySettlementContract } from '../../../infra/sandbox/chain/contracts/deploy-settlement-contract.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import type { TestDevnet } from './devnet.ts'

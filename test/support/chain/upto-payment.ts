@@ -14,7 +14,7 @@ import {
   type TransactionReceipt,
 } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { base } from '#shared/adapters/chain/network/base-chain.ts'
+import { base } from '#shared/chain/network/base-chain.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import type { SandboxAccount } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import type { TestDevnet } from './devnet.ts'

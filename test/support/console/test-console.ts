@@ -1,7 +1,7 @@
 import { scryptSync } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { Registry } from 'prom-client'
-import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import { createOperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { Role } from '#shared/operators/operator-account.ts'
 import { serviceUrlOf } from '../../../infra/sandbox/postgres/service-connection.ts'
 import { buildConsole } from '../../../operator/app.ts'

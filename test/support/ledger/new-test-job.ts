@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { NewJob } from '#shared/adapters/postgres/acceptance/acceptance.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { EffectiveTranscription, TranscriptionTerms } from '#shared/operations/transcriptions.ts'

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { PreparedStatement } from '#shared/adapters/postgres/pool.ts'
+import type { PreparedStatement } from '#shared/ledger/pool.ts'
 import type { TestLedger } from './test-ledger.ts'
 
 /** Passes every statement of a ledger with one connection to `onStatement`, except the test's own with parameters. */

@@ -3,18 +3,18 @@ import {
   type AcceptanceOptions,
   type AcceptanceStore,
   createAcceptanceStore,
-} from '#shared/adapters/postgres/acceptance/acceptance-store.ts'
+} from '#shared/ledger/acceptance/acceptance-store.ts'
 import {
   type AllowanceRequestStore,
   type AllowanceWorkStore,
   createAllowanceRequestStore,
   createAllowanceWorkStore,
-} from '#shared/adapters/postgres/allowances/allowance-store.ts'
-import { createExecutionStore, type ExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
-import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
-import { createReportsStore, type ReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
-import { createRetentionStore, type RetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
-import { createSettlementStore, type SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
+} from '#shared/ledger/allowances/allowance-store.ts'
+import { createExecutionStore, type ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
+import { createPool, type Pool } from '#shared/ledger/pool.ts'
+import { createReportsStore, type ReportsStore } from '#shared/ledger/reports/reports-store.ts'
+import { createRetentionStore, type RetentionStore } from '#shared/ledger/retention/retention-store.ts'
+import { createSettlementStore, type SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import { createTestDatabase, type TestDatabase } from './test-database.ts'

@@ -1,4 +1,4 @@
-import { permitDigest } from '#shared/adapters/chain/allowance/permit-call.ts'
+import { permitDigest } from '#shared/chain/allowance/permit-call.ts'
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import type { Payer } from './payer.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
+import { createPool } from '#shared/ledger/pool.ts'
+import { createSettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'

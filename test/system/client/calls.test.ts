@@ -8,8 +8,8 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI, { toFile } from 'openai'
 import { maxUint256 } from 'viem'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
-import { PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
-import { paymentsOfReceipt } from '#shared/adapters/chain/settlement-contract/batch-receipt.ts'
+import { PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '#shared/chain/network/contracts.ts'
+import { paymentsOfReceipt } from '#shared/chain/settlement-contract/batch-receipt.ts'
 import {
   createFarebox,
   type Farebox,

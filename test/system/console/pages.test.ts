@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import { createConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
 import type { ConsoleRoute } from '../../../operator/rendering/console.ts'
 import { findBarriers, findOverflow } from '../../support/browser/accessibility.ts'
 import { DESKTOP, PHONE, startBrowser, type TestBrowser, type Visitor } from '../../support/browser/browser.ts'

@@ -5,13 +5,10 @@ import { join } from 'node:path'
 import { decodePaymentRequiredHeader } from '@x402/core/http'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type ConfigurationStore,
-  createConfigurationStore,
-} from '#shared/adapters/postgres/configuration/configuration-store.ts'
-import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { type ConfigurationStore, createConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
+import { createPool, type Pool } from '#shared/ledger/pool.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
 import { buildApp } from '../../../api/app.ts'

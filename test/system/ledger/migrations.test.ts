@@ -7,10 +7,10 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
-import { migrate } from '#shared/adapters/postgres/migrate.ts'
-import { readMigrations, statementsOf } from '#shared/adapters/postgres/migration-files.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { createLedgerCheck } from '#shared/ledger/check-schema.ts'
+import { migrate } from '#shared/ledger/migrate.ts'
+import { readMigrations, statementsOf } from '#shared/ledger/migration-files.ts'
+import { createPool } from '#shared/ledger/pool.ts'
 import { migrateAll } from '../../../infra/commands/migrate.ts'
 import { askSharedServices } from '../../support/processes/ask-shared-services.ts'
 import { until } from '../../support/until.ts'
@@ -244,7 +244,7 @@ it('keeps one charge per job while the index for it is replaced, also when that 
 it('may be interrupted anywhere while it prepares batches, with one settlement for each account nonce at any time', async () => {
   const url = await createEmptyDatabase()
   const names = (await readMigrations()).map(({ name }) => name).filter((name) => name < '0024')
-  const migrations = new URL('../../../shared/adapters/postgres/migrations/', import.meta.url)
+  const migrations = new URL('../../../shared/ledger/migrations/', import.meta.url)
   const files = await Promise.all(
     names.map(async (name) => [name, await readFile(new URL(name, migrations), 'utf8')] as const),
   )

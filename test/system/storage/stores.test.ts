@@ -125,7 +125,7 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
 
     it('takes no object for a missing one when the bucket is', async () => {
       const { objects, close } = await open(s3.settings({ S3_BUCKET: 'nowhere' }))
-      for (const read of [objects.get, objects.open])
+      for (const read of [(key: string) => objects.get(key), (key: string) => objects.open(key)])
         expect(await messageOf(read(`staged/${randomUUID()}`))).not.toBe('did not fail')
       close()
     })

@@ -3,12 +3,12 @@ import fc from 'fast-check'
 import { toHex } from 'viem'
 import { describe, expect, it } from 'vitest'
 import { ZodError } from 'zod'
-import { headAgeMs, headOf, isBehind } from '#shared/adapters/chain/network/node-head.ts'
-import { createBlockRhythm } from '#shared/adapters/chain/reading/block-rhythm.ts'
-import type { ChainNews, Following } from '#shared/adapters/chain/reading/block-watch.ts'
-import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
-import { findFirstBlock } from '#shared/adapters/chain/reading/find-first-block.ts'
-import type { Block } from '#shared/adapters/chain/reading/latest-block.ts'
+import { headAgeMs, headOf, isBehind } from '#shared/chain/network/node-head.ts'
+import { createBlockRhythm } from '#shared/chain/reading/block-rhythm.ts'
+import type { ChainNews, Following } from '#shared/chain/reading/block-watch.ts'
+import { createBlockWatch } from '#shared/chain/reading/block-watch.ts'
+import { findFirstBlock } from '#shared/chain/reading/find-first-block.ts'
+import type { Block } from '#shared/chain/reading/latest-block.ts'
 
 type Hex = `0x${string}`
 const LONG_MS = 3_600_000

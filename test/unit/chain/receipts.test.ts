@@ -1,16 +1,16 @@
 import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Hex, HttpRequestError, type Log, RpcRequestError } from 'viem'
 import { describe, expect, it } from 'vitest'
-import { settlementContractAbi, USDC_ADDRESS, usdcAbi } from '#shared/adapters/chain/network/contracts.ts'
+import { settlementContractAbi, USDC_ADDRESS, usdcAbi } from '#shared/chain/network/contracts.ts'
 import {
   isAlreadySent,
   isMissingBlock,
   isPoolFull,
   isRateLimit,
   isTooLarge,
-} from '#shared/adapters/chain/network/rpc-failure.ts'
-import { isPaymentOf, paymentsOfReceipt, transferOf } from '#shared/adapters/chain/settlement-contract/batch-receipt.ts'
-import { shareOfGas } from '#shared/adapters/chain/settlement-contract/share-of-gas.ts'
+} from '#shared/chain/network/rpc-failure.ts'
+import { isPaymentOf, paymentsOfReceipt, transferOf } from '#shared/chain/settlement-contract/batch-receipt.ts'
+import { shareOfGas } from '#shared/chain/settlement-contract/share-of-gas.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 
 const [CONTRACT, OTHER, PAYER, PAY_TO] = ['1', '2', '3', '4'].map((digit) => `0x${digit.repeat(40)}` as const) as [

@@ -1,10 +1,10 @@
 import { createPublicClient, custom, type EIP1193RequestFn, type PublicClient } from 'viem'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { base } from '#shared/adapters/chain/network/base-chain.ts'
-import { shareCalls } from '#shared/adapters/chain/network/share-calls.ts'
-import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
-import { createReadTransaction, type ReadTransaction } from '#shared/adapters/chain/settlement/mined-transactions.ts'
-import { type SharedReadings, shareReadings } from '#shared/adapters/chain/settlement/shared-readings.ts'
+import { base } from '#shared/chain/network/base-chain.ts'
+import { shareCalls } from '#shared/chain/network/share-calls.ts'
+import { createLatestBlock } from '#shared/chain/reading/latest-block.ts'
+import { createReadTransaction, type ReadTransaction } from '#shared/chain/settlement/mined-transactions.ts'
+import { type SharedReadings, shareReadings } from '#shared/chain/settlement/shared-readings.ts'
 
 /** Shares calls that end only when the test ends them, of at most four items, two at once. */
 function openShared(maximum = () => 4) {

@@ -219,28 +219,6 @@ const unsupported = (param: string) => expect.objectContaining({ code: 'request_
 const stops = (count: number) => Array.from({ length: count }, (_, index) => `stop ${index}`)
 const long = (length: number) => 'a'.repeat(length)
 
-const calls = (...ids: string[]) => ({
-  role: 'assistant',
-  content: null,
-  tool_calls: ids.map((id) => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } })),
-})
-const result = (id: string) => ({ role: 'tool', tool_call_id: id, content: 'x' })
-/** Conversations in which calls and results are no pairs. */
-const UNPAIRED: [string, object[]][] = [
-  ['a result without a call', [...hello, result('a')]],
-  ['a result before anything else', [result('a'), ...hello]],
-  ['a result with another id', [...hello, calls('a'), result('b')]],
-  ['two results of one call', [...hello, calls('a'), result('a'), result('a')]],
-  ['a result two turns later', [...hello, calls('a'), result('a'), ...hello, calls('b'), result('a')]],
-  ['a call without a result', [...hello, calls('a'), ...hello]],
-  ['one of two calls without a result', [...hello, calls('a', 'b'), result('a')]],
-  ['a call at the end', [...hello, calls('a')]],
-  [
-    'a result whose call is not a function',
-    [...hello, { ...calls(), tool_calls: [{ id: 'a', type: 'custom' }] }, result('a')],
-  ],
-]
-
 describe('what no deployment of the model takes is refused before the price', () => {
   const json = { tools: [tool('f')], response_format: { type: 'json_object' } }
   const prefilled = { messages: [...hello, { role: 'assistant', content: 'I' }] }
@@ -288,23 +266,6 @@ describe('what no deployment of the model takes is refused before the price', ()
       [GEMINI, ANTHROPIC],
       [OPENAI],
     ],
-    ...UNPAIRED.map(
-      ([name, messages]) =>
-        [name, { messages }, 'messages', [GEMINI, OLD_GEMINI, OPENAI, ANTHROPIC], []] as [
-          string,
-          object,
-          string,
-          Carrier[],
-          Carrier[],
-        ],
-    ),
-    [
-      'calls at the beginning',
-      { messages: [calls('a'), result('a')] },
-      'messages',
-      [GEMINI, OLD_GEMINI],
-      [OPENAI, ANTHROPIC],
-    ],
     ['a blank turn', { messages: [{ role: 'user', content: ' \n' }] }, 'messages', [ANTHROPIC], [GEMINI, OPENAI]],
   ])('%s', (_name, fields, param, refusing, taking) => {
     for (const carrier of refusing) expect(quotedBy([carrier], fields)).toThrow(unsupported(param))
@@ -319,25 +280,6 @@ describe('what no deployment of the model takes is refused before the price', ()
     expect(quotedBy([GEMINI], { tools: [tool('my tool')] })).toThrow(
       /^tools: textmodel-2\.5-pro does not take a tool name that does not begin .*; got "my tool"\. Nothing was charged\.$/,
     )
-  })
-
-  test('messages: a call of the user, and a result in the assistant’s turn', () => {
-    const use = { type: 'tool_use', id: 'a', name: 'f', input: {} }
-    const answer = { type: 'tool_result', tool_use_id: 'a', content: 'x' }
-    const pair = [
-      { role: 'assistant', content: [use] },
-      { role: 'user', content: [answer] },
-    ]
-    expect(messageQuoted({ messages: [...hello, ...pair] })).not.toThrow()
-    for (const messages of [
-      [
-        { role: 'user', content: [use] },
-        { role: 'user', content: [answer] },
-      ],
-      [...hello, { role: 'assistant', content: [use, answer] }],
-      [...hello, pair[0]],
-    ])
-      expect(messageQuoted({ messages })).toThrow(unsupported('messages'))
   })
 
   test('messages name the field of their own dialect', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { SettlementOnChain } from '#shared/adapters/chain/reading/settlement-search.ts'
+import type { SettlementOnChain } from '#shared/chain/reading/settlement-search.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ReviewEnding } from '#shared/jobs/job.ts'

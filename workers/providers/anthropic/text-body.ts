@@ -5,6 +5,7 @@ import { withUniqueCallIds } from '../call-ids.ts'
 import { described } from '../json-schema.ts'
 import { effortWithin } from '../output-limit.ts'
 import { argumentsObject } from '../text-answer.ts'
+import { withPairs } from '../turns.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
 
 interface Block extends Cacheable {
@@ -144,7 +145,7 @@ const CALL_ID = /^[A-Za-z0-9_-]{1,128}$/
  */
 function messagesOf({ messages }: TextRequest): Message[] {
   const merged: Message[] = []
-  for (const { role, parts } of withUniqueCallIds(messages, CALL_ID)) {
+  for (const { role, parts } of withUniqueCallIds(withPairs(messages), CALL_ID)) {
     const blocks = parts.flatMap((part) => {
       const block = blockOf(part)
       return block === undefined ? [] : [{ ...block, ...cacheControl(part) }]

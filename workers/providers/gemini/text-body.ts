@@ -3,6 +3,7 @@ import type { TextPart, TextRequest } from '#shared/operations/text/text-request
 import { described } from '../json-schema.ts'
 import { budgetWithin, effortWithin } from '../output-limit.ts'
 import { argumentsObject } from '../text-answer.ts'
+import { withPairs } from '../turns.ts'
 import { geminiSchema } from './json-schema.ts'
 import { type GeminiModelTraits, type GeminiThinking, modelTraits } from './model-traits.ts'
 
@@ -51,7 +52,7 @@ export function textBody(request: TextRequest, settings: GeminiTextSettings): ob
 function contentsOf({ messages }: TextRequest, signCalls: boolean): Content[] {
   const toolNames = new Map<string, string>()
   const contents: Content[] = []
-  for (const { role, parts } of messages) {
+  for (const { role, parts } of withPairs(messages, { beginsWithUser: true })) {
     const vendorRole: Content['role'] = role === 'assistant' ? 'model' : 'user'
     const previous = contents.at(-1)
     const content: Content = previous?.role === vendorRole ? previous : { role: vendorRole, parts: [] }

@@ -1,9 +1,9 @@
 import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import type { OpenAiCarriedOptions } from '#shared/operations/vendors/openai-compatible.ts'
-import { type Turn, turnsOf } from '#shared/operations/vendors/turns.ts'
 import { withUniqueCallIds } from '../call-ids.ts'
 import { effortWithin } from '../output-limit.ts'
+import { type Turn, turnsOf, withPairs } from '../turns.ts'
 
 /** The deployment's settings of a text body. */
 export interface OpenAiTextSettings {
@@ -42,7 +42,7 @@ export function textBody(request: TextRequest, settings: OpenAiTextSettings): Re
     model: upstreamModel,
     messages: [
       ...(request.system === undefined || request.system === '' ? [] : [{ role: systemRole, content: request.system }]),
-      ...turnsOf(withUniqueCallIds(request.messages, CALL_ID)).flatMap(turnMessages),
+      ...turnsOf(withUniqueCallIds(withPairs(request.messages), CALL_ID)).flatMap(turnMessages),
     ],
     ...(outputLimit === 'max_tokens' ? {} : { max_completion_tokens: limit }),
     ...(outputLimit === 'max_completion_tokens' ? {} : { max_tokens: limit }),

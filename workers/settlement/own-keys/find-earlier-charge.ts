@@ -1,4 +1,4 @@
-import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
+import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import type { EarlierCharge } from '../look-up-earlier.ts'
 import { sendersOf } from './read-statuses.ts'

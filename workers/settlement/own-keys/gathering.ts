@@ -1,4 +1,4 @@
-import type { BlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
+import type { BlockWatch } from '#shared/chain/reading/block-watch.ts'
 
 /** Time before an expected block in which a batch still reaches the node that builds it, beyond sending it. */
 const MARGIN_MS = 200

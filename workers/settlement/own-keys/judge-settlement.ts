@@ -1,5 +1,5 @@
-import type { JudgedBlock } from '#shared/adapters/postgres/settlement/end-settlement.ts'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
+import type { JudgedBlock } from '#shared/ledger/settlement/end-settlement.ts'
 import type { Confirmation, SettlementEvidence } from '#shared/payment/facilitator.ts'
 import type { TransactionStatus } from './read-statuses.ts'
 

@@ -1,5 +1,5 @@
-import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
+import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation, GasSpent, Settler } from '#shared/payment/facilitator.ts'

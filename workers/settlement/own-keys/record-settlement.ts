@@ -1,5 +1,5 @@
-import type { EarlierSettlement } from '#shared/adapters/postgres/settlement/earlier-settlements.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Ending, StepContext, StepOutcome } from '../../job/step-outcome.ts'

@@ -1,5 +1,5 @@
-import type { SettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
-import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
+import type { SettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
+import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 

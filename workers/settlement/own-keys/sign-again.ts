@@ -1,6 +1,6 @@
-import type { RemovedSettlement } from '#shared/adapters/postgres/settlement/finality.ts'
-import type { SettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { RemovedSettlement } from '#shared/ledger/settlement/finality.ts'
+import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'

@@ -1,5 +1,5 @@
-import type { GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { LOWEST_CHARGE } from '#shared/catalog/fee-limit.ts'
+import type { GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

@@ -1,6 +1,6 @@
 import { type Address, createPublicClient, type Hex, http, keccak256, parseEther, toHex } from 'viem'
-import { base } from '#shared/adapters/chain/network/base-chain.ts'
-import { SETTLEMENT_CONTRACT_CODE_HASH } from '#shared/adapters/chain/network/contracts.ts'
+import { base } from '#shared/chain/network/base-chain.ts'
+import { SETTLEMENT_CONTRACT_CODE_HASH } from '#shared/chain/network/contracts.ts'
 import { readSettlementArtifact } from '../../../contracts/settlement-artifact.ts'
 import { type SettlementContractRoles, settlementDeployment } from '../../../contracts/settlement-deployment.ts'
 import { callRpc } from '../json-rpc.ts'

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
+import { rollUpHours } from '#shared/ledger/reports/roll-up-hours.ts'
 import { bareTables } from './bare-tables.ts'
 import { refreshTotals } from './refresh-totals.ts'
 import {

@@ -1,5 +1,5 @@
 import type { Hex, PublicClient } from 'viem'
-import type { Gas, GasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import type { Gas, GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import { readCode } from '../verification/payer-code.ts'
 import { createListedKeys } from './listed-keys.ts'
 

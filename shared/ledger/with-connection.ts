@@ -1,5 +1,5 @@
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
-import { isConnectionFailure, reasonOf } from '../connection-failure.ts'
+import { isConnectionFailure, reasonOf } from '#shared/runtime/connection-failure.ts'
 import { createPool, type Pool } from './pool.ts'
 import { createWaitWatch } from './watch-waits.ts'
 

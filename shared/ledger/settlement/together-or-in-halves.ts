@@ -1,4 +1,4 @@
-import { isConnectionFailure } from '../../connection-failure.ts'
+import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 
 /**
  * Runs `run` for all items together; if that fails, for each half, down to single items, so that only those fail that

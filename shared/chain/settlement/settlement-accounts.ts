@@ -1,5 +1,5 @@
 import { type Hex, keccak256, type PublicClient, parseTransaction } from 'viem'
-import type { Broadcast, SignedTransaction } from '../../../payment/facilitator.ts'
+import type { Broadcast, SignedTransaction } from '../../payment/facilitator.ts'
 import { settlementKeys } from '../signing/settlement-keys.ts'
 import { broadcast } from './broadcast.ts'
 import { createFeeEstimator, type FeeEstimator } from './fee-estimator.ts'

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
+import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
-import { isConnectionFailure } from '../connection-failure.ts'
 import { readApplied } from './applied-migrations.ts'
 import { readMigrations } from './migration-files.ts'
 import type { Pool, Sql } from './pool.ts'

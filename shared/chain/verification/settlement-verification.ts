@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Hex, PublicClient } from 'viem'
-import type { AccountCode, PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
+import type { AccountCode, PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Verification } from '#shared/payment/facilitator.ts'

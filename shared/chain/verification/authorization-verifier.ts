@@ -1,5 +1,5 @@
 import type { PublicClient } from 'viem'
-import type { PayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
+import type { PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
 import { permitDigest } from '../allowance/permit-call.ts'

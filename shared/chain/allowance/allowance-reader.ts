@@ -1,5 +1,5 @@
 import type { PublicClient } from 'viem'
-import type { AllowancePermit } from '../../../payment/allowance-permit.ts'
+import type { AllowancePermit } from '../../payment/allowance-permit.ts'
 import type { FeeEstimator } from '../settlement/fee-estimator.ts'
 import { recoverSigner } from '../signing/secp256k1.ts'
 import { readCode } from '../verification/payer-code.ts'

@@ -6,7 +6,7 @@ import {
   type PublicClient,
   prepareEncodeFunctionData,
 } from 'viem'
-import type { AccountCode } from '#shared/adapters/chain/verification/payer-code.ts'
+import type { AccountCode } from '#shared/chain/verification/payer-code.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { settlementContractAbi } from '../network/contracts.ts'

@@ -1,6 +1,6 @@
 import DataLoader from 'dataloader'
+import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
-import { isConnectionFailure } from '../connection-failure.ts'
 
 interface BatchOptions {
   /**
