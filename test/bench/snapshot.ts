@@ -94,7 +94,10 @@ function databaseOf(serverUrl: string, name: string): string {
 /** Opens a queue that this process fills and empties. */
 async function openQueue(url: string) {
   await migrateQueue(url)
-  const queue = await openJobQueue({ DATABASE_URL: url, QUEUE_PREFIX: PREFIX }, (error) => console.error(error))
+  let isClosing = false
+  const queue = await openJobQueue({ DATABASE_URL: url, QUEUE_PREFIX: PREFIX }, (error) => {
+    if (!isClosing) console.error(error)
+  })
   const waiting = new Map<string, () => void>()
   const consumer = queue.consume(new Map([['images', CONCURRENCY]]), async (jobId) => waiting.get(jobId)?.())
   /** Adds messages as fast as they are taken, so that hardly one waits, as in a service that keeps up. */
@@ -117,6 +120,7 @@ async function openQueue(url: string) {
     url,
     pass,
     close: async () => {
+      isClosing = true
       await consumer.close(5000)
       await queue.close()
     },
