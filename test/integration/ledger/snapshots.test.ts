@@ -22,6 +22,10 @@ beforeEach(async () => {
 })
 afterEach(() => other.end())
 
+const write = async () => {
+  for (let count = 0; count < WRITES; count += 1) await ledger.sql('SELECT pg_current_xact_id()')
+}
+
 describe('the age of the oldest snapshot', () => {
   let service: Pool
   let reports: ReportsStore
@@ -31,9 +35,6 @@ describe('the age of the oldest snapshot', () => {
     reports = createReportsStore(service)
   })
   afterAll(() => service.end())
-  const write = async () => {
-    for (let count = 0; count < WRITES; count += 1) await ledger.sql('SELECT pg_current_xact_id()')
-  }
 
   it('is 0 while no other session of the database is in a transaction', async () => {
     await write()
