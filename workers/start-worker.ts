@@ -22,6 +22,7 @@ import { describeWorker } from './telemetry/describe-worker.ts'
 import { addMemoryMetrics } from './telemetry/job-metrics.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addBatchMetrics, addSettlementMetrics } from './telemetry/settlement-metrics.ts'
+import { addSnapshotMetrics } from './telemetry/snapshot-metrics.ts'
 import { addSponsoredMetrics } from './telemetry/sponsored-metrics.ts'
 
 /** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
@@ -50,6 +51,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   addModelMetrics(registry, modelWatch)
   addMemoryMetrics(registry, dependencies.memory)
   addLedgerMetrics(registry, reportsStore)
+  addSnapshotMetrics(registry, reportsStore)
   const settles = dependencies.serves.has('settlement')
   // A remote facilitator has keys of its own and submits no permits.
   const allowances = settles && dependencies.remote === null ? createAllowanceRunner(dependencies) : null

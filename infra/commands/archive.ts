@@ -1,7 +1,7 @@
 import { openArchive } from '#shared/adapters/open-stores.ts'
 import { type ArchiveStore, createArchiveStore } from '#shared/ledger/archive/archive-store.ts'
 import { createLedgerCheck } from '#shared/ledger/check-schema.ts'
-import { withConnection } from '#shared/ledger/with-connection.ts'
+import { LONGEST_SNAPSHOT_MS, withConnection } from '#shared/ledger/with-connection.ts'
 import type { OpenedArchive } from '#shared/media/object-store.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
 import { archiveMonths, createProgress, renderTotals } from '../archive/archive-months.ts'
@@ -9,8 +9,6 @@ import { readCall, verifyObjects } from '../archive/read-objects.ts'
 import { type ArchiveOptions, HELP, readOptions } from '../archive/read-options.ts'
 import { createCommand, Refusal } from '../command-line.ts'
 
-/** Sorting a month of many millions of calls takes minutes. */
-const STATEMENT_TIMEOUT_MS = 600_000
 /** One for the run's lock and cursor, one for its statements. */
 const CONNECTIONS = 2
 
@@ -28,7 +26,7 @@ async function withStores(
     connectionString: databaseUrl,
     applicationName: 'farebox archive',
     maximumConnections: CONNECTIONS,
-    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+    statementTimeoutMs: LONGEST_SNAPSHOT_MS,
   }
   try {
     await withConnection(connection, async (pool) => {

@@ -4,7 +4,7 @@ import type { Pool } from '#shared/ledger/pool.ts'
 import { type PaymentParties, readPaymentParties } from '#shared/ledger/reports/payment-parties.ts'
 import { type LedgerPeriod, resolvePeriod } from '#shared/ledger/reports/period.ts'
 import { readUpstreamModels, readVendorWork, type VendorWork } from '#shared/ledger/reports/vendor-work.ts'
-import { withConnection } from '#shared/ledger/with-connection.ts'
+import { LONGEST_SNAPSHOT_MS, withConnection } from '#shared/ledger/with-connection.ts'
 import { createCommand, oneLine, toJson, UsageError } from '../command-line.ts'
 import { compareInvoice, daysOf, parseInvoice } from '../ledger/invoice.ts'
 import { HELP, type LedgerOptions, readOptions } from '../ledger/read-options.ts'
@@ -14,8 +14,6 @@ import { renderInvoice, renderReport } from '../ledger/render-report.ts'
 
 const [AGREED, DIFFERENT] = [0, 1]
 const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL']
-/** Summing up many millions of jobs takes minutes. */
-const STATEMENT_TIMEOUT_MS = 600_000
 
 /** Runs the command and returns its exit code. */
 export const main = createCommand(HELP, readOptions, async (options) => {
@@ -56,7 +54,7 @@ async function report(options: LedgerOptions): Promise<number> {
 }
 
 function connectionOf({ databaseUrl: connectionString }: LedgerOptions) {
-  return { connectionString, applicationName: 'farebox ledger', statementTimeoutMs: STATEMENT_TIMEOUT_MS }
+  return { connectionString, applicationName: 'farebox ledger', statementTimeoutMs: LONGEST_SNAPSHOT_MS }
 }
 
 async function reconcilePeriod(

@@ -10,18 +10,29 @@ import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/ledger
 import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
 import { readSponsoredPermits } from '#shared/ledger/reports/sponsored-permits.ts'
 import { inTransaction } from '#shared/ledger/transaction.ts'
+import { LONGEST_SNAPSHOT_MS } from '#shared/ledger/with-connection.ts'
 import { type AuditHead, findBreaks } from '#shared/operators/audit-chain.ts'
 
 /** Totals of a period, and of the work and money open now. */
 export type LedgerReport = Awaited<ReturnType<typeof readReport>>
 
+/** The SQLSTATE of `transaction_timeout`, which ends the session. */
+const TRANSACTION_TIMEOUT = '25P04'
+
 /**
  * Reads the report from one snapshot, so that its totals agree with each other while jobs continue. `auditHead` is the end
  * of the audit as it was written down before.
  */
-export async function readReport(pool: Pool, period: LedgerPeriod, auditHead: AuditHead | null) {
+export async function readReport(
+  pool: Pool,
+  period: LedgerPeriod,
+  auditHead: AuditHead | null,
+  longestMs = LONGEST_SNAPSHOT_MS,
+) {
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    // PostgreSQL 17 was the first to have it.
+    await sql.query(`SELECT set_config(name, '${longestMs}', true) FROM pg_settings WHERE name = 'transaction_timeout'`)
     return {
       period,
       revenue: await readRevenue(sql, period),
@@ -47,6 +58,10 @@ export async function readReport(pool: Pool, period: LedgerPeriod, auditHead: Au
       unfinished: await readUnfinishedJobs(sql),
       audit: await readAudit(sql, auditHead),
     }
+  }).catch((error: unknown) => {
+    if (!(error instanceof Error && 'code' in error && error.code === TRANSACTION_TIMEOUT)) throw error
+    const limit = `${longestMs / 1000} s, the longest that it may hold back PostgreSQL’s vacuum`
+    throw new Error(`the report was not done after ${limit}; ask for fewer days with --from and --to`, { cause: error })
   })
 }
 

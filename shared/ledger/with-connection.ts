@@ -3,6 +3,12 @@ import { isConnectionFailure, reasonOf } from '#shared/runtime/connection-failur
 import { createPool, type Pool } from './pool.ts'
 import { createWaitWatch } from './watch-waits.ts'
 
+/**
+ * The longest that a command holds a snapshot, in one statement or in a transaction of several. As long as one is open,
+ * each message of the queue in PostgreSQL costs more than the one before (`npm run bench -- snapshot`).
+ */
+export const LONGEST_SNAPSHOT_MS = 300_000
+
 export interface ConnectionOptions {
   readonly connectionString: string
   /** Shown in `pg_stat_activity`. */

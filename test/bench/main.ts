@@ -21,6 +21,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   account: 'pages of a wallet’s 100,000 receipts, and the sums of a year',
   'ledger-size': 'paid and unpaid calls, sweepers, metrics and reports over 10 million calls, against an empty ledger',
   queue: 'the queue on Redis, against the queue in PostgreSQL',
+  snapshot: 'messages of the queue in PostgreSQL beside an old snapshot, against a queue in another database',
   workers: 'paid calls/s with one, two and four workers',
   'held-connections': 'memory and wake-ups of 2,000 callers that wait at one API',
   soak: 'growth of memory under the same calls over time',

@@ -2,13 +2,21 @@ import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readOne } from '../read-rows.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
+import { readOldestSnapshot } from './oldest-snapshot.ts'
 import { rollUpHours } from './roll-up-hours.ts'
 
 export type ReportsStore = ReturnType<typeof createReportsStore>
 
 /** Creates the store of totals, which workers and the console read. */
 export function createReportsStore(pool: Pool) {
-  return bindTo(pool, { readLedgerTotals, readSettlementTotals, readSponsoredTotals, rollUpTotals, rollUpHours })
+  return bindTo(pool, {
+    readLedgerTotals,
+    readOldestSnapshot,
+    readSettlementTotals,
+    readSponsoredTotals,
+    rollUpTotals,
+    rollUpHours,
+  })
 }
 
 /** Totals over all settlements of the ledger. */

@@ -574,6 +574,7 @@ describe('sequential scans', () => {
     await ledger.reports.readLedgerTotals()
     await ledger.reports.readSettlementTotals()
     await ledger.reports.readSponsoredTotals()
+    await ledger.reports.readOldestSnapshot()
     await ledger.reports.rollUpTotals()
     expect(await scansSince()).toBe(0)
   })

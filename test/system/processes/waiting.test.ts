@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { inParallel } from '../../bench/measuring/in-parallel.ts'
 import { createTestDatabase } from '../../support/ledger/test-database.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import {
@@ -26,7 +27,6 @@ const PROGRAMS: Readonly<Record<string, Program>> = {
   worker: { entry: 'worker' },
   settler: { entry: 'worker', settings: { WORKER_QUEUES: 'settlement' } },
   console: { entry: 'console' },
-  migrate: { entry: 'infra/commands/migrate.ts' },
   ledger: { entry: 'infra/commands/ledger.ts', args: ['--no-chain'] },
   archive: { entry: 'infra/commands/archive.ts' },
   'archive --dry-run': { entry: 'infra/commands/archive.ts', args: ['--dry-run'] },
@@ -37,16 +37,50 @@ const PROGRAMS: Readonly<Record<string, Program>> = {
   payers: { entry: 'infra/commands/payers.ts', args: ['list'] },
   resolve: { entry: 'infra/commands/resolve.ts' },
   preflight: { entry: 'infra/commands/preflight.ts' },
+  // The last one, as the pauses between its attempts grow.
+  migrate: { entry: 'infra/commands/migrate.ts' },
 }
 /** Those that wait until the lock is free. The others end, preflight once each of its checks has. */
 const WAITING = new Set(['API', 'worker', 'settler', 'console', 'migrate'])
 
+/** How soon after its beginning a wait is said. */
+const SAID_WITHIN_MS = 5000
+/** Programs that start at the same time: more would measure the machine. */
+const STARTING = 4
+
 interface Started extends BareProcess {
   readonly program: Program
+  /** What was said about waits, and how long after their beginning. */
+  readonly waits: readonly Wait[]
+}
+interface Wait {
+  readonly line: string
+  readonly saidAfterMs: number
 }
 
-/** Starts every program beside a session that has done something to every table in a transaction that is still open. */
-async function startBeside(statementOn: (tables: readonly string[]) => string) {
+/** Starts a program and measures when it says what it waits for. */
+function startWatched(program: Program, settings: Settings): Started {
+  const waits: Wait[] = []
+  const onLine = (line: string) => {
+    const [, since] = /waiting since (20\S+Z) for /.exec(line) ?? []
+    if (since !== undefined) waits.push({ line, saidAfterMs: Date.now() - Date.parse(since) })
+  }
+  const { entry, args = [] } = program
+  return { ...startBare(entry, { ...settings, ...program.settings }, { args, onLine }), program, waits }
+}
+
+/** Waits until a program has named what it waits for, and returns that. */
+async function untilSaid(run: Started, isNamed: (line: string) => boolean): Promise<Wait> {
+  const find = () => run.waits.find(({ line }) => isNamed(line))
+  await until(() => find() !== undefined)
+  return find() as Wait
+}
+
+/**
+ * Starts every program beside a session that has done something to every table in a transaction that is still open. Some
+ * at a time, each until it says that it waits or, where `isWaited` is false, until it is started.
+ */
+async function startBeside(statementOn: (tables: readonly string[]) => string, isWaited: boolean) {
   const database = await createTestDatabase()
   const other = new pg.Client({ connectionString: database.url, application_name: 'somebody else' })
   await other.connect()
@@ -57,11 +91,13 @@ async function startBeside(statementOn: (tables: readonly string[]) => string) {
   await other.query(statementOn(rows.map(({ name }) => name)))
   const bare = await createBareSettings(database.url)
   const runs = new Map<string, Started>()
-  for (const [name, program] of Object.entries(PROGRAMS)) {
-    const { entry, args = [], settings } = program
+  await inParallel(Object.entries(PROGRAMS), STARTING, async ([name, program]) => {
+    const { entry } = program
     const own = entry in bare.of ? bare.of[entry as Kind] : { ...bare.of.api, ...bare.of.worker }
-    runs.set(name, { ...startBare(entry, { ...own, ...settings }, { args }), program })
-  }
+    const run = startWatched(program, own)
+    runs.set(name, run)
+    if (isWaited) await untilSaid(run, () => true)
+  })
   return {
     of: (name: string) => {
       const run = runs.get(name)
@@ -94,14 +130,16 @@ const names = Object.keys(PROGRAMS)
 describe('beside a lock on every table', () => {
   let runs: Runs
   beforeAll(async () => {
-    runs = await startBeside((tables) => `LOCK TABLE ${tables.join(', ')} IN ACCESS EXCLUSIVE MODE`)
+    runs = await startBeside((tables) => `LOCK TABLE ${tables.join(', ')} IN ACCESS EXCLUSIVE MODE`, true)
   })
   afterAll(() => runs.stop())
 
-  it.each(names)('%s says which table it waits for, and who holds it since when', async (name) => {
+  it.for(names)('%s says which table it waits for, and who holds it since when', async (name, { annotate }) => {
     const named =
       /waiting since 20\S+Z for the table \S+, held by \W+somebody else\W+ \(pid \d+, in a transaction since 20/
-    await until(() => runs.of(name).lines.some((line) => named.test(line)))
+    const { line, saidAfterMs } = await untilSaid(runs.of(name), (said) => named.test(said))
+    await annotate(`after ${saidAfterMs} ms: ${line}`)
+    expect(saidAfterMs).toBeLessThan(SAID_WITHIN_MS)
   })
 
   it.each(names.filter((name) => !WAITING.has(name) && name !== 'preflight'))(
@@ -124,7 +162,7 @@ describe('beside a lock on every table', () => {
 describe('beside an open snapshot that has read every table', () => {
   let runs: Runs
   beforeAll(async () => {
-    runs = await startBeside((tables) => tables.map((table) => `SELECT count(*) FROM ${table}`).join('; '))
+    runs = await startBeside((tables) => tables.map((table) => `SELECT count(*) FROM ${table}`).join('; '), false)
   })
   afterAll(() => runs.stop())
 
@@ -154,6 +192,8 @@ const SERVERS = {
   }),
 } as const satisfies Readonly<Record<string, (hole: string) => Settings>>
 
+const REDIS = 'QUEUE_URL of Redis'
+
 const command = (name: string, ...args: string[]): Program => ({ entry: `infra/commands/${name}.ts`, args })
 const account = `0x${'4'.repeat(40)}`
 const WAITED_FOR: readonly (readonly [name: string, server: keyof typeof SERVERS, program: Program])[] = [
@@ -179,7 +219,7 @@ const WAITED_FOR: readonly (readonly [name: string, server: keyof typeof SERVERS
 describe('in front of a server that accepts connections and never answers', () => {
   let hole: Server
   let address: string
-  const runs: BareProcess[] = []
+  const runs: Started[] = []
   const stops: (() => Promise<void>)[] = []
   beforeAll(async () => {
     hole = createServer(() => undefined).listen(0, '127.0.0.1')
@@ -191,11 +231,13 @@ describe('in front of a server that accepts connections and never answers', () =
       () => bare.remove(),
       () => database.drop(),
     )
-    for (const [, server, { entry, args = [] }] of WAITED_FOR) {
-      const all = { ...bare.of.api, ...bare.of.worker, ...bare.of.console }
+    const all = { ...bare.of.api, ...bare.of.worker, ...bare.of.console }
+    await inParallel(WAITED_FOR, STARTING, async ([, server, { entry, args = [] }], index) => {
       const known = args.at(-1) === '--url' ? [...args, `http://${address}`] : args
-      runs.push(startBare(entry, { ...all, ...SERVERS[server](address) }, { args: known }))
-    }
+      const run = startWatched({ entry, args: known }, { ...all, ...SERVERS[server](address) })
+      runs[index] = run
+      await until(() => run.lines.some((line) => line.includes(address)))
+    })
   })
   afterAll(async () => {
     await Promise.all(runs.map((run) => run.stop()))
@@ -203,15 +245,25 @@ describe('in front of a server that accepts connections and never answers', () =
     for (const stop of stops) await stop()
   })
 
-  it.each(WAITED_FOR.map(([name, server], index) => [name, server, index] as const))(
-    '%s names it (%s)',
-    async (_, server, index) => {
-      const run = runs[index]
-      const isNamed = (line: string) =>
-        line.includes(address) && (/waiting since 20\S+Z for .*, which does not answer/.test(line) || isOfRedis(line))
-      const isOfRedis = (line: string) => server === 'QUEUE_URL of Redis' && line.includes('no answer in time')
-      await until(() => run?.lines.some(isNamed))
-      expect(run?.lines.join('\n')).not.toContain('correct-horse')
-    },
-  )
+  const watched = WAITED_FOR.map(([name, server], index) => [name, server, index] as const)
+  const runAt = (index: number) => {
+    const run = runs[index]
+    if (!run) throw new Error('it was not started')
+    return run
+  }
+  const isNamed = (line: string, words: string) => line.includes(address) && line.includes(words)
+
+  it.for(watched.filter(([, server]) => server !== REDIS))('%s names it (%s)', async ([, , index], { annotate }) => {
+    const { line, saidAfterMs } = await untilSaid(runAt(index), (said) => isNamed(said, 'which does not answer'))
+    await annotate(`after ${saidAfterMs} ms: ${line}`)
+    expect(saidAfterMs).toBeLessThan(SAID_WITHIN_MS)
+  })
+
+  it.for(watched.filter(([, server]) => server === REDIS))('%s names it (%s)', async ([, , index]) => {
+    await until(() => runAt(index).lines.some((line) => isNamed(line, 'no answer in time')))
+  })
+
+  it('none shows a password', () => {
+    expect(runs.flatMap(({ lines }) => lines).join('\n')).not.toContain('correct-horse')
+  })
 })
