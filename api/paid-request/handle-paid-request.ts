@@ -36,7 +36,7 @@ import {
 } from './challenge/bind-quote.ts'
 import { renderChallenge } from './challenge/challenge.ts'
 import type { Listings } from './challenge/listing.ts'
-import { requireTrueClaim } from './challenge/require-true-claim.ts'
+import { requireDescription } from './challenge/require-description.ts'
 import { acceptJob, findOwnJob, type ServingJob } from './job/accept-job.ts'
 import type { OutcomeAwaiter } from './job/await-outcome.ts'
 import { type PaidResponse, requestedMedia, respond, respondWithMedia } from './job/respond.ts'
@@ -132,7 +132,7 @@ export async function handlePaidRequest(
     return renderChallenge(dependencies, recent.challenge, request.id, recent.error)
   const binding = await findBinding(dependencies.store, paidRequest)
   try {
-    requireTrueClaim(dependencies, paymentHeader, paidRequest, binding)
+    requireDescription(dependencies, paymentHeader, paidRequest, binding)
     const payment = readAuthorization(dependencies, paymentHeader, paidRequest)
     const job = await findOrAcceptJob(dependencies, paidRequest, binding, payment, request, caller)
     tracer.describe({ jobId: job.jobId, payer: payment.authorization.payer })

@@ -1,5 +1,5 @@
 import { type Mp3Walk, walkFrames } from '../../packages/mp3/walk-frames.ts'
-import { infoClaims } from './info-claims.ts'
+import { readHeaderFrame } from './header-frame.ts'
 
 /**
  * Returns the frames of an MP3 one after the other, without its header frame and what is between them: after each tag of
@@ -18,5 +18,5 @@ export function bareFrames(mp3: Uint8Array): Uint8Array {
 /** Returns by how many milliseconds sound is later in the bare frames than in the whole file. */
 export function skippedMsOf(mp3: Uint8Array, walk: Mp3Walk): number {
   const [first] = walk.parts
-  return first === undefined ? 0 : (infoClaims(mp3, walk).skippedSamples * 1000) / first.sampleRate
+  return first === undefined ? 0 : (readHeaderFrame(mp3, walk).skippedSamples * 1000) / first.sampleRate
 }

@@ -3,7 +3,7 @@ import { startOfTrailingTags } from '../../packages/mp3/skip-tags.ts'
 import { FREE_FORMAT_FOUND, type Mp3Walk, walkFrames } from '../../packages/mp3/walk-frames.ts'
 import { AudioError, freeFormatAudio, hasProtectedTrack, protectedAudio } from './audio-error.ts'
 import { type FrameTable, frameTableOf } from './frame-table.ts'
-import { infoClaims } from './info-claims.ts'
+import { readHeaderFrame } from './header-frame.ts'
 import type { AudioLimits } from './limits.ts'
 import type { ReadRecording } from './read-recording.ts'
 
@@ -64,7 +64,7 @@ function measuredMp3(content: Uint8Array, walk: Mp3Walk, table: FrameTable | und
   const { durationMs, parts } = walk
   const sampleRate = parts[0]?.sampleRate ?? 0
   if (table === undefined) return { durationMs, sampleRate, claimedMs: undefined, endsWithinFrame: false }
-  const { frames } = infoClaims(content, walk)
+  const { frames } = readHeaderFrame(content, walk)
   const end = table.offsets[table.frameCount] as number
   return {
     durationMs,

@@ -2,7 +2,7 @@ import { layer3BytesAt } from '../../packages/mp3/find-frame-run.ts'
 import { isInfoFrameAt } from '../../packages/mp3/info-frame.ts'
 import { rateIndexAt, SAMPLES_PER_FRAME, streamKeyAt } from '../../packages/mp3/mpeg-header.ts'
 import type { Mp3Walk } from '../../packages/mp3/walk-frames.ts'
-import { infoClaims } from './info-claims.ts'
+import { readHeaderFrame } from './header-frame.ts'
 
 /** The frames of an MP3 that is one uninterrupted stream, so that it can be cut and joined without another encoding. */
 export interface FrameTable {
@@ -44,7 +44,7 @@ export function frameTableOf(bytes: Uint8Array, walk: Mp3Walk): FrameTable | und
     sampleRate: part.sampleRate,
     samplesPerFrame,
     streamKey: streamKeyAt(bytes, start),
-    skippedSamples: infoClaims(bytes, walk).skippedSamples,
+    skippedSamples: readHeaderFrame(bytes, walk).skippedSamples,
   }
 }
 

@@ -10,7 +10,7 @@ import { type AudioLimits, bitRateFor } from './limits.ts'
 import { cutRecording } from './parts/cut-recording.ts'
 import type { CutOptions } from './parts/plan-parts.ts'
 import { copyRecording, type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
-import { wavClaimedMs } from './wav-claims.ts'
+import { statedMs } from './stated-length.ts'
 import { writePrepared } from './write-prepared.ts'
 
 /** An MP3 within the limits, with the facts that price it exactly: the source itself, or a prepared file. */
@@ -102,7 +102,7 @@ async function expectedOf(
   const program = requiredFfmpeg(source.path, whyConverted(treatment.found), ffmpeg)
   const { durationMs } = await describeAudio(program, source.path, signal)
   if (durationMs === undefined) return undefined
-  const warnings = warningsOf(wavClaimedMs(content), durationMs)
+  const warnings = warningsOf(statedMs(content), durationMs)
   return { source, treatment: 'convert', statedMs: durationMs, warnings }
 }
 
@@ -177,7 +177,7 @@ async function convertAndWrite(
   const treatment = treatmentOf(converted, limits)
   if (treatment.kind === 'convert')
     throw new AudioError('damaged_audio', `it converts to ${treatment.found}.`, { path })
-  const claimedMs = mp3?.durationMs ?? wavClaimedMs(content) ?? described.durationMs
+  const claimedMs = mp3?.durationMs ?? statedMs(content) ?? described.durationMs
   const warnings = warningsOf(claimedMs, treatment.durationMs)
   const skippedMs = mp3 === undefined ? 0 : skippedMsOf(content, mp3)
   const delayMs = conversionDelayMs(treatment.sampleRate) + skippedMs - described.startMs

@@ -41,7 +41,7 @@ export interface Job {
  * A job under a worker's lease. Every write carries the fence; with a stale fence it changes nothing and returns
  * `stale`.
  */
-export interface ClaimedJob extends Job {
+export interface LeasedJob extends Job {
   readonly state: 'accepted' | 'generating' | 'generated' | 'settling'
   readonly fence: bigint
   /**

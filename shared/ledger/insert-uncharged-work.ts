@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { UnchargedWork } from '#shared/jobs/uncharged-work.ts'
 import type { Parameter } from './move-job.ts'
 
@@ -7,7 +7,7 @@ import type { Parameter } from './move-job.ts'
  * other parts, for the deployment that was called.
  */
 export function insertUnchargedWork(
-  { authorization, authorizationId }: ClaimedJob,
+  { authorization, authorizationId }: LeasedJob,
   { kind, amount }: UnchargedWork,
   parameter: Parameter,
   deployment = 'NULL::text',

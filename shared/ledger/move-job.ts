@@ -1,8 +1,8 @@
-import type { ClaimedJob, JobState, Written } from '#shared/jobs/job.ts'
+import type { JobState, LeasedJob, Written } from '#shared/jobs/job.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
-import { type LockedRows, shareStatement } from './batch.ts'
 import { columnsOf, listed } from './listed.ts'
 import type { Pool, Sql } from './pool.ts'
+import { type LockedRows, shareStatement } from './share-statements.ts'
 import { inTransaction } from './transaction.ts'
 
 /** Adds a value to the statement's parameters and returns its placeholder. */
@@ -30,7 +30,7 @@ export interface Transition {
  */
 export async function moveJob(
   sql: Sql,
-  job: ClaimedJob,
+  job: LeasedJob,
   to: JobState,
   transition: (parameter: Parameter) => Transition,
 ): Promise<Written> {
@@ -63,7 +63,7 @@ export interface SharedTransition<Move> {
 }
 
 /** Creates a function that moves a job, in one statement with those that move at the same time; `stale` after a lost fence. */
-export function shareMove<Move extends { readonly job: ClaimedJob }>(
+export function shareMove<Move extends { readonly job: LeasedJob }>(
   sql: Sql,
   transition: SharedTransition<Move>,
 ): (move: Move) => Promise<Written> {
@@ -73,7 +73,7 @@ export function shareMove<Move extends { readonly job: ClaimedJob }>(
       const moved = await moveJobs(sql, moves, transition, lockedRows)
       return new Map(moved.map((id) => [id, 'written']))
     },
-    leftOut: () => 'stale',
+    skipped: () => 'stale',
   })
 }
 
@@ -81,7 +81,7 @@ export function shareMove<Move extends { readonly job: ClaimedJob }>(
  * Moves jobs in one statement, each under its own fence, and returns the ids of those that moved. Leaves out a job whose
  * fence or state does not fit. Waiting API processes are notified on commit of each job that is finished.
  */
-export async function moveJobs<Move extends { readonly job: ClaimedJob }>(
+export async function moveJobs<Move extends { readonly job: LeasedJob }>(
   sql: Sql,
   moves: readonly Move[],
   { to, name, columns, set = [], together = [] }: SharedTransition<Move>,
@@ -129,7 +129,7 @@ class StaleFence extends Error {}
  * Locks the job's row until the transaction ends; throws `StaleFence` unless the job is in `state` under this claim's
  * fence.
  */
-export async function lockClaimedJob(sql: Sql, job: ClaimedJob, state: JobState): Promise<void> {
+export async function lockClaimedJob(sql: Sql, job: LeasedJob, state: JobState): Promise<void> {
   const { rowCount } = await sql.query({
     name: 'lock_claimed_job',
     text: 'SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3 FOR UPDATE',

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { callLine, transactionLine } from '#shared/archive/archived-line.ts'
 import { packObject } from '#shared/archive/archived-object.ts'
 import { ERROR_CODES } from '#shared/errors/error-codes.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { type ArchiveRun, type ArchiveStore, createArchiveStore } from '#shared/ledger/archive/archive-store.ts'
 import type { Documents } from '#shared/ledger/archive/read-documents.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
@@ -21,7 +21,7 @@ async function pack({ calls, transactions }: Documents) {
   ])
   return { ...object, bytes: bytes.length }
 }
-const idsOf = (jobs: readonly ClaimedJob[]) => jobs.map(({ id }) => id)
+const idsOf = (jobs: readonly LeasedJob[]) => jobs.map(({ id }) => id)
 const SECRET = { id: 'first', secret: 'a secret of receipts, which has 32 characters' }
 
 describe('erasing documents', () => {
@@ -44,7 +44,7 @@ describe('erasing documents', () => {
     if (!run) throw new Error('another run is under way')
     return run
   }
-  async function archived(jobs: readonly ClaimedJob[]): Promise<number> {
+  async function archived(jobs: readonly LeasedJob[]): Promise<number> {
     const rows = await ledger.sql('SELECT FROM receipts WHERE job_id = ANY($1) AND archive_object IS NOT NULL', [
       idsOf(jobs),
     ])
@@ -214,7 +214,7 @@ describe('erasing documents', () => {
 describe('GET /v1/receipts/{id} of an archived receipt', () => {
   let ledger: TestLedger
   let archive: TestArchive
-  let jobs: readonly ClaimedJob[]
+  let jobs: readonly LeasedJob[]
   let receiptIds: readonly string[]
   let bodies: readonly string[]
   beforeAll(async () => {

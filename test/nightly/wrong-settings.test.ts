@@ -1,4 +1,7 @@
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import pg from 'pg'
 import { toHex } from 'viem'
@@ -8,6 +11,7 @@ import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS } from '#shared/chain/network/contr
 import { startAnvil } from '../../infra/sandbox/chain/anvil.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
+import { ERROR_BODIES, ERROR_STATUSES } from '../support/http/error-pages.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-fault-proxy.ts'
 import { createTestDatabase, type TestDatabase } from '../support/ledger/test-database.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
@@ -36,6 +40,8 @@ interface Services {
   readonly stranger: Settings
   readonly bare: BareSettings
   readonly closedPort: number
+  /** Address of a server that answers with the status and the body that its path names. */
+  readonly errorPages: string
   /** A chain with a pending transaction of SETTLEMENT_KEY that this database does not know. */
   readonly rpcUrl: string
 }
@@ -72,6 +78,17 @@ async function openChainInUse(): Promise<string> {
   await callRpc(anvil.rpcUrl, 'eth_sendRawTransaction', [raw])
   return anvil.rpcUrl
 }
+async function openErrorPages(): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume()
+    const [, status, body] = new URL(request.url ?? '', 'http://page').pathname.split('/').map(decodeURIComponent)
+    const page = ERROR_BODIES[body as keyof typeof ERROR_BODIES]
+    response.writeHead(Number(status), { 'content-type': page.type }).end(page.body(Number(status)))
+  }).listen(0, '127.0.0.1')
+  stops.push(async () => void server.close())
+  await once(server, 'listening')
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
 async function openServices(): Promise<void> {
   const s3 = await startTestS3()
   stops.push(() => s3.stop())
@@ -86,6 +103,7 @@ async function openServices(): Promise<void> {
     s3,
     stranger: { ...(await s3.addUser('stranger')) },
     closedPort: await findFreePort(),
+    errorPages: await openErrorPages(),
     rpcUrl: await openChainInUse(),
     databases: {
       right,
@@ -310,6 +328,17 @@ const storeCases: readonly Case[] = [
     () => withBucket({ ...services.stranger })(),
     'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
     'grant s3:ListBucket',
+  ),
+  ...ERROR_STATUSES.flatMap((status) =>
+    Object.keys(ERROR_BODIES).flatMap((body) =>
+      forBoth(
+        `a page of a proxy in front of the store, ${status} as ${body}`,
+        () => withBucket({ S3_ENDPOINT: `${services.errorPages}/${status}/${encodeURIComponent(body)}` })(),
+        { 403: /S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY: .*HTTP 403/, 404: 'S3_BUCKET: there is no bucket' }[
+          status as number
+        ] ?? new RegExp(`S3_ENDPOINT: .*/${status}/.* cannot be reached: HTTP ${status}`),
+      ),
+    ),
   ),
 ]
 

@@ -280,12 +280,12 @@ describe('gathering a batch', () => {
         decide(outcomes.map((outcome, index) => (full.has(items[index]?.name ?? '') ? null : outcome)))
         await new Promise((resolve) => setTimeout(resolve, SEND_MS))
       },
-      untilRoom: () => room.promise,
+      whenNonceFree: () => room.promise,
       nextBlock,
     })
     const add = (names: string) => names.split(' ').map((name) => gathering.add({ name }))
-    const withoutRoom = () => gathering.withoutRoom()
-    return { add, come: (names: string) => void add(names), sent, giveRoom: room.resolve, withoutRoom }
+    const waitingForNonce = () => gathering.waitingForNonce()
+    return { add, come: (names: string) => void add(names), sent, giveRoom: room.resolve, waitingForNonce }
   }
   let startMs = 0
   const at = async (untilMs: number) => {
@@ -332,19 +332,19 @@ describe('gathering a batch', () => {
 
     it('lets those that find no room wait for it, in their turn and without another try', async () => {
       const full = new Set(['b', 'c'])
-      const { add, come, sent, giveRoom, withoutRoom } = gatheringOf(immediately, new Set(), full)
+      const { add, come, sent, giveRoom, waitingForNonce } = gatheringOf(immediately, new Set(), full)
       const [first, second] = add('a b c')
       come('d e')
       await at(10 * SEND_MS)
       expect(sent).toEqual([{ atMs: 0, names: 'a b c' }])
-      expect(withoutRoom()).toBe(4)
+      expect(waitingForNonce()).toBe(4)
       expect(await first).toBe('a sent')
       full.clear()
       giveRoom()
       await at(20 * SEND_MS)
       expect(sent.map(({ names }) => names)).toEqual(['a b c', 'b c d', 'e'])
       expect(await second).toBe('b sent')
-      expect(withoutRoom()).toBe(0)
+      expect(waitingForNonce()).toBe(0)
     })
 
     it('leaves those that do not fit to the next batch', async () => {

@@ -1,6 +1,6 @@
 import type { LimitFunction } from 'p-limit'
 import type { PermitSubmitter } from '#shared/chain/allowance/permit-submitter.ts'
-import type { BlockWatch, ChainNews, Following } from '#shared/chain/reading/block-watch.ts'
+import type { BlockWatch, ChainEvent, Following } from '#shared/chain/reading/block-watch.ts'
 import type { AllowanceWorkStore } from '#shared/ledger/allowances/allowance-store.ts'
 import type { ClaimedPermit, SignedPermit } from '#shared/ledger/allowances/claim-allowances.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -16,7 +16,7 @@ export interface FollowPermitDependencies {
   /** Limits how many permits are read from the chain concurrently. */
   readonly limitReads: LimitFunction
   readonly leaseMs: number
-  /** Longest time without reading the receipts of a permit, when no block brings news of it. Default 2,500. */
+  /** Longest time without reading the receipts of a permit, when no block brings event of it. Default 2,500. */
   readonly unaskedMs?: number | undefined
   /** A permit that takes longer is late, and evidence is read in addition to its receipts. Default 5,000. */
   readonly evidenceAfterMs?: number | undefined
@@ -26,7 +26,7 @@ export interface FollowPermitDependencies {
 /** How long one run watches before it releases the permit; several blocks. */
 const WATCH_MS = 20_000
 /** Longer than a block of Base, so that a permit that is mined in the next one is read once. */
-const UNASKED_MS = 2500
+const RECEIPT_POLL_MS = 2500
 /** Pause before a transaction that no node accepted is sent again: every later account nonce waits for it. */
 const RESEND_MS = 500
 /** Longer than a block or two. */
@@ -69,14 +69,14 @@ export async function followPermit(
     isMined: false,
   }
   try {
-    let news: ChainNews = 'moved'
-    while (news !== 'aborted') {
+    let event: ChainEvent = 'moved'
+    while (event !== 'aborted') {
       await sendNewest(dependencies, watch)
       const verdict = await limitReads(() => readAndJudge(dependencies, watch))
       if (verdict.verdict !== 'open') return await end(dependencies, claim, verdict)
       if (performance.now() - startedAt >= WATCH_MS) break
       if ((await allowanceStore.renewAllowance(claim, leaseMs)) === 'stale') return 'stale'
-      news = await nextNews(dependencies, watch, signal)
+      event = await nextEvent(dependencies, watch, signal)
     }
     return 'open'
   } finally {
@@ -97,11 +97,11 @@ async function sendNewest({ permits, logger }: FollowPermitDependencies, watch: 
   else sent.add(newest.hash)
 }
 
-function nextNews(
-  { leaseMs, unaskedMs = UNASKED_MS }: FollowPermitDependencies,
+function nextEvent(
+  { leaseMs, unaskedMs = RECEIPT_POLL_MS }: FollowPermitDependencies,
   { signed, sent, isMined, isPoolFull, following }: Watch,
   signal: AbortSignal,
-): Promise<ChainNews> {
+): Promise<ChainEvent> {
   const [newest] = signed.transactions
   const isSent = newest === undefined || signed.isAbandoned || sent.has(newest.hash)
   const longestMs = Math.min(unaskedMs, isSent || isPoolFull ? unaskedMs : RESEND_MS, leaseMs / 3)

@@ -1,5 +1,5 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { MediaClass } from '#shared/media/retention.ts'
 import type { Deployment } from '../providers/deployment.ts'
 import { unserviceable } from '../providers/failures.ts'
@@ -34,7 +34,7 @@ export type ExecutionOutcome = { readonly outcome: 'produced'; readonly product:
 
 /** The job, and the audio that its caller uploaded. */
 export interface ExecutionInput {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly audio: Uint8Array | null
 }
 
@@ -49,7 +49,7 @@ export interface ExtendableMemory {
 /** The way one operation is carried out by any deployment that serves its model. */
 export interface Execution {
   /** Returns the most bytes that the job will hold, which are reserved before its request and its audio are read. */
-  heldBytes(job: ClaimedJob): number
+  heldBytes(job: LeasedJob): number
   /** Returns the texts for safety screening. Images are not screened. */
   screenedTexts(input: ExecutionInput): readonly string[]
   /**

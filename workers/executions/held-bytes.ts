@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { LONGEST_OUTPUT_TOKENS } from '#shared/operations/text/output-time.ts'
 import type { EffectiveTranscription } from '#shared/operations/transcriptions.ts'
 
@@ -35,7 +35,7 @@ const TRANSCRIPT_BYTES_PER_SECOND = { none: KIBIBYTE, word: 4 * KIBIBYTE, charac
 const textTermsSchema = z.object({ maximum_output_tokens: z.int().positive() })
 
 /** What a text job with this request and answer holds. */
-export function textBytes({ requestBytes, terms }: Pick<ClaimedJob, 'requestBytes' | 'terms'>): number {
+export function textBytes({ requestBytes, terms }: Pick<LeasedJob, 'requestBytes' | 'terms'>): number {
   const parsed = textTermsSchema.safeParse(terms)
   const outputTokens = parsed.success ? parsed.data.maximum_output_tokens : LONGEST_OUTPUT_TOKENS
   return JOB_BYTES + requestBytes * REQUEST_COPIES + outputTokens * BYTES_PER_OUTPUT_TOKEN

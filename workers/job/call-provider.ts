@@ -1,6 +1,6 @@
 import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { ClaimedJob, Failure, MeasuredWork } from '#shared/jobs/job.ts'
+import type { Failure, LeasedJob, MeasuredWork } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
@@ -38,7 +38,7 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
    * Lets the deployments take a job's call that were published when it was accepted, and removed since. Returns whether
    * there are any.
    */
-  readonly recallRemoved: (job: Pick<ClaimedJob, 'publicModel' | 'acceptedAt'>) => Promise<boolean>
+  readonly recallRemoved: (job: Pick<LeasedJob, 'publicModel' | 'acceptedAt'>) => Promise<boolean>
   readonly logger: Logger
   readonly tracer: Tracer
 }
@@ -62,7 +62,7 @@ const WITHDRAWN_RETRY_MS = 2000
  */
 export function callProvider(
   dependencies: GenerationDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
   return withMemory(dependencies, job, signal, (memory) => callWithin(dependencies, job, memory, signal))
@@ -70,7 +70,7 @@ export function callProvider(
 
 async function callWithin(
   dependencies: GenerationDependencies,
-  claimed: ClaimedJob,
+  claimed: LeasedJob,
   memory: ReservedMemory,
   signal: AbortSignal,
 ): Promise<StepOutcome | Short> {
@@ -131,7 +131,7 @@ async function prepareExecution(
  */
 async function tryDeployments(
   dependencies: GenerationDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   prepared: PreparedExecution,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
@@ -185,7 +185,7 @@ async function tryDeployments(
 
 /** A vendor with which the outcome is open may bill more than it has reported. */
 function measuredFailure(
-  job: ClaimedJob,
+  job: LeasedJob,
   { certainty, usage }: ProviderFailure,
   prices: VendorPrices | undefined,
 ): { measured?: MeasuredWork } {
@@ -198,7 +198,7 @@ function measuredFailure(
 
 /** Returns what a call without a result cost, where its usage is known. */
 function measuredWork(
-  job: ClaimedJob,
+  job: LeasedJob,
   usage: ProviderFailure['usage'],
   prices: VendorPrices | undefined,
 ): { measured?: MeasuredWork } {
@@ -210,7 +210,7 @@ function measuredWork(
 /** Decides about a job for which no deployment was called: only an outage of all of them ends it. */
 async function withoutCall(
   dependencies: GenerationDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   wasWithdrawn: boolean,
 ): Promise<StepOutcome> {
   const { executionStore, router, recallRemoved } = dependencies
@@ -234,7 +234,7 @@ async function withoutCall(
  */
 function callInTime(
   { outputTokensPerSecond }: Pick<GenerationDependencies, 'outputTokensPerSecond'>,
-  { terms }: ClaimedJob,
+  { terms }: LeasedJob,
   prepared: PreparedExecution,
   slot: Slot,
   caller: Caller,
@@ -256,7 +256,7 @@ function callInTime(
  */
 async function sealOutput(
   dependencies: GenerationDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   attemptId: string,
   product: Product,
   prices: VendorPrices | undefined,
@@ -296,7 +296,7 @@ async function sealOutput(
  */
 export async function failLostAttempt(
   { executionStore }: Pick<GenerationDependencies, 'executionStore'>,
-  job: ClaimedJob,
+  job: LeasedJob,
 ): Promise<StepOutcome> {
   return failWith(executionStore, job, {
     code: 'provider_outcome_unknown',

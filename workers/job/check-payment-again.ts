@@ -2,7 +2,7 @@ import type { ChainClock } from '#shared/chain/reading/chain-clock.ts'
 import type { PayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
 import type { Gas, GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import { lastingPermitOf } from '#shared/payment/authorization.ts'
@@ -50,10 +50,7 @@ const TOO_SHORT: PaymentCheck = {
  * authorization, and the permit if one is needed, must outlast a provider call and the settlement by chain time; the
  * maximum must be payable now; and the settlement key must have gas.
  */
-export async function checkPaymentAgain(
-  dependencies: PaymentCheckDependencies,
-  job: ClaimedJob,
-): Promise<PaymentCheck> {
+export async function checkPaymentAgain(dependencies: PaymentCheckDependencies, job: LeasedJob): Promise<PaymentCheck> {
   const { verifier, chainClock, gas, providerTimeoutMs, outputTokensPerSecond, settlementMarginMs } = dependencies
   const { authorization } = job
   const verifiedAtMs = performance.now()
@@ -91,7 +88,7 @@ interface CheckedFunds extends Omit<CoveredPayment, 'maximum'> {
  */
 async function checkFunds(
   { executionStore, payerFunds }: PaymentCheckDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   { verifiedAtMs, endsTooSoon, ...covered }: CheckedFunds,
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization

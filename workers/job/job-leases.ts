@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
@@ -11,14 +11,14 @@ export interface JobLeasesDependencies {
 /** The leases of all jobs of this process. */
 export interface JobLeases {
   /** Renews the lease of a claimed job until it is released. `signal` aborts when the lease is lost. */
-  keep(job: ClaimedJob): { readonly signal: AbortSignal; release(): void }
+  keep(job: LeasedJob): { readonly signal: AbortSignal; release(): void }
   /** Returns the jobs whose leases are kept, as they were claimed. */
-  jobs(): readonly ClaimedJob[]
+  jobs(): readonly LeasedJob[]
 }
 
 /** Creates the leases of a process. One statement renews all of them, every third of a lease. */
 export function createJobLeases({ executionStore, leaseMs, logger }: JobLeasesDependencies): JobLeases {
-  const kept = new Map<ClaimedJob, AbortController>()
+  const kept = new Map<LeasedJob, AbortController>()
   let timer: ReturnType<typeof setInterval> | undefined
   const renew = async () => {
     const jobs = [...kept.keys()]

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { Execution, ExtendableMemory } from '../executions/execution.ts'
 import type { StepOutcome } from './step-outcome.ts'
 
@@ -198,7 +198,7 @@ const MEMORY_RETRY_MS = 2000
  */
 export async function withMemory(
   { memory, executionOf }: MemoryDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   signal: AbortSignal,
   work: (reserved: ReservedMemory) => Promise<StepOutcome | Short>,
 ): Promise<StepOutcome> {
@@ -219,7 +219,7 @@ export async function withMemory(
   }
 }
 
-function firstBytes(executionOf: MemoryDependencies['executionOf'], job: ClaimedJob): number {
+function firstBytes(executionOf: MemoryDependencies['executionOf'], job: LeasedJob): number {
   try {
     return executionOf(job.operation).heldBytes(job)
   } catch {

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
 import { decryptUpload } from '#shared/media/staged-upload.ts'
@@ -21,7 +21,7 @@ export async function readStagedAudio(
     executionStore,
     uploads,
   }: { executionStore: Pick<ExecutionStore, 'openStagedUpload'>; uploads: Pick<ObjectStore, 'open'> },
-  { stagedUploadId }: ClaimedJob,
+  { stagedUploadId }: LeasedJob,
   maximumBytes: number,
 ): Promise<StagedAudio> {
   if (stagedUploadId === null) return { outcome: 'read', audio: null }

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
@@ -34,7 +34,7 @@ export async function runJob(
   releaseSlot: StepContext['releaseSlot'] = KEEPS_SLOT,
 ): Promise<void> {
   const { executionStore, leases, tracer, leaseMs } = dependencies
-  const job = await executionStore.claimJob(jobId, leaseMs)
+  const job = await executionStore.leaseJob(jobId, leaseMs)
   if (!job) return
   const lease = leases.keep(job)
   try {
@@ -45,10 +45,10 @@ export async function runJob(
 }
 
 /** Runs step after step under one claim. */
-async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob, context: StepContext): Promise<void> {
-  let job: ClaimedJob | null = firstClaim
+async function runSteps(dependencies: RunJobDependencies, firstClaim: LeasedJob, context: StepContext): Promise<void> {
+  let job: LeasedJob | null = firstClaim
   while (job) {
-    const claimed: ClaimedJob = job
+    const claimed: LeasedJob = job
     // A lost provider call only has to be ended, which every process can do.
     if (claimed.state !== 'generating' && !isTaken(dependencies, queueOf(claimed)))
       return handOver(dependencies, claimed)
@@ -68,7 +68,7 @@ function isTaken({ serves, pausedQueues }: Pick<RunJobDependencies, 'serves' | '
 }
 
 /** Returns the moved job. Its deferrals in the previous state do not count in the new one. */
-function movedFrom(previous: ClaimedJob, job: ClaimedJob): ClaimedJob {
+function movedFrom(previous: LeasedJob, job: LeasedJob): LeasedJob {
   return job.state === previous.state ? job : { ...job, deferredMs: 0, paymentBlockedMs: 0 }
 }
 
@@ -78,7 +78,7 @@ type HandingOver = Pick<RunJobDependencies, 'executionStore' | 'queue' | 'logger
  * Hands the job over to a worker that serves its next queue. While that queue cannot be reached, the job is left to the
  * sweeper.
  */
-async function handOver({ executionStore, queue, logger }: HandingOver, job: ClaimedJob): Promise<void> {
+async function handOver({ executionStore, queue, logger }: HandingOver, job: LeasedJob): Promise<void> {
   const handedOver = await executionStore.handOverJob(job)
   if (!handedOver) return
   try {
@@ -90,7 +90,7 @@ async function handOver({ executionStore, queue, logger }: HandingOver, job: Cla
 }
 
 /** Enqueues a job that this worker deferred, unless it has been claimed since. Returns whether it did. */
-async function wakeJob({ executionStore, queue, logger }: HandingOver, job: ClaimedJob): Promise<boolean> {
+async function wakeJob({ executionStore, queue, logger }: HandingOver, job: LeasedJob): Promise<boolean> {
   try {
     if ((await executionStore.wakeJob(job)) === 'stale') return false
     await queue.enqueue(job.id, queueOf(job))
@@ -110,7 +110,7 @@ export async function handBackJobs(dependencies: HandingOver & Pick<RunJobDepend
 }
 
 /** Decides which step a state needs next; the only place that does. */
-async function runStep(dependencies: RunJobDependencies, job: ClaimedJob, context: StepContext): Promise<StepOutcome> {
+async function runStep(dependencies: RunJobDependencies, job: LeasedJob, context: StepContext): Promise<StepOutcome> {
   switch (job.state) {
     case 'accepted':
       return callProvider(dependencies, job, context.signal)
@@ -135,7 +135,7 @@ export interface DeferralDependencies {
  * Defers a job, or ends it once it has been deferred for too long in its state. The limits are the service's own: a
  * payer's authorization may be valid indefinitely.
  */
-async function deferJob(dependencies: DeferralDependencies, job: ClaimedJob, deferral: Deferral): Promise<void> {
+async function deferJob(dependencies: DeferralDependencies, job: LeasedJob, deferral: Deferral): Promise<void> {
   const { executionStore, logger } = dependencies
   const { delayMs, reason, ending } = deferral
   const { id: jobId, state } = job
@@ -151,7 +151,7 @@ async function deferJob(dependencies: DeferralDependencies, job: ClaimedJob, def
 /** Returns whether the limit has passed. The time of a debt starts when only the payment prevents its settlement. */
 function isTooLong(
   { longestDeferralMs: limits }: Pick<DeferralDependencies, 'longestDeferralMs'>,
-  { deferredMs, paymentBlockedMs }: ClaimedJob,
+  { deferredMs, paymentBlockedMs }: LeasedJob,
   ending: Ending,
 ): boolean {
   return ending === 'owe'
@@ -161,7 +161,7 @@ function isTooLong(
 
 async function endJob(
   { executionStore, settlementStore }: DeferralDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   { reason, ending }: Deferral,
 ): Promise<void> {
   const lastReason = `deferred for too long: ${reason}`

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import { type JsonValue, jsonText, sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, MeasuredWork, NewResult } from '#shared/jobs/job.ts'
+import type { LeasedJob, MeasuredWork, NewResult } from '#shared/jobs/job.ts'
 import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { mediaKey, RETENTION_CLASSES } from '#shared/media/retention.ts'
@@ -24,7 +24,7 @@ const storedUsageSchema = z.record(z.string(), z.int())
  */
 export async function sealProduct(
   { media, publicBaseUrl, now, logger }: SealingDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   attemptId: string,
   product: Product,
   giveUpAt: Date,
@@ -46,7 +46,7 @@ export async function sealProduct(
 }
 
 /** Returns the usage of a call and its charge under the terms of the quote. Throws when it is not usage of the operation. */
-export function measure(job: ClaimedJob, reported: JsonValue): Pick<MeasuredWork, 'usage' | 'charge'> {
+export function measure(job: LeasedJob, reported: JsonValue): Pick<MeasuredWork, 'usage' | 'charge'> {
   const operation = operationById(job.operation)
   const usage = operation.usageSchema.parse(reported)
   const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))

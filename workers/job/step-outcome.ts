@@ -1,4 +1,4 @@
-import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { LeasedJob, Written } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { WhenReady } from '../executions/execution.ts'
 
@@ -8,7 +8,7 @@ import type { WhenReady } from '../executions/execution.ts'
  * `stale`: another worker has the job; write nothing more.
  */
 export type StepOutcome =
-  | { next: 'moved'; job: ClaimedJob }
+  | { next: 'moved'; job: LeasedJob }
   | { next: 'finished' | 'elsewhere' | 'stale' }
   | ({ next: 'later' } & Deferral)
 
@@ -51,14 +51,14 @@ export function finished(written: Written): StepOutcome {
 }
 
 /** Converts a fenced write that left the job as `job`, if it took effect: nothing else writes under its fence. */
-export function moved(written: Written, job: ClaimedJob): StepOutcome {
+export function moved(written: Written, job: LeasedJob): StepOutcome {
   return written === 'stale' ? { next: 'stale' } : { next: 'moved', job }
 }
 
 /** Fails the job without a charge. */
 export async function failWith(
   executionStore: Pick<ExecutionStore, 'failJob'>,
-  job: ClaimedJob,
+  job: LeasedJob,
   failure: Parameters<ExecutionStore['failJob']>[1],
 ): Promise<StepOutcome> {
   return finished(await executionStore.failJob(job, failure))
@@ -72,10 +72,10 @@ export interface SettlementSteps {
    * Moves generated → settling: stores what will settle the charge before anything is sent. Gives up the job's place
    * while it waits for others that are settled in the same transaction.
    */
-  recordSettlement(job: ClaimedJob, context: StepContext): Promise<StepOutcome>
+  recordSettlement(job: LeasedJob, context: StepContext): Promise<StepOutcome>
   /**
    * Moves settling → completed, settlement_failed or review, or a retry later. Gives up the job's place while it only
    * waits for the chain.
    */
-  settleCharge(job: ClaimedJob, context: StepContext): Promise<StepOutcome>
+  settleCharge(job: LeasedJob, context: StepContext): Promise<StepOutcome>
 }

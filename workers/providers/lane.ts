@@ -103,26 +103,25 @@ export function createLane(first: Deployment, dependencies: LaneDependencies, on
 
   const reserve = (): Reservation => {
     const startedMs = nowMs()
-    const ofUpstream = health
     const timeoutMs = Math.min(deployment.timeoutMs ?? Number.POSITIVE_INFINITY, dependencies.maximumTimeoutMs)
-    const probes = ofUpstream.circuit.state() === 'half_open' ? 1 : 0
+    const probes = health.circuit.state() === 'half_open' ? 1 : 0
     let state: 'reserved' | 'running' | 'ended' = 'reserved'
     activeCalls += 1
-    ofUpstream.activeProbes += probes
+    health.activeProbes += probes
     startTimes.push(startedMs)
     const end = () => {
       state = 'ended'
       activeCalls -= 1
-      ofUpstream.activeProbes -= probes
+      health.activeProbes -= probes
     }
     return {
       async run(call, caller) {
         if (state !== 'reserved') throw new Error('a slot can be run once, within its iteration')
         state = 'running'
         try {
-          const outcome = await ofUpstream.circuit.run(() => call(timeoutMs), caller)
+          const outcome = await health.circuit.run(() => call(timeoutMs), caller)
           const pauseMs = requestedPauseMs(outcome)
-          if (pauseMs > 0) ofUpstream.pausedUntilMs = Math.max(ofUpstream.pausedUntilMs, nowMs() + pauseMs)
+          if (pauseMs > 0) health.pausedUntilMs = Math.max(health.pausedUntilMs, nowMs() + pauseMs)
           return outcome
         } finally {
           end()

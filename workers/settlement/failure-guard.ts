@@ -1,5 +1,5 @@
 import type { SettlementSearch } from '#shared/chain/reading/settlement-search.ts'
-import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { LeasedJob, Written } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -42,7 +42,7 @@ export function guardSettlementStore(store: SettlementStore, dependencies: Failu
 /** Returns `null` for a job whose payment was not settled, or when the chain cannot be read. */
 async function reviewIfSettled(
   { settlementSearch, settlementStore, logger }: FailureGuardDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
 ): Promise<Written | null> {
   const { authorization, acceptedAt, id: jobId } = job
   const found = await settlementSearch.find(authorization, acceptedAt)

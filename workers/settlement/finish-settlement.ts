@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import type { LeasedJob, SealedResult } from '#shared/jobs/job.ts'
 import type { JudgedBlock } from '#shared/ledger/settlement/end-settlement.ts'
 import type { FailedSettlement } from '#shared/ledger/settlement/failed-settlements.ts'
 import type { SettledAt } from '#shared/ledger/settlement/finality.ts'
@@ -30,7 +30,7 @@ export type MinedTransfer = Omit<Extract<Confirmation, { outcome: 'confirmed' }>
 /** Moves settling → completed: stores the receipt and releases the result. */
 export async function completeSettlement(
   { settlementStore, receiptSecretId, now }: FinishSettlementDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   settlementId: string,
   { hash, blockNumber, blockHash, blockTimestamp, gas }: MinedTransfer,
 ): Promise<StepOutcome> {
@@ -55,7 +55,7 @@ export async function completeSettlement(
  */
 export async function failSettlement(
   { settlementStore }: Pick<FinishSettlementDependencies, 'settlementStore'>,
-  job: ClaimedJob,
+  job: LeasedJob,
   reason: string,
   judgedAt: JudgedBlock | null = null,
   gas: GasSpent | null = null,
@@ -64,7 +64,7 @@ export async function failSettlement(
 }
 
 /** Returns the sealed result, which every job from `generated` on has. */
-export function requireSealed({ id, state, sealed }: ClaimedJob): SealedResult {
+export function requireSealed({ id, state, sealed }: LeasedJob): SealedResult {
   if (!sealed) throw new Error(`job ${id} is ${state} without a result`)
   return sealed
 }
@@ -75,7 +75,7 @@ const termsSchema = z.record(z.string(), z.unknown())
 
 /** Builds the receipt, with which a payer can recompute the charge and find it on chain. */
 export function buildReceipt(
-  job: ClaimedJob,
+  job: LeasedJob,
   sealed: SealedResult,
   settled: { hash: string; blockNumber: bigint; settledAt: Date; issuedAt: Date },
 ): Receipt {
@@ -115,7 +115,7 @@ export function buildReceipt(
  * Returns the prices and bounds of the terms, without the quantities that the quote proved for this request: those are
  * `at_most` of the calculation's lines.
  */
-function pricesOf(terms: ClaimedJob['terms']): Record<string, string> {
+function pricesOf(terms: LeasedJob['terms']): Record<string, string> {
   const entries = Object.entries(termsSchema.parse(terms))
   return Object.fromEntries(entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
 }
@@ -126,7 +126,7 @@ function pricesOf(terms: ClaimedJob['terms']): Record<string, string> {
  * same job may be lower.
  */
 function calculationOf(
-  { operation: id, terms, quotedMaximum, authorization: { authorizedMaximum } }: ClaimedJob,
+  { operation: id, terms, quotedMaximum, authorization: { authorizedMaximum } }: LeasedJob,
   sealed: SealedResult,
 ): Receipt['calculation'] {
   const operation = operationById(id)

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -28,7 +28,7 @@ const RETRY_MS = 1000
  */
 export async function lookUpEarlier(
   { settlementStore, logger }: EarlierSettlementDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   findCharge: (earlier: EarlierSettlement) => Promise<EarlierCharge>,
 ): Promise<EarlierLookUp> {
   const settlementIds: string[] = []
@@ -48,7 +48,7 @@ export async function lookUpEarlier(
   return { outcome: 'none_charged', settlementIds }
 }
 
-function chargedBy(job: ClaimedJob, { authorizationId, authorization, chargeAmount }: EarlierSettlement): ClaimedJob {
+function chargedBy(job: LeasedJob, { authorizationId, authorization, chargeAmount }: EarlierSettlement): LeasedJob {
   return {
     ...job,
     state: 'settling',

@@ -47,7 +47,7 @@ export async function bindQuote(
       requestDigest,
       quote,
       lifetimeSeconds: terms.challengeLifetimeSeconds,
-      claimedAudio: claimOf(paidRequest),
+      describedAudio: claimOf(paidRequest),
     }
     const bound = await store.bindKey(request)
     if (bound.outcome === 'bound') return bound

@@ -165,8 +165,8 @@ async function acceptWithinFunds(
   for (let readings = 0, isProven = false; ; ) {
     const verifiedMsAgo = performance.now() - verifiedAtMs
     const acceptance = await store.acceptJob({ ...job, exposure: { ...terms, verifiedMsAgo, funds, provenance } })
-    const isOfOrigin = acceptance.outcome === 'unproven_funds' || acceptance.outcome === 'sender_owes'
-    if (isOfOrigin && !isProven) {
+    const concernsFunds = acceptance.outcome === 'unproven_funds' || acceptance.outcome === 'sender_owes'
+    if (concernsFunds && !isProven) {
       provenance = await readProvenance(reader, payer, acceptance.needed)
       isProven = true
       continue

@@ -14,7 +14,7 @@ export interface FoundRecordings {
   /** Their paths have no links. */
   readonly sources: readonly Source[]
   /** How many entries were left out because they lead out of the allowed folders or cannot be read. */
-  readonly leftOut: number
+  readonly skipped: number
 }
 
 /**
@@ -26,15 +26,15 @@ export async function findAllowed(allowed: readonly AllowedFolder[], named: stri
   const { path } = place
   const found = await stat(path).catch(() => null)
   if (found?.isDirectory() !== true)
-    return { kind: 'file', sources: [{ path, label: path, name: basename(path) }], leftOut: 0 }
-  const search: Search = { allowed, visited: new Set(), sources: new Map(), leftOut: 0 }
+    return { kind: 'file', sources: [{ path, label: path, name: basename(path) }], skipped: 0 }
+  const search: Search = { allowed, visited: new Set(), sources: new Map(), skipped: 0 }
   const root = await OpenFolder.open(place.root, place.names)
   try {
     await collect(search, root, '')
   } finally {
     await root.close()
   }
-  return { kind: 'folder', sources: [...search.sources.values()], leftOut: search.leftOut }
+  return { kind: 'folder', sources: [...search.sources.values()], skipped: search.skipped }
 }
 
 interface Search {
@@ -42,7 +42,7 @@ interface Search {
   /** Real paths of folders: a link may lead to one that was searched. */
   readonly visited: Set<string>
   readonly sources: Map<string, Source>
-  leftOut: number
+  skipped: number
 }
 
 async function collect(search: Search, folder: OpenFolder, within: string): Promise<void> {
@@ -63,7 +63,7 @@ async function collect(search: Search, folder: OpenFolder, within: string): Prom
 async function collectFolder(search: Search, open: () => Promise<OpenFolder>, name: string): Promise<void> {
   const folder = await open().catch(() => null)
   if (folder === null) {
-    search.leftOut += 1
+    search.skipped += 1
     return
   }
   try {
@@ -75,7 +75,7 @@ async function collectFolder(search: Search, open: () => Promise<OpenFolder>, na
 
 async function collectLinked(search: Search, path: string, name: string): Promise<void> {
   const place = await locate(search.allowed, path).catch(() => null)
-  if (place === null) search.leftOut += 1
+  if (place === null) search.skipped += 1
   else if ((await stat(place.path).catch(() => null))?.isDirectory() === true)
     await collectFolder(search, () => OpenFolder.open(place.root, place.names), name)
   else if (looksLikeRecording(place.path)) add(search, place.path, join(dirname(name), basename(place.path)))

@@ -195,7 +195,7 @@ async function findRecordings(
     },
   })
   const source = { path: fetched, label: 'The recording of the URL', name: nameOf(named) }
-  return { kind: 'url', sources: [source], leftOut: 0 }
+  return { kind: 'url', sources: [source], skipped: 0 }
 }
 
 /** Returns the last part of a URL's path as a name that is safe to write. */

@@ -74,7 +74,7 @@ export async function transcriptionForm(
     not_begun: count('not_begun'),
     charge_usdc: formatUsdc(charge),
     ...(outcome.stoppedBy !== undefined && { stopped: outcome.stopError?.code ?? outcome.stoppedBy }),
-    left_out: recordings.leftOut,
+    left_out: recordings.skipped,
     files: files.slice(0, MOST_FILES),
     ...(texts !== null && transcriptsOf(texts, formats)),
     notice: UNTRUSTED_RULE,

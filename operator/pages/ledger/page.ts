@@ -43,7 +43,7 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
           days: days.map((day) => ({ ...day, state: stateOf(day) })),
           total: totalOf(days),
           models: smallestFirst(groupsOf(models.days, ({ model }) => model)),
-          leftOut: models.leftOut,
+          skipped: models.skipped,
           end: shown.until > now() ? null : shown.until.toISOString(),
           ...shownDays(shown),
           older: linkTo(shown, -1),
@@ -58,7 +58,7 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
     query: period,
     read: async ({ params: { model }, query }) => {
       const shown = periodOf(query, now())
-      const { days, leftOut } = await money.readModelDays(shown, model)
+      const { days, skipped } = await money.readModelDays(shown, model)
       return {
         title: `Model ${model}`,
         view: 'ledger/model',
@@ -67,7 +67,7 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
           total: sumOfMargins(days),
           days: groupsOf(days, ({ day }) => day),
           deployments: smallestFirst(groupsOf(days, ({ deployment }) => deployment)),
-          leftOut,
+          skipped,
           ...shownDays(shown),
         },
       }

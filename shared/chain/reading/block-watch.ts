@@ -5,7 +5,7 @@ import type { Block, LatestBlock } from './latest-block.ts'
  * Why a wait ended. `listed`: a new block contains one of the transactions. `moved`: the chain continued in a way that
  * may concern them, for example past blocks that were not seen. `elapsed`: the time is up. `aborted`: by the signal.
  */
-export type ChainNews = 'listed' | 'moved' | 'elapsed' | 'aborted'
+export type ChainEvent = 'listed' | 'moved' | 'elapsed' | 'aborted'
 
 interface NextOptions {
   /** The wait ends after this time in any case. */
@@ -21,8 +21,8 @@ interface NextOptions {
 export interface Following {
   /** Replaces the transactions that are followed. */
   setTransactions(hashes: readonly Hex[]): void
-  /** Waits for the next news. What happened since the previous wait ended counts as well. */
-  next(options: NextOptions): Promise<ChainNews>
+  /** Waits for the next event. What happened since the previous wait ended counts as well. */
+  next(options: NextOptions): Promise<ChainEvent>
   stop(): void
 }
 
@@ -71,7 +71,7 @@ interface Follower {
   hashes: readonly Hex[]
   everyBlock: boolean
   /** Ends the current wait, or is remembered for the next one. */
-  notify(news: ChainNews): void
+  notify(event: ChainEvent): void
 }
 
 /**
@@ -128,29 +128,29 @@ export function createBlockWatch(latest: LatestBlock): BlockWatch {
   return {
     nextBlock,
     follow: (hashes) => {
-      let unread: ChainNews | null = null
-      let end: ((news: ChainNews) => void) | null = null
+      let unread: ChainEvent | null = null
+      let end: ((event: ChainEvent) => void) | null = null
       const follower: Follower = {
         hashes,
         everyBlock: false,
-        notify: (news) => {
-          if (end) end(news)
-          else if (unread !== 'listed') unread = news
+        notify: (event) => {
+          if (end) end(event)
+          else if (unread !== 'listed') unread = event
         },
       }
       followers.add(follower)
       const wait = ({ longestMs, signal }: NextOptions) =>
-        new Promise<ChainNews>((resolve) => {
+        new Promise<ChainEvent>((resolve) => {
           const onAbort = () => end?.('aborted')
           const timer = setTimeout(() => end?.('elapsed'), longestMs)
           signal.addEventListener('abort', onAbort, { once: true })
           waiting.add(follower)
-          end = (news) => {
+          end = (event) => {
             clearTimeout(timer)
             signal.removeEventListener('abort', onAbort)
             waiting.delete(follower)
             end = null
-            resolve(news)
+            resolve(event)
           }
         })
       const following: Following = {
@@ -160,9 +160,9 @@ export function createBlockWatch(latest: LatestBlock): BlockWatch {
         next: async (options) => {
           const { signal, everyBlock = false, justSent = false } = options
           if (signal.aborted) return 'aborted'
-          const news = unread
+          const event = unread
           unread = null
-          if (news) return news
+          if (event) return event
           follower.everyBlock = everyBlock
           if (justSent) pace.hurry()
           const waited = wait(options)

@@ -2,8 +2,8 @@ import pLimit, { type LimitFunction } from 'p-limit'
 import { lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { OpenPayment } from '#shared/payment/exposure.ts'
 import { newId } from '#shared/runtime/new-id.ts'
-import { shareStatement } from '../batch.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { shareStatement } from '../share-statements.ts'
 import {
   type AcceptanceLimits,
   type AskedAcceptance,

@@ -3,12 +3,12 @@ import { NO_ARCHIVE, type ReceiptArchive } from '#shared/archive/receipt-archive
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { CurrentReceipt } from '#shared/payment/receipt.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
-import { batch } from '../batch.ts'
 import { bindTo } from '../bind-to.ts'
 import { CURRENT_RECEIPT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } from '../current-receipt.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readFirst } from '../read-rows.ts'
 import { findMedia } from '../retention/hosted-media.ts'
+import { batch } from '../share-statements.ts'
 import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
 import { createJobAcceptor } from './accept-together.ts'
 import {
@@ -210,14 +210,14 @@ async function bindFreeKeys(sql: Sql, requests: readonly KeyBindingRequest[]): P
   )
 }
 
-function asRow({ idempotencyKey, requestDigest, quote, lifetimeSeconds, claimedAudio }: KeyBindingRequest) {
+function asRow({ idempotencyKey, requestDigest, quote, lifetimeSeconds, describedAudio }: KeyBindingRequest) {
   return {
     idempotency_key: idempotencyKey,
     request_digest: requestDigest,
     quoted_maximum: quote.quotedMaximum.toString(),
     catalog_version: quote.catalogVersion,
     terms: quote.terms,
-    claimed_audio: claimColumn(claimedAudio),
+    claimed_audio: claimColumn(describedAudio),
     lifetime_seconds: lifetimeSeconds,
   }
 }

@@ -1,10 +1,10 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import { shareStatement } from '../batch.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readFirst, readRows } from '../read-rows.ts'
+import { shareStatement } from '../share-statements.ts'
 import { inTransaction } from '../transaction.ts'
 
 export interface KeyBindingRequest {
@@ -13,7 +13,7 @@ export interface KeyBindingRequest {
   readonly quote: Quote<JsonValue>
   readonly lifetimeSeconds: number
   /** What the caller says of a recording that was not sent yet; `null` or absent for a request that was read completely. */
-  readonly claimedAudio?: MeasuredAudio | null
+  readonly describedAudio?: MeasuredAudio | null
 }
 
 /** `quote` is the one of the key's first challenge, kept until that challenge expires. */
@@ -44,7 +44,7 @@ type BoundRow = Quote<JsonValue> & Pick<CurrentBinding, 'expiresAt'>
 type BindingRow = BoundRow &
   Pick<CurrentBinding, 'requestDigest' | 'isLive'> & {
     readonly idempotencyKey: string
-    readonly claimedAudio: ClaimColumn | null
+    readonly describedAudio: ClaimColumn | null
   }
 
 /**
@@ -119,7 +119,7 @@ async function bind(
      WHERE (bound.request_digest = EXCLUDED.request_digest AND ($7 OR bound.job_id IS NULL OR bound.expires_at > now()))
        OR (bound.job_id IS NULL AND bound.expires_at <= now())
      RETURNING quoted_maximum AS "quotedMaximum", catalog_version AS "catalogVersion", terms, expires_at AS "expiresAt"`,
-    values: [...bindingValues(request), isReleased, claimColumn(request.claimedAudio)],
+    values: [...bindingValues(request), isReleased, claimColumn(request.describedAudio)],
   })
   if (!row) return { outcome: 'other_request' }
   const { expiresAt, ...quote } = row
@@ -141,7 +141,7 @@ function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSeconds }
 
 const BINDING = `request_digest AS "requestDigest", quoted_maximum AS "quotedMaximum",
   catalog_version AS "catalogVersion", terms, expires_at AS "expiresAt", expires_at > now() AS "isLive",
-  CASE WHEN job_id IS NULL THEN claimed_audio END AS "claimedAudio"`
+  CASE WHEN job_id IS NULL THEN claimed_audio END AS "describedAudio"`
 const IS_BOUND = "(expires_at > now() OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))"
 
 /**
@@ -162,7 +162,7 @@ async function findBindings(
   const rows = await readRows<BindingRow>(sql, {
     name: 'find_bindings',
     text: `SELECT asked.idempotency_key AS "idempotencyKey", bound."requestDigest", "quotedMaximum", "catalogVersion",
-       terms, "expiresAt", "isLive", "claimedAudio"
+       terms, "expiresAt", "isLive", "describedAudio"
      FROM ${listed('text')} AS asked (idempotency_key) CROSS JOIN LATERAL (
        SELECT ${BINDING} FROM idempotency_keys
        WHERE idempotency_keys.idempotency_key = asked.idempotency_key AND ${IS_BOUND} OFFSET 0) AS bound`,
@@ -173,9 +173,9 @@ async function findBindings(
 }
 
 function bindingFromRow({ quotedMaximum, catalogVersion, terms, ...row }: BindingRow): CurrentBinding {
-  const { requestDigest, expiresAt, isLive, claimedAudio } = row
+  const { requestDigest, expiresAt, isLive, describedAudio } = row
   const quote = { quotedMaximum, catalogVersion, terms }
-  return { requestDigest, quote, expiresAt, isLive, claim: claimFromColumn(claimedAudio) }
+  return { requestDigest, quote, expiresAt, isLive, claim: claimFromColumn(describedAudio) }
 }
 
 /** The column `claimed_audio`, with the names of the request. */

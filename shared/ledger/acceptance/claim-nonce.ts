@@ -211,7 +211,7 @@ export function exposureQuestion(
 ): ExposureQuestion {
   const windowSeconds = limits?.budget.windowSeconds ?? 0
   const isKnown = limits === null || limits.newPayers.paidBy(payer).paid >= maximum
-  return { payer, funds, verifiedMsAgo, aheadOf: null, windowSeconds, paidUpTo: isKnown ? null : maximum }
+  return { payer, funds, verifiedMsAgo, before: null, windowSeconds, paidUpTo: isKnown ? null : maximum }
 }
 
 /** Throws `AcceptanceRefused` when the payment cannot be accepted. Returns whether what the payer paid does not cover it. */

@@ -1,9 +1,9 @@
 import type { JobState } from '#shared/jobs/job.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import { shareStatement } from '../batch.ts'
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
+import { shareStatement } from '../share-statements.ts'
 
 /** The jobs that a key and an authorization already belong to, read in one snapshot. */
 export interface PriorWork {

@@ -10,7 +10,7 @@ export interface ExposureQuestion {
   readonly funds: PayerFunds | null
   readonly verifiedMsAgo: number
   /** Leaves out this job and waiting jobs accepted after it. */
-  readonly aheadOf: { readonly id: string } | null
+  readonly before: { readonly id: string } | null
   readonly windowSeconds: number
   /** Sums up the payer's settled charges until they reach this amount; `null` to leave them out. */
   readonly paidUpTo: AtomicAmount | null
@@ -96,9 +96,9 @@ const EXPOSURE = 'amount, nonce, by_permit, lasting_value, lasting_nonce, is_set
 /** Ages are rounded up to this, so that payments that were verified at about the same time share a reading. */
 const AGE_STEP_MS = 10
 
-function askedValues({ payer, funds, verifiedMsAgo, aheadOf, windowSeconds, paidUpTo }: ExposureQuestion) {
+function askedValues({ payer, funds, verifiedMsAgo, before, windowSeconds, paidUpTo }: ExposureQuestion) {
   const since = funds ? funds.blockNumber.toString() : Math.ceil(verifiedMsAgo / AGE_STEP_MS) * AGE_STEP_MS
-  return [payer, aheadOf?.id ?? null, since, windowSeconds, paidUpTo?.toString() ?? null] as const
+  return [payer, before?.id ?? null, since, windowSeconds, paidUpTo?.toString() ?? null] as const
 }
 
 /** Returns a payer's exposure. */
@@ -110,7 +110,7 @@ export async function readExposure(sql: Sql, question: ExposureQuestion): Promis
 
 /**
  * Reads exposures in one statement, of funds whose age is counted alike; equal ones once. Returns each with its question.
- * With `aheadOf`, that job and waiting jobs accepted after it are left out. Open work counts with its signed maximum, or
+ * With `before`, that job and waiting jobs accepted after it are left out. Open work counts with its signed maximum, or
  * with its charge once that is fixed. Charges settled after the block of `funds` are added, since they are still in that
  * balance; without a reading of funds, charges settled within `verifiedMsAgo`.
  */

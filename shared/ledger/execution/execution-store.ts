@@ -1,5 +1,5 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, JobFailure, NewResult, Written } from '#shared/jobs/job.ts'
+import type { JobFailure, LeasedJob, NewResult, Written } from '#shared/jobs/job.ts'
 import { parseEffectiveRequest } from '#shared/jobs/parse-effective-request.ts'
 import { type UnchargedWork, unchargedWorkOf } from '#shared/jobs/uncharged-work.ts'
 import type { Media } from '#shared/media/media.ts'
@@ -16,12 +16,12 @@ import {
   type PayerExposure,
   readExposures,
 } from '../acceptance/read-exposure.ts'
-import { shareStatement } from '../batch.ts'
 import { bindTo } from '../bind-to.ts'
 import { insertUnchargedWork } from '../insert-uncharged-work.ts'
 import { moveJob, moveJobs, type SharedTransition, shareMove } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { eraseUpload, openStagedUpload } from '../retention/staged-uploads.ts'
+import { shareStatement } from '../share-statements.ts'
 import { createJobClaimer, deferJob, handOverJob, releaseJob, renewLeases, wakeJob } from './leases.ts'
 import { takeDueJobs } from './take-due-jobs.ts'
 
@@ -48,7 +48,7 @@ export type ExecutionStore = ReturnType<typeof createExecutionStore>
 /** Creates the workers' store of jobs over one pool. */
 export function createExecutionStore(pool: Pool, budget: UnchargedBudget) {
   return {
-    claimJob: createJobClaimer(pool),
+    leaseJob: createJobClaimer(pool),
     ...bindTo(pool, { renewLeases, deferJob, releaseJob, wakeJob, handOverJob, takeDueJobs }),
     ...bindTo(pool, { readEffectiveRequest, openStagedUpload, failJob }),
     readExposureAhead: createExposureAheadReader(pool, budget),
@@ -80,7 +80,7 @@ interface CalledDeployment {
 
 interface Attempt {
   readonly id: string
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly deployment: CalledDeployment
   /** The attempt before it, which failed definitely. */
   readonly failed: { readonly attemptId: string; readonly reason: string } | null
@@ -93,7 +93,7 @@ interface Attempt {
  */
 function createAttemptStarter(sql: Sql) {
   const start = shareMove<Attempt>(sql, START_ATTEMPTS)
-  return async (job: ClaimedJob, deployment: CalledDeployment, failed: Attempt['failed']) => {
+  return async (job: LeasedJob, deployment: CalledDeployment, failed: Attempt['failed']) => {
     const attempt = { id: newId(), job, deployment, failed }
     return { written: await start(attempt), attemptId: attempt.id }
   }
@@ -124,7 +124,7 @@ const START_ATTEMPTS: SharedTransition<Attempt> = {
 }
 
 interface Sealing {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly attemptId: string
   readonly sealed: NewResult
   /** The object that the result refers to, which is stored already. */
@@ -143,7 +143,7 @@ const LONGEST_SHARED_CHARACTERS = 256 * 1024
 function createResultSealer(sql: Sql) {
   const sealShared = shareMove<Sealing>(sql, SEAL_RESULTS)
   return async (
-    job: ClaimedJob,
+    job: LeasedJob,
     attemptId: string,
     sealed: NewResult,
     media: Media | null,
@@ -201,7 +201,7 @@ const SEAL_RESULTS: SharedTransition<Sealing> = {
  * `attempt`. After an ambiguous failure the provider may still be working on the audio, so the staged upload stays
  * until it expires.
  */
-function failJob(sql: Sql, job: ClaimedJob, failure: JobFailure): Promise<Written> {
+function failJob(sql: Sql, job: LeasedJob, failure: JobFailure): Promise<Written> {
   const erasesUpload = failure.attempt !== 'failed_ambiguous' && job.stagedUploadId !== null
   const work = unchargedWorkOf(job, failure)
   return moveJob(sql, job, 'failed', (parameter) => ({
@@ -243,17 +243,17 @@ function statementName(erasesUpload: boolean, work: UnchargedWork | null): strin
 function createExposureAheadReader(sql: Sql, budget: UnchargedBudget) {
   const reading = (age: FundsAge) =>
     shareStatement<Asked, PayerExposure>({
-      keyOf: ({ question }) => question.aheadOf?.id ?? '',
+      keyOf: ({ question }) => question.before?.id ?? '',
       run: async (asked) => {
         const exposures = await readExposures(sql, age, asked.map(withElapsed))
-        return new Map(exposures.map(([{ aheadOf }, exposure]) => [aheadOf?.id ?? '', exposure]))
+        return new Map(exposures.map(([{ before }, exposure]) => [before?.id ?? '', exposure]))
       },
     })
   const readers = { block: reading('block'), time: reading('time') }
   const { windowSeconds } = budget
-  return async (job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<ExposureAhead> => {
+  return async (job: LeasedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<ExposureAhead> => {
     const { payer } = job.authorization
-    const question = { ...since, payer, aheadOf: job, windowSeconds, paidUpTo: ANY_CHARGE }
+    const question = { ...since, payer, before: job, windowSeconds, paidUpTo: ANY_CHARGE }
     const read = readers[fundsAgeOf(question)]
     const { uncharged, lost: _, paid, ...exposure } = await read({ question, askedAtMs: performance.now() })
     return {

@@ -1,12 +1,12 @@
-import type { ClaimedJob, SealedResult, Written } from '#shared/jobs/job.ts'
+import type { LeasedJob, SealedResult, Written } from '#shared/jobs/job.ts'
 import { parseEffectiveRequest } from '#shared/jobs/parse-effective-request.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { RequestOrigin } from '#shared/runtime/tracing.ts'
-import { type LockedRows, shareStatement } from '../batch.ts'
 import { columnsOf, listed } from '../listed.ts'
 import { LOCK_JOBS, NAME_SUFFIX } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { readFirst, readRows, writeFenced } from '../read-rows.ts'
+import { type LockedRows, shareStatement } from '../share-statements.ts'
 
 /** The share of a lease that a worker still gets to store its result when the lease expired during a provider call. */
 const GRACE_SHARE = 1 / 3
@@ -14,10 +14,7 @@ const GRACE_SHARE = 1 / 3
 const LONGEST_DELAY_MS = 30_000
 
 /** A job and its payment, as columns. */
-export type ClaimedJobRow = Omit<
-  ClaimedJob,
-  'effectiveRequest' | 'authorization' | 'origin' | 'sealed' | 'settlement'
-> &
+export type LeasedJobRow = Omit<LeasedJob, 'effectiveRequest' | 'authorization' | 'origin' | 'sealed' | 'settlement'> &
   RequestOrigin & {
     readonly effectiveRequest: string | null
     readonly signed: unknown
@@ -29,7 +26,7 @@ export type ClaimedJobRow = Omit<
  */
 const LONG_REQUEST_BYTES = 32 * 1024
 
-/** The columns of `ClaimedJobRow` over `jobs` and `authorizations`, without what only a claim knows. */
+/** The columns of `LeasedJobRow` over `jobs` and `authorizations`, without what only a claim knows. */
 export const CLAIMED_JOB = `jobs.id, jobs.operation, jobs.public_model AS "publicModel",
   jobs.request_digest AS "requestDigest", jobs.quoted_maximum AS "quotedMaximum",
   jobs.catalog_version AS "catalogVersion", jobs.terms, jobs.authorization_id AS "authorizationId",
@@ -40,7 +37,7 @@ export const CLAIMED_JOB = `jobs.id, jobs.operation, jobs.public_model AS "publi
   CASE WHEN octet_length(jobs.effective_request) <= ${LONG_REQUEST_BYTES} THEN jobs.effective_request END
     AS "effectiveRequest", authorizations.signed`
 
-export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
+export function claimedJobFromRow(row: LeasedJobRow): LeasedJob {
   const { signed, effectiveRequest, requestId, traceparent, usage, chargeAmount, resultDigest, ...job } = row
   const isSealed = usage !== null && chargeAmount !== null && resultDigest !== null
   return {
@@ -72,11 +69,11 @@ const CLAIMED = `${CLAIMED_JOB},
  * Jobs that are delivered at the same time are claimed in one statement. Returns `null` when the job is finished, leased
  * by another worker, or not due yet.
  */
-export function createJobClaimer(sql: Sql): (jobId: string, leaseMs: number) => Promise<ClaimedJob | null> {
-  const claim = shareStatement<Claim, ClaimedJob | null>({
+export function createJobClaimer(sql: Sql): (jobId: string, leaseMs: number) => Promise<LeasedJob | null> {
+  const claim = shareStatement<Claim, LeasedJob | null>({
     keyOf: ({ jobId }) => jobId,
-    run: (claims, lockedRows) => claimJobs(sql, claims, lockedRows),
-    leftOut: async (claimed) => {
+    run: (claims, lockedRows) => leaseJobs(sql, claims, lockedRows),
+    skipped: async (claimed) => {
       await startOrphanGrace(sql, claimed)
       return null
     },
@@ -85,12 +82,12 @@ export function createJobClaimer(sql: Sql): (jobId: string, leaseMs: number) => 
 }
 
 /** Claims those that can be claimed. All are committed before they are read, so one that cannot be read fails alone. */
-async function claimJobs(
+async function leaseJobs(
   sql: Sql,
   claims: readonly Claim[],
   lockedRows: LockedRows,
-): Promise<ReadonlyMap<string, ClaimedJob | Error>> {
-  const rows = await readRows<ClaimedJobRow>(sql, {
+): Promise<ReadonlyMap<string, LeasedJob | Error>> {
+  const rows = await readRows<LeasedJobRow>(sql, {
     name: `claim_jobs${NAME_SUFFIX[lockedRows]}`,
     text: `WITH asked AS (SELECT id, lease_ms FROM ${listed('uuid', 'float8')} AS asked (id, lease_ms)),
      free AS (
@@ -104,7 +101,7 @@ async function claimJobs(
   return new Map(rows.map((row) => [row.id, claimedOrError(row)]))
 }
 
-function claimedOrError(row: ClaimedJobRow): ClaimedJob | Error {
+function claimedOrError(row: LeasedJobRow): LeasedJob | Error {
   try {
     return claimedJobFromRow(row)
   } catch (cause) {
@@ -127,7 +124,7 @@ async function startOrphanGrace(sql: Sql, { jobId, leaseMs }: Claim): Promise<vo
 }
 
 /** Ends this worker's lease; the job may run again immediately. */
-export async function releaseJob(sql: Sql, job: ClaimedJob): Promise<Written> {
+export async function releaseJob(sql: Sql, job: LeasedJob): Promise<Written> {
   return await writeFenced(sql, {
     name: 'release_job',
     text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL, run_after = now()
@@ -141,7 +138,7 @@ export async function releaseJob(sql: Sql, job: ClaimedJob): Promise<Written> {
  * a limit. Up to a quarter is added at random, so that jobs of one outage do not return together. `isPaymentBlocked`: only
  * the payment itself prevents its settlement.
  */
-export async function deferJob(sql: Sql, job: ClaimedJob, delayMs: number, isPaymentBlocked = false): Promise<Written> {
+export async function deferJob(sql: Sql, job: LeasedJob, delayMs: number, isPaymentBlocked = false): Promise<Written> {
   return await writeFenced(sql, {
     name: 'defer_job',
     text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL,
@@ -155,7 +152,7 @@ export async function deferJob(sql: Sql, job: ClaimedJob, delayMs: number, isPay
 }
 
 /** Makes a job due that this worker deferred, and marks it as enqueued: the caller enqueues it next. */
-export async function wakeJob(sql: Sql, job: ClaimedJob): Promise<Written> {
+export async function wakeJob(sql: Sql, job: LeasedJob): Promise<Written> {
   return await writeFenced(sql, {
     name: 'wake_job',
     text: `UPDATE jobs SET enqueued_at = now(), run_after = LEAST(run_after, now())
@@ -169,11 +166,7 @@ export async function wakeJob(sql: Sql, job: ClaimedJob): Promise<Written> {
  * worker may have thousands of jobs that wait for the chain. A row that is locked is left for the next time: it is
  * being moved, and statements that lock several rows in different orders would block each other.
  */
-export async function renewLeases(
-  sql: Sql,
-  jobs: readonly ClaimedJob[],
-  leaseMs: number,
-): Promise<ReadonlySet<string>> {
+export async function renewLeases(sql: Sql, jobs: readonly LeasedJob[], leaseMs: number): Promise<ReadonlySet<string>> {
   const { rows } = await sql.query<{ id: string }>({
     name: 'renew_leases',
     text: `WITH mine AS (SELECT id, fence FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)),
@@ -198,8 +191,8 @@ export async function renewLeases(
  * when it cannot be handed over: the claim is lost, or a provider call is in progress, whose outcome no other worker
  * could learn.
  */
-export async function handOverJob(sql: Sql, job: ClaimedJob): Promise<ClaimedJob | null> {
-  const moved = await readFirst<Pick<ClaimedJob, 'state' | 'fence'>>(sql, {
+export async function handOverJob(sql: Sql, job: LeasedJob): Promise<LeasedJob | null> {
+  const moved = await readFirst<Pick<LeasedJob, 'state' | 'fence'>>(sql, {
     name: 'hand_over_job',
     text: `UPDATE jobs SET fence = fence + 1, lease_expires_at = NULL, enqueued_at = now(), run_after = now()
      WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generated', 'settling')

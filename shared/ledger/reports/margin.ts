@@ -141,14 +141,14 @@ export interface ModelDay extends Margin {
 /**
  * Returns what models earned on the days of the period, newest first: the sums of hours that were rolled up, and those of
  * later calls. `model` is the only one meant, if any. Hours that a program without these sums rolled up are left out;
- * `leftOut` is the number of their calls.
+ * `skipped` is the number of their calls.
  */
 export async function readModelDays(
   pool: Pool,
   period: { readonly from: Date; readonly until: Date },
   model: string | null = null,
-): Promise<{ readonly days: readonly ModelDay[]; readonly leftOut: number }> {
-  const { rows, leftOut } = await inTransaction(pool, async (sql) => {
+): Promise<{ readonly days: readonly ModelDay[]; readonly skipped: number }> {
+  const { rows, skipped } = await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
     const read = await readRows<MarginRow & { day: string; model: string; deployment: string }>(sql, {
       name: 'read_model_days',
@@ -164,16 +164,16 @@ export async function readModelDays(
          WHERE $3::text IS NULL OR model = $3 GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3`,
       values: [period.from, period.until, model],
     })
-    const older = await readOne<{ leftOut: number }>(sql, {
+    const older = await readOne<{ skipped: number }>(sql, {
       name: 'count_calls_outside_model_days',
-      text: `SELECT coalesce(sum(charged_jobs), 0)::int AS "leftOut" FROM ledger_hours
+      text: `SELECT coalesce(sum(charged_jobs), 0)::int AS "skipped" FROM ledger_hours
        WHERE hour >= $1 AND hour < $2 AND margins IS NULL`,
       values: [period.from, period.until],
     })
-    return { rows: read, leftOut: older.leftOut }
+    return { rows: read, skipped: older.skipped }
   })
   const days = rows.map((row) => ({ day: row.day, model: row.model, deployment: row.deployment, ...marginOf(row) }))
-  return { days, leftOut }
+  return { days, skipped }
 }
 
 /** Reads a row of {@link MARGIN_SUMS}. */

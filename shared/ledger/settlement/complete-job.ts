@@ -1,4 +1,4 @@
-import type { ClaimedJob, PaymentResponse, Written } from '#shared/jobs/job.ts'
+import type { LeasedJob, PaymentResponse, Written } from '#shared/jobs/job.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { Receipt } from '#shared/payment/receipt.ts'
 import { type SharedTransition, shareMove } from '../move-job.ts'
@@ -17,7 +17,7 @@ interface NewCompletion {
 }
 
 interface Completion extends NewCompletion {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
 }
 
 /** The foreign key from a completed job to its receipt. */
@@ -31,7 +31,7 @@ const RECEIPT_CONSTRAINT = 'jobs_receipt'
  */
 export function createJobCompleter(sql: Sql) {
   const complete = shareMove<Completion>(sql, COMPLETE_JOBS)
-  return async (job: ClaimedJob, completion: NewCompletion): Promise<Written> => {
+  return async (job: LeasedJob, completion: NewCompletion): Promise<Written> => {
     try {
       return await complete({ ...completion, job })
     } catch (cause) {

@@ -1,4 +1,4 @@
-import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { LeasedJob, Written } from '#shared/jobs/job.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { inFencedTransaction, lockClaimedJob, NOT_DEFERRED } from '../move-job.ts'
@@ -34,7 +34,7 @@ export interface EarlierSettlement {
 const REORGANIZATION_DEPTH = 64
 
 /** Returns the settlements of the job's earlier authorizations, none of which had charged the payer when it ended. */
-export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise<readonly EarlierSettlement[]> {
+export async function readEarlierSettlements(sql: Sql, job: LeasedJob): Promise<readonly EarlierSettlement[]> {
   const rows = await readRows<
     Omit<EarlierSettlement, 'authorization' | 'transactions' | 'fillers'> & {
       signed: unknown
@@ -84,7 +84,7 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
  */
 export async function adoptSettlement(
   pool: Pool,
-  job: ClaimedJob,
+  job: LeasedJob,
   { settlementId }: EarlierSettlement,
 ): Promise<Written> {
   return await inFencedTransaction(pool, async (sql) => {

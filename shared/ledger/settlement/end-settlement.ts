@@ -1,4 +1,4 @@
-import type { ClaimedJob, Failure, Written } from '#shared/jobs/job.ts'
+import type { Failure, LeasedJob, Written } from '#shared/jobs/job.ts'
 import type { FoundSettlement } from '#shared/jobs/unknown-settlement.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import { insertUnchargedWork } from '../insert-uncharged-work.ts'
@@ -41,7 +41,7 @@ const IS_OWED: Readonly<Record<Debt, string>> = {
  */
 export function failSettlement(
   sql: Sql,
-  job: ClaimedJob,
+  job: LeasedJob,
   failure: SettlementFailure,
   debt: Debt = 'unless_expired',
 ): Promise<Written> {
@@ -72,7 +72,7 @@ export function failSettlement(
  */
 export function markForReview(
   sql: Sql,
-  job: ClaimedJob,
+  job: LeasedJob,
   reason: string,
   found: FoundSettlement | null = null,
 ): Promise<Written> {
@@ -104,7 +104,7 @@ export function markForReview(
 }
 
 function endSettlement(
-  { authorizationId }: ClaimedJob,
+  { authorizationId }: LeasedJob,
   state: 'reverted' | 'unproven',
   parameter: Parameter,
   { judgedAt, gas }: Pick<SettlementFailure, 'judgedAt' | 'gas'> = {},

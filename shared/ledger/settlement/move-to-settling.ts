@@ -1,4 +1,4 @@
-import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { LeasedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
 import { listed } from '../listed.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
@@ -12,7 +12,7 @@ export type RecordingOutcome = StoredSettlement | 'stale' | 'settled_before' | '
 
 /** A job to settle, and the ids of its earlier settlements that were looked up on chain. */
 export interface Claim {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly lookedUp: readonly string[]
 }
 

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import type { Pool, Sql } from '../pool.ts'
@@ -10,7 +10,7 @@ import { togetherOrInHalves } from './together-or-in-halves.ts'
 
 /** A job that is settled in a batch. */
 export interface BatchRecording {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly charge: PreparedCharge
   /** Ids of earlier settlements of this job that cannot charge the payer any more. */
   readonly lookedUp?: readonly string[]

@@ -1,11 +1,11 @@
-import type { ClaimedJob, StoredTransaction } from '#shared/jobs/job.ts'
+import type { LeasedJob, StoredTransaction } from '#shared/jobs/job.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'
 import { newId } from '#shared/runtime/new-id.ts'
-import { batch } from '../batch.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { batch } from '../share-statements.ts'
 import { inTransaction } from '../transaction.ts'
 import { NonceQueueFull, takeAccountNonces } from './account-nonces.ts'
 import { moveToSettling, outcomesOf, type RecordingOutcome } from './move-to-settling.ts'
@@ -21,7 +21,7 @@ interface NewSettlement {
 }
 
 interface Recording {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly settlement: NewSettlement
 }
 
@@ -51,7 +51,7 @@ export function createSettlementRecorder(pool: Pool) {
     recorders.set(account, recorder)
     return recorder
   }
-  return (job: ClaimedJob, settlement: NewSettlement): Promise<RecordingOutcome> => {
+  return (job: LeasedJob, settlement: NewSettlement): Promise<RecordingOutcome> => {
     const { network, facilitator } = job.authorization
     return recorderOf(`${network} ${facilitator}`)({ job, settlement })
   }

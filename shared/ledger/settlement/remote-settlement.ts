@@ -1,4 +1,4 @@
-import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { LeasedJob, Written } from '#shared/jobs/job.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { moveJob } from '../move-job.ts'
@@ -25,7 +25,7 @@ export interface RemoteSettlement {
  */
 export function recordRemoteSettlement(
   sql: Sql,
-  job: ClaimedJob,
+  job: LeasedJob,
   { chargeAmount, recordedBlock }: { readonly chargeAmount: AtomicAmount; readonly recordedBlock: bigint },
 ): Promise<Written> {
   const { network, facilitator, payer } = job.authorization
@@ -44,7 +44,7 @@ export function recordRemoteSettlement(
 }
 
 /** Returns `null` when the job's settlement was signed with one of our own keys. */
-export async function readRemoteSettlement(sql: Sql, job: ClaimedJob): Promise<RemoteSettlement | null> {
+export async function readRemoteSettlement(sql: Sql, job: LeasedJob): Promise<RemoteSettlement | null> {
   const settlement = await readFirst<RemoteSettlement>(sql, {
     name: 'read_remote_settlement',
     text: `SELECT id AS "settlementId", recorded_block AS "recordedBlock", unanswered_requests AS "unansweredRequests",
@@ -61,7 +61,7 @@ export async function readRemoteSettlement(sql: Sql, job: ClaimedJob): Promise<R
  * Stays settling: counts a request as unanswered, before it is sent. Returns `stale` after a lost fence: the request
  * must not be sent.
  */
-export async function recordSettlementRequest(sql: Sql, job: ClaimedJob, settlementId: string): Promise<Written> {
+export async function recordSettlementRequest(sql: Sql, job: LeasedJob, settlementId: string): Promise<Written> {
   return await writeFenced(sql, {
     name: 'record_settlement_request',
     text: `UPDATE settlements SET unanswered_requests = unanswered_requests + 1, requested_at = clock_timestamp()
@@ -78,7 +78,7 @@ export async function recordSettlementRequest(sql: Sql, job: ClaimedJob, settlem
  */
 export async function recordSettlementAnswer(
   sql: Sql,
-  job: ClaimedJob,
+  job: LeasedJob,
   settlementId: string,
   hash: `0x${string}` | null,
 ): Promise<Written> {

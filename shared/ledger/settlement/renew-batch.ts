@@ -1,4 +1,4 @@
-import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { LeasedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import type { PreparedCharge } from '#shared/payment/facilitator.ts'
 import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
@@ -10,7 +10,7 @@ import { togetherOrInHalves } from './together-or-in-halves.ts'
 
 /** A settlement that moves from its batch to another one. */
 export interface BatchRenewal {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly charge: PreparedCharge
   readonly settlementId: string
   readonly leavesBatch: string

@@ -1,4 +1,4 @@
-import type { ClaimedJob, StoredSettlement, StoredTransaction, Written } from '#shared/jobs/job.ts'
+import type { LeasedJob, StoredSettlement, StoredTransaction, Written } from '#shared/jobs/job.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import { bindTo } from '../bind-to.ts'
 import { inFencedTransaction, lockClaimedJob } from '../move-job.ts'
@@ -77,7 +77,7 @@ type SignedRow = StoredTransaction & {
 }
 
 /** Returns the settlement of the job's current authorization with every transaction signed for it, newest first. */
-async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredSettlement> {
+async function readSettlement(sql: Sql, job: LeasedJob): Promise<StoredSettlement> {
   const rows = await readRows<SignedRow>(sql, {
     name: 'read_settlement',
     text: `SELECT settlements.id AS "settlementId", settlements.batch_id AS "batchId", settlement_batches.size, hash,
@@ -109,7 +109,7 @@ interface Renewal {
  * stores a transaction signed for it. Guarded by the job's fence and by the used nonce, so that it moves once. The old
  * transactions stay stored: if the chain was misread, Permit2's nonce still lets only one of them move money.
  */
-async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written | 'queue_full'> {
+async function renewSettlement(pool: Pool, job: LeasedJob, renewal: Renewal): Promise<Written | 'queue_full'> {
   const { network, facilitator } = job.authorization
   const { settlementId, usedAccountNonce } = renewal
   const renew = async (sql: Sql) => {

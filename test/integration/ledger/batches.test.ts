@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { createSettler } from '#shared/chain/settlement/settler.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { BatchRecording } from '#shared/ledger/settlement/record-batch.ts'
 import type { NewBatch } from '#shared/ledger/settlement/settlement-batches.ts'
 import { createSettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
@@ -44,7 +44,7 @@ type Hex = `0x${string}`
 interface Batch {
   readonly hash: Hex
   readonly blockNumber: bigint
-  readonly jobs: readonly ClaimedJob[]
+  readonly jobs: readonly LeasedJob[]
 }
 
 describe('batches in the ledger', () => {
@@ -55,7 +55,7 @@ describe('batches in the ledger', () => {
 
   afterAll(() => ledger.close())
 
-  const record = (jobs: readonly ClaimedJob[], batch: NewBatch, store = ledger.settlement) =>
+  const record = (jobs: readonly LeasedJob[], batch: NewBatch, store = ledger.settlement) =>
     store.recordBatch(
       jobs.map((job) => recordingOf(job)),
       batch,
@@ -402,11 +402,11 @@ describe('batches held against the chain', () => {
     const jobs = await Promise.all(recordings.map(({ job }) => rereadJob(ledger, job)))
     return { hash: transaction.hash, blockNumber, jobs }
   }
-  async function receiptOf({ hash, blockNumber }: Batch, job: ClaimedJob): Promise<Receipt> {
+  async function receiptOf({ hash, blockNumber }: Batch, job: LeasedJob): Promise<Receipt> {
     const { receipt } = await completionOf(ledger, job)
     return { ...receipt, transaction: hash, block_number: blockNumber.toString() }
   }
-  async function complete(batch: Batch, job: ClaimedJob | undefined): Promise<string> {
+  async function complete(batch: Batch, job: LeasedJob | undefined): Promise<string> {
     if (!job) throw new Error('no such job')
     const { hash, blockNumber } = batch
     const completion = await completionOf(ledger, job)

@@ -185,7 +185,7 @@ describe('binding an idempotency key', () => {
     return { first, other }
   }
   const bindClaim = ({ idempotencyKey, requestDigest, quote }: NewJob) =>
-    ledger.acceptance.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, claimedAudio: CLAIM })
+    ledger.acceptance.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, describedAudio: CLAIM })
   const replaceClaim = ({ idempotencyKey, requestDigest, quote }: NewJob, { requestDigest: claimed }: NewJob) =>
     ledger.acceptance.replaceClaim({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, claimed)
   const bindingOf = async ({ idempotencyKey }: NewJob) => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { parseDeployments } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
+import type { JobState, LeasedJob } from '#shared/jobs/job.ts'
 import type { Acceptance } from '#shared/ledger/acceptance/acceptance.ts'
 import { createAcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { type BudgetStore, createBudgetStore } from '#shared/ledger/configuration/budget-store.ts'
@@ -542,9 +542,9 @@ describe('open exposure', () => {
     const payer = randomAddress()
     const requests = states.map(() => jobOf(payer, AMPLE_FUNDS))
     // All are accepted first: a payer with a debt gets no further work accepted.
-    const accepted: ClaimedJob[] = []
+    const accepted: LeasedJob[] = []
     for (const request of requests) accepted.push(await jobInState(ledger, 'accepted', request))
-    const jobs: { job: ClaimedJob; request: TestJob }[] = []
+    const jobs: { job: LeasedJob; request: TestJob }[] = []
     for (const [index, job] of accepted.entries()) {
       const [state, request] = [states[index], requests[index]]
       if (state && request) jobs.push({ job: await moveToState(ledger, job, state), request })
@@ -734,7 +734,7 @@ describe('open exposure', () => {
       await ledger.sql("UPDATE authorizations SET deadline = now() - interval '1 second' WHERE payer = $1", [payer])
       const [row] = await ledger.sql<{ id: string }>('SELECT id FROM jobs WHERE payer = $1', [payer])
       await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE payer = $1', [payer])
-      const late = await ledger.execution.claimJob(row?.id ?? '', 60_000)
+      const late = await ledger.execution.leaseJob(row?.id ?? '', 60_000)
       if (!late) throw new Error('not claimed')
       expect(await fencedWrites.failSettlement.run(ledger, late)).toBe('written')
       expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })

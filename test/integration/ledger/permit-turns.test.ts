@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { acceptInTurn, createPermitTurns } from '../../../api/paid-request/payment/permit-turns.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
@@ -68,7 +68,7 @@ function newPayer() {
   }
 }
 
-const finish = (job: ClaimedJob) =>
+const finish = (job: LeasedJob) =>
   ledger.execution.failJob(job, { code: 'provider_unavailable', reason: 'test', attempt: 'failed_definite' })
 const isAnswered = (answers: readonly string[], ...expected: readonly string[]) =>
   expect.poll(() => answers).toEqual(expected)

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
-import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
+import { JOB_STATES, type JobState, type LeasedJob } from '#shared/jobs/job.ts'
 import { type ExportedCall, exportCalls } from '#shared/ledger/console/export-calls.ts'
 import type { CallFilter } from '#shared/ledger/console/list-calls.ts'
 import { createMoneyStore, type MoneyStore } from '#shared/ledger/console/money-store.ts'
@@ -461,7 +461,7 @@ describe('queries of the ledger', () => {
     return job
   }
   /** Changes an immutable receipt, as only an administrator can, who may disable triggers. */
-  async function setReceiptCharge(job: ClaimedJob, charge: bigint): Promise<void> {
+  async function setReceiptCharge(job: LeasedJob, charge: bigint): Promise<void> {
     await ledger.sql(
       `SET session_replication_role = replica;
      UPDATE receipts SET body = jsonb_set(body, '{charge_atomic}', '"${charge}"') WHERE job_id = '${job.id}';
@@ -508,7 +508,7 @@ describe('queries of the ledger', () => {
 
   describe('reports over jobs in every state', () => {
     const largestPayer = randomAddress()
-    let jobs: Record<JobState, ClaimedJob>
+    let jobs: Record<JobState, LeasedJob>
     beforeEach(async () => {
       jobs = {
         accepted: await stored('accepted', { payer: largestPayer }),
@@ -669,7 +669,7 @@ describe('queries of the ledger', () => {
     })
 
     test('reports contradictions: a different charge or receipt, a missing settlement, a settlement of an unfinished job', async () => {
-      const corrupt = async (statement: string, job: ClaimedJob) => {
+      const corrupt = async (statement: string, job: LeasedJob) => {
         await ledger.sql(
           `SET session_replication_role = replica; ${statement.replaceAll('$1', `'${job.id}'`)}; RESET session_replication_role`,
         )

@@ -250,7 +250,7 @@ describe('reports by day', () => {
       { day: '2026-01-08', model: 'speechvendor/scribe-v2', ...known },
       { day: '2026-01-07', model: 'speechvendor/scribe-v2', ...plain, vendorAtomic: 0n, withoutVendorCost: 1 },
     ])
-    expect(live.leftOut).toBe(0)
+    expect(live.skipped).toBe(0)
     const { total } = await readMargins(ledger.pool, { from: '2026-01-07T00:00:00Z', to: '2026-01-09T00:00:00Z' })
     expect(sumOfMargins(live.days)).toMatchObject(total)
     await rollUpAll()
@@ -259,7 +259,7 @@ describe('reports by day', () => {
     expect(await readModelDays(ledger.pool, ofDay)).toEqual(live)
     expect(await readModelDays(ledger.pool, ofDay, 'a-model/of-its-own')).toEqual({ ...live, days: [live.days[0]] })
     await ledger.sql("UPDATE ledger_hours SET margins = NULL WHERE hour = '2026-01-08T05:00:00Z'")
-    expect(await readModelDays(ledger.pool, ofDay)).toEqual({ days: [live.days[0], live.days[2]], leftOut: 1 })
+    expect(await readModelDays(ledger.pool, ofDay)).toEqual({ days: [live.days[0], live.days[2]], skipped: 1 })
   })
 
   it('counts what a vendor bills for a call that brought nothing, in the day and not in the margin of a model', async () => {

@@ -73,7 +73,7 @@ describe('retention of what was delivered', () => {
       const request = newTestJob()
       const { id } = await jobInState(ledger, 'failed', request)
       expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'accepted', jobId: id })
-      expect((await ledger.execution.claimJob(id, 60_000))?.effectiveRequest).toEqual(EFFECTIVE_REQUEST)
+      expect((await ledger.execution.leaseJob(id, 60_000))?.effectiveRequest).toEqual(EFFECTIVE_REQUEST)
     })
   })
 

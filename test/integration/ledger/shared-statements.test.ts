@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ClaimedJob, NewResult } from '#shared/jobs/job.ts'
+import type { LeasedJob, NewResult } from '#shared/jobs/job.ts'
 import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import { createAcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
-import { type SharedStatement, shareStatement } from '#shared/ledger/batch.ts'
 import { createExecutionStore } from '#shared/ledger/execution/execution-store.ts'
+import { type SharedStatement, shareStatement } from '#shared/ledger/share-statements.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExposureTerms } from '#shared/payment/exposure.ts'
 import { writeHistory } from '../../support/ledger/history/write-history.ts'
@@ -389,12 +389,12 @@ describe('statements for several items', () => {
   /** Returns jobs without uploads. */
   const jobsIn = (state: 'accepted' | 'generating') =>
     Promise.all(FIVE.map(() => jobInState(ledger, state, { ...newTestJob(), stagedUpload: null } as never)))
-  async function attemptOf({ id }: ClaimedJob): Promise<string> {
+  async function attemptOf({ id }: LeasedJob): Promise<string> {
     const [row] = await ledger.sql<{ id: string }>('SELECT id FROM upstream_attempts WHERE job_id = $1', [id])
     return row?.id ?? randomUUID()
   }
   /** Locks the job's row until the returned function is called. */
-  async function lockRow({ id }: Pick<ClaimedJob, 'id'>): Promise<() => Promise<void>> {
+  async function lockRow({ id }: Pick<LeasedJob, 'id'>): Promise<() => Promise<void>> {
     const holder = await ledger.pool.connect()
     await holder.query('BEGIN')
     await holder.query('SELECT FROM jobs WHERE id = $1 FOR UPDATE', [id])
@@ -408,7 +408,7 @@ describe('statements for several items', () => {
       const ids = await Promise.all(FIVE.map(() => acceptTestJob(ledger)))
       const workers = [ledger.execution, createExecutionStore(ledger.pool, TEST_LIMITS.budget)]
       const claims = await Promise.all(
-        [...ids, ...ids, ...ids].map(async (id, index) => await workers[index % 2]?.claimJob(id, LEASE_MS)),
+        [...ids, ...ids, ...ids].map(async (id, index) => await workers[index % 2]?.leaseJob(id, LEASE_MS)),
       )
       const claimed = claims.flatMap((claim) => claim?.id ?? [])
       expect(claimed.toSorted()).toEqual(ids.toSorted())
@@ -419,7 +419,7 @@ describe('statements for several items', () => {
       const ids = await Promise.all(FIVE.map(() => acceptTestJob(ledger)))
       const [lockedId = '', ...others] = ids
       const unlock = await lockRow({ id: lockedId })
-      const [waiting, ...claims] = ids.map((id) => ledger.execution.claimJob(id, LEASE_MS))
+      const [waiting, ...claims] = ids.map((id) => ledger.execution.leaseJob(id, LEASE_MS))
       expect((await Promise.all(claims)).map((claim) => claim?.id)).toEqual(others)
       await unlock()
       expect(await waiting).toMatchObject({ id: lockedId, fence: 1n })
@@ -433,7 +433,7 @@ describe('statements for several items', () => {
        WHERE authorizations.id = jobs.authorization_id AND jobs.id = $1`,
         [unreadable],
       )
-      const claims = await Promise.allSettled(ids.map((id) => ledger.execution.claimJob(id, LEASE_MS)))
+      const claims = await Promise.allSettled(ids.map((id) => ledger.execution.leaseJob(id, LEASE_MS)))
       expect(claims.map((claim) => (claim.status === 'fulfilled' ? claim.value?.id : 'failed'))).toEqual([
         'failed',
         ...others,

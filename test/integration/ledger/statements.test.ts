@@ -130,11 +130,11 @@ describe('prepared statements', () => {
   test('a column added by a later migration does not break a claim on a connection that prepared it before', async () => {
     const before = await jobInState(ledger, 'generated')
     await ledger.execution.releaseJob(before)
-    expect(await ledger.execution.claimJob(before.id, 15_000)).toMatchObject({ state: 'generated' })
+    expect(await ledger.execution.leaseJob(before.id, 15_000)).toMatchObject({ state: 'generated' })
     await ledger.sql('ALTER TABLE jobs ADD COLUMN of_a_later_migration text')
     const after = await jobInState(ledger, 'generated')
     await ledger.execution.releaseJob(after)
-    expect(await ledger.execution.claimJob(after.id, 15_000)).toMatchObject({ id: after.id, state: 'generated' })
+    expect(await ledger.execution.leaseJob(after.id, 15_000)).toMatchObject({ id: after.id, state: 'generated' })
   })
 })
 

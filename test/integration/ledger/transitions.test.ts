@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type ClaimedJob, JOB_STATES, type JobState } from '#shared/jobs/job.ts'
+import { JOB_STATES, type JobState, type LeasedJob } from '#shared/jobs/job.ts'
 import { isUnfinished, mayMove } from '#shared/jobs/transitions.ts'
 import type { Pool } from '#shared/ledger/pool.ts'
 import { readNonceGaps } from '#shared/ledger/reports/nonce-gaps.ts'
@@ -58,7 +58,7 @@ describe('transitions between the states of a job', () => {
   describe('a claim', () => {
     it('assigns a job to exactly one of twenty simultaneous claims', async () => {
       const jobId = await acceptTestJob(ledger)
-      const claims = await Promise.all(Array.from({ length: 20 }, () => ledger.execution.claimJob(jobId, 60_000)))
+      const claims = await Promise.all(Array.from({ length: 20 }, () => ledger.execution.leaseJob(jobId, 60_000)))
       expect(claims.filter((claim) => claim !== null)).toHaveLength(1)
       expect(await storedState(ledger, jobId)).toEqual({ state: 'accepted', fence: '1' })
     })
@@ -66,39 +66,39 @@ describe('transitions between the states of a job', () => {
     it.each(JOB_STATES)('allows a claim of a %s job only if it is unfinished', async (state) => {
       const { id } = await jobInState(ledger, state)
       await expireLease(id)
-      const claim = await ledger.execution.claimJob(id, 60_000)
+      const claim = await ledger.execution.leaseJob(id, 60_000)
       expect(claim?.state ?? null).toBe(isUnfinished(state) ? state : null)
     })
 
     it('refuses a claim during a provider call’s grace period after its lease expired', async () => {
       const late = await jobInState(ledger, 'generating')
       await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [late.id])
-      expect(await ledger.execution.claimJob(late.id, 60_000)).toBeNull()
-      expect(await ledger.execution.claimJob(late.id, 60_000)).toBeNull()
+      expect(await ledger.execution.leaseJob(late.id, 60_000)).toBeNull()
+      expect(await ledger.execution.leaseJob(late.id, 60_000)).toBeNull()
       expect(await fencedWrites.sealResult.run(ledger, late)).toBe('written')
     })
 
     it('allows a claim of a provider call after its grace period', async () => {
       const late = await jobInState(ledger, 'generating')
       await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [late.id])
-      expect(await ledger.execution.claimJob(late.id, 60)).toBeNull()
-      await expect.poll(() => ledger.execution.claimJob(late.id, 60_000)).not.toBeNull()
+      expect(await ledger.execution.leaseJob(late.id, 60)).toBeNull()
+      await expect.poll(() => ledger.execution.leaseJob(late.id, 60_000)).not.toBeNull()
       expect(await fencedWrites.sealResult.run(ledger, late)).toBe('stale')
     })
 
     it('starts a new grace period after the worker of a provider call renewed its lease', async () => {
       const job = await jobInState(ledger, 'generating')
       await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [job.id])
-      expect(await ledger.execution.claimJob(job.id, 60_000)).toBeNull()
+      expect(await ledger.execution.leaseJob(job.id, 60_000)).toBeNull()
       expect(await ledger.execution.renewLeases([job], 60_000)).toEqual(new Set())
       await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [job.id])
-      expect(await ledger.execution.claimJob(job.id, 60_000)).toBeNull()
+      expect(await ledger.execution.leaseJob(job.id, 60_000)).toBeNull()
     })
 
     it('refuses a claim until the lease has expired, then raises the fence', async () => {
       const jobId = await acceptTestJob(ledger)
       const first = await claimTestJob(ledger, jobId)
-      expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
+      expect(await ledger.execution.leaseJob(jobId, 60_000)).toBeNull()
       await expireLease(jobId)
       const second = await claimTestJob(ledger, jobId)
       expect(second.fence).toBe(first.fence + 1n)
@@ -107,16 +107,16 @@ describe('transitions between the states of a job', () => {
     it('allows a claim once a short lease has expired by the clock of PostgreSQL', async () => {
       const jobId = await acceptTestJob(ledger)
       await claimTestJob(ledger, jobId, 50)
-      await expect.poll(() => ledger.execution.claimJob(jobId, 60_000)).not.toBeNull()
+      await expect.poll(() => ledger.execution.leaseJob(jobId, 60_000)).not.toBeNull()
     })
 
     it('refuses a claim of a deferred job until it is due', async () => {
       const jobId = await acceptTestJob(ledger)
       const job = await claimTestJob(ledger, jobId)
       expect(await ledger.execution.deferJob(job, 60_000)).toBe('written')
-      expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
+      expect(await ledger.execution.leaseJob(jobId, 60_000)).toBeNull()
       await ledger.sql("UPDATE jobs SET run_after = now() - interval '1 second' WHERE id = $1", [jobId])
-      expect(await ledger.execution.claimJob(jobId, 60_000)).not.toBeNull()
+      expect(await ledger.execution.leaseJob(jobId, 60_000)).not.toBeNull()
     })
   })
 
@@ -129,7 +129,7 @@ describe('transitions between the states of a job', () => {
     const claimed = await claimTestJob(ledger, jobId)
     await ledger.execution.deferJob(claimed, 60_000)
     expect(await ledger.execution.wakeJob(job)).toBe('stale')
-    expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
+    expect(await ledger.execution.leaseJob(jobId, 60_000)).toBeNull()
   })
 
   describe('a worker whose lease was taken over', () => {
@@ -293,7 +293,7 @@ describe('completing jobs', () => {
     })
     return { store: createSettlementStore(pool), statements: () => statements }
   }
-  async function settlingJobs(count: number): Promise<ClaimedJob[]> {
+  async function settlingJobs(count: number): Promise<LeasedJob[]> {
     return (await settlingBatch(ledger, count)).map(({ job }) => job)
   }
   it('completes jobs that are proven together by one statement, and notifies of each once', async () => {
@@ -340,7 +340,7 @@ describe('completing jobs', () => {
     if (!bad || !late) throw new Error('seven jobs')
     const other = await jobInState(ledger, 'settling')
     const { settlementId } = await completionOf(ledger, other)
-    const complete = async (job: ClaimedJob, changes = {}) =>
+    const complete = async (job: LeasedJob, changes = {}) =>
       await ledger.settlement.completeJob(job, { ...(await completionOf(ledger, job)), ...changes })
     const outcomes = await Promise.allSettled([
       ...good.slice(0, 2).map((job) => complete(job)),
@@ -405,14 +405,14 @@ describe('account nonces of settlement keys', () => {
 
   afterAll(() => ledger.close())
 
-  async function generatedJobs(count: number, facilitator: `0x${string}`): Promise<ClaimedJob[]> {
+  async function generatedJobs(count: number, facilitator: `0x${string}`): Promise<LeasedJob[]> {
     return await Promise.all(
       Array.from({ length: count }, () =>
         jobInState(ledger, 'generated', newTestJob({ authorization: testAuthorization({ facilitator }) })),
       ),
     )
   }
-  function record(job: ClaimedJob, minimumAccountNonce: bigint, sign = signRandomBytes, store = ledger.settlement) {
+  function record(job: LeasedJob, minimumAccountNonce: bigint, sign = signRandomBytes, store = ledger.settlement) {
     return store.recordSettlement(job, { chargeAmount: atomicAmount(5034n), minimumAccountNonce, sign })
   }
   async function storedNonces(facilitator: string): Promise<number[]> {

@@ -38,7 +38,7 @@ describe('a ledger that was restored from a backup', () => {
   }
   /** Starts a provider call of a worker that is then lost. */
   async function loseProviderCall(jobId: string): Promise<void> {
-    const job = await worker.ledger.execution.claimJob(jobId, 1)
+    const job = await worker.ledger.execution.leaseJob(jobId, 1)
     if (!job) throw new Error('the job is not due')
     await worker.ledger.execution.startAttempt(job, { name: 'elevenlabs' }, null)
     // The first claim of a lost provider call only extends its lease.
@@ -99,9 +99,9 @@ describe('a ledger that was restored from a backup', () => {
     it('is not recorded by a worker that has lost its lease, since the next one may have settled it', async () => {
       const { jobId, request } = await worker.accept()
       const { execution, settlement: settlementStore } = worker.ledger
-      const stale = await execution.claimJob(jobId, 1)
+      const stale = await execution.leaseJob(jobId, 1)
       await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
-      const current = await execution.claimJob(jobId, 60_000)
+      const current = await execution.leaseJob(jobId, 60_000)
       if (!stale || !current) throw new Error('the job is not due')
       await settle(request.authorization)
       const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
@@ -116,7 +116,7 @@ describe('a ledger that was restored from a backup', () => {
     it('goes to review together with the record of what it paid, or not at all', async () => {
       const { jobId, request } = await worker.accept()
       const { execution, settlement: settlementStore } = worker.ledger
-      const claimed = await execution.claimJob(jobId, 60_000)
+      const claimed = await execution.leaseJob(jobId, 60_000)
       if (!claimed) throw new Error('the job is not due')
       await settle(request.authorization)
       const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }

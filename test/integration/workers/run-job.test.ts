@@ -230,7 +230,7 @@ describe('running a job', () => {
   describe('jobs without a provider call', () => {
     it('a job found in generating fails uncharged, since its call may have been billed', async () => {
       const { jobId, payer } = await worker.accept()
-      const dead = await worker.ledger.execution.claimJob(jobId, 60_000)
+      const dead = await worker.ledger.execution.leaseJob(jobId, 60_000)
       if (!dead) throw new Error('not claimed')
       await worker.ledger.execution.startAttempt(dead, { name: 'elevenlabs' }, null)
       const expired =
@@ -452,7 +452,7 @@ describe('running a job', () => {
       const { finish } = await heldInCall(jobId, { leaseMs: 300, executionStore: { ...executionStore, renewLeases } })
       // The lease is renewed every third of its duration: after three renewals the first one has expired.
       await until(() => renewals >= 3)
-      expect(await worker.ledger.execution.claimJob(jobId, 1000)).toBeNull()
+      expect(await worker.ledger.execution.leaseJob(jobId, 1000)).toBeNull()
       await finish()
       expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
     })

@@ -68,8 +68,8 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   point('api.acceptJob.commit.sent', { action: 'throw' }),
   point('api.queue.enqueue.before', { action: 'throw' }),
 
-  point('worker.claimJob.before', { slow: true }),
-  core('worker.claimJob.after'),
+  point('worker.leaseJob.before', { slow: true }),
+  core('worker.leaseJob.after'),
   point('worker.openStagedUpload.after', { kinds: UPLOAD }),
   core('worker.uploads.open.after', { kinds: UPLOAD }),
   point('worker.deferJob.before', { kinds: UPLOAD, after: 'worker.uploads.open.before' }),

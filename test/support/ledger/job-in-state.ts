@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, JobState, NewResult, Written } from '#shared/jobs/job.ts'
+import type { JobState, LeasedJob, NewResult, Written } from '#shared/jobs/job.ts'
 import type { NewJob } from '#shared/ledger/acceptance/acceptance.ts'
-import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from '#shared/ledger/execution/leases.ts'
+import { CLAIMED_JOB, claimedJobFromRow, type LeasedJobRow } from '#shared/ledger/execution/leases.ts'
 import { readFirst } from '#shared/ledger/read-rows.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { buildReceipt } from '../../../workers/settlement/finish-settlement.ts'
@@ -19,12 +19,12 @@ const LEASE_MS = 60_000
  * Creates a job and moves it to `state` by the stores' own transitions. Returns it as claimed by the worker that moved
  * it.
  */
-export async function jobInState(ledger: TestLedger, state: JobState, request = newTestJob()): Promise<ClaimedJob> {
+export async function jobInState(ledger: TestLedger, state: JobState, request = newTestJob()): Promise<LeasedJob> {
   return await moveToState(ledger, await claimTestJob(ledger, await acceptTestJob(ledger, request)), state)
 }
 
 /** Moves an accepted job to `state` by the stores' own transitions. */
-export async function moveToState(ledger: TestLedger, accepted: ClaimedJob, state: JobState): Promise<ClaimedJob> {
+export async function moveToState(ledger: TestLedger, accepted: LeasedJob, state: JobState): Promise<LeasedJob> {
   let job = accepted
   for (const write of WRITES_TO[state]) {
     const written = await fencedWrites[write].run(ledger, job)
@@ -48,15 +48,15 @@ export async function acceptTestJob(ledger: TestLedger, job: NewJob = newTestJob
   return acceptance.jobId
 }
 
-export async function claimTestJob(ledger: TestLedger, jobId: string, leaseMs = LEASE_MS): Promise<ClaimedJob> {
-  const job = await ledger.execution.claimJob(jobId, leaseMs)
+export async function claimTestJob(ledger: TestLedger, jobId: string, leaseMs = LEASE_MS): Promise<LeasedJob> {
+  const job = await ledger.execution.leaseJob(jobId, leaseMs)
   if (!job) throw new Error(`job ${jobId} cannot be claimed`)
   return job
 }
 
 /** Returns the job with its current columns; a finished job is returned as it was. */
-export async function rereadJob(ledger: TestLedger, job: ClaimedJob): Promise<ClaimedJob> {
-  const row = await readFirst<ClaimedJobRow>(ledger.pool, {
+export async function rereadJob(ledger: TestLedger, job: LeasedJob): Promise<LeasedJob> {
+  const row = await readFirst<LeasedJobRow>(ledger.pool, {
     name: 'reread_job',
     text: `SELECT ${CLAIMED_JOB}, 0 AS "waitedMs", 0 AS "deferredMs", 0 AS "paymentBlockedMs"
      FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
@@ -76,7 +76,7 @@ export async function storedState(ledger: TestLedger, jobId: string): Promise<{ 
 }
 
 /** Returns the input of `completeJob` for a job, whether or not it may complete. The settlement is in block 7. */
-export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise<Completion> {
+export async function completionOf(ledger: TestLedger, job: LeasedJob): Promise<Completion> {
   const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE authorization_id = $1', [
     job.authorizationId,
   ])
@@ -115,7 +115,7 @@ function sealedResult(): NewResult {
 }
 
 /** Returns the ids of a job's earlier settlements, as if each had been looked up on chain. */
-async function lookUpEarlier(settlement: SettlementStore, job: ClaimedJob): Promise<readonly string[]> {
+async function lookUpEarlier(settlement: SettlementStore, job: LeasedJob): Promise<readonly string[]> {
   return (await settlement.readEarlierSettlements(job)).map(({ settlementId }) => settlementId)
 }
 
@@ -175,7 +175,7 @@ export const fencedWrites = {
     run: ({ settlement }, job) => settlement.failSettlement(job, { code: 'settlement_failed', reason: 'test' }),
   },
   markForReview: { to: 'review', run: ({ settlement }, job) => settlement.markForReview(job, 'test') },
-} as const satisfies Record<string, { to: JobState; run: (ledger: TestLedger, job: ClaimedJob) => Promise<Written> }>
+} as const satisfies Record<string, { to: JobState; run: (ledger: TestLedger, job: LeasedJob) => Promise<Written> }>
 
 export type FencedWrite = keyof typeof fencedWrites
 

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { fencedWrites, jobInState } from './job-in-state.ts'
 import { newTestJob } from './new-test-job.ts'
 import { settlingBatch } from './settling-batch.ts'
@@ -11,9 +11,9 @@ export const OLD_MONTH = '2026-05'
 export const NEXT_MONTH = '2026-06'
 
 /** Creates completed calls of one payer that are over since `OLD_MONTH`. */
-export async function oldCalls(ledger: TestLedger, count: number): Promise<readonly ClaimedJob[]> {
+export async function oldCalls(ledger: TestLedger, count: number): Promise<readonly LeasedJob[]> {
   const { payer } = testAuthorization()
-  const jobs: ClaimedJob[] = []
+  const jobs: LeasedJob[] = []
   while (jobs.length < count)
     jobs.push(await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization({ payer }) })))
   await makeOld(
@@ -24,7 +24,7 @@ export async function oldCalls(ledger: TestLedger, count: number): Promise<reado
 }
 
 /** Creates completed calls that were settled in one batch, and are over since `OLD_MONTH`. */
-export async function oldBatch(ledger: TestLedger, count: number): Promise<readonly ClaimedJob[]> {
+export async function oldBatch(ledger: TestLedger, count: number): Promise<readonly LeasedJob[]> {
   const jobs = (await settlingBatch(ledger, count)).map(({ job }) => job)
   for (const job of jobs) await fencedWrites.completeJob.run(ledger, job)
   await makeOld(

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { claimTestJob, completionOf, fencedWrites, jobInState } from './job-in-state.ts'
 import { newTestJob, paidAgain, type TestJob } from './new-test-job.ts'
@@ -14,7 +14,7 @@ export interface OpenItem {
   readonly id: string
   readonly request: TestJob
   /** `null` for a settlement that no job of the ledger knows. */
-  readonly job: ClaimedJob | null
+  readonly job: LeasedJob | null
 }
 
 export function randomHash(): Hex {
@@ -62,7 +62,7 @@ export async function makeSurplus(ledger: TestLedger, settlementId: string): Pro
 
 interface UnknownOptions {
   readonly request?: TestJob
-  readonly job?: ClaimedJob
+  readonly job?: LeasedJob
   readonly amount?: AtomicAmount
   readonly blockNumber?: bigint
 }
@@ -89,7 +89,7 @@ export function requestOf(payer: Hex): TestJob {
   return newTestJob({ authorization: testAuthorization({ payer }) })
 }
 
-async function settlementOf(ledger: TestLedger, job: ClaimedJob): Promise<string> {
+async function settlementOf(ledger: TestLedger, job: LeasedJob): Promise<string> {
   const [row] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE authorization_id = $1', [
     job.authorizationId,
   ])

@@ -1,4 +1,4 @@
-import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { LeasedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import { jobInState, rereadJob } from './job-in-state.ts'
 import { newTestJob, type TestJob } from './new-test-job.ts'
 import { testAuthorization } from './test-authorization.ts'
@@ -8,7 +8,7 @@ import type { TestLedger } from './test-ledger.ts'
 /** A job that is settled in a batch. */
 export interface BatchedJob {
   readonly request: TestJob
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly settlement: StoredSettlement
 }
 
@@ -18,7 +18,7 @@ function contractJob(): TestJob {
 }
 
 /** Returns jobs with a result, whose payers signed the settlement contract. */
-export async function generatedJobs(ledger: TestLedger, count: number): Promise<ClaimedJob[]> {
+export async function generatedJobs(ledger: TestLedger, count: number): Promise<LeasedJob[]> {
   return await Promise.all(Array.from({ length: count }, () => jobInState(ledger, 'generated', contractJob())))
 }
 
@@ -43,7 +43,7 @@ export async function settlingBatch(
   )
 }
 
-function claimed(job: ClaimedJob | undefined): ClaimedJob {
+function claimed(job: LeasedJob | undefined): LeasedJob {
   if (!job) throw new Error('a request without a job')
   return job
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { LeasedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import type { RecordingOutcome } from '#shared/ledger/settlement/move-to-settling.ts'
 import type { BatchRecording } from '#shared/ledger/settlement/record-batch.ts'
 import type { BatchRenewal } from '#shared/ledger/settlement/renew-batch.ts'
@@ -41,17 +41,17 @@ export function newTestBatch(sender = randomAddress(), overrides: Partial<NewBat
 }
 
 /** Returns the charge of a job at the test's price. */
-function chargeOf({ authorization }: ClaimedJob): PreparedCharge {
+function chargeOf({ authorization }: LeasedJob): PreparedCharge {
   const terms = { maxFeePerGas: 2n, maxPriorityFeePerGas: 1n, gasLimit: 150_000n, submitsPermit: false }
   return { authorization, chargeAmount: TEST_PRICE, terms }
 }
 
-export function recordingOf(job: ClaimedJob, lookedUp: readonly string[] = []): BatchRecording {
+export function recordingOf(job: LeasedJob, lookedUp: readonly string[] = []): BatchRecording {
   return { job, charge: chargeOf(job), lookedUp }
 }
 
 /** Returns what moves settlements of these jobs to another batch. */
-export function renewalOf(job: ClaimedJob, { settlementId, batch }: StoredSettlement): BatchRenewal {
+export function renewalOf(job: LeasedJob, { settlementId, batch }: StoredSettlement): BatchRenewal {
   if (!batch) throw new Error(`the settlement of job ${job.id} is in no batch`)
   return { job, charge: chargeOf(job), settlementId, leavesBatch: batch.id }
 }

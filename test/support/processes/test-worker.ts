@@ -54,7 +54,7 @@ import { PATIENCE_MS } from '../patience.ts'
 import { createPayer, type Payer } from '../payer/payer.ts'
 import { type AuthorizationChanges, signAuthorization } from '../payer/sign-authorization.ts'
 
-const UNASKED_MS = 100
+const RECEIPT_POLL_MS = 100
 /** The default of a worker. */
 const MEMORY_BYTES = 512 * 1024 * 1024
 const AUDIO = { durationMs: 1500, seed: 'worker' } as const
@@ -151,7 +151,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     executionStore: guardExecutionStore({ ...ledger.execution, deferJob: deferredForLong(ledger) }, guard),
     settlementStore: guardSettlementStore(ledger.settlement, guard),
     // A chain whose receipts, blocks or clock a test holds back is asked often.
-    unaskedMs: UNASKED_MS,
+    unaskedMs: RECEIPT_POLL_MS,
     maximumBatchGas: 16_000_000n,
     uploads,
     memory: createJobMemory(MEMORY_BYTES),

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createReceiptArchive } from '#shared/archive/receipt-archive.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { createAccountStore } from '#shared/ledger/account/account-store.ts'
 import { readPayment } from '#shared/ledger/console/read-payment.ts'
 import { readContradictions } from '#shared/ledger/reports/contradictions.ts'
@@ -26,7 +26,7 @@ import { callCommand } from '../../support/processes/call-command.ts'
 import { COMPILE_CACHE } from '../../support/processes/run-program.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
-const idsOf = (jobs: readonly ClaimedJob[]) => jobs.map(({ id }) => id)
+const idsOf = (jobs: readonly LeasedJob[]) => jobs.map(({ id }) => id)
 const FIRST_PAGE = { limit: 2, after: null, period: { from: null, until: null } }
 const all = (count: number) => ({
   receipts: count,
@@ -70,7 +70,7 @@ describe('npm run archive', () => {
     await ledger.close()
   })
   const archiveOld = () => archive.run('--before', NEXT_MONTH)
-  async function receiptIds(jobs: readonly ClaimedJob[]): Promise<readonly string[]> {
+  async function receiptIds(jobs: readonly LeasedJob[]): Promise<readonly string[]> {
     const rows = await ledger.sql<{ id: string }>(
       'SELECT id FROM receipts WHERE job_id = ANY($1) ORDER BY array_position($1, job_id)',
       [idsOf(jobs)],
@@ -78,7 +78,7 @@ describe('npm run archive', () => {
     return rows.map(({ id }) => id)
   }
   /** Returns how many of the calls have each document in the ledger. */
-  async function documentsOf(jobs: readonly ClaimedJob[]) {
+  async function documentsOf(jobs: readonly LeasedJob[]) {
     const [row] = await ledger.sql<Record<string, string>>(
       `SELECT count(*) FILTER (WHERE receipts.body ? 'calculation') AS receipts,
        count(*) FILTER (WHERE signed ? 'signature') AS authorizations,

@@ -55,7 +55,7 @@ describe.skipIf(!havePrograms('prometheus'))('an item that a person ends', () =>
       const rows = await sandbox.sql<{ id: string }>(isGenerated, [chat.idempotencyKey])
       return rows.length > 0 && rows
     })
-    const claimed = row && (await until(() => ledger.execution.claimJob(row.id, 60_000)))
+    const claimed = row && (await until(() => ledger.execution.leaseJob(row.id, 60_000)))
     if (!claimed) throw new Error('the job can be claimed')
     await fencedWrites.recordSettlement.run(ledger, claimed)
     await fencedWrites.markForReview.run(ledger, await rereadJob(ledger, claimed))

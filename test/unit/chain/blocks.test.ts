@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { ZodError } from 'zod'
 import { headAgeMs, headOf, isBehind } from '#shared/chain/network/node-head.ts'
 import { createBlockRhythm } from '#shared/chain/reading/block-rhythm.ts'
-import type { ChainNews, Following } from '#shared/chain/reading/block-watch.ts'
+import type { ChainEvent, Following } from '#shared/chain/reading/block-watch.ts'
 import { createBlockWatch } from '#shared/chain/reading/block-watch.ts'
 import { findFirstBlock } from '#shared/chain/reading/find-first-block.ts'
 import type { Block } from '#shared/chain/reading/latest-block.ts'
@@ -31,7 +31,7 @@ function watchChain() {
   return { chain, watch }
 }
 /** Waits, and records the news under a name. */
-async function collect(told: Record<string, ChainNews>, name: string, following: Following, everyBlock = false) {
+async function collect(told: Record<string, ChainEvent>, name: string, following: Following, everyBlock = false) {
   told[name] = await following.next({ longestMs: LONG_MS, signal, everyBlock })
 }
 /** Lets the watch see the present head. */
@@ -70,7 +70,7 @@ describe('a watch of the head', () => {
   it('wakes only those whose transaction is in the next block', async () => {
     const { chain, watch } = watchChain()
     await settle(watch)
-    const told: Record<string, ChainNews> = {}
+    const told: Record<string, ChainEvent> = {}
     void collect(told, 'mined', watch.follow(['0x01']))
     void collect(told, 'waiting', watch.follow(['0x02']))
     void collect(told, 'deep', watch.follow(['0x03']), true)
@@ -86,7 +86,7 @@ describe('a watch of the head', () => {
   ])('wakes everything that waits when %s', async (_, head) => {
     const { chain, watch } = watchChain()
     await settle(watch)
-    const told: Record<string, ChainNews> = {}
+    const told: Record<string, ChainEvent> = {}
     void collect(told, 'one', watch.follow(['0x01']))
     void collect(told, 'other', watch.follow(['0x02']))
     chain.head = head
@@ -97,7 +97,7 @@ describe('a watch of the head', () => {
     const { chain, watch } = watchChain()
     chain.head = blockOf(3)
     await settle(watch)
-    const told: Record<string, ChainNews> = {}
+    const told: Record<string, ChainEvent> = {}
     void collect(told, 'one', watch.follow(['0x01']))
     const { polls } = chain
     chain.head = blockOf(2, ['0x01'])

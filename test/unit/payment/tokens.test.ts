@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { settlementContractAbi, USDC_ADDRESS, usdcAbi } from '#shared/chain/network/contracts.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import type { LeasedJob, SealedResult } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import {
@@ -63,7 +63,7 @@ function receiptOf(operationId: string, body: object, usage: Record<string, numb
       asset: ADDRESS,
       authorizedMaximum: quotedMaximum,
     },
-  } as unknown as ClaimedJob
+  } as unknown as LeasedJob
   const sealed = { usage, chargeAmount, resultDigest: 'result' } as unknown as SealedResult
   const settledAt = new Date()
   return buildReceipt(job, sealed, { hash: '0x', blockNumber: 1n, settledAt, issuedAt: settledAt })

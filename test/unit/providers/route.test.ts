@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import { chatCompletion } from '../../../workers/executions/text.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
@@ -683,7 +683,7 @@ describe('requests with the same prefix', () => {
     )
     const job = { effectiveRequest, authorization: { payer: '0xpayer' }, terms: {}, requestBytes: 1, id: 'job' }
     const memory = { extendTo: () => true, shrinkTo: () => undefined }
-    const input = { job: job as unknown as ClaimedJob, audio: null }
+    const input = { job: job as unknown as LeasedJob, audio: null }
     return (await chatCompletion(remoteImages).prepare(input, memory)).prefix
   }
 

@@ -1,6 +1,6 @@
 import type { LimitFunction } from 'p-limit'
-import type { BlockWatch, ChainNews, Following } from '#shared/chain/reading/block-watch.ts'
-import type { ClaimedJob, SealedResult, StoredSettlement } from '#shared/jobs/job.ts'
+import type { BlockWatch, ChainEvent, Following } from '#shared/chain/reading/block-watch.ts'
+import type { LeasedJob, SealedResult, StoredSettlement } from '#shared/jobs/job.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
@@ -31,7 +31,7 @@ export interface ConfirmationDependencies {
 /** How long one run watches before it releases the job; several blocks. */
 const WATCH_MS = 20_000
 /** Longer than a block of Base, so that a settlement that is mined in the next one is read once. */
-const UNASKED_MS = 2500
+const RECEIPT_POLL_MS = 2500
 /**
  * Pause before a transaction that no node accepted is sent again: every later account nonce waits for it. Each further one
  * is twice as long, up to the time between two looks at receipts.
@@ -59,7 +59,7 @@ export interface JudgedSettlement {
 
 /** What one run has seen of its settlement. */
 interface Watch {
-  readonly job: ClaimedJob
+  readonly job: LeasedJob
   readonly chargeAmount: AtomicAmount
   readonly startedAt: number
   readonly following: Following
@@ -87,7 +87,7 @@ interface Watch {
  */
 export async function awaitConfirmation(
   dependencies: ConfirmationDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   { chargeAmount }: SealedResult,
   { signal, releaseSlot }: StepContext,
 ): Promise<JudgedSettlement | null> {
@@ -113,13 +113,13 @@ export async function awaitConfirmation(
     await sendNewest(dependencies, watch)
     releaseSlot()
     // A settlement of an earlier run may be on chain already.
-    let news: ChainNews = job.settlement ? await nextNews(dependencies, watch, signal, true) : 'moved'
-    while (news !== 'aborted') {
-      watch.rechecks = news === 'listed' ? RECHECKS : Math.max(0, watch.rechecks - 1)
+    let event: ChainEvent = job.settlement ? await nextEvent(dependencies, watch, signal, true) : 'moved'
+    while (event !== 'aborted') {
+      watch.rechecks = event === 'listed' ? RECHECKS : Math.max(0, watch.rechecks - 1)
       const judged = await limitReads(() => readAndJudge(dependencies, watch))
       if (judged) return judged
       await sendNewest(dependencies, watch)
-      news = await nextNews(dependencies, watch, signal, false)
+      event = await nextEvent(dependencies, watch, signal, false)
     }
     return null
   } finally {
@@ -152,12 +152,12 @@ function readEvidenceIn(watch: Watch, pauseMs: number): void {
 }
 
 /** Waits until the settlement may have changed, or must be looked at or sent again. */
-async function nextNews(
-  { unaskedMs = UNASKED_MS }: ConfirmationDependencies,
+async function nextEvent(
+  { unaskedMs = RECEIPT_POLL_MS }: ConfirmationDependencies,
   watch: Watch,
   signal: AbortSignal,
   justSent: boolean,
-): Promise<ChainNews> {
+): Promise<ChainEvent> {
   const { settlement, sent, rechecks, evidenceAt, isMined, isPoolFull, following } = watch
   const [newest] = settlement.transactions
   const isSent = newest === undefined || sent.has(newest.hash)

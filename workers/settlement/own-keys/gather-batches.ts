@@ -127,7 +127,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     return createGathering({
       choose,
       send: (payments, decide) => send(payments, room.minedCount(), decide),
-      untilRoom: () => room.wait(),
+      whenNonceFree: () => room.wait(),
       nextBlock: blockWatch.nextBlock,
     })
   }
@@ -177,7 +177,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
     },
     readState: () => ({
       out: followers.size,
-      withoutNonce: [...streams.values()].reduce((sum, stream) => sum + stream.withoutRoom(), 0),
+      withoutNonce: [...streams.values()].reduce((sum, stream) => sum + stream.waitingForNonce(), 0),
       refused: refusals.size,
       gasLimit: readGasLimit(),
     }),

@@ -26,7 +26,7 @@ export interface GatheringOptions<Item, Outcome> {
     decide: (outcomes: readonly (Outcome | Error | null)[]) => void,
   ) => Promise<void>
   /** Waits until those that were left without an outcome may get one. */
-  readonly untilRoom: () => Promise<void>
+  readonly whenNonceFree: () => Promise<void>
   readonly nextBlock: BlockWatch['nextBlock']
 }
 
@@ -34,7 +34,7 @@ export interface GatheringOptions<Item, Outcome> {
 export interface Gathering<Item, Outcome> {
   add(item: Item): Promise<Outcome>
   /** Returns how many wait for room. */
-  withoutRoom(): number
+  waitingForNonce(): number
 }
 
 interface Waiting<Item, Outcome> {
@@ -52,7 +52,7 @@ interface Waiting<Item, Outcome> {
 export function createGathering<Item extends object, Outcome>({
   choose,
   send,
-  untilRoom,
+  whenNonceFree,
   nextBlock,
 }: GatheringOptions<Item, Outcome>): Gathering<Item, Outcome> {
   const waiting = new Map<Item, Waiting<Item, Outcome>>()
@@ -63,7 +63,7 @@ export function createGathering<Item extends object, Outcome>({
   const sendMs: number[] = []
 
   /** Returns how long those that wait lose nothing; 0 when they should go now. */
-  const leisureMs = () => {
+  const sendWindowMs = () => {
     const next = nextBlock()
     if (!next || sentAt < next.sinceMs) return 0
     const leadMs = Math.min(MARGIN_MS + Math.max(...sendMs), (next.expectedMs - next.sinceMs) * LARGEST_LEAD)
@@ -73,7 +73,7 @@ export function createGathering<Item extends object, Outcome>({
   const gather = async (): Promise<readonly Item[]> => {
     for (;;) {
       const { items, isFull } = choose([...waiting.keys()])
-      const pauseMs = isFull ? 0 : leisureMs()
+      const pauseMs = isFull ? 0 : sendWindowMs()
       if (pauseMs === 0) return items
       await untilAdded(pauseMs, (wake) => {
         onAdded = wake
@@ -117,7 +117,7 @@ export function createGathering<Item extends object, Outcome>({
       if (left.length > 0) {
         putBack(left)
         isWaitingForRoom = true
-        await untilRoom()
+        await whenNonceFree()
         isWaitingForRoom = false
       }
       await nextTick()
@@ -132,7 +132,7 @@ export function createGathering<Item extends object, Outcome>({
         onAdded?.()
         if (!isRunning) void run()
       }),
-    withoutRoom: () => (isWaitingForRoom ? waiting.size : 0),
+    waitingForNonce: () => (isWaitingForRoom ? waiting.size : 0),
   }
 }
 

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -24,7 +24,7 @@ interface RecordingDependencies {
  */
 export async function recordSettlement(
   dependencies: RecordingDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   context: StepContext,
   lookedUp: readonly string[] = [],
   waitsSinceMs = performance.now(),
@@ -67,7 +67,7 @@ const CHAIN_RETRY_MS = 1000
  */
 export async function whileUnprepared(
   settler: Pick<Settler, 'readEvidence'>,
-  { authorization }: ClaimedJob,
+  { authorization }: LeasedJob,
 ): Promise<StepOutcome> {
   const { outcome } = await settler.readEvidence(authorization, [])
   return outcome === 'read'
@@ -78,10 +78,7 @@ export async function whileUnprepared(
 /**
  * Defers a charge that no key of this process may send, which is the operator's to correct and never the payer's debt.
  */
-export function whileNotListed(
-  { logger }: { readonly logger: Logger },
-  { id, authorization }: ClaimedJob,
-): StepOutcome {
+export function whileNotListed({ logger }: { readonly logger: Logger }, { id, authorization }: LeasedJob): StepOutcome {
   logger.error('SETTLEMENT_CONTRACT: the contract lists none of the settlement keys', {
     jobId: id,
     facilitator: authorization.facilitator,

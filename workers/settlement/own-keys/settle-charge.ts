@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import type { BlockWatch } from '#shared/chain/reading/block-watch.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -43,7 +43,7 @@ export function createOwnKeySettlement(dependencies: SettlementDependencies): Se
 /** Moves settling → completed: sends the stored transaction until the chain proves the transfer. */
 async function settleCharge(
   dependencies: SettlementDependencies & ConfirmationDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   context: StepContext,
 ): Promise<StepOutcome> {
   const { settlementStore } = dependencies

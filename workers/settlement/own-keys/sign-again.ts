@@ -1,4 +1,4 @@
-import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { LeasedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import type { RemovedSettlement } from '#shared/ledger/settlement/finality.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts'
@@ -31,7 +31,7 @@ type Ready = Extract<PreparedSettlement, { outcome: 'ready' }>
  */
 export async function signAgain(
   dependencies: SigningAgainDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   settlement: StoredSettlement,
   verdict: SignAgainVerdict,
 ): Promise<StepOutcome> {
@@ -63,7 +63,7 @@ export async function signAgain(
 
 async function renewAlone(
   { settlementStore, settler }: SigningAgainDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   {
     settlement: { settlementId },
     verdict,
@@ -89,7 +89,7 @@ async function renewAlone(
 
 async function renewInBatch(
   { batches }: SigningAgainDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   {
     settlement,
     batch,

@@ -1,5 +1,5 @@
 import type { BlockWatch } from '#shared/chain/reading/block-watch.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import type { JudgedBlock } from '#shared/ledger/settlement/end-settlement.ts'
 import type { RemoteSettlement } from '#shared/ledger/settlement/remote-settlement.ts'
@@ -73,7 +73,7 @@ export function createRemoteSettlement(dependencies: RemoteSettlementDependencie
  * Moves generated → settling: stores what the facilitator will be asked to settle, without asking yet. Settlements of
  * the job's earlier authorizations are looked up first: a reorganization may have let one of them succeed.
  */
-async function recordSettlement(dependencies: RemoteSettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
+async function recordSettlement(dependencies: RemoteSettlementDependencies, job: LeasedJob): Promise<StepOutcome> {
   const { settlementStore, facilitator, logger } = dependencies
   const earlier = await lookUpEarlier(dependencies, job, (settlement) => findEarlierCharge(facilitator, settlement))
   if (earlier.outcome === 'decided') return earlier.step
@@ -90,7 +90,7 @@ async function recordSettlement(dependencies: RemoteSettlementDependencies, job:
 /** Moves settling → completed: looks for the outcome of earlier requests on chain before it sends another one. */
 async function settleCharge(
   dependencies: RemoteSettlementDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   context: StepContext,
 ): Promise<StepOutcome> {
   const settlement = await dependencies.settlementStore.readRemoteSettlement(job)
@@ -114,7 +114,7 @@ async function settleCharge(
 /** Requests the settlement. The request is stored before it is sent, so a crash leaves it as unanswered. */
 async function requestSettlement(
   dependencies: RemoteSettlementDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   settlement: RemoteSettlement,
   context: StepContext,
 ): Promise<StepOutcome> {
@@ -147,7 +147,7 @@ async function requestSettlement(
  */
 async function readReported(
   { facilitator }: RemoteSettlementDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   { hashes }: RemoteSettlement,
 ): Promise<MinedTransfer | { outcome: 'pending' | 'none' } | { outcome: 'reverted'; judgedAt: JudgedBlock }> {
   const reverts: JudgedBlock[] = []
@@ -165,7 +165,7 @@ async function readReported(
 /** Finishes the settlement if the chain has decided it; returns `null` while it can still be settled. */
 async function finishFromChain(
   dependencies: RemoteSettlementDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   settlement: RemoteSettlement,
 ): Promise<StepOutcome | null> {
   const { chargeAmount } = requireSealed(job)
@@ -193,7 +193,7 @@ async function finishFromChain(
 /** Follows a reported transaction. Returns `null` when it fails or the time is up. */
 async function awaitTransfer(
   { facilitator, blockWatch }: RemoteSettlementDependencies,
-  job: ClaimedJob,
+  job: LeasedJob,
   hash: `0x${string}`,
   signal: AbortSignal,
 ): Promise<MinedTransfer | 'lease_lost' | null> {
@@ -205,9 +205,9 @@ async function awaitTransfer(
       if (confirmation.outcome === 'confirmed') return { ...confirmation, hash }
       if (confirmation.outcome !== 'pending' && confirmation.outcome !== 'unreachable') return null
       const everyBlock = confirmation.outcome === 'pending' && confirmation.isMined === true
-      const news = await following.next({ longestMs: pause, signal, everyBlock })
-      if (news === 'aborted') return 'lease_lost'
-      if (news !== 'elapsed') continue
+      const event = await following.next({ longestMs: pause, signal, everyBlock })
+      if (event === 'aborted') return 'lease_lost'
+      if (event !== 'elapsed') continue
       waited += pause
       pause = longer(pause)
     }

@@ -136,11 +136,11 @@ describe('folders that an agent may use', () => {
       await symlink(outside, join(allowed, 'linked'))
       await symlink(join(allowed, 'spring'), join(allowed, 'within'))
       await symlink(allowed, join(allowed, 'spring', 'circle'))
-      const { kind, sources, leftOut } = await folders.find('.')
+      const { kind, sources, skipped } = await folders.find('.')
       expect(kind).toBe('folder')
       expect(sources.map(({ name }) => name)).toEqual(['d.wav', 'spring/a.mp3'])
       expect(sources.map(({ path }) => path)).toEqual([join(allowed, 'd.wav'), join(allowed, 'spring', 'a.mp3')])
-      expect(leftOut).toBe(2)
+      expect(skipped).toBe(2)
     })
   })
 

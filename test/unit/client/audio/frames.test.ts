@@ -10,12 +10,12 @@ import {
   lastFrameWithin,
   timeOfFrame,
 } from '../../../../client/audio/frame-table.ts'
-import { infoClaims } from '../../../../client/audio/info-claims.ts'
+import { readHeaderFrame } from '../../../../client/audio/header-frame.ts'
 import { bitRateFor, longestAtMinimumMs } from '../../../../client/audio/limits.ts'
 import { buildPack } from '../../../../client/audio/pack/prepare-packs.ts'
 import { cutRecording, cuttable } from '../../../../client/audio/parts/cut-recording.ts'
 import { silentFrameLike } from '../../../../client/audio/silent-frames.ts'
-import { wavClaimedMs } from '../../../../client/audio/wav-claims.ts'
+import { statedMs } from '../../../../client/audio/stated-length.ts'
 import {
   generateFrames,
   generateInfoFrame,
@@ -67,7 +67,7 @@ function withDelay(encoder: string) {
   frame.set([0x24, 0x0f, 0xff], 73)
   return joinBytes(frame, generateFrames(40))
 }
-const claimsOf = (mp3: Uint8Array) => infoClaims(mp3, walked(mp3))
+const claimsOf = (mp3: Uint8Array) => readHeaderFrame(mp3, walked(mp3))
 const asRead = (content: Uint8Array) => ({
   path: 'a.mp3',
   bytes: content.length,
@@ -78,15 +78,15 @@ const asRead = (content: Uint8Array) => ({
 
 describe('what the header of a WAV file claims', () => {
   test('is the duration of all its sound, however much of that is there', () => {
-    expect(wavClaimedMs(wav(BYTE_RATE * 6))).toBe(6000)
-    expect(wavClaimedMs(wav(BYTE_RATE * 6, { between: 'odd' }))).toBe(6000)
+    expect(statedMs(wav(BYTE_RATE * 6))).toBe(6000)
+    expect(statedMs(wav(BYTE_RATE * 6, { between: 'odd' }))).toBe(6000)
   })
 
   test('is unknown when it was written to a pipe, is cut before the sound, or is no WAV file', () => {
-    for (const size of [0x7f_ff_f0_00, 0xff_ff_ff_ff]) expect(wavClaimedMs(wav(size))).toBeUndefined()
-    expect(wavClaimedMs(wav(BYTE_RATE).subarray(0, 36))).toBeUndefined()
-    expect(wavClaimedMs(new Uint8Array(2))).toBeUndefined()
-    expect(wavClaimedMs(Buffer.from('ID3 and more than forty bytes of anything else'))).toBeUndefined()
+    for (const size of [0x7f_ff_f0_00, 0xff_ff_ff_ff]) expect(statedMs(wav(size))).toBeUndefined()
+    expect(statedMs(wav(BYTE_RATE).subarray(0, 36))).toBeUndefined()
+    expect(statedMs(new Uint8Array(2))).toBeUndefined()
+    expect(statedMs(Buffer.from('ID3 and more than forty bytes of anything else'))).toBeUndefined()
   })
 })
 

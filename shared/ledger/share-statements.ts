@@ -58,7 +58,7 @@ export interface SharedStatement<Item, Result> {
    */
   readonly run: (items: readonly Item[], lockedRows: LockedRows) => Promise<ReadonlyMap<string, Result | Error>>
   /** Returns the result of an item that is left out although it was alone and waited. It is an error by default. */
-  readonly leftOut?: (item: Item) => Result | Promise<Result>
+  readonly skipped?: (item: Item) => Result | Promise<Result>
 }
 
 /** An item, and how many were asked for before it. */
@@ -81,14 +81,14 @@ export function shareStatement<Item, Result>({
   keyOf,
   lockOf = keyOf,
   run: runStatement,
-  leftOut,
+  skipped,
 }: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
   const chooser = createChooser(keyOf, lockOf)
   const alone = async (item: Item): Promise<Result> => {
     const results = await runStatement([item], 'wait')
     if (results.has(keyOf(item))) return resultIn(results, keyOf(item))
-    if (!leftOut) throw new Error('a statement left out its only item')
-    return await leftOut(item)
+    if (!skipped) throw new Error('a statement left out its only item')
+    return await skipped(item)
   }
   const runTogether = async (items: readonly Item[]): Promise<ReadonlyMap<string, Result | Error>> => {
     try {
@@ -161,18 +161,18 @@ function createChooser<Item>(keyOf: (item: Item) => string, lockOf: (item: Item)
     isDone: (key: string) => boolean,
   ): ReadonlySet<Asked<Item>> {
     const done = new Set(chosen.filter(({ item }) => isDone(keyOf(item))))
-    const leftOut = Map.groupBy(
+    const skipped = Map.groupBy(
       chosen.filter((one) => !done.has(one)),
       ({ item }) => lockOf(item),
     )
-    const aloneNext = new Set([...leftOut.values()].flatMap(([first]) => first ?? []))
+    const aloneNext = new Set([...skipped.values()].flatMap(([first]) => first ?? []))
     const waiting = new Set(
       asked.filter((one) => !done.has(one) && !aloneNext.has(one)).map(({ item }) => lockOf(item)),
     )
     for (const lock of new Set(asked.map(({ item }) => lockOf(item)))) {
       const width = widths.get(lock)
       if (!waiting.has(lock)) widths.delete(lock)
-      else if (leftOut.has(lock)) widths.set(lock, 1)
+      else if (skipped.has(lock)) widths.set(lock, 1)
       else if (width !== undefined) widths.set(lock, 2 * width)
     }
     return aloneNext

@@ -3,14 +3,14 @@ import { byteAt, frameLengthAt, hasCrcAt, sideInformationBytesAt } from '../../p
 import type { Mp3Walk } from '../../packages/mp3/walk-frames.ts'
 
 /** What the header frame of an MP3 claims. */
-export interface InfoClaims {
+export interface HeaderFrame {
   /** Frames of the whole file, without the header frame. */
   readonly frames: number | undefined
   /** Samples that decoders skip because the encoder and the decoder delay the sound by them. */
   readonly skippedSamples: number
 }
 
-const NO_CLAIMS: InfoClaims = { frames: undefined, skippedSamples: 0 }
+const NOTHING_STATED: HeaderFrame = { frames: undefined, skippedSamples: 0 }
 const LONGEST_FRAME_BYTES = 2881
 const HAS_FRAMES = 1
 /** Bytes of each field after the flags, by its flag: frames, bytes, table of contents, quality. */
@@ -21,11 +21,11 @@ const DELAY_OFFSET = 21
 const DECODER_DELAY = 529
 
 /** Reads the Xing or Info frame before the first audio frame. Decoders skip a delay only if LAME or libav names itself. */
-export function infoClaims(bytes: Uint8Array, { decodable: { offset } }: Pick<Mp3Walk, 'decodable'>): InfoClaims {
+export function readHeaderFrame(bytes: Uint8Array, { decodable: { offset } }: Pick<Mp3Walk, 'decodable'>): HeaderFrame {
   const frame = infoFrameBefore(bytes, offset)
-  if (frame === undefined) return NO_CLAIMS
+  if (frame === undefined) return NOTHING_STATED
   const mark = markAt(bytes, frame)
-  if (mark === undefined) return NO_CLAIMS
+  if (mark === undefined) return NOTHING_STATED
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const flags = view.getUint32(mark + 4)
   const fields = FIELD_BYTES.reduce((sum, length, index) => sum + ((flags >> index) & 1) * length, 0)

@@ -9,7 +9,7 @@ const BYTE_RATE_AT = CHUNK_HEADER_BYTES + 8
  * Returns the duration that the header of a WAV file claims, of which the file may have only a part. ffmpeg states what is
  * there. `undefined` if it is no WAV file or the header does not say.
  */
-export function wavClaimedMs(content: Uint8Array): number | undefined {
+export function statedMs(content: Uint8Array): number | undefined {
   const view = new DataView(content.buffer, content.byteOffset, content.byteLength)
   const nameAt = (offset: number) => String.fromCharCode(...content.subarray(offset, offset + 4))
   if (nameAt(0) !== 'RIFF' || nameAt(8) !== 'WAVE') return undefined

@@ -12,7 +12,7 @@ import { claimedDigest, type PaidRequest } from './bind-quote.ts'
  * that its caller described, and the one that was sent is another. The challenge of the refusal has the price of the
  * recording itself. Throws for a payment that is also wrong in another way what `readAuthorization` throws.
  */
-export function requireTrueClaim(
+export function requireDescription(
   dependencies: AuthorizationDependencies,
   paymentHeader: PaymentHeader,
   paidRequest: PaidRequest,
