@@ -22,7 +22,7 @@ import { CONSUMER_RETRY_MS, EVENT_STREAM, MESSAGE_OPTIONS, type Producer, type Q
 import { REDIS_PRODUCER_OPTIONS } from './workarounds.ts'
 
 /** How long a start waits for a queue that hangs. */
-const START_PATIENCE_MS = 3000
+const START_PATIENCE_MS = 5000
 /** A queue that hangs must not delay the caller for longer. The sweeper enqueues the job again. */
 const ENQUEUE_DEADLINE_MS = 3000
 

@@ -6,7 +6,8 @@ import { withDeadline } from '#shared/runtime/with-deadline.ts'
 export type RedisAddress = Exclude<QueueAddress, { kind: 'postgres' }>
 export type RedisClient = Redis | Cluster
 
-const CONNECT_TIMEOUT_MS = 5000
+/** Less than a start waits, so that it learns the reason. */
+const CONNECT_TIMEOUT_MS = 4000
 const MAXIMUM_RECONNECT_DELAY_MS = 2000
 /** Limit of one command. Adding a message takes less than a millisecond. */
 const COMMAND_TIMEOUT_MS = 2000
