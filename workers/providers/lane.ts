@@ -103,25 +103,27 @@ export function createLane(first: Deployment, dependencies: LaneDependencies, on
 
   const reserve = (): Reservation => {
     const startedMs = nowMs()
+    // That of the upstream that is called, also after another has replaced it.
+    const calledHealth = health
     const timeoutMs = Math.min(deployment.timeoutMs ?? Number.POSITIVE_INFINITY, dependencies.maximumTimeoutMs)
-    const probes = health.circuit.state() === 'half_open' ? 1 : 0
+    const probes = calledHealth.circuit.state() === 'half_open' ? 1 : 0
     let state: 'reserved' | 'running' | 'ended' = 'reserved'
     activeCalls += 1
-    health.activeProbes += probes
+    calledHealth.activeProbes += probes
     startTimes.push(startedMs)
     const end = () => {
       state = 'ended'
       activeCalls -= 1
-      health.activeProbes -= probes
+      calledHealth.activeProbes -= probes
     }
     return {
       async run(call, caller) {
         if (state !== 'reserved') throw new Error('a slot can be run once, within its iteration')
         state = 'running'
         try {
-          const outcome = await health.circuit.run(() => call(timeoutMs), caller)
+          const outcome = await calledHealth.circuit.run(() => call(timeoutMs), caller)
           const pauseMs = requestedPauseMs(outcome)
-          if (pauseMs > 0) health.pausedUntilMs = Math.max(health.pausedUntilMs, nowMs() + pauseMs)
+          if (pauseMs > 0) calledHealth.pausedUntilMs = Math.max(calledHealth.pausedUntilMs, nowMs() + pauseMs)
           return outcome
         } finally {
           end()
