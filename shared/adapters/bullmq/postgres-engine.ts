@@ -12,7 +12,7 @@ import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { type LockPatience, untilUnblocked } from '#shared/ledger/until-unblocked.ts'
 import { createWaitWatch } from '#shared/ledger/watch-waits.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
-import { CONSUMER_RETRY_MS, EVENT_STREAM, MESSAGE_OPTIONS, type QueueEngine } from './queue-engine.ts'
+import { CONSUMER_RETRY_MS, MESSAGE_OPTIONS, type QueueEngine } from './queue-engine.ts'
 import { ConnectionSharingBackend, ErrorTolerantClient, SharedPostgresConnection } from './workarounds.ts'
 
 /** The queue's tables are separate from the ledger's and can be dropped without losing work. */
@@ -128,8 +128,7 @@ export async function openPostgresEngine(queueUrl: string, onWait: (clause: stri
     (name, options) => new ConnectionSharingBackend(connection, name, options, true),
   )
   return {
-    createProducer: (name) =>
-      new Queue(name, { connection: queueUrl, defaultJobOptions: MESSAGE_OPTIONS, streams: EVENT_STREAM }),
+    createProducer: (name) => new Queue(name, { connection: queueUrl, defaultJobOptions: MESSAGE_OPTIONS }),
     createConsumer: (name, concurrency, handle) =>
       new Worker(name, handle, { connection: queueUrl, concurrency, runRetryDelay: CONSUMER_RETRY_MS }),
     check: async () => void (await connection.pool.query('SELECT 1')),

@@ -33,9 +33,3 @@ export const MESSAGE_OPTIONS = { removeOnComplete: true, removeOnFail: true, att
 
 /** How soon a consumer retries after a connection error. BullMQ's default of 15 seconds would delay callers. */
 export const CONSUMER_RETRY_MS = 1000
-
-/**
- * BullMQ's events are not used, and by default it keeps ten thousand of them for each queue. Never 0, which keeps all of
- * them. PostgreSQL deletes older ones with every 256th event.
- */
-export const EVENT_STREAM = { events: { maxLen: 10 } } as const

@@ -4,7 +4,6 @@ import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { migrateQueue, openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
-import { PATIENCE_MS } from '../../support/patience.ts'
 import { until } from '../../support/until.ts'
 
 const PREFIX = '{farebox-test}'
@@ -138,21 +137,5 @@ describe('the tables of the queue in PostgreSQL', () => {
       ),
     )
     await queue.close()
-  })
-
-  it('keep no more than some hundred events, however many messages there were', async () => {
-    const queue = await open()
-    const delivered: string[] = []
-    const consumer = queue.consume(new Map([['text', 32]]), async (jobId) => void delivered.push(jobId))
-    for (let sent = 0; sent < 400; sent += 20)
-      await Promise.all(Array.from({ length: 20 }, () => queue.enqueue(randomUUID(), 'text')))
-    await expect.poll(() => delivered.length).toBe(400)
-    await consumer.close(PATIENCE_MS)
-    await queue.close()
-    const [{ events } = { events: 0 }] = await ledger.sql<{ events: number }>(
-      'SELECT count(*)::int AS events FROM farebox_queue.event',
-    )
-    // Two thousand were written. Older ones go with every 256th.
-    expect(events).toBeLessThan(600)
   })
 })
