@@ -78,7 +78,8 @@ export async function connectRedis(client: RedisClient): Promise<void> {
     })
   } catch (error) {
     client.disconnect()
-    throw reason ?? error
+    // A command of the client that timed out says less than that nothing answered.
+    throw reason === undefined || reason.message === 'Command timed out' ? error : reason
   } finally {
     client.off('error', rememberReason)
   }
