@@ -136,6 +136,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     queue,
     account: composeAccount(config, { pool, archive, network: payment.dependencies.terms.network, now }),
     uploads: objects,
+    checkObjects,
     media: objects,
     mediaLinks: config.MEDIA_DELIVERY === 'redirect' ? links : null,
     metrics,

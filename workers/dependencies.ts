@@ -65,7 +65,7 @@ const now = () => new Date()
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
   const deploymentsFile = await readDeploymentsFile(config)
   await using resources = new AsyncDisposableStack()
-  const { metrics, tracer, logger, pool, objects, queue } = await openProcess(resources, {
+  const { metrics, tracer, logger, pool, objects, checkObjects, queue } = await openProcess(resources, {
     name: 'worker',
     settings: config,
     // Without a database there is nothing to do.
@@ -120,6 +120,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     memory: createJobMemory(config.MAXIMUM_JOB_MEGABYTES * 1024 * 1024),
     uploads: objects,
     media: objects,
+    checkObjects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
     metrics,
     tracer,

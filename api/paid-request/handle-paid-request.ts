@@ -7,7 +7,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
-import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
@@ -61,6 +61,7 @@ export interface PaidRequestDependencies {
   readonly store: AcceptanceStore
   readonly queue: JobQueue
   readonly uploads: ObjectStore
+  readonly checkObjects: OpenedObjectStore['check']
   readonly media: ObjectStore
   readonly verifier: AuthorizationVerifier
   readonly settlementSearch: SettlementSearch

@@ -380,7 +380,10 @@ export const ERROR_CODES = {
     message: 'Media storage is unavailable. The call is paid for; repeat the same request.',
     payment: 'settled',
   },
-  storage_unavailable: { ...unavailable, message: 'Upload storage is unavailable. Nothing was charged.' },
+  storage_unavailable: {
+    ...unavailable,
+    message: 'The storage of uploads and media is unavailable. Nothing was charged.',
+  },
   payment_network_unavailable: {
     ...unavailable,
     message: 'The payment network is unreachable, so the payment was neither checked nor used. Nothing was charged.',

@@ -100,6 +100,7 @@ export const chatCompletions = defineOperation({
   queue: 'text',
   bodyLimitBytes: null,
   upload: null,
+  hostsMedia: false,
   mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,

@@ -159,6 +159,7 @@ export const images = defineOperation({
   queue: 'images',
   bodyLimitBytes: SHORT_BODY_BYTES,
   upload: null,
+  hostsMedia: true,
   mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,

@@ -80,6 +80,7 @@ export const messages = defineOperation({
   queue: 'text',
   bodyLimitBytes: null,
   upload: null,
+  hostsMedia: false,
   mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,

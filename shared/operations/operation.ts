@@ -86,6 +86,8 @@ export interface Operation<
   readonly bodyLimitBytes: number | null
   /** `null` when requests are JSON only. */
   readonly upload: UploadField | null
+  /** Whether the result links to media, which the object store must take. */
+  readonly hostsMedia: boolean
   /** `null` when the result is always JSON. */
   readonly mediaResponse: MediaResponse | null
   readonly bodySchema: z.ZodType<Body>

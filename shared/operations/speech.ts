@@ -276,6 +276,7 @@ export const speech = defineOperation({
   queue: 'speech',
   bodyLimitBytes: SHORT_BODY_BYTES,
   upload: null,
+  hostsMedia: true,
   mediaResponse: {
     contentType: 'audio/mpeg',
     // The OpenAI SDK asks for an octet stream.

@@ -221,6 +221,7 @@ export const transcriptions = defineOperation({
     formTypes: { diarize: 'boolean', tag_audio_events: 'boolean', num_speakers: 'integer' },
     advice: TRANSCRIPTION_ADVICE,
   },
+  hostsMedia: false,
   mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,

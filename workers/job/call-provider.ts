@@ -2,10 +2,12 @@ import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Failure, LeasedJob, MeasuredWork } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
-import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
+import { operationById } from '#shared/operations/registry.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import {
   type ExecutionInput,
   type ExecutionOutcome,
@@ -32,6 +34,8 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
     'readExposureAhead' | 'readEffectiveRequest' | 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'
   >
   readonly uploads: Pick<ObjectStore, 'open'>
+  /** Rejects while media could not be stored. */
+  readonly checkObjects: OpenedObjectStore['check']
   readonly screener: Screener
   readonly router: Router
   /**
@@ -47,6 +51,8 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
 const LONGEST_OUTAGE_MS = 300_000
 /** Delay before the next attempt while the object store cannot be reached. */
 const STORAGE_RETRY_MS = 2000
+/** How long a job waits for the answer whether its media could be stored. */
+const STORAGE_PATIENCE_MS = 3000
 /** Delay before the next attempt while the chain cannot be reached. */
 const CHAIN_RETRY_MS = 2000
 /** Of a call whose payment must follow another one, which is charged within seconds. */
@@ -70,22 +76,35 @@ export function callProvider(
 
 async function callWithin(
   dependencies: GenerationDependencies,
-  claimed: LeasedJob,
+  leased: LeasedJob,
   memory: ReservedMemory,
   signal: AbortSignal,
 ): Promise<StepOutcome | Short> {
   const { executionStore } = dependencies
-  const effectiveRequest = claimed.effectiveRequest ?? (await executionStore.readEffectiveRequest(claimed.id))
-  const job = { ...claimed, effectiveRequest }
+  const effectiveRequest = leased.effectiveRequest ?? (await executionStore.readEffectiveRequest(leased.id))
+  const job = { ...leased, effectiveRequest }
   const staged = await readStagedAudio(dependencies, job, memory.bytes)
   if (staged.outcome === 'unreachable') return later(STORAGE_RETRY_MS, 'the upload storage cannot be reached')
   if (staged.outcome === 'gone')
     return failWith(executionStore, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
+  if (operationById(job.operation).hostsMedia && !(await canStoreMedia(dependencies)))
+    return later(STORAGE_RETRY_MS, 'the storage of media cannot be used')
   const ready = await prepareExecution(dependencies, { job, audio: staged.audio }, memory)
   if (ready.outcome === 'short') return { next: 'short', neededBytes: ready.neededBytes }
   if (ready.outcome === 'deferred') return { ...later(ready.delayMs, ready.reason), whenReady: ready.whenReady }
   if (ready.outcome === 'refused') return failWith(executionStore, job, { ...ready.failure, attempt: 'none' })
   return tryDeployments(dependencies, job, ready.prepared, signal)
+}
+
+async function canStoreMedia({ checkObjects }: Pick<GenerationDependencies, 'checkObjects'>): Promise<boolean> {
+  return await withDeadline(
+    STORAGE_PATIENCE_MS,
+    checkObjects().then(
+      () => true,
+      () => false,
+    ),
+    () => false,
+  )
 }
 
 /** Defers a job before its first provider call. */
@@ -292,7 +311,7 @@ async function sealOutput(
 }
 
 /**
- * Fails a job that was claimed as `generating`: its worker died during or after the call, so the outcome is unknown.
+ * Fails a job that was leased as `generating`: its worker died during or after the call, so the outcome is unknown.
  */
 export async function failLostAttempt(
   { executionStore }: Pick<GenerationDependencies, 'executionStore'>,

@@ -6,13 +6,14 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { PresentedClaim } from '#shared/ledger/acceptance/find-prior-work.ts'
-import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { isWorthReading, MAXIMUM_READINGS, type PayerProvenance } from '#shared/payment/exposure.ts'
 import { type ExhaustedBudget, UNCHARGED_KINDS, type UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
 import type { RequestPreparer } from '../../request/worker-threads/request-preparer.ts'
 import type { Challenge } from '../challenge/challenge.ts'
@@ -29,6 +30,9 @@ const KIND_NAMES: Record<UnchargedKind, string> = {
   reverted_settlement: 'settlements that reverted',
 }
 
+/** How long a caller waits for the answer whether media could be stored. */
+const STORAGE_PATIENCE_MS = 3000
+
 interface Dependencies {
   readonly store: Pick<AcceptanceStore, 'acceptJob' | 'markEnqueued'>
   readonly payerFunds: PayerFundsReader
@@ -37,6 +41,8 @@ interface Dependencies {
   readonly provenance: ProvenanceReader
   readonly queue: Pick<JobQueue, 'enqueue'>
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
+  /** Rejects while nothing can be stored. */
+  readonly checkObjects: OpenedObjectStore['check']
   readonly preparer: Pick<RequestPreparer, 'encryptUpload'>
   readonly logger: Logger
   readonly tracer: Pick<Tracer, 'current'>
@@ -93,6 +99,7 @@ export async function acceptJob(
 ): Promise<ServingJob> {
   const { uploads } = dependencies
   const { json, audio } = content()
+  if (challenge.operation.hostsMedia) await requireMediaStorage(dependencies)
   const stagedUpload = audio && (await stageUpload(dependencies, audio))
   const acceptance = await acceptWithinFunds(dependencies, verified, {
     idempotencyKey: challenge.idempotencyKey,
@@ -190,6 +197,17 @@ async function readProvenance(
   if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
   if (reading.outcome === 'insufficient') throw unprovenFundsError(reader, needed, reading.balance)
   return reading.provenance
+}
+
+/** Throws `storage_unavailable` while media could not be stored: their provider would be paid for nothing. */
+async function requireMediaStorage({ checkObjects }: Pick<Dependencies, 'checkObjects'>): Promise<void> {
+  try {
+    await withDeadline(STORAGE_PATIENCE_MS, checkObjects(), () => {
+      throw new Error('the object store does not answer')
+    })
+  } catch (cause) {
+    throw new AppError('storage_unavailable', { cause })
+  }
 }
 
 /** Encrypts and stores the upload. The bytes of a large one are transferred to a thread and unusable afterwards. */

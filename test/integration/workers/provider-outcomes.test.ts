@@ -11,13 +11,14 @@ import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
-import { chatCompletions } from '#shared/operations/chat-completions.ts'
+import { type OperationId, operationById } from '#shared/operations/registry.ts'
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
 import { createRemoteImages } from '../../../workers/executions/remote-images.ts'
 import { createJobMemory, type MemoryReservation } from '../../../workers/job/job-memory.ts'
 import { createAnthropicText } from '../../../workers/providers/anthropic/text.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
+import { createGeminiImage } from '../../../workers/providers/gemini/image.ts'
 import { createGeminiText } from '../../../workers/providers/gemini/text.ts'
 import { createHttp } from '../../../workers/providers/http.ts'
 import { createOpenAiCompatibleTranscription } from '../../../workers/providers/openai-compatible/transcription.ts'
@@ -83,14 +84,17 @@ interface ChatOptions {
 const approvedPayer = () => createPayer(worker.devnet.rpcUrl, { approved: true })
 
 /** Accepts a chat completion at its quoted maximum. Returns its id. */
-async function acceptChat(body: object, { payer, deadline }: ChatOptions = {}): Promise<string> {
-  const parsed = chatCompletions.bodySchema.parse({
-    model: MODEL,
-    messages: [{ role: 'user', content: 'Is this a tram?' }],
-    ...body,
-  })
-  const effective = chatCompletions.effectiveRequest(parsed, null, publishedCatalog)
-  const quote = chatCompletions.quote(effective, publishedCatalog)
+const acceptChat = (body: object, options: ChatOptions = {}) =>
+  accept(
+    'createChatCompletion',
+    { model: MODEL, messages: [{ role: 'user', content: 'Is this a tram?' }], ...body },
+    options,
+  )
+
+async function accept(id: OperationId, body: object, { payer, deadline }: ChatOptions = {}): Promise<string> {
+  const operation = operationById(id)
+  const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null, publishedCatalog)
+  const quote = operation.quote(effective, publishedCatalog)
   const signed = {
     authorizedMaximum: quote.quotedMaximum,
     gasSponsored: payer === undefined,
@@ -105,8 +109,8 @@ async function acceptChat(body: object, { payer, deadline }: ChatOptions = {}): 
   const effectiveJson = Buffer.from(canonicalJson(effective))
   return acceptTestJob(worker.ledger, {
     ...request,
-    operation: 'createChatCompletion',
-    publicModel: MODEL,
+    operation: id,
+    publicModel: operation.publicModel(effective),
     requestDigest: sha256Hex(effectiveJson),
     effectiveJson,
     quote,
@@ -144,6 +148,34 @@ const withImages = (count: number) => ({
 })
 
 const resultOf = async (jobId: string) => JSON.parse((await worker.view(jobId)).result_body ?? 'null')
+
+describe('a call for media', () => {
+  const body = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night' }
+  const painter = (): Deployment => ({
+    name: 'painter',
+    serves: [body.model],
+    priority: 0,
+    weight: 1,
+    image: createGeminiImage({
+      baseUrl: worker.upstream.url,
+      apiKey: 'test-key',
+      upstreamModel: 'gemini-3.1-flash-lite-image',
+      http: createHttp({ fetch }),
+    }),
+  })
+
+  it('is not made while the media could not be stored, and is made once they can', async () => {
+    const jobId = await accept('createImageGeneration', body)
+    const routed = routedTo([painter()], PATIENCE_MS)
+    const checkObjects = () => Promise.reject(new Error('S3_BUCKET: there is no bucket'))
+    await worker.run(jobId, { ...routed, checkObjects })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', deferred: true, attempts: [] })
+    expect(worker.upstream.calls).toEqual([])
+    await worker.runDeferredFor(jobId, 10, routed)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+    expect(worker.upstream.calls).toHaveLength(1)
+  })
+})
 
 describe('an answer without text', () => {
   it('delivers and charges an answer without text that the caller’s own stop sequence ended', async () => {

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { privateKeyToAddress } from 'viem/accounts'
-import { createDiskObjectStore } from '#shared/adapters/disk/disk-store.ts'
+import { createDiskObjectStore, requireFolder } from '#shared/adapters/disk/disk-store.ts'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { createBlockWatch } from '#shared/chain/reading/block-watch.ts'
 import { createChainClock } from '#shared/chain/reading/chain-clock.ts'
@@ -157,6 +157,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     memory: createJobMemory(MEMORY_BYTES),
     receiptSecretId: 'first',
     media: uploads,
+    checkObjects: () => requireFolder(directory),
     publicBaseUrl: 'http://api.test',
     executionOf: createExecutions(createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, slots: 8 })),
     screener: noScreening,

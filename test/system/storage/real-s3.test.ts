@@ -167,6 +167,20 @@ reads without keys: refused
     expect(row?.due).toBe(true)
   })
 
+  const recording = () => ({
+    model: 'speechvendor/scribe-v2',
+    audio_base64: sandbox.sample.toString('base64'),
+  })
+  /** Returns what sends a call under a key of its own. */
+  function sender(path: string, body: object) {
+    const own = { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() }
+    return (headers: Record<string, string>) =>
+      fetch(sandbox.info.baseUrl + path, {
+        method: 'POST',
+        headers: { ...own, ...headers },
+        body: JSON.stringify(body),
+      })
+  }
   async function removeBucket(): Promise<void> {
     const { S3_BUCKET: Bucket } = s3.settings()
     for (const Key of await keys()) await client.send(new DeleteObjectCommand({ Bucket, Key }))
@@ -177,7 +191,7 @@ reads without keys: refused
     ['store is away', () => link.setFault({ kind: 'refuse' }), () => link.setFault(null)],
     ['bucket is missing', removeBucket, async () => void (await initializeBucket(s3))],
   ])(
-    'starts API and worker while the %s: text is served, audio is refused unpaid, and served once it is back',
+    'starts API and worker while the %s: text is served, uploads and media are refused unpaid, and served once it is back',
     async (_, lose, restore) => {
       await lose()
       onTestFinished(restore)
@@ -186,18 +200,23 @@ reads without keys: refused
         await sandbox.restart(part)
       }
       await payForCall(sandbox, '/v1/chat/completions', CHAT)
-      const idempotencyKey = randomUUID()
-      const headers = await sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey }))
-      const refused = await sandbox.transcribe({ idempotencyKey, headers })
-      expect({ status: refused.status, body: await refused.json() }).toMatchObject({
-        status: 503,
-        body: { error: { code: 'storage_unavailable', payment: 'none' } },
-      })
+      for (const [path, body] of [
+        ['/v1/audio/transcriptions', recording()],
+        ['/v1/audio/speech', SPEECH],
+        ['/v1/images/generations', IMAGE],
+      ] as const) {
+        const send = sender(path, body)
+        const refused = await send(await sandbox.payer.sign(await send({})))
+        expect({ status: refused.status, body: await refused.json() }).toMatchObject({
+          status: 503,
+          body: { error: { code: 'storage_unavailable', payment: 'none' } },
+        })
+      }
+      expect(
+        await sandbox.sql("SELECT id FROM jobs WHERE operation <> 'createChatCompletion' AND state <> 'completed'"),
+      ).toEqual([])
       await restore()
-      await payForCall(sandbox, '/v1/audio/transcriptions', {
-        model: 'speechvendor/scribe-v2',
-        audio_base64: sandbox.sample.toString('base64'),
-      })
+      await payForCall(sandbox, '/v1/audio/transcriptions', recording())
       await mediaUrl('/v1/audio/speech', SPEECH)
     },
   )
