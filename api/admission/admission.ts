@@ -73,7 +73,7 @@ export function createAdmission(dependencies: Dependencies): Admission {
       hasJob: async () => idempotencyKey !== null && (await store.hasJob(idempotencyKey)),
       isUninspected: async () => {
         const binding = idempotencyKey === null ? null : await store.findBinding(idempotencyKey)
-        return binding?.claim?.isReplaced === false
+        return binding?.description?.isReplaced === false
       },
     }
   }

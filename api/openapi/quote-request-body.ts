@@ -1,6 +1,6 @@
 import { uploadOperation } from '#shared/operations/registry.ts'
 import { jsonSchemaOf } from '../schemas/json-schema.ts'
-import { claimedAudioSchema } from '../schemas/quotes.ts'
+import { describedAudioSchema } from '../schemas/quotes.ts'
 import { parameters } from './components.ts'
 
 const challenge = {
@@ -22,7 +22,7 @@ export const quoteRequestBody = {
             type: 'object',
             description:
               'The endpoint’s JSON body. A transcription may describe its recording in audio, in place of audio_base64.',
-            properties: { audio: jsonSchemaOf(claimedAudioSchema, 'input') },
+            properties: { audio: jsonSchemaOf(describedAudioSchema, 'input') },
           },
           challenge,
         },

@@ -168,7 +168,7 @@ async function finish(
   const finishWith = (audio: MeasuredAudio) =>
     finishRequest(operation, operation.effectiveRequest(body, audio, read), catalogs.offered)
   const digestWith = (audio: MeasuredAudio) => finishWith(audio).requestDigest
-  if (prepared.kind === 'claim') {
+  if (prepared.kind === 'description') {
     const { audio } = prepared
     mp3Inspector.requireWithinLimits(audio, limits)
     return withContent(finishWith(audio), { audio, isInspected: false, digestWith }, null)

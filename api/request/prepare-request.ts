@@ -34,14 +34,14 @@ export interface PreparedUpload {
 }
 
 /** A request that describes its recording instead of containing it, for a quote only. Nothing of it is proven. */
-export interface PreparedClaim {
-  readonly kind: 'claim'
+export interface PreparedDescription {
+  readonly kind: 'description'
   /** Validated options. */
   readonly body: unknown
   readonly audio: MeasuredAudio
 }
 
-export type Prepared = PreparedRequest | PreparedUpload | PreparedClaim
+export type Prepared = PreparedRequest | PreparedUpload | PreparedDescription
 
 /** The catalogs that a request is read with. */
 export interface ReadingCatalogs {

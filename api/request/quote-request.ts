@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AnyOperation, operations, uploadOperation } from '#shared/operations/registry.ts'
-import { claimedAudioSchema } from '../schemas/quotes.ts'
+import { describedAudioSchema } from '../schemas/quotes.ts'
 import { invalidField } from './field-errors.ts'
 import { asObject, parseFields } from './json-body.ts'
-import { type Prepared, type PreparedClaim, prepareBody, type ReadingCatalogs } from './prepare-request.ts'
+import { type Prepared, type PreparedDescription, prepareBody, type ReadingCatalogs } from './prepare-request.ts'
 
 /** A request to be priced, as the body of `POST /v1/quotes` contains it. */
 export interface PreparedQuote {
@@ -21,13 +21,13 @@ const quoteRequestSchema = z.strictObject({
   challenge: z.boolean().default(false),
 })
 
-const claimSchema = z.object({ audio: claimedAudioSchema })
+const descriptionSchema = z.object({ audio: describedAudioSchema })
 
 /** Reads the parsed body of `POST /v1/quotes`. Pure. Throws the 400s of its fields and those of the endpoint. */
 export function prepareQuote(given: unknown, catalogs: ReadingCatalogs): PreparedQuote {
   const { operation, body, wantsChallenge } = readEnvelope(given)
   const prepared = describesAudio(operation, body)
-    ? prepareClaim(operation, body)
+    ? prepareDescription(operation, body)
     : prepareBody(operation, body, catalogs)
   return { operation, prepared, wantsChallenge }
 }
@@ -54,7 +54,7 @@ function describesAudio({ upload }: AnyOperation, body: unknown): body is Record
   return upload !== null && typeof body === 'object' && body !== null && Object.hasOwn(body, 'audio')
 }
 
-function prepareClaim({ upload, bodySchema }: AnyOperation, given: Record<string, unknown>): PreparedClaim {
+function prepareDescription({ upload, bodySchema }: AnyOperation, given: Record<string, unknown>): PreparedDescription {
   const { audio, ...options } = given
   if (upload && Object.hasOwn(options, upload.jsonField))
     throw new AppError('invalid_field', {
@@ -62,8 +62,8 @@ function prepareClaim({ upload, bodySchema }: AnyOperation, given: Record<string
       message: `audio describes the recording in place of ${upload.jsonField}. Send only one of them.`,
     })
   const body = parseFields(bodySchema, options, upload?.advice)
-  const { sha256, bytes, duration_ms: durationMs } = parseFields(claimSchema, { audio }).audio
-  return { kind: 'claim', body, audio: { sha256, bytes, durationMs } }
+  const { sha256, bytes, duration_ms: durationMs } = parseFields(descriptionSchema, { audio }).audio
+  return { kind: 'description', body, audio: { sha256, bytes, durationMs } }
 }
 
 /** Reads the text fields of a form: those of the operation, with `operation` and `challenge` among them. */

@@ -8,7 +8,7 @@ const wholeNumberSchema = z
   .meta({ type: 'integer' })
 
 /** A recording as its caller measured it, in place of the recording. The published limits are checked later. */
-export const claimedAudioSchema = z.strictObject({
+export const describedAudioSchema = z.strictObject({
   sha256: z
     .string()
     .regex(/^[0-9a-f]{64}$/, { error: 'must be 64 lowercase hexadecimal digits' })

@@ -129,7 +129,7 @@ class StaleFence extends Error {}
  * Locks the job's row until the transaction ends; throws `StaleFence` unless the job is in `state` under this claim's
  * fence.
  */
-export async function lockClaimedJob(sql: Sql, job: LeasedJob, state: JobState): Promise<void> {
+export async function lockLeasedJob(sql: Sql, job: LeasedJob, state: JobState): Promise<void> {
   const { rowCount } = await sql.query({
     name: 'lock_claimed_job',
     text: 'SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3 FOR UPDATE',

@@ -63,6 +63,9 @@ export function createPool(options: {
     Client: class extends pg.Client {
       constructor(config?: string | pg.ClientConfig) {
         super({ ...Object(config), connectionTimeoutMillis: connectTimeoutMs })
+        // pg also emits an error when a connection in use is lost. Its statement rejects anyway; without a listener the
+        // emitted error would end the process.
+        this.on('error', () => undefined)
         waits?.addConnecting(this)
       }
     },
@@ -78,9 +81,6 @@ export function createPool(options: {
   })
   waits?.addPool(pool)
   pool.on('error', options.onError)
-  // pg also emits an error when a connection in use is lost. Its statement rejects anyway; without a listener the
-  // emitted error would end the process.
-  pool.on('connect', (client) => client.on('error', () => undefined))
   // Not a startup parameter, which PgBouncer refuses. When it fails, so does the statement that the connection is for.
   if (plansOnce) pool.on('connect', (client) => void client.query(PLAN_ONCE).catch(() => undefined))
   if (statementTimeoutMs === 0 || lockTimeoutMs < statementTimeoutMs)

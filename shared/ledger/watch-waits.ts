@@ -58,9 +58,13 @@ export function createWaitWatch({ connectionString, onWait }: WatchedWaits): Wai
   }
   const look = async () => {
     const [since, now] = [oldestOf(connecting, inUse), Date.now()]
-    if (now - since >= PATIENCE_MS) say(await explain(connectionString, connecting, inUse))
-    isTimed = false
-    if (connecting.size + inUse.size > 0) schedule(now - since >= PATIENCE_MS ? PATIENCE_MS : since + PATIENCE_MS - now)
+    const isLong = now - since >= PATIENCE_MS
+    try {
+      if (isLong) say(await explain(connectionString, connecting, inUse))
+    } finally {
+      isTimed = false
+      if (connecting.size + inUse.size > 0) schedule(isLong ? PATIENCE_MS : since + PATIENCE_MS - now)
+    }
   }
   const say = (clause: string | null) => {
     if (clause === null || (clause === said?.clause && Date.now() - said.at < REPEAT_MS)) return

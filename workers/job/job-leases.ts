@@ -10,9 +10,9 @@ export interface JobLeasesDependencies {
 
 /** The leases of all jobs of this process. */
 export interface JobLeases {
-  /** Renews the lease of a claimed job until it is released. `signal` aborts when the lease is lost. */
+  /** Renews the lease of a leased job until it is released. `signal` aborts when the lease is lost. */
   keep(job: LeasedJob): { readonly signal: AbortSignal; release(): void }
-  /** Returns the jobs whose leases are kept, as they were claimed. */
+  /** Returns the jobs whose leases are kept, as they were leased. */
   jobs(): readonly LeasedJob[]
 }
 

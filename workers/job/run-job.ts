@@ -44,21 +44,20 @@ export async function runJob(
   }
 }
 
-/** Runs step after step under one claim. */
-async function runSteps(dependencies: RunJobDependencies, firstClaim: LeasedJob, context: StepContext): Promise<void> {
-  let job: LeasedJob | null = firstClaim
+/** Runs step after step under one lease. */
+async function runSteps(dependencies: RunJobDependencies, first: LeasedJob, context: StepContext): Promise<void> {
+  let job: LeasedJob | null = first
   while (job) {
-    const claimed: LeasedJob = job
+    const leased: LeasedJob = job
     // A lost provider call only has to be ended, which every process can do.
-    if (claimed.state !== 'generating' && !isTaken(dependencies, queueOf(claimed)))
-      return handOver(dependencies, claimed)
-    const outcome: StepOutcome = await runStep(dependencies, claimed, context)
-    if (outcome.next === 'elsewhere') return handOver(dependencies, claimed)
+    if (leased.state !== 'generating' && !isTaken(dependencies, queueOf(leased))) return handOver(dependencies, leased)
+    const outcome: StepOutcome = await runStep(dependencies, leased, context)
+    if (outcome.next === 'elsewhere') return handOver(dependencies, leased)
     if (outcome.next === 'later') {
-      await deferJob(dependencies, claimed, outcome)
-      return outcome.whenReady?.(() => wakeJob(dependencies, claimed))
+      await deferJob(dependencies, leased, outcome)
+      return outcome.whenReady?.(() => wakeJob(dependencies, leased))
     }
-    job = outcome.next === 'moved' ? movedFrom(claimed, outcome.job) : null
+    job = outcome.next === 'moved' ? movedFrom(leased, outcome.job) : null
   }
 }
 
@@ -89,7 +88,7 @@ async function handOver({ executionStore, queue, logger }: HandingOver, job: Lea
   }
 }
 
-/** Enqueues a job that this worker deferred, unless it has been claimed since. Returns whether it did. */
+/** Enqueues a job that this worker deferred, unless it has been leased since. Returns whether it did. */
 async function wakeJob({ executionStore, queue, logger }: HandingOver, job: LeasedJob): Promise<boolean> {
   try {
     if ((await executionStore.wakeJob(job)) === 'stale') return false

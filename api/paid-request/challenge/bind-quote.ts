@@ -24,12 +24,12 @@ interface Dependencies {
   readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
   readonly readChargeGas: (() => Promise<AtomicAmount>) | null
   readonly terms: Pick<PaymentTerms, 'challengeLifetimeSeconds'>
-  readonly store: Pick<AcceptanceStore, 'bindKey' | 'findBinding' | 'replaceClaim'>
+  readonly store: Pick<AcceptanceStore, 'bindKey' | 'findBinding' | 'replaceDescription'>
   readonly tracer: Tracer
 }
 
 /**
- * Prices the request and binds the key to it, in place of a claim about its recording that does not hold. A request
+ * Prices the request and binds the key to it, in place of a description of its recording that does not hold. A request
  * that has no price any more keeps the live quote of its key. Throws `idempotency_key_reused` (409), and as `quoteOffered`.
  */
 export async function bindQuote(
@@ -47,14 +47,14 @@ export async function bindQuote(
       requestDigest,
       quote,
       lifetimeSeconds: terms.challengeLifetimeSeconds,
-      describedAudio: claimOf(paidRequest),
+      describedAudio: descriptionOf(paidRequest),
     }
     const bound = await store.bindKey(request)
     if (bound.outcome === 'bound') return bound
     const current = await store.findBinding(idempotencyKey)
-    if (!current || current.claim?.isReplaced || claimedDigest(current, paidRequest) === null) return bound
-    await store.replaceClaim(request, current.requestDigest)
-    // Another recording may have replaced the claim first.
+    if (!current || current.description?.isReplaced || describedDigest(current, paidRequest) === null) return bound
+    await store.replaceDescription(request, current.requestDigest)
+    // Another recording may have replaced the description first.
     return await store.bindKey(request)
   })
   if (binding.outcome === 'other_request') throw keyReused()
@@ -105,33 +105,36 @@ export async function quoteOffered(
   return readChargeGas ? raisedToGas(quote, await readChargeGas()) : quote
 }
 
-function claimOf({ effectiveRequest: { recording } }: PaidRequest): MeasuredAudio | null {
+function descriptionOf({ effectiveRequest: { recording } }: PaidRequest): MeasuredAudio | null {
   return recording && !recording.isInspected ? recording.audio : null
 }
 
 /**
- * Returns the digest that a claim about this request's recording gave the request when it does not hold: the options are
- * the same, and the recording, which was inspected, is another one. Returns `null` otherwise: a claim never replaces a
- * claim.
+ * Returns the digest that a description of this request's recording gave the request when it does not hold: the options are
+ * the same, and the recording, which was inspected, is another one. Returns `null` otherwise: no
+ * description replaces another.
  */
-export function claimedDigest({ requestDigest, claim }: CurrentBinding, paidRequest: PaidRequest): string | null {
+export function describedDigest(
+  { requestDigest, description }: CurrentBinding,
+  paidRequest: PaidRequest,
+): string | null {
   const { recording } = paidRequest.effectiveRequest
-  if (claim === null || !recording?.isInspected) return null
-  const digest = recording.digestWith(claim.audio)
-  const boundDigest = claim.isReplaced ? paidRequest.requestDigest : digest
+  if (description === null || !recording?.isInspected) return null
+  const digest = recording.digestWith(description.audio)
+  const boundDigest = description.isReplaced ? paidRequest.requestDigest : digest
   return digest !== paidRequest.requestDigest && requestDigest === boundDigest ? digest : null
 }
 
 /**
  * Returns the binding of the key, if any. Throws `idempotency_key_reused` (409) when it is bound to another request,
- * except by a claim about this request's recording that does not hold.
+ * except by a description of this request's recording that does not hold.
  */
 export async function findBinding(
   store: Pick<AcceptanceStore, 'findBinding'>,
   paidRequest: PaidRequest,
 ): Promise<CurrentBinding | null> {
   const binding = await store.findBinding(paidRequest.idempotencyKey)
-  if (binding && binding.requestDigest !== paidRequest.requestDigest && claimedDigest(binding, paidRequest) === null)
+  if (binding && binding.requestDigest !== paidRequest.requestDigest && describedDigest(binding, paidRequest) === null)
     throw keyReused()
   return binding
 }

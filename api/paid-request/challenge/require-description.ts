@@ -5,7 +5,7 @@ import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import { type AuthorizationDependencies, readAuthorization } from '../payment/read-authorization.ts'
-import { claimedDigest, type PaidRequest } from './bind-quote.ts'
+import { describedDigest, type PaidRequest } from './bind-quote.ts'
 
 /**
  * Throws `audio_claim_mismatch` (402), which names what differs, when the payment answers the challenge for a recording
@@ -19,14 +19,14 @@ export function requireDescription(
   binding: CurrentBinding | null,
 ): void {
   const { recording } = paidRequest.effectiveRequest
-  if (!binding?.claim || !recording) return
-  const requestDigest = claimedDigest(binding, paidRequest)
+  if (!binding?.description || !recording) return
+  const requestDigest = describedDigest(binding, paidRequest)
   if (requestDigest === null) return
-  const claimed = { ...paidRequest, requestDigest }
-  if (!isIssuedFor(paymentHeader, claimed, dependencies.challengeSecrets)) return
-  readAuthorization(dependencies, paymentHeader, claimed)
+  const described = { ...paidRequest, requestDigest }
+  if (!isIssuedFor(paymentHeader, described, dependencies.challengeSecrets)) return
+  readAuthorization(dependencies, paymentHeader, described)
   throw new AppError('audio_claim_mismatch', {
-    message: `The recording is not the one that was priced: ${differences(binding.claim.audio, recording.audio)}. Nothing was charged. This challenge has the price of the recording that was sent; sign it and send the same request again.`,
+    message: `The recording is not the one that was priced: ${differences(binding.description.audio, recording.audio)}. Nothing was charged. This challenge has the price of the recording that was sent; sign it and send the same request again.`,
   })
 }
 
@@ -41,11 +41,11 @@ function isIssuedFor(
 }
 
 /** Names every fact that differs, since a client may have computed several of them in a wrong way. */
-function differences(claimed: MeasuredAudio, inspected: MeasuredAudio): string {
+function differences(described: MeasuredAudio, inspected: MeasuredAudio): string {
   const facts = [
-    ['sha256', claimed.sha256, inspected.sha256],
-    ['bytes', claimed.bytes, inspected.bytes],
-    ['duration_ms', claimed.durationMs, inspected.durationMs],
+    ['sha256', described.sha256, inspected.sha256],
+    ['bytes', described.bytes, inspected.bytes],
+    ['duration_ms', described.durationMs, inspected.durationMs],
   ] as const
   return facts
     .filter(([, described, measured]) => described !== measured)

@@ -4,7 +4,7 @@ import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { MeasuredUpload, PreparedClaim, PreparedRequest, PreparedUpload } from '../prepare-request.ts'
+import type { MeasuredUpload, PreparedDescription, PreparedRequest, PreparedUpload } from '../prepare-request.ts'
 
 /** Bodies up to this size take a few milliseconds, as long as a round trip to a thread. */
 export const SMALL_BODY_BYTES = 256 * 1024
@@ -47,7 +47,7 @@ interface PlainRequest extends Omit<PreparedRequest, 'quote'> {
 
 export interface PlainPrepared {
   readonly operationId: string
-  readonly prepared: PlainRequest | PreparedUpload | PreparedClaim
+  readonly prepared: PlainRequest | PreparedUpload | PreparedDescription
   /** Of a quote only: whether its answer is the challenge to sign. */
   readonly wantsChallenge: boolean
 }

@@ -125,7 +125,7 @@ function bytesOf({ prepared }: PlainPrepared): Uint8Array {
       return prepared.json
     case 'upload':
       return prepared.upload.audio
-    case 'claim':
+    case 'description':
       return new Uint8Array()
   }
 }

@@ -8,9 +8,9 @@ import { FULL_ACCESS } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { ifSupported } from './if-supported.ts'
-import { listOne, probeKey, probeStore } from './probe-store.ts'
+import { probeKey, probeStore } from './probe-store.ts'
 import { blockPublicAccess, isPublic, type PublicAccessBlock } from './public-access.ts'
-import { createS3ObjectStore } from './s3-store.ts'
+import { createS3ObjectStore, listOne } from './s3-store.ts'
 import { describeStoreFailure, statusOf } from './store-failure.ts'
 
 /** What was done to the bucket. `unsupported`: the store does not know the call. */
@@ -58,7 +58,7 @@ export async function bucketExists(client: S3Client, settings: S3Settings): Prom
   const { prefix } = RETENTION_CLASSES.staged
   try {
     // Unlike that of HEAD, its answer has the store's error code.
-    await listOne(client, settings, prefix)
+    await listOne(client, settings.S3_BUCKET, prefix)
     return true
   } catch (error) {
     if (statusOf(error) === 404) return false

@@ -1,9 +1,9 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { GetObjectCommand, ListObjectsV2Command, type S3Client } from '@aws-sdk/client-s3'
+import { GetObjectCommand, type S3Client } from '@aws-sdk/client-s3'
 import type { ObjectAccess, ObjectOperation } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES, type RetentionClass } from '#shared/media/retention.ts'
-import { createS3ObjectStore } from './s3-store.ts'
+import { createS3ObjectStore, listOne } from './s3-store.ts'
 import { describeStoreFailure, statusOf, UnusableStore } from './store-failure.ts'
 
 const PROBE_BYTES = 32
@@ -30,17 +30,7 @@ export async function probeStore(client: S3Client, settings: S3Settings, access:
 /** Makes one request. Throws an {@link UnusableStore} when the bucket cannot be used at the moment. */
 export async function requireBucket(client: S3Client, settings: S3Settings): Promise<void> {
   const { prefix } = RETENTION_CLASSES.staged
-  await attempting(settings, 'list', prefix, async () => void (await listOne(client, settings, `${prefix}/`)))
-}
-
-/** Returns one key that begins with `prefix`, if there is any. */
-export async function listOne(
-  client: S3Client,
-  { S3_BUCKET: Bucket }: S3Settings,
-  prefix: string,
-): Promise<string | undefined> {
-  const { Contents } = await client.send(new ListObjectsV2Command({ Bucket, Prefix: prefix, MaxKeys: 1 }))
-  return Contents?.[0]?.Key
+  await attempting(settings, 'list', prefix, async () => void (await listOne(client, settings.S3_BUCKET, `${prefix}/`)))
 }
 
 /**
@@ -52,7 +42,7 @@ async function readAnother(
   settings: S3Settings,
   { prefix, missing }: { readonly prefix: string; readonly missing: string },
 ): Promise<void> {
-  const Key = (await listOne(client, settings, `${prefix}/`)) ?? missing
+  const Key = (await listOne(client, settings.S3_BUCKET, `${prefix}/`)) ?? missing
   try {
     const { Body } = await client.send(new GetObjectCommand({ Bucket: settings.S3_BUCKET, Key, Range: 'bytes=0-0' }))
     await Body?.transformToByteArray()
@@ -75,7 +65,8 @@ async function probePrefix(
   }
   try {
     await attempt('put', () => objects.put(key, bytes))
-    if (operations.includes('put')) await attempt('list', async () => void (await listOne(client, settings, key)))
+    if (operations.includes('put'))
+      await attempt('list', async () => void (await listOne(client, settings.S3_BUCKET, key)))
     await attempt('get', async () => {
       if (!operations.includes('put')) return await readAnother(client, settings, { prefix, missing: key })
       const stored = await objects.get(key)

@@ -26,8 +26,6 @@ const CONCURRENT_DELETIONS = 16
  */
 export function createS3ObjectStore(client: S3Client, bucket: string): ObjectStore {
   const place = (key: string) => ({ Bucket: bucket, Key: requireObjectKey(key) })
-  const requireBucket = () =>
-    client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: `${RETENTION_CLASSES.staged.prefix}/`, MaxKeys: 1 }))
   const fetchObject = async (key: string, range?: ByteRange): Promise<GetObjectCommandOutput | null> => {
     try {
       return await client.send(
@@ -36,7 +34,7 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
     } catch (error) {
       if (statusOf(error) !== 404) throw error
       // Some stores and every proxy answer 404 for a missing bucket as well, whose objects are not gone.
-      if (!(error instanceof NoSuchKey)) await requireBucket()
+      if (!(error instanceof NoSuchKey)) await listOne(client, bucket, `${RETENTION_CLASSES.staged.prefix}/`)
       return null
     }
   }
@@ -84,6 +82,12 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
       return deleted
     },
   }
+}
+
+/** Returns one key that begins with `prefix`, if there is any. Rejects when the bucket cannot be listed. */
+export async function listOne(client: S3Client, Bucket: string, prefix: string): Promise<string | undefined> {
+  const { Contents } = await client.send(new ListObjectsV2Command({ Bucket, Prefix: prefix, MaxKeys: 1 }))
+  return Contents?.[0]?.Key
 }
 
 /** Creates presigned URLs. Their responses have the media route's headers, as far as S3 lets a link choose them. */

@@ -13,11 +13,11 @@ import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlemen
 import { createJobAcceptor } from './accept-together.ts'
 import {
   bindKey,
-  claimColumn,
   createBindingFinder,
+  descriptionColumn,
   type KeyBinding,
   type KeyBindingRequest,
-  replaceClaim,
+  replaceDescription,
 } from './bind-key.ts'
 import { createPriorWorkFinder, findOpenJob, hasJob } from './find-prior-work.ts'
 import { createNewPayersLimit } from './new-payers.ts'
@@ -57,7 +57,7 @@ export function createAcceptanceStore(
     acceptJob: createJobAcceptor(pool, limits),
     markEnqueued: createEnqueuedMarker(pool),
     findReceipt: (receiptId: string) => findReceipt(pool, archive, receiptId),
-    ...bindTo(pool, { replaceClaim, hasJob, findOpenJob, takePermitTurn, findPermitTurn, endPermitTurn }),
+    ...bindTo(pool, { replaceDescription, hasJob, findOpenJob, takePermitTurn, findPermitTurn, endPermitTurn }),
     ...bindTo(pool, { recordUnknownSettlement, findUnknownEnding, readOutcomes, readQueueAges, findMedia }),
   }
 }
@@ -217,7 +217,7 @@ function asRow({ idempotencyKey, requestDigest, quote, lifetimeSeconds, describe
     quoted_maximum: quote.quotedMaximum.toString(),
     catalog_version: quote.catalogVersion,
     terms: quote.terms,
-    claimed_audio: claimColumn(describedAudio),
+    claimed_audio: descriptionColumn(describedAudio),
     lifetime_seconds: lifetimeSeconds,
   }
 }

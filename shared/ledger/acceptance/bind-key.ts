@@ -29,11 +29,11 @@ export interface CurrentBinding {
   /** Whether the challenge has not expired; a key with a job stays bound afterwards. */
   readonly isLive: boolean
   /** `null` for a key that was bound by a complete request, and once a job is accepted under it. */
-  readonly claim: ClaimOfBinding | null
+  readonly description: Description | null
 }
 
 /** What the caller said of a recording when the key was bound. */
-export interface ClaimOfBinding {
+export interface Description {
   readonly audio: MeasuredAudio
   /** Whether another recording was sent since, and the key is bound to that. Until then it may be. */
   readonly isReplaced: boolean
@@ -44,7 +44,7 @@ type BoundRow = Quote<JsonValue> & Pick<CurrentBinding, 'expiresAt'>
 type BindingRow = BoundRow &
   Pick<CurrentBinding, 'requestDigest' | 'isLive'> & {
     readonly idempotencyKey: string
-    readonly describedAudio: ClaimColumn | null
+    readonly describedAudio: DescriptionColumn | null
   }
 
 /**
@@ -119,7 +119,7 @@ async function bind(
      WHERE (bound.request_digest = EXCLUDED.request_digest AND ($7 OR bound.job_id IS NULL OR bound.expires_at > now()))
        OR (bound.job_id IS NULL AND bound.expires_at <= now())
      RETURNING quoted_maximum AS "quotedMaximum", catalog_version AS "catalogVersion", terms, expires_at AS "expiresAt"`,
-    values: [...bindingValues(request), isReleased, claimColumn(request.describedAudio)],
+    values: [...bindingValues(request), isReleased, descriptionColumn(request.describedAudio)],
   })
   if (!row) return { outcome: 'other_request' }
   const { expiresAt, ...quote } = row
@@ -175,11 +175,11 @@ async function findBindings(
 function bindingFromRow({ quotedMaximum, catalogVersion, terms, ...row }: BindingRow): CurrentBinding {
   const { requestDigest, expiresAt, isLive, describedAudio } = row
   const quote = { quotedMaximum, catalogVersion, terms }
-  return { requestDigest, quote, expiresAt, isLive, claim: claimFromColumn(describedAudio) }
+  return { requestDigest, quote, expiresAt, isLive, description: descriptionFromColumn(describedAudio) }
 }
 
 /** The column `claimed_audio`, with the names of the request. */
-export interface ClaimColumn {
+export interface DescriptionColumn {
   readonly sha256: string
   readonly bytes: number
   readonly duration_ms: number
@@ -188,11 +188,11 @@ export interface ClaimColumn {
 }
 
 /** Returns the value of the column for a claim, or for none. */
-export function claimColumn(claim: MeasuredAudio | null | undefined): ClaimColumn | null {
+export function descriptionColumn(claim: MeasuredAudio | null | undefined): DescriptionColumn | null {
   return claim ? { sha256: claim.sha256, bytes: claim.bytes, duration_ms: claim.durationMs } : null
 }
 
-function claimFromColumn(column: ClaimColumn | null): ClaimOfBinding | null {
+function descriptionFromColumn(column: DescriptionColumn | null): Description | null {
   if (!column) return null
   const { sha256, bytes, duration_ms: durationMs, is_replaced: isReplaced = false } = column
   return { audio: { sha256, bytes, durationMs }, isReplaced }
@@ -200,18 +200,18 @@ function claimFromColumn(column: ClaimColumn | null): ClaimOfBinding | null {
 
 /**
  * Binds a key that a claim holds to the request with the recording itself, at its own price and with a new challenge.
- * Changes nothing when the key is no longer bound by the claim with `claimedDigest`, or has a job. One guarded
+ * Changes nothing when the key is no longer bound by the claim with `describedDigest`, or has a job. One guarded
  * statement: of several recordings under one key only the first one replaces the claim, and a payment that is accepted
  * meanwhile, under the same lock, either finds the claim unchanged or is refused. The claim stays with the key, so
  * that the same payment for it is answered in the same way when the first answer was lost.
  */
-export async function replaceClaim(sql: Sql, request: KeyBindingRequest, claimedDigest: string): Promise<void> {
+export async function replaceDescription(sql: Sql, request: KeyBindingRequest, describedDigest: string): Promise<void> {
   await sql.query({
     name: 'replace_claim',
     text: `UPDATE idempotency_keys SET request_digest = $2, quoted_maximum = $3, catalog_version = $4, terms = $5,
        claimed_audio = claimed_audio || '{"is_replaced": true}', expires_at = now() + make_interval(secs => $6)
      WHERE idempotency_key = $1 AND request_digest = $7 AND claimed_audio IS NOT NULL
        AND NOT claimed_audio ? 'is_replaced' AND job_id IS NULL`,
-    values: [...bindingValues(request), claimedDigest],
+    values: [...bindingValues(request), describedDigest],
   })
 }

@@ -56,11 +56,11 @@ const CLAIM_TYPES = [
  * The values of `CLAIM_COLUMNS`, from columns or parameters. A deadline past the year 9999 is stored as the end of that
  * year, for comparisons in SQL; `signed` has the exact one.
  */
-const claimOf = (column: (index: number) => string) =>
+const descriptionOf = (column: (index: number) => string) =>
   CLAIM_TYPES.map((_, index) =>
     index === 6 ? `to_timestamp(LEAST(${column(index)}, 253402300799)::double precision)` : column(index),
   ).join(', ')
-const CLAIM_PARAMETERS = claimOf((index) => `$${index + 1}::${CLAIM_TYPES[index]}`)
+const CLAIM_PARAMETERS = descriptionOf((index) => `$${index + 1}::${CLAIM_TYPES[index]}`)
 const CLAIMED_PAYER = ['$3', '$4'] as const
 
 /** A nonce that is claimed for a new job. */
@@ -132,7 +132,7 @@ export async function claimNonces(sql: Sql, claims: readonly NewClaim[]): Promis
   await sql.query({
     name: 'claim_nonces',
     text: `INSERT INTO authorizations (${CLAIM_COLUMNS})
-     SELECT ${claimOf((index) => CLAIM_COLUMNS.split(', ')[index] ?? '')}
+     SELECT ${descriptionOf((index) => CLAIM_COLUMNS.split(', ')[index] ?? '')}
      FROM ${listed(...CLAIM_TYPES)} AS asked (${CLAIM_COLUMNS}) ON CONFLICT DO NOTHING`,
     values: columnsOf(claims.map(claimValues)),
   })

@@ -22,7 +22,7 @@ import { moveJob, moveJobs, type SharedTransition, shareMove } from '../move-job
 import type { Pool, Sql } from '../pool.ts'
 import { eraseUpload, openStagedUpload } from '../retention/staged-uploads.ts'
 import { shareStatement } from '../share-statements.ts'
-import { createJobClaimer, deferJob, handOverJob, releaseJob, renewLeases, wakeJob } from './leases.ts'
+import { createJobLeaser, deferJob, handOverJob, releaseJob, renewLeases, wakeJob } from './leases.ts'
 import { takeDueJobs } from './take-due-jobs.ts'
 
 interface Asked {
@@ -42,13 +42,13 @@ interface ExposureAhead extends Exposure {
   readonly exhausted: ExhaustedBudget | null
 }
 
-/** A worker's access to jobs, from the claim to the stored result. Every write to a claimed job is fenced. */
+/** A worker's access to jobs, from the lease to the stored result. Every write to a leased job is fenced. */
 export type ExecutionStore = ReturnType<typeof createExecutionStore>
 
 /** Creates the workers' store of jobs over one pool. */
 export function createExecutionStore(pool: Pool, budget: UnchargedBudget) {
   return {
-    leaseJob: createJobClaimer(pool),
+    leaseJob: createJobLeaser(pool),
     ...bindTo(pool, { renewLeases, deferJob, releaseJob, wakeJob, handOverJob, takeDueJobs }),
     ...bindTo(pool, { readEffectiveRequest, openStagedUpload, failJob }),
     readExposureAhead: createExposureAheadReader(pool, budget),
@@ -58,7 +58,7 @@ export function createExecutionStore(pool: Pool, budget: UnchargedBudget) {
 }
 
 /**
- * Returns the effective request of a claimed job, which the claim leaves out when it is long: a worker first reserves the
+ * Returns the effective request of a leased job, which the lease leaves out when it is long: a worker first reserves the
  * memory for it. `null` when no provider needs it any more.
  */
 async function readEffectiveRequest(sql: Sql, jobId: string): Promise<JsonValue | null> {

@@ -21,13 +21,13 @@ export type LeasedJobRow = Omit<LeasedJob, 'effectiveRequest' | 'authorization' 
   } & { readonly [Member in keyof SealedResult]: SealedResult[Member] | null }
 
 /**
- * A longer effective request is read once there is memory for it; all jobs that wait for memory are claimed.
+ * A longer effective request is read once there is memory for it; all jobs that wait for memory are leased.
  * `octet_length` does not read the text itself.
  */
 const LONG_REQUEST_BYTES = 32 * 1024
 
-/** The columns of `LeasedJobRow` over `jobs` and `authorizations`, without what only a claim knows. */
-export const CLAIMED_JOB = `jobs.id, jobs.operation, jobs.public_model AS "publicModel",
+/** The columns of `LeasedJobRow` over `jobs` and `authorizations`, without what only a lease knows. */
+export const LEASED_JOB = `jobs.id, jobs.operation, jobs.public_model AS "publicModel",
   jobs.request_digest AS "requestDigest", jobs.quoted_maximum AS "quotedMaximum",
   jobs.catalog_version AS "catalogVersion", jobs.terms, jobs.authorization_id AS "authorizationId",
   jobs.staged_upload_id AS "stagedUploadId", jobs.accepted_at AS "acceptedAt", jobs.state, jobs.fence,
@@ -37,7 +37,7 @@ export const CLAIMED_JOB = `jobs.id, jobs.operation, jobs.public_model AS "publi
   CASE WHEN octet_length(jobs.effective_request) <= ${LONG_REQUEST_BYTES} THEN jobs.effective_request END
     AS "effectiveRequest", authorizations.signed`
 
-export function claimedJobFromRow(row: LeasedJobRow): LeasedJob {
+export function leasedJobFromRow(row: LeasedJobRow): LeasedJob {
   const { signed, effectiveRequest, requestId, traceparent, usage, chargeAmount, resultDigest, ...job } = row
   const isSealed = usage !== null && chargeAmount !== null && resultDigest !== null
   return {
@@ -50,60 +50,60 @@ export function claimedJobFromRow(row: LeasedJobRow): LeasedJob {
   }
 }
 
-interface Claim {
+interface LeaseRequest {
   readonly jobId: string
   readonly leaseMs: number
 }
 
-const CLAIM = `fence = fence + 1, lease_expires_at = now() + make_interval(secs => lease_ms / 1000.0), orphaned_at = NULL`
-const IS_CLAIMABLE = `state IN ('accepted', 'generating', 'generated', 'settling')
+const TAKE_LEASE = `fence = fence + 1, lease_expires_at = now() + make_interval(secs => lease_ms / 1000.0), orphaned_at = NULL`
+const IS_FREE = `state IN ('accepted', 'generating', 'generated', 'settling')
   AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
   AND (state <> 'generating' OR orphaned_at IS NOT NULL)`
-const CLAIMED = `${CLAIMED_JOB},
+const LEASED = `${LEASED_JOB},
   extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS "waitedMs",
   coalesce(extract(epoch FROM now() - deferred_since), 0)::float8 * 1000 AS "deferredMs",
   coalesce(extract(epoch FROM now() - payment_blocked_since), 0)::float8 * 1000 AS "paymentBlockedMs"`
 
 /**
  * Creates a function that takes the lease of an unfinished job without one and raises its fence, by PostgreSQL's clock.
- * Jobs that are delivered at the same time are claimed in one statement. Returns `null` when the job is finished, leased
+ * Jobs that are delivered at the same time are leased in one statement. Returns `null` when the job is finished, leased
  * by another worker, or not due yet.
  */
-export function createJobClaimer(sql: Sql): (jobId: string, leaseMs: number) => Promise<LeasedJob | null> {
-  const claim = shareStatement<Claim, LeasedJob | null>({
+export function createJobLeaser(sql: Sql): (jobId: string, leaseMs: number) => Promise<LeasedJob | null> {
+  const lease = shareStatement<LeaseRequest, LeasedJob | null>({
     keyOf: ({ jobId }) => jobId,
-    run: (claims, lockedRows) => leaseJobs(sql, claims, lockedRows),
-    skipped: async (claimed) => {
-      await startOrphanGrace(sql, claimed)
+    run: (requests, lockedRows) => leaseJobs(sql, requests, lockedRows),
+    skipped: async (request) => {
+      await startOrphanGrace(sql, request)
       return null
     },
   })
-  return (jobId, leaseMs) => claim({ jobId, leaseMs })
+  return (jobId, leaseMs) => lease({ jobId, leaseMs })
 }
 
-/** Claims those that can be claimed. All are committed before they are read, so one that cannot be read fails alone. */
+/** Leases those that are free. All are committed before they are read, so one that cannot be read fails alone. */
 async function leaseJobs(
   sql: Sql,
-  claims: readonly Claim[],
+  requests: readonly LeaseRequest[],
   lockedRows: LockedRows,
 ): Promise<ReadonlyMap<string, LeasedJob | Error>> {
   const rows = await readRows<LeasedJobRow>(sql, {
-    name: `claim_jobs${NAME_SUFFIX[lockedRows]}`,
+    name: `lease_jobs${NAME_SUFFIX[lockedRows]}`,
     text: `WITH asked AS (SELECT id, lease_ms FROM ${listed('uuid', 'float8')} AS asked (id, lease_ms)),
      free AS (
        SELECT asked.id, lease_ms FROM asked CROSS JOIN LATERAL (
-         SELECT FROM jobs WHERE jobs.id = asked.id AND ${IS_CLAIMABLE} ${LOCK_JOBS[lockedRows]}) AS locked)
-     UPDATE jobs SET ${CLAIM} FROM free, authorizations
+         SELECT FROM jobs WHERE jobs.id = asked.id AND ${IS_FREE} ${LOCK_JOBS[lockedRows]}) AS locked)
+     UPDATE jobs SET ${TAKE_LEASE} FROM free, authorizations
      WHERE jobs.id = free.id AND authorizations.id = jobs.authorization_id
-     RETURNING ${CLAIMED}`,
-    values: columnsOf(claims.map(({ jobId, leaseMs }) => [jobId, leaseMs])),
+     RETURNING ${LEASED}`,
+    values: columnsOf(requests.map(({ jobId, leaseMs }) => [jobId, leaseMs])),
   })
-  return new Map(rows.map((row) => [row.id, claimedOrError(row)]))
+  return new Map(rows.map((row) => [row.id, leasedOrError(row)]))
 }
 
-function claimedOrError(row: LeasedJobRow): LeasedJob | Error {
+function leasedOrError(row: LeasedJobRow): LeasedJob | Error {
   try {
-    return claimedJobFromRow(row)
+    return leasedJobFromRow(row)
   } catch (cause) {
     return new Error(`job ${row.id} cannot be read`, { cause })
   }
@@ -113,7 +113,7 @@ function claimedOrError(row: LeasedJobRow): LeasedJob | Error {
  * Gives the worker whose lease on a `generating` job expired a grace period. A worker that takes such a job over must
  * fail it; after an outage of the database all renewals are late, and the previous one may be about to store the result.
  */
-async function startOrphanGrace(sql: Sql, { jobId, leaseMs }: Claim): Promise<void> {
+async function startOrphanGrace(sql: Sql, { jobId, leaseMs }: LeaseRequest): Promise<void> {
   await sql.query({
     name: 'start_orphan_grace',
     text: `UPDATE jobs SET orphaned_at = now(), lease_expires_at = now() + make_interval(secs => $2 / 1000.0)
@@ -188,7 +188,7 @@ export async function renewLeases(sql: Sql, jobs: readonly LeasedJob[], leaseMs:
 /**
  * Ends this worker's lease so that another worker can continue, and marks the job as enqueued: the caller enqueues it
  * next. Raises the fence, so that later writes of this worker are stale. Returns the job's current state, or `null`
- * when it cannot be handed over: the claim is lost, or a provider call is in progress, whose outcome no other worker
+ * when it cannot be handed over: the lease is lost, or a provider call is in progress, whose outcome no other worker
  * could learn.
  */
 export async function handOverJob(sql: Sql, job: LeasedJob): Promise<LeasedJob | null> {

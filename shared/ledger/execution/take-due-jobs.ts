@@ -8,7 +8,7 @@ import { readRows } from '../read-rows.ts'
 export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
 
 /**
- * A job enqueued this long ago and still not claimed was lost by the queue, or waits in a long one, where a duplicate
+ * A job enqueued this long ago and still not leased was lost by the queue, or waits in a long one, where a duplicate
  * is harmless.
  */
 const ENQUEUE_AGAIN_AFTER_SECONDS = 10

@@ -1,7 +1,7 @@
 import type { LeasedJob, Written } from '#shared/jobs/job.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
-import { inFencedTransaction, lockClaimedJob, NOT_DEFERRED } from '../move-job.ts'
+import { inFencedTransaction, lockLeasedJob, NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
 import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
@@ -88,7 +88,7 @@ export async function adoptSettlement(
   { settlementId }: EarlierSettlement,
 ): Promise<Written> {
   return await inFencedTransaction(pool, async (sql) => {
-    await lockClaimedJob(sql, job, 'generated')
+    await lockLeasedJob(sql, job, 'generated')
     // The current authorization is never settled, so the payer's next permit may have its nonce.
     await sql.query({
       name: 'release_replaced_permit',

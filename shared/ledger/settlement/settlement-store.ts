@@ -1,7 +1,7 @@
 import type { LeasedJob, StoredSettlement, StoredTransaction, Written } from '#shared/jobs/job.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import { bindTo } from '../bind-to.ts'
-import { inFencedTransaction, lockClaimedJob } from '../move-job.ts'
+import { inFencedTransaction, lockLeasedJob } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
 import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
@@ -113,7 +113,7 @@ async function renewSettlement(pool: Pool, job: LeasedJob, renewal: Renewal): Pr
   const { network, facilitator } = job.authorization
   const { settlementId, usedAccountNonce } = renewal
   const renew = async (sql: Sql) => {
-    await lockClaimedJob(sql, job, 'settling')
+    await lockLeasedJob(sql, job, 'settling')
     const accountNonce = await takeAccountNonces(sql, { network, facilitator }, renewal.minimumAccountNonce, 1)
     const moved = await sql.query({
       name: 'renew_settlement',

@@ -31,7 +31,7 @@ function requests(changes: Partial<TestJob> = {}): { first: NewJob; pricier: New
     other: { ...first, requestDigest: 'f'.repeat(64) },
   }
 }
-const CLAIM = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 2000 }
+const DESCRIBED = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 2000 }
 const bind = (store: AcceptanceStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
   store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
 const RECIPIENT = `0x${'c3'.repeat(20)}` as const
@@ -179,44 +179,44 @@ describe('binding an idempotency key', () => {
   })
 
   /** A key that a claim binds, the request that the claim is for, and one with another recording. */
-  async function claimedKey() {
+  async function describedKey() {
     const { first, other } = requests()
-    expect(await bindClaim(first)).toMatchObject({ outcome: 'bound', quote: first.quote })
+    expect(await bindDescription(first)).toMatchObject({ outcome: 'bound', quote: first.quote })
     return { first, other }
   }
-  const bindClaim = ({ idempotencyKey, requestDigest, quote }: NewJob) =>
-    ledger.acceptance.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, describedAudio: CLAIM })
-  const replaceClaim = ({ idempotencyKey, requestDigest, quote }: NewJob, { requestDigest: claimed }: NewJob) =>
-    ledger.acceptance.replaceClaim({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, claimed)
+  const bindDescription = ({ idempotencyKey, requestDigest, quote }: NewJob) =>
+    ledger.acceptance.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, describedAudio: DESCRIBED })
+  const replaceDescription = ({ idempotencyKey, requestDigest, quote }: NewJob, { requestDigest: described }: NewJob) =>
+    ledger.acceptance.replaceDescription({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, described)
   const bindingOf = async ({ idempotencyKey }: NewJob) => {
     const binding = await ledger.acceptance.findBinding(idempotencyKey)
-    return binding && { digest: binding.requestDigest, claim: binding.claim, quote: binding.quote }
+    return binding && { digest: binding.requestDigest, description: binding.description, quote: binding.quote }
   }
-  describe('a key that is bound by a claim about a recording', () => {
-    it('keeps the claim with the key, also when the key is bound outside of a batch', async () => {
-      const { first } = await claimedKey()
-      const claim = { audio: CLAIM, isReplaced: false }
-      expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim, quote: first.quote })
-      expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
-      expect((await bindingOf(first))?.claim).toEqual(claim)
+  describe('a key that is bound by a description about a recording', () => {
+    it('keeps the description with the key, also when the key is bound outside of a batch', async () => {
+      const { first } = await describedKey()
+      const description = { audio: DESCRIBED, isReplaced: false }
+      expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, description, quote: first.quote })
+      expect(await bindDescription(first)).toMatchObject({ outcome: 'bound' })
+      expect((await bindingOf(first))?.description).toEqual(description)
       await expire(first)
-      expect(await bindClaim({ ...first, requestDigest: 'f'.repeat(64) })).toMatchObject({ outcome: 'bound' })
-      expect((await bindingOf(first))?.claim).toEqual(claim)
+      expect(await bindDescription({ ...first, requestDigest: 'f'.repeat(64) })).toMatchObject({ outcome: 'bound' })
+      expect((await bindingOf(first))?.description).toEqual(description)
     })
 
     it('is replaced by the recording itself, at its price, with a new challenge', async () => {
-      const { first, other } = await claimedKey()
+      const { first, other } = await describedKey()
       await ledger.sql("UPDATE idempotency_keys SET expires_at = now() + interval '5 s' WHERE idempotency_key = $1", [
         first.idempotencyKey,
       ])
       const pricier = { ...other, quote: { ...other.quote, quotedMaximum: atomicAmount(9999n) } }
-      await replaceClaim(pricier, first)
-      const claim = { audio: CLAIM, isReplaced: true }
-      expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
+      await replaceDescription(pricier, first)
+      const description = { audio: DESCRIBED, isReplaced: true }
+      expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, description, quote: pricier.quote })
       // Nothing makes it replaceable again.
-      for (const rebind of [bindTestKey(ledger, pricier), bindClaim(pricier), replaceClaim(first, pricier)])
+      for (const rebind of [bindTestKey(ledger, pricier), bindDescription(pricier), replaceDescription(first, pricier)])
         await rebind
-      expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
+      expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, description, quote: pricier.quote })
       const [row] = await ledger.sql(
         "SELECT expires_at > now() + interval '590 s' AS is_new FROM idempotency_keys WHERE idempotency_key = $1",
         [first.idempotencyKey],
@@ -226,40 +226,40 @@ describe('binding an idempotency key', () => {
       expect(await ledger.acceptance.acceptJob(pricier)).toMatchObject({ outcome: 'accepted' })
     })
 
-    it('is bound to the request for good once the request itself arrives, and no claim undoes that', async () => {
-      const { first, other } = await claimedKey()
+    it('is bound to the request for good once the request itself arrives, and no description undoes that', async () => {
+      const { first, other } = await describedKey()
       expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
-      expect((await bindingOf(first))?.claim).toBeNull()
-      expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
-      expect((await bindingOf(first))?.claim).toBeNull()
-      await replaceClaim(other, first)
+      expect((await bindingOf(first))?.description).toBeNull()
+      expect(await bindDescription(first)).toMatchObject({ outcome: 'bound' })
+      expect((await bindingOf(first))?.description).toBeNull()
+      await replaceDescription(other, first)
       expect((await bindingOf(first))?.digest).toBe(first.requestDigest)
     })
 
-    it('refuses a claim about another recording', async () => {
-      const { other } = await claimedKey()
-      expect(await bindClaim(other)).toEqual({ outcome: 'other_request' })
+    it('refuses a description about another recording', async () => {
+      const { other } = await describedKey()
+      expect(await bindDescription(other)).toEqual({ outcome: 'other_request' })
     })
 
     it.each(['accepted', 'completed', 'failed', 'review'] as const)(
-      'is never replaced once a job under it is %s, and a claim about the same request changes nothing',
+      'is never replaced once a job under it is %s, and a description about the same request changes nothing',
       async (state) => {
-        const { first, other } = await claimedKey()
+        const { first, other } = await describedKey()
         await jobInState(ledger, state, first as TestJob)
-        expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
-        await replaceClaim(other, first)
-        expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim: null, quote: first.quote })
+        expect(await bindDescription(first)).toMatchObject({ outcome: 'bound' })
+        await replaceDescription(other, first)
+        expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, description: null, quote: first.quote })
       },
     )
 
     it('is replaced by one of twenty simultaneous recordings, and paid for by none that lost', async () => {
-      const { first } = await claimedKey()
+      const { first } = await describedKey()
       const recordings = Array.from({ length: 20 }, (_, index) => ({
         ...newTestJob({ idempotencyKey: first.idempotencyKey, requestDigest: String(index).padStart(64, '0') }),
       }))
       const bindings = await Promise.all(
         recordings.map(async (recording) => {
-          await replaceClaim(recording, first)
+          await replaceDescription(recording, first)
           return await bindTestKey(ledger, recording)
         }),
       )
@@ -272,10 +272,10 @@ describe('binding an idempotency key', () => {
     })
 
     it('is either replaced or paid for, never both, when another recording arrives during the acceptance', async () => {
-      const keys = await Promise.all(Array.from({ length: 20 }, claimedKey))
+      const keys = await Promise.all(Array.from({ length: 20 }, describedKey))
       await Promise.all(
         keys.map(async ({ first, other }) => {
-          const [accepted] = await Promise.all([ledger.acceptance.acceptJob(first), replaceClaim(other, first)])
+          const [accepted] = await Promise.all([ledger.acceptance.acceptJob(first), replaceDescription(other, first)])
           const { digest } = (await bindingOf(first)) ?? {}
           expect({ accepted: accepted.outcome, digest }).toEqual(
             accepted.outcome === 'accepted'

@@ -17,6 +17,7 @@ import { createTestDatabase, type TestDatabase } from '../../support/ledger/test
 import { createTestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
+import { until } from '../../support/until.ts'
 
 const PREFIX = '{farebox-test}'
 /** An engine under test: a separate queue and its stored content as text. */
@@ -56,6 +57,15 @@ async function storedIn({ client }: TestRedis): Promise<string> {
   const keys = await client.keys('*')
   const values = await Promise.all(keys.map(async (key) => [key, await read[await client.type(key)]?.(key)]))
   return JSON.stringify(values)
+}
+async function otherSessions(connectionString: string): Promise<number> {
+  const client = new pg.Client({ connectionString })
+  await client.connect()
+  const { rows } = await client.query<{ sessions: number }>(
+    'SELECT count(*)::int AS sessions FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
+  )
+  await client.end()
+  return rows[0]?.sessions ?? 0
 }
 const idsIn = (text: string, jobIds: readonly string[]) => jobIds.filter((jobId) => text.includes(jobId))
 const names = ['text', 'images', 'speech', 'transcriptions', 'settlement']
@@ -439,7 +449,11 @@ describe('defects of BullMQ that workarounds are for', () => {
     database = await createTestDatabase()
   })
 
-  afterAll(() => database.drop())
+  // A connection without the overrides that is still closing would report its end as an error that nobody handles.
+  afterAll(async () => {
+    await until(async () => (await otherSessions(database.url)) === 0)
+    await database.drop()
+  })
 
   function connect(): PostgresConnection {
     const connection = new PostgresConnection({ connectionString: database.url, schema: 'farebox_queue' })

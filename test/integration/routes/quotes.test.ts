@@ -58,10 +58,10 @@ const IMAGE_REQUEST = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A ligh
 const SPEECH_REQUEST = { model: 'speechvendor/flash-v2.5', input: 'a'.repeat(2000) }
 const ask = (payload: unknown) => app.inject({ method: 'POST', url: '/v1/quotes', payload: payload as object })
 const MODEL = 'speechvendor/scribe-v2'
-const CLAIM = { sha256: 'a1'.repeat(32), bytes: 10_800_000, duration_ms: 1_800_000 }
-const claim = (changes: Record<string, unknown> = {}, options: Record<string, unknown> = {}) => ({
+const DESCRIBED = { sha256: 'a1'.repeat(32), bytes: 10_800_000, duration_ms: 1_800_000 }
+const describing = (changes: Record<string, unknown> = {}, options: Record<string, unknown> = {}) => ({
   operation: 'createTranscription',
-  request: { model: MODEL, audio: { ...CLAIM, ...changes }, ...options },
+  request: { model: MODEL, audio: { ...DESCRIBED, ...changes }, ...options },
 })
 const FORM = [
   { name: 'operation', value: 'createTranscription' },
@@ -159,10 +159,10 @@ describe('a minimum charge that follows the gas', () => {
 
 describe('a transcription that describes its recording', () => {
   it('POST /v1/quotes prices a described recording that was never sent, and says that it was not inspected', async () => {
-    const answer = await ask(claim())
+    const answer = await ask(describing())
     expect({ status: answer.statusCode, body: answer.json() }).toMatchObject({
       status: 200,
-      body: { price: { amount: '0.061' }, audio: { ...CLAIM, is_inspected: false } },
+      body: { price: { amount: '0.061' }, audio: { ...DESCRIBED, is_inspected: false } },
     })
   })
 
@@ -174,7 +174,7 @@ describe('a transcription that describes its recording', () => {
     const { is_inspected: isInspected, ...facts } = sent.audio
     expect(facts).toEqual({ sha256: sha256Hex(file), bytes: file.length, duration_ms: 25_052 })
     expect(isInspected).toBe(true)
-    const described = (await ask(claim(facts, options))).json()
+    const described = (await ask(describing(facts, options))).json()
     expect(described).toEqual({ ...sent, audio: { ...facts, is_inspected: false } })
     const fields = Object.entries({ operation: 'createTranscription', ...options })
     const form = await askForm([
@@ -186,43 +186,43 @@ describe('a transcription that describes its recording', () => {
 
   it('POST /v1/quotes reads a description in a body that is large enough for a thread', async () => {
     const headers = { 'content-type': 'application/json' }
-    const payload = `${JSON.stringify(claim())}${' '.repeat(300 * 1024)}`
+    const payload = `${JSON.stringify(describing())}${' '.repeat(300 * 1024)}`
     const answer = await app.inject({ method: 'POST', url: '/v1/quotes', payload, headers })
-    expect(answer.json()).toEqual((await ask(claim())).json())
+    expect(answer.json()).toEqual((await ask(describing())).json())
   })
 
   it.each([
-    ['an upper-case hash', claim({ sha256: 'A1'.repeat(32) }), 'invalid_field', 'audio.sha256'],
-    ['a hash without its last digit', claim({ sha256: 'a'.repeat(63) }), 'invalid_field', 'audio.sha256'],
-    ['a hash with one digit more', claim({ sha256: 'a'.repeat(65) }), 'invalid_field', 'audio.sha256'],
-    ['a hash and a line break', claim({ sha256: `${'a'.repeat(64)}\n` }), 'invalid_field', 'audio.sha256'],
-    ['a hash that is a number', claim({ sha256: 7 }), 'invalid_field', 'audio.sha256'],
-    ['no hash', claim({ sha256: undefined }), 'missing_field', 'audio.sha256'],
-    ['no bytes', claim({ bytes: 0 }), 'invalid_field', 'audio.bytes'],
-    ['half a byte', claim({ bytes: 1.5 }), 'invalid_field', 'audio.bytes'],
-    ['bytes as text', claim({ bytes: '100' }), 'invalid_field', 'audio.bytes'],
-    ['one byte too many', claim({ bytes: 26_214_401 }), 'audio_too_large', 'audio.bytes'],
-    ['10^30 bytes', claim({ bytes: 1e30 }), 'audio_too_large', 'audio.bytes'],
-    ['0 ms', claim({ duration_ms: 0 }), 'invalid_field', 'audio.duration_ms'],
-    ['-1 ms', claim({ duration_ms: -1 }), 'invalid_field', 'audio.duration_ms'],
-    ['a fraction of a millisecond', claim({ duration_ms: 0.5 }), 'invalid_field', 'audio.duration_ms'],
-    ['one millisecond', claim({ duration_ms: 1 }), 'audio_too_short', 'audio.duration_ms'],
-    ['one millisecond too few', claim({ duration_ms: 99 }), 'audio_too_short', 'audio.duration_ms'],
-    ['one millisecond too many', claim({ duration_ms: 3_600_001 }), 'audio_too_long', 'audio.duration_ms'],
-    ['10^30 ms', claim({ duration_ms: 1e30 }), 'audio_too_long', 'audio.duration_ms'],
-    ['no duration', claim({ duration_ms: undefined }), 'missing_field', 'audio.duration_ms'],
-    ['another fact', claim({ bitrate: 128 }), 'unknown_field', 'bitrate'],
-    ['an unknown option', claim({}, { prompt: 'x' }), 'unknown_field', 'prompt'],
-    ['a wrong option', claim({}, { num_speakers: 33 }), 'invalid_field', 'num_speakers'],
-    ['the audio itself as well', claim({}, { audio_base64: 'SUQzBA==' }), 'invalid_field', 'audio'],
+    ['an upper-case hash', describing({ sha256: 'A1'.repeat(32) }), 'invalid_field', 'audio.sha256'],
+    ['a hash without its last digit', describing({ sha256: 'a'.repeat(63) }), 'invalid_field', 'audio.sha256'],
+    ['a hash with one digit more', describing({ sha256: 'a'.repeat(65) }), 'invalid_field', 'audio.sha256'],
+    ['a hash and a line break', describing({ sha256: `${'a'.repeat(64)}\n` }), 'invalid_field', 'audio.sha256'],
+    ['a hash that is a number', describing({ sha256: 7 }), 'invalid_field', 'audio.sha256'],
+    ['no hash', describing({ sha256: undefined }), 'missing_field', 'audio.sha256'],
+    ['no bytes', describing({ bytes: 0 }), 'invalid_field', 'audio.bytes'],
+    ['half a byte', describing({ bytes: 1.5 }), 'invalid_field', 'audio.bytes'],
+    ['bytes as text', describing({ bytes: '100' }), 'invalid_field', 'audio.bytes'],
+    ['one byte too many', describing({ bytes: 26_214_401 }), 'audio_too_large', 'audio.bytes'],
+    ['10^30 bytes', describing({ bytes: 1e30 }), 'audio_too_large', 'audio.bytes'],
+    ['0 ms', describing({ duration_ms: 0 }), 'invalid_field', 'audio.duration_ms'],
+    ['-1 ms', describing({ duration_ms: -1 }), 'invalid_field', 'audio.duration_ms'],
+    ['a fraction of a millisecond', describing({ duration_ms: 0.5 }), 'invalid_field', 'audio.duration_ms'],
+    ['one millisecond', describing({ duration_ms: 1 }), 'audio_too_short', 'audio.duration_ms'],
+    ['one millisecond too few', describing({ duration_ms: 99 }), 'audio_too_short', 'audio.duration_ms'],
+    ['one millisecond too many', describing({ duration_ms: 3_600_001 }), 'audio_too_long', 'audio.duration_ms'],
+    ['10^30 ms', describing({ duration_ms: 1e30 }), 'audio_too_long', 'audio.duration_ms'],
+    ['no duration', describing({ duration_ms: undefined }), 'missing_field', 'audio.duration_ms'],
+    ['another fact', describing({ bitrate: 128 }), 'unknown_field', 'bitrate'],
+    ['an unknown option', describing({}, { prompt: 'x' }), 'unknown_field', 'prompt'],
+    ['a wrong option', describing({}, { num_speakers: 33 }), 'invalid_field', 'num_speakers'],
+    ['the audio itself as well', describing({}, { audio_base64: 'SUQzBA==' }), 'invalid_field', 'audio'],
     ['null', { operation: 'createTranscription', request: { model: MODEL, audio: null } }, 'invalid_field', 'audio'],
     [
       'another operation',
-      { operation: 'createSpeech', request: { ...SPEECH_REQUEST, audio: CLAIM } },
+      { operation: 'createSpeech', request: { ...SPEECH_REQUEST, audio: DESCRIBED } },
       'unknown_field',
       'audio',
     ],
-    ['challenge as text', { ...claim(), challenge: 'true' }, 'invalid_field', 'challenge'],
+    ['challenge as text', { ...describing(), challenge: 'true' }, 'invalid_field', 'challenge'],
   ])(
     'POST /v1/quotes answers a description with %s with a 400 that names the field',
     async (_, payload, code, param) => {
@@ -235,9 +235,9 @@ describe('a transcription that describes its recording', () => {
   )
 
   it('POST /v1/quotes accepts a description at the published limits', async () => {
-    const answer = await ask(claim({ bytes: 26_214_400, duration_ms: 3_600_000 }))
+    const answer = await ask(describing({ bytes: 26_214_400, duration_ms: 3_600_000 }))
     expect([answer.statusCode, answer.json().price?.amount]).toEqual([200, '0.122'])
-    const short = await ask(claim({ duration_ms: 100 }))
+    const short = await ask(describing({ duration_ms: 100 }))
     expect([short.statusCode, short.json().price?.amount]).toEqual([200, '0.005034'])
   })
 })
@@ -246,7 +246,7 @@ describe('a transcription that describes its recording', () => {
 function readShort(options: object) {
   return readQuotedRequest(
     { catalogs: fixedCatalogs(), preparer, mp3Inspector },
-    { body: claim({ duration_ms: 24 }), headers: {} } as never,
+    { body: describing({ duration_ms: 24 }), headers: {} } as never,
     { client: ['192.0.2.1'], hasPriority: true, ...options },
   )
 }
@@ -278,7 +278,7 @@ describe('a form', () => {
       'invalid_field',
       'challenge',
     ],
-    ['a description', [...FORM, FILE, { name: 'audio', value: JSON.stringify(CLAIM) }], 'unknown_field', 'audio'],
+    ['a description', [...FORM, FILE, { name: 'audio', value: JSON.stringify(DESCRIBED) }], 'unknown_field', 'audio'],
   ])('POST /v1/quotes answers a form with %s with a 400 that names the field', async (_, parts, code, param) => {
     const answer = await askForm(parts as FormPart[])
     expect({ status: answer.statusCode, body: answer.json() }).toMatchObject({
@@ -299,21 +299,28 @@ describe('a form', () => {
 })
 
 describe('a service without room', () => {
-  const claims = { audio: { sha256: CLAIM.sha256, bytes: 1, durationMs: 1 }, isReplaced: false }
+  const description = { audio: { sha256: DESCRIBED.sha256, bytes: 1, durationMs: 1 }, isReplaced: false }
   const binding = { requestDigest: '', quote: {} as never, expiresAt: new Date(), isLive: true }
-  const admittingWith = (busy: { queueAgeMs?: number; decoderSeconds?: number; claim?: typeof claims | null }) =>
+  const admittingWith = (busy: {
+    queueAgeMs?: number
+    decoderSeconds?: number
+    description?: typeof description | null
+  }) =>
     createAdmission({
       gate: createLoadGate({
         bodyBytes: 1024 ** 3,
         held: { total: 10, perPayer: 10, perClient: 10, perJob: 10 },
         queueAgeMs: 1000,
       }),
-      payingCallers: { isPaying: () => busy.claim !== undefined, isKnownPayer: () => false },
+      payingCallers: { isPaying: () => busy.description !== undefined, isKnownPayer: () => false },
       queueAge: async () => busy.queueAgeMs ?? 0,
       mp3Inspector: { retryAfterSeconds: () => busy.decoderSeconds ?? null },
-      store: { hasJob: async () => false, findBinding: async () => ({ ...binding, claim: busy.claim ?? null }) },
+      store: {
+        hasJob: async () => false,
+        findBinding: async () => ({ ...binding, description: busy.description ?? null }),
+      },
     })
-  const challenge = { payload: { ...claim(), challenge: true }, headers: { 'x-idempotency-key': 'a-key' } }
+  const challenge = { payload: { ...describing(), challenge: true }, headers: { 'x-idempotency-key': 'a-key' } }
 
   it.each([
     ['jobs wait for a worker', { queueAgeMs: 1001 }],
@@ -321,7 +328,7 @@ describe('a service without room', () => {
   ])('POST /v1/quotes gives prices but no challenge while %s, as the endpoint does', async (_, busy) => {
     const full = await composeQuotes(admittingWith(busy))
     const post = { method: 'POST', url: '/v1/quotes' } as const
-    expect((await full.inject({ ...post, payload: claim() })).statusCode).toBe(200)
+    expect((await full.inject({ ...post, payload: describing() })).statusCode).toBe(200)
     const refused = await full.inject({ ...post, ...challenge })
     expect([refused.statusCode, refused.json().error?.code]).toEqual([503, 'overloaded'])
     const free = await composeQuotes(admittingWith({}))
@@ -344,11 +351,15 @@ describe('a service without room', () => {
   })
 
   it.each([
-    ['refuses a signed request whose recording was only described', claims, 503],
-    ['admits a signed request whose recording took the place of a description', { ...claims, isReplaced: true }, 200],
+    ['refuses a signed request whose recording was only described', description, 503],
+    [
+      'admits a signed request whose recording took the place of a description',
+      { ...description, isReplaced: true },
+      200,
+    ],
     ['admits a signed request whose recording was inspected', null, 200],
-  ])('admission %s while all decoders are busy', async (_, claimOfKey, status) => {
-    const full = admittingWith({ decoderSeconds: 7, claim: claimOfKey })
+  ])('admission %s while all decoders are busy', async (_, described, status) => {
+    const full = admittingWith({ decoderSeconds: 7, description: described })
     const served = await composeApp((composed) => {
       composed.addHook('onRequest', async (request, reply) => {
         await full.admit(request, reply, { operation: operationById('createTranscription'), idempotencyKey: 'a-key' })

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { JobState, LeasedJob, NewResult, Written } from '#shared/jobs/job.ts'
 import type { NewJob } from '#shared/ledger/acceptance/acceptance.ts'
-import { CLAIMED_JOB, claimedJobFromRow, type LeasedJobRow } from '#shared/ledger/execution/leases.ts'
+import { LEASED_JOB, type LeasedJobRow, leasedJobFromRow } from '#shared/ledger/execution/leases.ts'
 import { readFirst } from '#shared/ledger/read-rows.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { buildReceipt } from '../../../workers/settlement/finish-settlement.ts'
@@ -58,12 +58,12 @@ export async function claimTestJob(ledger: TestLedger, jobId: string, leaseMs = 
 export async function rereadJob(ledger: TestLedger, job: LeasedJob): Promise<LeasedJob> {
   const row = await readFirst<LeasedJobRow>(ledger.pool, {
     name: 'reread_job',
-    text: `SELECT ${CLAIMED_JOB}, 0 AS "waitedMs", 0 AS "deferredMs", 0 AS "paymentBlockedMs"
+    text: `SELECT ${LEASED_JOB}, 0 AS "waitedMs", 0 AS "deferredMs", 0 AS "paymentBlockedMs"
      FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
      WHERE jobs.id = $1 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
     values: [job.id],
   })
-  return row ? claimedJobFromRow(row) : job
+  return row ? leasedJobFromRow(row) : job
 }
 
 /** Returns a job's stored state and fence. */
