@@ -160,7 +160,7 @@ describe('errors of a batch', () => {
         },
       )
       const ended = await planning.then(
-        () => 'planned',
+        (plan) => plan.discard().then(() => 'planned'),
         () => 'rejected',
       )
       await away.stop()

@@ -332,7 +332,8 @@ describe('records of a batch', () => {
       const measure = (minimumDurationMs: number) => {
         const published = { maximumBytes: 26_214_400, minimumDurationMs, maximumDurationMs: 3_600_000 }
         const terms = { limits: published, prices, priceOf: () => 0n }
-        return new Preparer({ terms, home, ffmpegPath: undefined, signal: undefined }).measure(path, false)
+        const preparer = new Preparer({ terms, home, ffmpegPath: undefined, signal: undefined })
+        return preparer.measure(path, false).finally(() => preparer.discard())
       }
       expect(await measure(79)).toMatchObject({ treatment: 'send', uploads: [{ durationMs: 79 }] })
       await expect(measure(80)).rejects.toMatchObject({ code: 'audio_too_short', money: 'none', path })
