@@ -329,11 +329,15 @@ describe('records of a batch', () => {
       const path = join(home, 'short.mp3')
       await writeFile(path, generateFrames(3))
       const prices = { pricePerAudioHourUsd: '0.122', minimumChargeUsd: '0.005034' }
-      const measure = (minimumDurationMs: number) => {
+      const measure = async (minimumDurationMs: number) => {
         const published = { maximumBytes: 26_214_400, minimumDurationMs, maximumDurationMs: 3_600_000 }
         const terms = { limits: published, prices, priceOf: () => 0n }
         const preparer = new Preparer({ terms, home, ffmpegPath: undefined, signal: undefined })
-        return preparer.measure(path, false).finally(() => preparer.discard())
+        try {
+          return await preparer.measure(path, false)
+        } finally {
+          await preparer.discard()
+        }
       }
       expect(await measure(79)).toMatchObject({ treatment: 'send', uploads: [{ durationMs: 79 }] })
       await expect(measure(80)).rejects.toMatchObject({ code: 'audio_too_short', money: 'none', path })

@@ -75,6 +75,8 @@ const whisper = (): Deployment => ({
   }),
 })
 
+const noBucket = () => Promise.reject(new Error('S3_BUCKET: there is no bucket'))
+
 interface ChatOptions {
   readonly payer?: Payer
   readonly deadline?: bigint
@@ -167,8 +169,7 @@ describe('a call for media', () => {
   it('is not made while the media could not be stored, and is made once they can', async () => {
     const jobId = await accept('createImageGeneration', body)
     const routed = routedTo([painter()], PATIENCE_MS)
-    const checkObjects = () => Promise.reject(new Error('S3_BUCKET: there is no bucket'))
-    await worker.run(jobId, { ...routed, checkObjects })
+    await worker.run(jobId, { ...routed, checkObjects: noBucket })
     expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', deferred: true, attempts: [] })
     expect(worker.upstream.calls).toEqual([])
     await worker.runDeferredFor(jobId, 10, routed)
