@@ -23,7 +23,10 @@ import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES, type RetentionClass } from '#shared/media/retention.ts'
 import { initializeBucket } from '../../../infra/commands/bucket-init.ts'
+import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+import { PROXY_KINDS, PROXY_PROGRAMS, startReverseProxy } from '../../support/processes/reverse-proxy.ts'
 import { haveS3, startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 import { haveSwift, startTestSwift, type TestSwift } from '../../support/processes/swift-server.ts'
 
@@ -309,6 +312,31 @@ describe.skipIf(!haveS3())('the rights of API and worker in a bucket', () => {
     const message = await checked(s3.settings(users.api), 'api')
     expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY: these credentials may not list objects')
   })
+})
+
+describe.skipIf(!havePrograms(...PROXY_PROGRAMS))('the own page of a proxy whose store is away', () => {
+  // haproxy and varnish try again for longer than a start waits, which then says that nothing answers (tried by hand).
+  it.each(PROXY_KINDS.filter((kind) => kind !== 'haproxy' && kind !== 'varnish'))(
+    '%s: names status and setting, and takes no object for a missing one',
+    async (kind) => {
+      const proxy = await startReverseProxy(kind, 'plain', `http://127.0.0.1:${await findFreePort()}`)
+      onTestFinished(() => proxy.stop())
+      const settings = {
+        S3_BUCKET: 'a-bucket',
+        S3_ENDPOINT: proxy.url,
+        S3_REGION: 'us-east-1',
+        S3_FORCE_PATH_STYLE: true,
+        S3_ACCESS_KEY_ID: 'an-id',
+        S3_SECRET_ACCESS_KEY: SECRET,
+      }
+      const errors: Error[] = []
+      const { objects, check, close } = await open(settings, 'worker', errors)
+      expect(errors[0]?.message).toMatch(/ cannot be reached: HTTP 50\d/)
+      expect(await messageOf(check())).toMatch(/ cannot be reached: HTTP 50\d/)
+      expect(await messageOf(objects.get(keyIn('staged')))).not.toBe('did not fail')
+      close()
+    },
+  )
 })
 
 describe('the object store', () => {
