@@ -5,7 +5,7 @@
 #   docker run farebox                                  API (port 8402)
 #   docker run farebox workers/main.ts                  worker; with WORKER_QUEUES=settlement a settler (metrics: METRICS_PORT)
 #   docker run farebox operator/main.ts                 operators' console (port 8403)
-#   docker run farebox infra/commands/migrate.ts        or bucket-init.ts, ledger.ts, preflight.ts, verify-receipt.ts
+#   docker run farebox infra/commands/migrate/main.ts   or bucket-init, ledger, preflight and the like
 #
 # test/system/deployment/dockerfile.test.ts runs these steps in a plain folder and makes a paid call with the
 # result.
@@ -30,17 +30,9 @@ COPY shared ./shared
 COPY api ./api
 COPY workers ./workers
 COPY operator ./operator
-COPY infra/terminal.ts infra/command-line.ts ./infra/
-COPY infra/check.ts ./infra/check.ts
-COPY infra/paid-call.ts ./infra/paid-call.ts
-COPY infra/preflight ./infra/preflight
+COPY infra/terminal.ts infra/paid-call.ts ./infra/
 COPY infra/sandbox/samples/last-tram.mp3 ./infra/sandbox/samples/last-tram.mp3
-COPY infra/ledger ./infra/ledger
-COPY infra/archive ./infra/archive
-COPY infra/configuration ./infra/configuration
-COPY infra/keys ./infra/keys
 COPY infra/contracts ./infra/contracts
-COPY infra/deploy-contract ./infra/deploy-contract
 COPY infra/commands ./infra/commands
 # One arena: glibc's arenas of other threads keep what a burst of calls left in them, 40 kB for each held caller
 # (infra/decisions/load.md#the-cost-of-an-answer).
@@ -60,7 +52,7 @@ EXPOSE 8402 8403 9402
 STOPSIGNAL SIGTERM
 # For the API. For a worker, override it with the worker's METRICS_PORT, for the console with /operator/healthz.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-  CMD ["node", "infra/commands/check-health.ts", "http://127.0.0.1:8402/healthz"]
+  CMD ["node", "infra/commands/check-health/main.ts", "http://127.0.0.1:8402/healthz"]
 # No shell in between, so that node receives signals.
 ENTRYPOINT ["node"]
 CMD ["api/main.ts"]

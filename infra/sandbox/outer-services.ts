@@ -40,7 +40,7 @@ async function objectStoreOf(given: S3Environment): Promise<OuterServices> {
   if (S3_ACCESS_KEY_ID === undefined || S3_SECRET_ACCESS_KEY === undefined)
     throw new Error('S3_ENDPOINT is set, but not both S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
   const settings = { S3_ENDPOINT, S3_REGION, S3_BUCKET, S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY }
-  const { initializeBucket } = await import('../commands/bucket-init.ts')
+  const { initializeBucket } = await import('../commands/bucket-init/main.ts')
   await initializeBucket({ ...settings, S3_FORCE_PATH_STYLE: given.S3_FORCE_PATH_STYLE })
   return { ...settings, S3_FORCE_PATH_STYLE: String(given.S3_FORCE_PATH_STYLE) }
 }

@@ -1,7 +1,7 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { migrateAll } from '../commands/migrate.ts'
+import { migrateAll } from '../commands/migrate/main.ts'
 import { deploySettlementContract } from './chain/contracts/deploy-settlement-contract.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './chain/devnet.ts'
 import { fundSandboxAccounts, fundSettlementAccount } from './chain/fund-devnet.ts'

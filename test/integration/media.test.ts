@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { openObjectStore } from '#shared/adapters/open-stores.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
-import { initializeBucket } from '../../infra/commands/bucket-init.ts'
+import { initializeBucket } from '../../infra/commands/bucket-init/main.ts'
 import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
 
 const SECRET = 'a-secret-nobody-may-see'

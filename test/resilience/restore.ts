@@ -8,7 +8,7 @@ import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startStandaloneSandbox, type TestSandbox, WITHOUT_BUDGETS } from '../support/processes/test-sandbox.ts'
 import { untilNoneLeft, untilReached } from './stack/until-reached.ts'
 
-const LEDGER_COMMAND = fileURLToPath(new URL('../../infra/commands/ledger.ts', import.meta.url))
+const LEDGER_COMMAND = fileURLToPath(new URL('../../infra/commands/ledger/main.ts', import.meta.url))
 const PAYERS = 8
 const FUNDS_ATOMIC = 1_000_000_000n
 

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import type { KeyStatus } from '../../infra/keys/render-status.ts'
+import type { KeyStatus } from '../../infra/commands/keys/render-status.ts'
 import { createSandboxAccount, fundSettlementAccount } from '../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import type { ServiceName } from '../../infra/sandbox/sandbox-options.ts'

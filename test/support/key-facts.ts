@@ -1,5 +1,5 @@
 import type { SeenProcess } from '#shared/operators/process-report.ts'
-import type { KeyFacts, KeySetting } from '../../infra/keys/facts.ts'
+import type { KeyFacts, KeySetting } from '../../infra/commands/keys/facts.ts'
 
 export const NOW = new Date('2026-01-02T03:00:00Z')
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import { readConfig as readApiConfig } from '../../api/config.ts'
-import { isOwnServer } from '../../infra/preflight/check-stores.ts'
+import { isOwnServer } from '../../infra/commands/preflight/check-stores.ts'
 import { concurrencyOf, readConfig as readWorkerConfig } from '../../workers/config.ts'
 
 const REMOTE_FACILITATOR = { FACILITATOR_URL: 'https://facilitator.example', FACILITATOR_API_KEY: 'key' }

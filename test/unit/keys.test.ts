@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { keyFingerprint, namedFingerprint } from '#shared/operators/key-fingerprint.ts'
 import type { KeyKind, KeyRotation } from '#shared/operators/key-rotation.ts'
-import { beginRotation } from '../../infra/keys/begin-rotation.ts'
-import type { KeyFacts } from '../../infra/keys/facts.ts'
-import { findProblems } from '../../infra/keys/find-problems.ts'
-import { planRotation } from '../../infra/keys/plan-rotation.ts'
-import { type KeysCommand, readOptions } from '../../infra/keys/read-options.ts'
-import { describeStatus, renderStatus } from '../../infra/keys/render-status.ts'
+import { beginRotation } from '../../infra/commands/keys/begin-rotation.ts'
+import type { KeyFacts } from '../../infra/commands/keys/facts.ts'
+import { findProblems } from '../../infra/commands/keys/find-problems.ts'
+import { type KeysCommand, readOptions } from '../../infra/commands/keys/options.ts'
+import { planRotation } from '../../infra/commands/keys/plan-rotation.ts'
+import { describeStatus, renderStatus } from '../../infra/commands/keys/render-status.ts'
 import { factsOf, type Keys, NOW, processWith } from '../support/key-facts.ts'
 
 function rotationOf(kind: KeyKind, oldKey = 'old', newKey = 'new'): KeyRotation {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { findPayments } from '#receipts/find-payments.ts'
-import { type Check, failed, judged, passed, skipped } from '../../check.ts'
+import { type Check, failed, judged, passed, skipped } from '../check.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
 import type { GivenReceipt } from './read-receipt.ts'
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { equals, parseExact } from '#receipts/exact.ts'
-import { type Check, failed, passed, skipped } from '../../check.ts'
+import { type Check, failed, passed, skipped } from '../check.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
 import type { GivenReceipt } from './read-receipt.ts'
 

@@ -2,7 +2,7 @@ import { createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { canonicalJson } from '#shared/digests/canonical-json.ts'
-import { type Check, failed, NothingToVerify, passed } from '../../check.ts'
+import { type Check, failed, NothingToVerify, passed } from '../check.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
 import type { ReceiptToVerify } from './read-receipt.ts'
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import { NothingToVerify } from '../../check.ts'
+import { NothingToVerify } from '../check.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
 
 const digits = z.string().regex(/^\d+$/)

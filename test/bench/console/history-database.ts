@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { migrateAll } from '../../../infra/commands/migrate.ts'
+import { migrateAll } from '../../../infra/commands/migrate/main.ts'
 import { type EmbeddedPostgres, startPostgres } from '../../../infra/sandbox/postgres/embedded-postgres.ts'
 import { type HistoryOptions, writeHistory } from '../../support/ledger/history/write-history.ts'
 

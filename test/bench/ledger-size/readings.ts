@@ -12,7 +12,7 @@ import { readMinedPermits } from '#shared/ledger/reports/sponsored-permits.ts'
 import { createRetentionStore } from '#shared/ledger/retention/retention-store.ts'
 import { createSettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { LEAST_ID } from '../../../infra/ledger/least-id.ts'
+import { LEAST_ID } from '../../../infra/commands/ledger/least-id.ts'
 import { signInOperator } from '../console/operator-session.ts'
 import { openAccount } from '../measuring/account-session.ts'
 import { median } from '../measuring/statistics.ts'
@@ -26,7 +26,7 @@ export interface Reading {
 
 const DAY_MS = 24 * 3600 * 1000
 const PAGE = 100
-const LEDGER = fileURLToPath(new URL('../../../infra/commands/ledger.ts', import.meta.url))
+const LEDGER = fileURLToPath(new URL('../../../infra/commands/ledger/main.ts', import.meta.url))
 /** Results are kept for a week by default. */
 const RETENTION_MS = 7 * DAY_MS
 

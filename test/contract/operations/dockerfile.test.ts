@@ -20,14 +20,14 @@ const COPIED = values('COPY')
   .flatMap((copy) => copy.split(' ').slice(0, -1))
   .filter((path) => !path.startsWith('/'))
 /** These work on the repository. */
-const NOT_IN_IMAGE = ['infra/commands/build-settlement-contract.ts', 'infra/commands/complete-lockfile.ts']
+const NOT_IN_IMAGE = ['infra/commands/build-settlement-contract/main.ts', 'infra/commands/complete-lockfile/main.ts']
 
 /** Returns what the programs of the image import, and what those files import. */
 function filesOfPrograms(): readonly string[] {
   const graph = readGraph()
   const commands = readdirSync(join(ROOT, 'infra/commands'))
-    .filter((name) => name.endsWith('.ts'))
-    .map((name) => `infra/commands/${name}`)
+    .map((name) => `infra/commands/${name}/main.ts`)
+    .filter((path) => graph.has(path))
   const found = new Set(['api/main.ts', 'workers/main.ts', 'operator/main.ts', ...commands])
   for (const path of NOT_IN_IMAGE) found.delete(path)
   // A set that grows is walked to its new end.

@@ -6,13 +6,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { RECEIPT_TYPE } from '#shared/payment/receipt.ts'
 import { createStatementSigner, type StatementSigner } from '#shared/payment/statement-signer.ts'
-import { main } from '../../../infra/commands/verify-receipt.ts'
+import { main } from '../../../infra/commands/verify-receipt/main.ts'
 import { type PaidCall, payForCall } from '../../support/payer/paid-call.ts'
 import { callCommand } from '../../support/processes/call-command.ts'
 import { runCommand } from '../../support/processes/run-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
-const COMMAND = 'infra/commands/verify-receipt.ts'
+const COMMAND = 'infra/commands/verify-receipt/main.ts'
 
 let sandbox: SharedSandbox
 let serviceSigner: StatementSigner

@@ -10,7 +10,7 @@ import { readAuditHead, readChain } from '#shared/ledger/operators/read-chain.ts
 import type { Sql } from '#shared/ledger/pool.ts'
 import { inTransaction } from '#shared/ledger/transaction.ts'
 import { findBreaks } from '#shared/operators/audit-chain.ts'
-import { main } from '../../../infra/commands/ledger.ts'
+import { main } from '../../../infra/commands/ledger/main.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { until } from '../../support/until.ts'
 

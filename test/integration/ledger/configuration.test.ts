@@ -13,8 +13,9 @@ import { type ConfigurationStore, createConfigurationStore } from '#shared/ledge
 import { importChangedFile, importFirstFiles } from '#shared/ledger/configuration/import-files.ts'
 import { createProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import type { Author } from '#shared/operators/author.ts'
-import { main } from '../../../infra/commands/resolve.ts'
-import { runConfigurationCommand } from '../../../infra/configuration/run-command.ts'
+import { main as catalogCommand } from '../../../infra/commands/catalog/main.ts'
+import { main as deploymentsCommand } from '../../../infra/commands/deployments/main.ts'
+import { main } from '../../../infra/commands/resolve/main.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'
 import { inDebt, inReview } from '../../support/ledger/open-item.ts'
@@ -258,8 +259,9 @@ describe('the commands that publish a configuration', () => {
     await rm(directory, { recursive: true, force: true })
   })
 
+  const COMMANDS = { catalog: catalogCommand, deployments: deploymentsCommand }
   const run = (kind: 'catalog' | 'deployments', ...words: readonly string[]) =>
-    callCommand(() => runConfigurationCommand(kind, [...words, '--as', 'ada'], { DATABASE_URL: ledger.url }))
+    callCommand(() => COMMANDS[kind]([...words, '--as', 'ada'], { DATABASE_URL: ledger.url }))
   const catalog = (...words: readonly string[]) => run('catalog', ...words)
   async function write(content: unknown): Promise<string> {
     const path = join(directory, `${crypto.randomUUID()}.json`)
@@ -268,7 +270,7 @@ describe('the commands that publish a configuration', () => {
   }
   const catalogFile = (price: string) => write({ models: { [TRANSCRIPTION]: { price_per_audio_hour_usd: price } } })
   const others = (...words: readonly string[]) =>
-    callCommand(() => runConfigurationCommand('catalog', [...words, '--as', 'grace'], { DATABASE_URL: ledger.url }))
+    callCommand(() => catalogCommand([...words, '--as', 'grace'], { DATABASE_URL: ledger.url }))
   describe('npm run catalog', () => {
     it('shows a content that can be edited, of the built-in catalog as well', async () => {
       const { output, errors } = await catalog('show')
@@ -327,33 +329,31 @@ describe('the commands that publish a configuration', () => {
     })
 
     it.each([
-      [[], 'the command must be one of'],
-      [['remove'], 'the command must be one of'],
-      [['import'], 'import needs a FILE'],
-      [['publish'], 'publish needs --reason'],
-      [['publish', '--reason', ' '], 'publish needs --reason'],
-      [['history', 'more'], 'history takes no argument'],
-      [['show', '1', '2'], 'one argument too many'],
-      [['show', '-1'], 'Unknown option'],
+      [[], 'Commands:'],
+      [['remove'], "unknown command 'remove'"],
+      [['import', '--reason', 'x'], "missing required argument 'file'"],
+      [['publish'], "required option '--reason <text>' not specified"],
+      [['publish', '--reason', ' '], '--reason is empty'],
+      [['history', 'more'], 'too many arguments'],
+      [['show', '1', '2'], 'too many arguments'],
+      [['show', '-1'], '"-1" is not a number'],
       [['show', 'one'], '"one" is not a number'],
       [['draft', '/nowhere/catalog.json'], 'cannot be read'],
       [['show', '--as', 'Ada Lovelace'], '--as must have lower-case letters'],
     ])('%j is a wrong argument', async (words, message) => {
-      const { exitCode, errors } = await callCommand(() =>
-        runConfigurationCommand('catalog', words, { DATABASE_URL: ledger.url }),
-      )
+      const { exitCode, errors } = await callCommand(() => catalogCommand(words, { DATABASE_URL: ledger.url }))
       expect({ exitCode, errors }).toEqual({ exitCode: 2, errors: expect.stringContaining(message) })
       expect(errors).toContain('Usage: npm run catalog')
     })
 
     it('a database that cannot be reached is said in one line', async () => {
       const environment = { DATABASE_URL: 'postgres://127.0.0.1:9/none' }
-      const { exitCode, errors } = await callCommand(() => runConfigurationCommand('catalog', ['show'], environment))
+      const { exitCode, errors } = await callCommand(() => catalogCommand(['show'], environment))
       expect({ exitCode, lines: errors.trimEnd().split('\n').length }).toEqual({ exitCode: 2, lines: 1 })
     })
 
     it('prints its help', async () => {
-      expect((await callCommand(() => runConfigurationCommand('catalog', ['--help'], {}))).output).toContain('Usage:')
+      expect((await callCommand(() => catalogCommand(['--help'], {}))).output).toContain('Usage:')
     })
   })
 
@@ -389,7 +389,7 @@ describe('npm run deployments', () => {
     return path
   }
   const run = (...words: readonly string[]) =>
-    callCommand(() => runConfigurationCommand('deployments', [...words, '--as', 'ada'], { DATABASE_URL: ledger.url }))
+    callCommand(() => deploymentsCommand([...words, '--as', 'ada'], { DATABASE_URL: ledger.url }))
   const published = () =>
     ledger.sql<{ sent: string }>(
       `SELECT content #>> '{deployments,0,api_key_env}' || ' ' || (content #>> '{deployments,0,base_url}') AS sent
@@ -475,17 +475,17 @@ describe('npm run resolve', () => {
   it.each([
     [['forgive'], /ITEM must be an id of the list/],
     [['review:1', 'refunded'], /ITEM must be an id of the list/],
-    [['list', 'more'], /one argument too many/],
-    [['--kind', 'thing'], /--kind must be one of review, settlement, unknown_settlement, debt/],
-    [['--payer', '0x12'], /--payer must be 0x and 40/],
-    [['--reason', 'x'], /--reason does not belong to list/],
-    [['show'], /ITEM must be/],
+    [['list', 'more'], /too many arguments/],
+    [['list', '--kind', 'thing'], /--kind must be one of review, settlement, unknown_settlement, debt/],
+    [['list', '--payer', '0x12'], /--payer must be 0x and 40/],
+    [['list', '--reason', 'x'], /unknown option '--reason'/],
+    [['show'], /missing required argument 'item'/],
     [[UNKNOWN, 'gone', '--reason', 'x'], /OUTCOME must be one of paid_outside, refunded/],
     [[UNKNOWN, 'written_off'], /--reason is missing/],
     [[UNKNOWN, 'refunded', '--reason', 'x'], /--transaction is missing/],
     [[UNKNOWN, 'written_off', '--reason', 'x', '--as', 'Anna!'], /--as must have/],
     [[UNKNOWN, 'refunded', '--reason', 'x', '--transaction', '0x1'], /RPC_URL is not set/],
-    [['--colour'], /Unknown option/],
+    [['--colour'], /unknown option '--colour'/],
   ])('%j: says what is wrong, and exits with 2', async (commandLine, message) => {
     const { exitCode, errors } = await run(...commandLine)
     expect({ exitCode, errors }).toEqual({ exitCode: 2, errors: expect.stringMatching(message) })

@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import { receiptToken } from '#shared/payment/receipt.ts'
-import { verifyReceipt } from '../../../infra/commands/verify-receipt.ts'
+import { verifyReceipt } from '../../../infra/commands/verify-receipt/main.ts'
 import type { CampaignStack } from '../stack/stack.ts'
 
 /** Checks that every receipt has to pass; its result is not at hand. */

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { createPool } from '#shared/ledger/pool.ts'
 import type { KeyKind } from '#shared/operators/key-rotation.ts'
-import { readFacts } from '../../../infra/keys/read-facts.ts'
-import { describeStatus, type KeyStatus } from '../../../infra/keys/render-status.ts'
+import { readFacts } from '../../../infra/commands/keys/read-facts.ts'
+import { describeStatus, type KeyStatus } from '../../../infra/commands/keys/render-status.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { runCommand } from '../../support/processes/run-program.ts'
 import type { CampaignStack } from '../stack/stack.ts'
@@ -33,7 +33,7 @@ export function createOperatorCommands(
     CHALLENGE_LIFETIME_SECONDS: String(challengeLifetimeSeconds),
   }
   const call = async (command: string, args: readonly string[]) => {
-    const { exitCode, output, errors } = await runCommand(`infra/commands/${command}.ts`, args, settings)
+    const { exitCode, output, errors } = await runCommand(`infra/commands/${command}/main.ts`, args, settings)
     if (exitCode !== 0) throw new Error(`${command} ${args.join(' ')}: exit ${exitCode}: ${errors}${output}`)
     return output
   }

@@ -28,7 +28,7 @@ export async function checkOutEarlierVersion(commit: string): Promise<string> {
 
 /** Migrates the database with the migrations of a checkout. */
 export async function migrateWith(checkout: string, databaseUrl: string): Promise<void> {
-  await run(process.execPath, ['infra/commands/migrate.ts'], {
+  await run(process.execPath, ['infra/commands/migrate/main.ts'], {
     cwd: checkout,
     env: { ...process.env, DATABASE_URL: databaseUrl },
   })

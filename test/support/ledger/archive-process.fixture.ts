@@ -2,7 +2,7 @@ import { env } from 'node:process'
 import { openArchive } from '#shared/adapters/open-stores.ts'
 import { createArchiveStore } from '#shared/ledger/archive/archive-store.ts'
 import { createPool } from '#shared/ledger/pool.ts'
-import { archiveMonths } from '../../../infra/archive/archive-months.ts'
+import { archiveMonths } from '../../../infra/commands/archive/archive-months.ts'
 import { createReachPoint } from '../../resilience/processes/reach-point.ts'
 import { addCommitPoints, callWithPoints, portWithPoints } from '../../resilience/processes/with-points.ts'
 

@@ -138,7 +138,7 @@ describe('the console as a process', () => {
         await writeFile(file, content)
         const commandLine = ['publish', file, '--reason', 'x', '--new-hosts']
         const environment = { DATABASE_URL: sandbox.info.databaseUrl }
-        expect(await runCommand('infra/commands/deployments.ts', commandLine, environment)).toMatchObject({
+        expect(await runCommand('infra/commands/deployments/main.ts', commandLine, environment)).toMatchObject({
           exitCode: 1,
           errors: expect.stringContaining(why[index] ?? ''),
         })

@@ -14,9 +14,9 @@ import { startTestSandbox, type TestSandbox } from '../../support/processes/test
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 const run = promisify(execFile)
 /** All that an operator runs; the others are of the repository, or are run below. */
-const OTHERS = ['build-settlement-contract.ts', 'check-health.ts', 'complete-lockfile.ts', 'ledger.ts', 'migrate.ts']
+const OTHERS = ['build-settlement-contract', 'check-health', 'complete-lockfile', 'configuration', 'ledger', 'migrate']
 const COMMANDS = (await readdir(join(ROOT, 'infra/commands'))).filter(
-  (name) => name.endsWith('.ts') && !OTHERS.includes(name),
+  (name) => !name.endsWith('.ts') && !OTHERS.includes(name),
 )
 
 describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', () => {
@@ -53,23 +53,15 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
       ['.compiled', 'api', 'infra', 'node_modules', 'operator', 'package.json', 'packages', 'shared', 'workers'].sort(),
     )
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
-      'archive',
-      'check.ts',
-      'command-line.ts',
       'commands',
-      'configuration',
       'contracts',
-      'deploy-contract',
-      'keys',
-      'ledger',
       'paid-call.ts',
-      'preflight',
       'sandbox',
       'terminal.ts',
     ])
     const packages = await readdir(join(image.directory, 'node_modules'))
     expect(packages).not.toEqual(
-      expect.arrayContaining([expect.stringMatching(/^(typescript|vitest|solc|node|oxlint|farebox|commander)$/)]),
+      expect.arrayContaining([expect.stringMatching(/^(typescript|vitest|solc|node|oxlint|farebox)$/)]),
     )
   })
 
@@ -99,14 +91,14 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
 
   test('the image migrates, and reconciles the ledger with the chain', async () => {
     const { databaseUrl, rpcUrl } = sandbox.info
-    const migrated = await runInImage(['infra/commands/migrate.ts'], { DATABASE_URL: databaseUrl })
+    const migrated = await runInImage(['infra/commands/migrate/main.ts'], { DATABASE_URL: databaseUrl })
     expect(migrated.stdout).toContain('up to date')
-    const ledger = await runInImage(['infra/commands/ledger.ts'], { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl })
+    const ledger = await runInImage(['infra/commands/ledger/main.ts'], { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl })
     expect(ledger.stdout).toContain('agree to the atomic unit')
   })
 
-  test.each(COMMANDS)('infra/commands/%s runs in the image', async (name) => {
-    expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
+  test.each(COMMANDS)('infra/commands/%s/main.ts runs in the image', async (name) => {
+    expect((await runInImage([`infra/commands/${name}/main.ts`, '--help'])).stdout).toContain('Usage:')
   })
 
   test('the console of the image serves its sign-in, styles and scripts', async () => {

@@ -14,7 +14,7 @@ import { publishContent, readInForce } from '#shared/operators/review-configurat
 import { buildApp } from '../../../api/app.ts'
 import { readConfig } from '../../../api/config.ts'
 import { createDependencies } from '../../../api/dependencies.ts'
-import { main as verifyReceipt } from '../../../infra/commands/verify-receipt.ts'
+import { main as verifyReceipt } from '../../../infra/commands/verify-receipt/main.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multipart-body.ts'

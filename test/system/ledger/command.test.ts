@@ -5,7 +5,7 @@ import { createWalletClient, type Hex, http, parseAbi, parseEther, toHex } from 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { base } from '#shared/chain/network/base-chain.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
-import { main } from '../../../infra/commands/ledger.ts'
+import { main } from '../../../infra/commands/ledger/main.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { signAllowancePermit } from '../../support/payer/allowance-permit.ts'
@@ -16,7 +16,7 @@ import { callCommand } from '../../support/processes/call-command.ts'
 import { runCommand } from '../../support/processes/run-program.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
-const COMMAND = 'infra/commands/ledger.ts'
+const COMMAND = 'infra/commands/ledger/main.ts'
 /** The worker puts a settlement that is not final back into its block. */
 const [FINAL, NOT_FINAL] = ['finalized_at = now()', 'finalized_at = NULL']
 const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night.' }

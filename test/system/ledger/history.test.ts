@@ -12,7 +12,7 @@ import { rollUpHours } from '#shared/ledger/reports/roll-up-hours.ts'
 import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
 import { readMinedPermits, readSponsoredPermits } from '#shared/ledger/reports/sponsored-permits.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
-import { LEAST_ID } from '../../../infra/ledger/least-id.ts'
+import { LEAST_ID } from '../../../infra/commands/ledger/least-id.ts'
 import { sampleHistory, writeHistory } from '../../support/ledger/history/write-history.ts'
 import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
 

@@ -11,11 +11,11 @@ import { createLedgerCheck } from '#shared/ledger/check-schema.ts'
 import { migrate } from '#shared/ledger/migrate.ts'
 import { readMigrations, statementsOf } from '#shared/ledger/migration-files.ts'
 import { createPool } from '#shared/ledger/pool.ts'
-import { migrateAll } from '../../../infra/commands/migrate.ts'
+import { migrateAll } from '../../../infra/commands/migrate/main.ts'
 import { askSharedServices } from '../../support/processes/ask-shared-services.ts'
 import { until } from '../../support/until.ts'
 
-const COMMAND = fileURLToPath(new URL('../../../infra/commands/migrate.ts', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../../infra/commands/migrate/main.ts', import.meta.url))
 const SERVICE_POOL = { maximumConnections: 1, applicationName: 'farebox migrate', onError: () => undefined }
 const databases: string[] = []
 const folders: URL[] = []

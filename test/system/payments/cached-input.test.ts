@@ -8,7 +8,7 @@ import { createConfigurationStore } from '#shared/ledger/configuration/configura
 import { withConnection } from '#shared/ledger/with-connection.ts'
 import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
 import { createFarebox, type Farebox, parseUsdc, type Wire, walletFromPrivateKey } from '../../../client/farebox.ts'
-import { main as verifyReceipt } from '../../../infra/commands/verify-receipt.ts'
+import { main as verifyReceipt } from '../../../infra/commands/verify-receipt/main.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { callCommand } from '../../support/processes/call-command.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'

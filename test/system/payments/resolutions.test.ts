@@ -77,7 +77,7 @@ describe.skipIf(!havePrograms('prometheus'))('an item that a person ends', () =>
   }
 
   const run = (command: 'resolve' | 'ledger', ...rest: readonly string[]) =>
-    runCommand(`infra/commands/${command}.ts`, rest, {
+    runCommand(`infra/commands/${command}/main.ts`, rest, {
       DATABASE_URL: sandbox.info.databaseUrl,
       RPC_URL: sandbox.info.rpcUrl,
       PAY_TO: sandbox.info.payTo,

@@ -27,18 +27,18 @@ const PROGRAMS: Readonly<Record<string, Program>> = {
   worker: { entry: 'worker' },
   settler: { entry: 'worker', settings: { WORKER_QUEUES: 'settlement' } },
   console: { entry: 'console' },
-  ledger: { entry: 'infra/commands/ledger.ts', args: ['--no-chain'] },
-  archive: { entry: 'infra/commands/archive.ts' },
-  'archive --dry-run': { entry: 'infra/commands/archive.ts', args: ['--dry-run'] },
-  catalog: { entry: 'infra/commands/catalog.ts', args: ['history'] },
-  deployments: { entry: 'infra/commands/deployments.ts', args: ['list'] },
-  keys: { entry: 'infra/commands/keys.ts', args: ['status'] },
-  operators: { entry: 'infra/commands/operators.ts', args: ['list'] },
-  payers: { entry: 'infra/commands/payers.ts', args: ['list'] },
-  resolve: { entry: 'infra/commands/resolve.ts' },
-  preflight: { entry: 'infra/commands/preflight.ts' },
+  ledger: { entry: 'infra/commands/ledger/main.ts', args: ['--no-chain'] },
+  archive: { entry: 'infra/commands/archive/main.ts' },
+  'archive --dry-run': { entry: 'infra/commands/archive/main.ts', args: ['--dry-run'] },
+  catalog: { entry: 'infra/commands/catalog/main.ts', args: ['history'] },
+  deployments: { entry: 'infra/commands/deployments/main.ts', args: ['list'] },
+  keys: { entry: 'infra/commands/keys/main.ts', args: ['status'] },
+  operators: { entry: 'infra/commands/operators/main.ts', args: ['list'] },
+  payers: { entry: 'infra/commands/payers/main.ts', args: ['list'] },
+  resolve: { entry: 'infra/commands/resolve/main.ts' },
+  preflight: { entry: 'infra/commands/preflight/main.ts' },
   // The last one, as the pauses between its attempts grow.
-  migrate: { entry: 'infra/commands/migrate.ts' },
+  migrate: { entry: 'infra/commands/migrate/main.ts' },
 }
 /** Those that wait until the lock is free. The others end, preflight once each of its checks has. */
 const WAITING = new Set(['API', 'worker', 'settler', 'console', 'migrate'])
@@ -194,7 +194,7 @@ const SERVERS = {
 
 const REDIS = 'QUEUE_URL of Redis'
 
-const command = (name: string, ...args: string[]): Program => ({ entry: `infra/commands/${name}.ts`, args })
+const command = (name: string, ...args: string[]): Program => ({ entry: `infra/commands/${name}/main.ts`, args })
 const account = `0x${'4'.repeat(40)}`
 const WAITED_FOR: readonly (readonly [name: string, server: keyof typeof SERVERS, program: Program])[] = [
   ...(['api', 'worker'] as const).flatMap((entry) =>

@@ -463,7 +463,7 @@ describe('deployments that change under load', () => {
 
   /** Runs `npm run deployments`. */
   async function deployments(...commandLine: string[]) {
-    const run = await runCommand('infra/commands/deployments.ts', commandLine, {
+    const run = await runCommand('infra/commands/deployments/main.ts', commandLine, {
       DATABASE_URL: sandbox.info.databaseUrl,
     })
     return { ...run, json: run.exitCode === 0 ? (JSON.parse(run.output) as Record<string, unknown>) : null }
@@ -638,9 +638,9 @@ describe('deployments that change under load', () => {
 
   test.each([
     ['an unknown deployment', 1, ['drain', 'unknown', '--reason', 'why'], 'No deployment "unknown" is published'],
-    ['no reason', 2, ['drain', FIRST], 'drain needs --reason'],
-    ['a weight of 0', 2, ['weight', FIRST, '0', '--reason', 'why'], 'weight needs a NUMBER'],
-    ['an argument too many', 2, ['enable', FIRST, 'more', '--reason', 'why'], 'one argument too many'],
+    ['no reason', 2, ['drain', FIRST], "required option '--reason <text>'"],
+    ['a weight of 0', 2, ['weight', FIRST, '0', '--reason', 'why'], 'WEIGHT must be a number'],
+    ['an argument too many', 2, ['enable', FIRST, 'more', '--reason', 'why'], 'too many arguments'],
   ])('the command refuses %s with exit code %d', async (_, exitCode, commandLine, message) => {
     const run = await deployments(...commandLine)
     expect(run).toMatchObject({ exitCode, errors: expect.stringContaining(message) })

@@ -28,7 +28,7 @@ const CHAT = {
 }
 const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night' }
 const SPEECH = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.' }
-const initializeBucket = (s3: TestS3) => runCommand('infra/commands/bucket-init.ts', [], s3.environment())
+const initializeBucket = (s3: TestS3) => runCommand('infra/commands/bucket-init/main.ts', [], s3.environment())
 async function keysIn(client: S3Client, Bucket: string): Promise<readonly string[]> {
   const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket }))
   return Contents.map(({ Key }) => String(Key))

@@ -22,7 +22,7 @@ import { OBJECT_ACCESS, type ObjectAccess, type ObjectOperation, type ObjectUser
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES, type RetentionClass } from '#shared/media/retention.ts'
-import { initializeBucket } from '../../../infra/commands/bucket-init.ts'
+import { initializeBucket } from '../../../infra/commands/bucket-init/main.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
