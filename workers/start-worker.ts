@@ -20,6 +20,7 @@ import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
 import { addDeploymentMetrics, addModelMetrics } from './telemetry/deployment-metrics.ts'
 import { describeWorker } from './telemetry/describe-worker.ts'
 import { addMemoryMetrics } from './telemetry/job-metrics.ts'
+import { addKeyMetrics } from './telemetry/key-metrics.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addBatchMetrics, addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 import { addSnapshotMetrics } from './telemetry/snapshot-metrics.ts'
@@ -52,6 +53,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   addMemoryMetrics(registry, dependencies.memory)
   addLedgerMetrics(registry, reportsStore)
   addSnapshotMetrics(registry, reportsStore)
+  addKeyMetrics(registry, dependencies)
   const settles = dependencies.serves.has('settlement')
   // A remote facilitator has keys of its own and submits no permits.
   const allowances = settles && dependencies.remote === null ? createAllowanceRunner(dependencies) : null

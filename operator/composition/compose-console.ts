@@ -28,14 +28,13 @@ export interface ConsoleConnections {
   readonly now: () => Date
 }
 
-/** The console does not show what new payers caused within the window of their budget. */
-
 /** Composes the ports of all pages; opens nothing. */
 export function composeConsole(
   config: OperatorConfig,
   { metrics, pool, chain, logger, now }: ConsoleConnections,
 ): ConsoleDependencies {
   const operators = createOperatorStore(pool)
+  const reports = createReportsStore(pool)
   return {
     logger,
     now,
@@ -48,7 +47,8 @@ export function composeConsole(
     actions: operators,
     events: createSessionEvents({ metrics, actions: operators, now }),
     configuration: createConfigurationStore(pool),
-    totals: createReportsStore(pool),
+    totals: reports,
+    reports,
     processes: createProcessReportStore(pool),
     configurationReader: createConfigurationReader(pool),
     controls: createControlStore(pool),

@@ -14,7 +14,6 @@ test('no call fails and every receipt verifies while a catalog is published, a d
     stuckJobs: [],
     callsWhileDrained: 0,
     acceptedForEarlierKeys: 3,
-    finished: ['settlement', 'pay-to', 'statements'],
     secretIds: ['k1', 'k2'],
   })
   expect(report.receipts).toBe(report.calls)

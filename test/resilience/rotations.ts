@@ -1,14 +1,16 @@
+import { randomBytes } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import type { KeyStatus } from '../../infra/commands/keys/render-status.ts'
+import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
 import { createSandboxAccount, fundSettlementAccount } from '../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import type { ServiceName } from '../../infra/sandbox/sandbox-options.ts'
 import type { StartedCall } from './calls/paying-caller.ts'
 import type { CallRecord } from './checker/ledgers.ts'
 import { type CheckedReceipts, checkReceipts } from './rotations/check-receipts.ts'
-import { createOperatorCommands, type OperatorCommands } from './rotations/run-keys.ts'
+import { createOperator, type Operator } from './rotations/operator.ts'
 import { createKeySettings, type FirstKeys, type KeySettings, readFirstKeys } from './rotations/service-settings.ts'
 import { listKeys } from './stack/pending-batches.ts'
 import { type CampaignStack, startCampaignStack } from './stack/stack.ts'
@@ -16,8 +18,8 @@ import { type Comparison, compareLedgers } from './stack/stack-report.ts'
 import { untilReached } from './stack/until-reached.ts'
 import { startSteadyLoad } from './upgrade/steady-load.ts'
 
-/** What the command waits for. The APIs' own is longer, so that no challenge expires on a slow machine. */
-const CHALLENGE_LIFETIME_SECONDS = 5
+/** How long callers get to answer what they were offered. The APIs' challenges live longer, for a slow machine. */
+const CHALLENGE_LIFETIME_MS = 5000
 const APIS: readonly ServiceName[] = ['api', 'api-2']
 const WORKERS: readonly ServiceName[] = ['worker', 'worker-2']
 /** Another deployment serves the same model with the same voices. */
@@ -56,17 +58,15 @@ export interface RotationsReport extends Pick<Comparison<never>, 'stuckJobs' | '
   readonly callsWhileDrained: number
   /** Payments that were signed for the earlier keys, sent when all APIs ask for the new ones, and accepted as they are. */
   readonly acceptedForEarlierKeys: number
-  /** What the command reported as wrong at the end of each phase. */
+  /** What the console showed as wrong at the end of each phase. */
   readonly problems: readonly string[]
-  /** Rotations that the command reports as finished at the end. */
-  readonly finished: readonly string[]
 }
 
 /** Everything that the phases share. */
 interface Run {
   readonly stack: CampaignStack
   readonly settings: KeySettings
-  readonly commands: OperatorCommands
+  readonly operator: Operator
   readonly first: FirstKeys
   readonly newRecipient: `0x${string}`
   readonly newKeys: Readonly<Record<'settlement' | 'challenge' | 'receipts' | 'statements', string>>
@@ -77,7 +77,7 @@ interface Run {
 }
 
 /**
- * Publishes a catalog, drains a deployment and rotates every kind of key by rolling restarts, as `npm run keys` says,
+ * Publishes a catalog, drains a deployment and rotates every kind of key by rolling restarts, as infra/keys.md says,
  * while callers pay for calls of all kinds. No call may fail, and every receipt must verify.
  */
 export async function runRotations(options: RotationsOptions): Promise<RotationsReport> {
@@ -89,13 +89,13 @@ export async function runRotations(options: RotationsOptions): Promise<Rotations
     furtherRecipients: [newRecipient],
     furtherSettlementAddresses,
   })
-  const commands = createOperatorCommands(stack, CHALLENGE_LIFETIME_SECONDS)
+  const operator = createOperator(stack)
   try {
     const load = startSteadyLoad(stack, options.callers)
     const problems: string[] = []
     const phase = async (name: string) => {
       await load.untilFinished(options.callsPerPhase)
-      problems.push(...(await untilHarmless(commands)))
+      problems.push(...(await untilHarmless(operator)))
       options.onProgress?.(name)
     }
     const replace = async (names: readonly ServiceName[]) => {
@@ -108,30 +108,24 @@ export async function runRotations(options: RotationsOptions): Promise<Rotations
     }
     await phase('served with the first keys')
     const first = await readFirstKeys(stack.directory)
-    await publishAndDrain(stack, commands, phase)
+    await publishAndDrain(stack, operator, phase)
     const drainedSince = await readClock(stack)
-    const begun = {
-      settlement: await commands.rotate('settlement'),
-      'pay-to': await commands.rotate('pay-to', newRecipient),
-      challenge: await commands.rotate('challenge'),
-      receipts: await commands.rotate('receipts'),
-      statements: await commands.rotate('statements'),
-    }
-    furtherSettlementAddresses.push(begun.settlement.newKey)
-    await fundSettlementAccount(stack.info.rpcUrl, begun.settlement.newKey as `0x${string}`)
-    await listSettlementKey(stack, begun.settlement.newKey, true)
+    const settlementKey = generatePrivateKey()
+    const newFacilitator = privateKeyToAddress(settlementKey).toLowerCase()
+    furtherSettlementAddresses.push(newFacilitator)
+    await fundSettlementAccount(stack.info.rpcUrl, newFacilitator as `0x${string}`)
+    await listSettlementKey(stack, newFacilitator, true)
     const newKeys = {
-      settlement: begun.settlement.value,
-      challenge: begun.challenge.value,
-      receipts: begun.receipts.value,
-      statements: begun.statements.value,
+      settlement: settlementKey,
+      challenge: newSecret(),
+      receipts: `k2:${newSecret()}`,
+      statements: `k2:${newSecret()}`,
     }
-    const newFacilitator = begun.settlement.newKey
-    const run = { stack, settings, commands, first, newRecipient, newKeys, newFacilitator, replace, phase }
+    const run = { stack, settings, operator, first, newRecipient, newKeys, newFacilitator, replace, phase }
     await giveNewKeyToSettlers(run)
     if (!options.isCareless) await acceptNewKeys(run)
     const acceptedForEarlierKeys = await useNewKeys(run)
-    const { inLastPhase, status } = await removeEarlierKeys(run, () => load.stop())
+    const inLastPhase = await removeEarlierKeys(run, () => load.stop())
     const records = stack.caller.records
     const receipts = await checkReceipts(stack, {
       k1: secretOf(first.receiptSecret),
@@ -154,20 +148,19 @@ export async function runRotations(options: RotationsOptions): Promise<Rotations
       callsWhileDrained: await countCallsSince(stack, drainedSince),
       acceptedForEarlierKeys,
       problems,
-      finished: status.rotations.filter(({ isFinished }) => isFinished).map(({ kind }) => kind),
     }
   } finally {
-    await commands.close()
+    await operator.close()
     await stack.stop()
   }
 }
 
-async function publishAndDrain(stack: CampaignStack, commands: OperatorCommands, phase: Run['phase']): Promise<void> {
+async function publishAndDrain(stack: CampaignStack, operator: Operator, phase: Run['phase']): Promise<void> {
   const file = join(stack.directory, 'catalog.json')
   await writeFile(file, JSON.stringify(PRICES))
-  await commands.run('catalog', 'publish', file)
+  await operator.run('catalog', 'publish', file)
   await phase('a catalog is published')
-  await commands.run('deployments', 'drain', DRAINED)
+  await operator.run('deployments', 'drain', DRAINED)
   await untilReached('all workers have drained the deployment', async () => {
     const reports = await stack.sql<{ drained: boolean | null }>(
       `SELECT (report -> 'deployments' -> $1 ->> 'isDrained')::boolean AS drained FROM process_reports
@@ -186,14 +179,13 @@ async function listSettlementKey({ info }: CampaignStack, key: string, isListed:
   await listKeys({ rpcUrl, contract: settlementContract, owner: payTo, keys: [key] }, isListed)
 }
 
-async function giveNewKeyToSettlers({ settings, commands, first, newKeys, replace }: Run): Promise<void> {
+async function giveNewKeyToSettlers({ settings, first, newKeys, replace }: Run): Promise<void> {
   settings.change('worker', { SETTLEMENT_PRIVATE_KEYS: `${first.settlementKey},${newKeys.settlement}` })
   await replace(WORKERS)
-  await commands.untilStepsDone('settlement', 3)
 }
 
 /** First, every API accepts the new keys, and none uses them. */
-async function acceptNewKeys({ settings, commands, first, newRecipient, newKeys, ...run }: Run): Promise<void> {
+async function acceptNewKeys({ settings, first, newRecipient, newKeys, ...run }: Run): Promise<void> {
   settings.change('api', {
     ACCEPTED_FACILITATOR_ADDRESSES: run.newFacilitator,
     PAY_TO: `${first.payTo},${newRecipient}`,
@@ -202,13 +194,11 @@ async function acceptNewKeys({ settings, commands, first, newRecipient, newKeys,
     RECEIPT_SIGNING_KEY: `${first.signingKey},${newKeys.statements}`,
   })
   await run.replace(APIS)
-  await commands.untilStepsDone('settlement', 4)
-  for (const kind of ['pay-to', 'challenge', 'receipts', 'statements'] as const) await commands.untilStepsDone(kind, 1)
   await run.phase('all processes accept the new keys')
 }
 
 /** Then the new keys are used. Returns how many payments for the earlier ones were accepted afterwards. */
-async function useNewKeys({ settings, commands, first, newRecipient, newKeys, ...run }: Run): Promise<number> {
+async function useNewKeys({ settings, first, newRecipient, newKeys, ...run }: Run): Promise<number> {
   const gate = Promise.withResolvers<void>()
   const early = run.stack.payers.approved
     .slice(0, 3)
@@ -227,24 +217,20 @@ async function useNewKeys({ settings, commands, first, newRecipient, newKeys, ..
   const accepted = await countAcceptedAsSigned(early)
   settings.change('worker', { RECEIPT_SECRET_ID: 'k2' })
   await run.replace(WORKERS)
-  await commands.untilStepsDone('settlement', 5)
-  await commands.untilStepsDone('receipts', 3)
-  for (const kind of ['pay-to', 'challenge', 'statements'] as const) await commands.untilStepsDone(kind, 2)
   await run.phase('all processes use the new keys')
   return accepted
 }
 
-/** Last, the earlier keys go, once the command says that nothing needs them. Receipts keep the earlier secret. */
+/** Last, the earlier keys go, once the console shows that nothing needs them. Receipts keep the earlier secret. */
 async function removeEarlierKeys(
-  { stack, settings, commands, first, newRecipient, newKeys, replace, phase }: Run,
+  { stack, settings, operator, first, newRecipient, newKeys, replace, phase }: Run,
   stopLoad: () => Promise<readonly CallRecord[]>,
-): Promise<{ readonly inLastPhase: readonly CallRecord[]; readonly status: KeyStatus }> {
+): Promise<readonly CallRecord[]> {
   const final = setInterval(() => void callRpc(stack.info.rpcUrl, 'anvil_mine', [BLOCKS_TO_FINALITY]), 1000)
   try {
-    await commands.untilStepsDone('settlement', 6)
+    await setTimeout(CHALLENGE_LIFETIME_MS)
     await listSettlementKey(stack, first.settlementAddress, false)
-    await commands.untilStepsDone('settlement', 8)
-    await commands.untilStepsDone('pay-to', 4)
+    await operator.untilUnneeded(first.settlementAddress)
   } finally {
     clearInterval(final)
   }
@@ -258,17 +244,15 @@ async function removeEarlierKeys(
   await replace(WORKERS)
   const before = stack.caller.records.length
   await phase('the earlier keys are removed')
-  await commands.untilStepsDone('settlement', 10)
-  const status = await commands.status()
   await stopLoad()
-  return { inLastPhase: stack.caller.records.slice(before), status }
+  return stack.caller.records.slice(before)
 }
 
-/** Returns what the command reports as wrong, unless that is over with the next report of the processes. */
-async function untilHarmless(commands: OperatorCommands): Promise<readonly string[]> {
+/** Returns what the console shows as wrong, unless that is over with the next report of the processes. */
+async function untilHarmless(operator: Operator): Promise<readonly string[]> {
   let problems: readonly string[] = []
   await untilReached('no problem is reported', async () => {
-    problems = (await commands.status()).problems
+    problems = await operator.keyProblems()
     return problems.length === 0
   }).catch(() => undefined)
   return problems
@@ -277,6 +261,10 @@ async function untilHarmless(commands: OperatorCommands): Promise<readonly strin
 async function countAcceptedAsSigned(calls: readonly StartedCall[]): Promise<number> {
   const records = await Promise.all(calls.map(({ finished }) => finished))
   return records.filter(({ outcome, nonces }) => outcome === 'released' && nonces.length === 1).length
+}
+
+function newSecret(): string {
+  return randomBytes(32).toString('hex')
 }
 
 async function readClock(stack: CampaignStack): Promise<string> {
@@ -312,7 +300,7 @@ function secretOf(named: string): string {
 export const HELP = `Usage: npm run campaign -- rotations [--callers 8] [--calls 40] [--careless]
 
 Publishes a catalog, drains a deployment, and rotates settlement key, PAY_TO, challenge secret, receipt secret and
-statement key by rolling restarts, as "npm run keys" says, while callers pay for calls of all kinds at two APIs and two
+statement key by rolling restarts, as infra/keys.md says, while callers pay for calls of all kinds at two APIs and two
 workers. No call may fail; every receipt is verified.
 
   --callers   concurrent callers

@@ -151,7 +151,7 @@ export function addTotals<Totals>(
         gauge.reset()
         // A reset gauge without labels would report a 0 that was never read.
         if (labelNames.length === 0) gauge.remove()
-        if (totals) show(gauge, totals)
+        if (totals !== null) show(gauge, totals)
       },
     })
   }

@@ -2,12 +2,15 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { ConfigurationReader } from '#shared/ledger/configuration/configuration-reader.ts'
 import type { ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
+import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
+import { findKeyProblems } from '#shared/operators/key-problems.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
 import { addPage } from '../../rendering/page.ts'
 
 export interface ProcessesPageDependencies {
   readonly processes: Pick<ProcessReportStore, 'readProcesses'>
   readonly configurationReader: ConfigurationReader
+  readonly reports: Pick<ReportsStore, 'readKeyUse'>
   readonly now: () => Date
 }
 
@@ -21,12 +24,18 @@ export function addProcessesPages(app: FastifyInstance, dependencies: ProcessesP
   })
 }
 
-async function readPage({ processes, configurationReader, now }: ProcessesPageDependencies) {
-  const [seen, current] = await Promise.all([processes.readProcesses(), configurationReader.readRevision()])
+async function readPage({ processes, configurationReader, reports, now }: ProcessesPageDependencies) {
+  const [seen, current, keyUse] = await Promise.all([
+    processes.readProcesses(),
+    configurationReader.readRevision(),
+    reports.readKeyUse(),
+  ])
   const revision = current.toString()
   const running = seen.filter((process) => isRunning(process, now()))
   return {
     revision,
+    keyProblems: findKeyProblems(running, keyUse),
+    keyUse,
     applied: (['api', 'worker'] as const).map((kind) => appliedBy(kind, running, revision)),
     processes: seen.map((process) => ({
       ...process,

@@ -1,6 +1,7 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readOne } from '../read-rows.ts'
+import { readKeyUse } from './key-use.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { readOldestSnapshot } from './oldest-snapshot.ts'
 import { rollUpHours } from './roll-up-hours.ts'
@@ -10,6 +11,7 @@ export type ReportsStore = ReturnType<typeof createReportsStore>
 /** Creates the store of totals, which workers and the console read. */
 export function createReportsStore(pool: Pool) {
   return bindTo(pool, {
+    readKeyUse,
     readLedgerTotals,
     readOldestSnapshot,
     readSettlementTotals,

@@ -855,6 +855,18 @@ describe('the pages on providers, queues and processes', () => {
       )
       expect(await read('/operator/processes')).toMatch(/applied on 1 of 1 worker\. .*worker-2 silent/)
     })
+
+    it('says which key an API does not accept, and what still needs a settlement key', async () => {
+      const one = { CHALLENGE_SECRET: ['aaaaaaaaaaaa'] }
+      await report('api-1', { keys: one }, 'api')
+      await report('api-2', { keys: { CHALLENGE_SECRET: ['bbbbbbbbbbbb', 'aaaaaaaaaaaa'] } }, 'api')
+      await jobInState(console.ledger, 'settling')
+      const page = await read('/operator/processes')
+      expect(page).toContain('Calls fail: 1 of 2 APIs do not accept bbbbbbbbbbbb of CHALLENGE_SECRET.')
+      expect(page).toMatch(/What still needs each settlement key.* 0x222222…2222 \d+ [1-9]/)
+      await report('api-1', { keys: { CHALLENGE_SECRET: ['aaaaaaaaaaaa', 'bbbbbbbbbbbb'] } }, 'api')
+      expect(await read('/operator/processes')).not.toContain('Calls fail')
+    })
   })
 })
 
