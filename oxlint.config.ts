@@ -8,7 +8,6 @@ export const HOUSES = {
   api: {
     schemas: [],
     request: ['schemas'],
-    account: ['request', 'schemas'],
     allowances: ['paid-request', 'request', 'schemas'],
     admission: ['request'],
     telemetry: ['admission', 'request'],
@@ -16,7 +15,7 @@ export const HOUSES = {
     'paid-request': ['request', 'schemas'],
     mcp: ['paid-request', 'plugins', 'request', 'schemas'],
     openapi: ['schemas'],
-    routes: ['account', 'admission', 'allowances', 'mcp', 'openapi', 'paid-request', 'plugins', 'request', 'schemas'],
+    routes: ['admission', 'allowances', 'mcp', 'openapi', 'paid-request', 'plugins', 'request', 'schemas'],
   },
   workers: {
     providers: [],
@@ -74,7 +73,6 @@ export const LEDGER = {
   operators: [],
   configuration: ['operators'],
   resolutions: ['operators'],
-  account: [],
   console: ['reports'],
   retention: [],
   settlement: [],

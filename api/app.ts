@@ -20,7 +20,6 @@ import type { RateLimiter, UnreadLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addRequestTelemetry } from './plugins/request-telemetry.ts'
 import { readQuotedRequest } from './request/effective-request.ts'
-import { type AccountDependencies, addAccountRoutes } from './routes/account.ts'
 import { addAllowanceRoutes } from './routes/allowances.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addCatalogRoutes } from './routes/catalogs.ts'
@@ -59,7 +58,6 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
-  readonly account: AccountDependencies['account']
   readonly allowanceRequests: AllowanceDependencies
   readonly requestMetrics: RequestMetrics
   /** `null` when this process serves the media itself. */
@@ -134,7 +132,6 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
     challenge: (paidRequest, requestId) => quoteAndChallenge(dependencies, paidRequest, requestId),
   })
   addReceiptRoutes(app, dependencies)
-  addAccountRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
   await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   const renderError = createErrorRenderer(dependencies.isDependencyFailure, dependencies.logger)

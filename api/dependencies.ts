@@ -17,7 +17,6 @@ import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
 import type { AppDependencies } from './app.ts'
-import { composeAccount } from './composition/account.ts'
 import { composeAdmission, openAllowances } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
 import { openCatalogs, readCatalogs } from './composition/catalogs.ts'
@@ -134,7 +133,6 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       now,
     },
     queue,
-    account: composeAccount(config, { pool, archive, network: payment.dependencies.terms.network, now }),
     uploads: objects,
     checkObjects,
     media: objects,

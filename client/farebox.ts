@@ -1,5 +1,4 @@
 import pLimit from 'p-limit'
-import { AccountClient } from './account/account-client.ts'
 import { type Approval, type ApproveOptions, approve } from './allowance/approve.ts'
 import { createCover } from './allowance/cover.ts'
 import { type AllowanceState, allowanceState, askAllowance } from './allowance/read-allowance.ts'
@@ -134,10 +133,10 @@ export interface Farebox {
   approve(options?: ApproveOptions): Promise<Approval>
   /** Returns what the wallet holds, from the RPC URL if there is one, otherwise from the service. */
   balance(): Promise<Balance>
-  /** Lists what was paid, newest first. */
-  receipts(query?: ReceiptsQuery): AsyncIterable<ReceiptRecord>
-  /** Adds up what was paid. */
-  spend(query?: SpendQuery): Promise<Spend>
+  /** Lists what was paid by this machine's journal, newest first. */
+  receipts(query?: ReceiptsQuery): readonly ReceiptRecord[]
+  /** Adds up what was paid by this machine's journal. */
+  spend(query?: SpendQuery): Spend
   /** Checks a receipt: its id, the path of a saved one, or the document. */
   verify(receipt: string | Receipt, options?: VerifyOptions): Promise<ReceiptVerification>
   /** Checks everything that a payment needs, without paying. */
@@ -178,7 +177,6 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
   const receipts = createReceiptContext(context)
   const verifier = new PaymentVerifier(receipts, options.verify ?? 'at_once', options.onVerified)
   const paying: PaymentContext = { ...context, verify: (paid, call) => verifier.after(paid, call) }
-  const account = new AccountClient(context)
   const json = <Name extends JsonOperation>(operation: Name): JsonCalls<Name> => ({
     create: async (request, callOptions = {}) =>
       await pay(paying, prepareJsonCall(baseUrl, operation, request, callOptions)),
@@ -208,8 +206,8 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
     allowance: async () => allowanceState(await askAllowance(context)),
     approve: context.approve,
     balance: () => readBalance(context),
-    receipts: (query) => listReceipts({ ...context, account }, query),
-    spend: (query) => addUpSpend({ ...context, account }, query),
+    receipts: (query) => listReceipts(context, query),
+    spend: (query) => addUpSpend(context, query),
     verify: (receipt, verifyOptions) => verifyReceipt(receipts, receipt, verifyOptions),
     doctor: (doctorOptions) => examineAll(context, doctorOptions),
     keySecret: () => readKeySecret(wallet, journal.directory),

@@ -88,12 +88,6 @@ function paymentHeader(description: string, schema?: JsonSchema) {
 export const headers = {
   'PAYMENT-REQUIRED': header('The x402 v2 challenge as Base64-encoded JSON. Authoritative.'),
   'PAYMENT-RESPONSE': paymentHeader('The x402 v2 settlement response as Base64-encoded JSON.'),
-  'X-Account-Session': {
-    ...header(
-      'After a sign-in: send it as "Authorization: Bearer …" instead of signing again, for ten minutes. Keep it secret.',
-    ),
-    required: false,
-  },
   'X-Receipt-ID': paymentHeader('The id of this call’s receipt.', { type: 'string', format: 'uuid' }),
   'X-Receipt-Token': paymentHeader('The bearer token of the receipt. Store it securely.'),
   'X-Resolution': {

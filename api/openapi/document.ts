@@ -2,7 +2,6 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { categories } from '#shared/catalog/categories.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import { accountPaths, accountSecuritySchemes } from './account-paths.ts'
 import { headers, parameters, responses, sharedSchemas } from './components.ts'
 import { freePaths } from './free-paths.ts'
 import { DATA_HANDLING, firstCall, GUIDANCE } from './guidance.ts'
@@ -33,7 +32,7 @@ export function buildOpenApiDocument({
   publicBaseUrl,
   contactEmail,
 }: OpenApiInput): Record<string, unknown> {
-  const parts = [paidPaths(operations, publishedCatalog, terms), freePaths(), supportPaths(), accountPaths()]
+  const parts = [paidPaths(operations, publishedCatalog, terms), freePaths(), supportPaths()]
   return {
     openapi: '3.1.0',
     info: {
@@ -57,8 +56,7 @@ export function buildOpenApiDocument({
       { name: 'discovery', description: 'Free: models, prices, voices and wallet balances.' },
       {
         name: 'support',
-        description:
-          'Free: quotes, receipts, a wallet’s own account, media, health checks and descriptions of the service.',
+        description: 'Free: quotes, receipts, media, health checks and descriptions of the service.',
       },
     ],
     paths: Object.assign({}, ...parts.map(({ paths }) => paths)),
@@ -67,7 +65,6 @@ export function buildOpenApiDocument({
       parameters,
       headers,
       responses,
-      securitySchemes: accountSecuritySchemes,
     },
   }
 }

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 /** Headers that clients in browsers must read: payment, receipt, retry, media and rate limits of both families. */
 const EXPOSED_HEADERS = [
   'PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-Receipt-ID, X-Receipt-Token, X-Request-ID, Request-ID, X-Catalog-Version, X-Resolution',
-  'X-Account-Session, Retry-After, Retry-After-Ms, X-Should-Retry, ETag, Allow, WWW-Authenticate',
+  'Retry-After, Retry-After-Ms, X-Should-Retry, ETag, Allow, WWW-Authenticate',
   'X-Media-URL, X-Media-Expires-At, X-Audio-Duration-Ms, X-Input-Characters',
   'Content-Range, Accept-Ranges, Content-Disposition',
   'X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests',
@@ -19,7 +19,7 @@ const EVERY_HEADER = '*'
 /** Headers that official clients send, listed one by one because `*` does not cover Authorization. */
 const ALLOWED_HEADERS = [
   'Content-Type, Authorization, Accept, If-None-Match, Range',
-  'X-Idempotency-Key, PAYMENT-SIGNATURE, SIGN-IN-WITH-X, Access-Control-Expose-Headers',
+  'X-Idempotency-Key, PAYMENT-SIGNATURE, Access-Control-Expose-Headers',
   'X-API-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access',
   'OpenAI-Organization, OpenAI-Project, OpenAI-Beta',
   'X-Stainless-Lang, X-Stainless-Package-Version, X-Stainless-OS, X-Stainless-Arch, X-Stainless-Runtime',

@@ -7,7 +7,6 @@ import { registerImage } from './commands/image.ts'
 import { registerLimits } from './commands/limits.ts'
 import { registerMcp } from './commands/mcp.ts'
 import { registerQuote } from './commands/quote.ts'
-import { registerReceipts } from './commands/receipts.ts'
 import { registerSay } from './commands/say.ts'
 import { registerSpend } from './commands/spend.ts'
 import { registerVerify } from './commands/verify.ts'
@@ -29,7 +28,6 @@ const COMMANDS = [
   registerSay,
   registerBalance,
   registerApprove,
-  registerReceipts,
   registerSpend,
   registerVerify,
   registerDoctor,

@@ -1,14 +1,9 @@
-import type { AccountClient } from '../account/account-client.ts'
 import type { FareboxContext } from '../context.ts'
-import type { AccountSpend } from '../wire/schemas.ts'
-import { journaledReceipts } from './list-receipts.ts'
+import { listReceipts } from './list-receipts.ts'
 
 export interface SpendQuery {
   /** UTC days, today included; 30 by default, 366 at most. */
   readonly days?: number | undefined
-  /** `journal`: calls of this machine, without a request. `service`: all calls of the wallet, by its signature. */
-  readonly source?: 'journal' | 'service' | undefined
-  readonly signal?: AbortSignal | undefined
 }
 
 /** What was charged in a period. Amounts are atomic USDC, days `2026-11-22` in UTC. */
@@ -18,8 +13,8 @@ export interface Spend {
   readonly to: string
   readonly calls: number
   readonly charged: bigint
-  /** What may still be charged for calls without a known outcome; `null` from the service. */
-  readonly open: bigint | null
+  /** What may still be charged for calls without a known outcome. */
+  readonly open: bigint
   /** By day, newest first, then by operation, model and purpose. */
   readonly rows: readonly SpendRow[]
 }
@@ -28,8 +23,7 @@ export interface SpendRow {
   readonly day: string
   readonly model: string | null
   readonly operation: string
-  /** `null` from the service, which does not know it. */
-  readonly purpose: string | null
+  readonly purpose: string
   readonly calls: number
   readonly charged: bigint
 }
@@ -55,28 +49,20 @@ export function sumsBy(rows: readonly SpendRow[], column: (typeof SPEND_COLUMNS)
   return column === 'day' ? all : all.sort((one, other) => (one.charged < other.charged ? 1 : -1))
 }
 
-interface SpendContext extends Pick<FareboxContext, 'journal' | 'payer' | 'baseUrl' | 'now'> {
-  readonly account: AccountClient
-}
+type SpendContext = Pick<FareboxContext, 'journal' | 'payer' | 'baseUrl' | 'now'>
 
 export const DEFAULT_DAYS = 30
 export const MOST_DAYS = 366
 const DAY_MS = 86_400_000
 
 /** Adds up what the wallet paid to this service. Throws `RangeError` for a number of days that is not possible. */
-export async function addUpSpend(context: SpendContext, query: SpendQuery = {}): Promise<Spend> {
-  const { days = DEFAULT_DAYS, source = 'journal', signal } = query
+export function addUpSpend(context: SpendContext, { days = DEFAULT_DAYS }: SpendQuery = {}): Spend {
   if (!Number.isInteger(days) || days < 1 || days > MOST_DAYS)
     throw new RangeError(`days must be an integer from 1 to ${MOST_DAYS}; got ${days}`)
   const to = dayOf(context.now())
   const from = dayOf(Date.parse(to) - (days - 1) * DAY_MS)
-  if (source === 'journal') return journaledSpend(context, from, to)
-  return servedSpend(await context.account.read<AccountSpend>('/v1/account/spend', { from, to }, signal))
-}
-
-function journaledSpend(context: SpendContext, from: string, to: string): Spend {
   const rows = new Map<string, SpendRow>()
-  for (const record of journaledReceipts(context, new Date(from))) {
+  for (const record of listReceipts(context, { since: new Date(from) })) {
     const { at, model, operation, purpose, charged } = record
     const row = { day: dayOf(at.getTime()), model, operation, purpose, calls: 1, charged }
     const id = JSON.stringify([row.day, row.operation, row.model, row.purpose])
@@ -94,18 +80,6 @@ function openSum({ journal, payer, baseUrl }: SpendContext): bigint {
     if (attempt.open?.isSigned === true && attempt.payer === payer && attempt.origin === origin)
       sum += attempt.open.maximum
   return sum
-}
-
-function servedSpend({ from, to, data }: AccountSpend): Spend {
-  const rows = data.map(({ date, model, operation, calls, charge_atomic: charged }) => ({
-    day: date,
-    model,
-    operation,
-    purpose: null,
-    calls,
-    charged: BigInt(charged),
-  }))
-  return { ...totals(rows), from, to, open: null }
 }
 
 function totals(rows: readonly SpendRow[]): Pick<Spend, 'rows' | 'calls' | 'charged'> {

@@ -55,7 +55,7 @@ async function readGiven(
     throw uncharged(
       'receipt_unknown',
       `The journal does not know the receipt ${given}.`,
-      'Pass its token, which came with the answer, or read the token from receipts() of the service.',
+      'Pass its token, which came with the answer, or verify it on the machine that paid.',
     )
   const receipt = await fetchReceipt(context, given, token, { signal })
   await context.store.save(receipt)

@@ -59,7 +59,7 @@ export async function askForJson<Result>(access: ServiceAccess, url: string, req
 }
 
 /** Parses a successful answer. Throws `FareboxError` for one that is not a JSON object. */
-export function jsonOf({ body, status }: HttpAnswer, url: string): unknown {
+function jsonOf({ body, status }: HttpAnswer, url: string): unknown {
   const value = parseObject(body)
   if (value !== undefined) return value
   throw uncharged(

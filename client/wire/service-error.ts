@@ -42,7 +42,6 @@ const MONEY_STATES: ReadonlySet<unknown> = new Set<MoneyState>(['none', 'authori
 const RETRIES: ReadonlySet<unknown> = new Set<RetryAdvice>(['never', 'same_request', 'new_payment'])
 
 const PREPARE = 'Let "farebox transcribe" prepare the recording: it converts, and splits what is longer or larger.'
-const SIGN_IN_AGAIN = 'Repeat the command: it signs in again, which is free.'
 const NEW_KEY = 'Use another key for another request.'
 
 /** Codes whose next step the general advice does not cover. */
@@ -72,11 +71,6 @@ const ADVICE: Readonly<Record<string, string>> = {
   payment_expired: 'Check this machine’s clock, then repeat the call.',
   payment_not_yet_valid: 'Check this machine’s clock, then repeat the call.',
   receipt_token_required: 'Name the receipt token that came with the result.',
-  sign_in_required: SIGN_IN_AGAIN,
-  invalid_sign_in_header: SIGN_IN_AGAIN,
-  sign_in_refused: SIGN_IN_AGAIN,
-  sign_in_already_used: SIGN_IN_AGAIN,
-  sign_in_expired: 'Check this machine’s clock, then repeat the command.',
   not_found: 'Check the URL of the service, and the id if one was named.',
   method_not_allowed: 'Check the URL of the service.',
   request_timeout: 'Repeat the call with the same key over a faster connection, or with fewer calls at once.',
@@ -91,7 +85,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   settlement_under_review: 'Contact the operator with the request id.',
   payer_blocked: 'Ask the operator of the service, or pay from another wallet.',
   sender_owes_debt: 'Pay with USDC from elsewhere, or let the sender that the message names pay its unpaid call.',
-  unpaid_debt: 'Repeat the earlier call that is unpaid (GET /v1/account/debts lists it), then this one.',
+  unpaid_debt: 'Repeat the earlier call whose key the message names, then this one.',
 }
 
 const AT_MOST_ONCE = 'Repeat the call with the same key: it is charged at most once.'

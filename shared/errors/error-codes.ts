@@ -18,7 +18,6 @@ export interface ErrorCodeEntry {
 }
 
 const invalidRequest = { status: 400, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
-const signIn = { status: 401, kind: 'authentication', retry: 'never', payment: 'none' } as const
 const conflict = { status: 409, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
 const paymentRefused = { status: 402, kind: 'payment', retry: 'new_payment', payment: 'none' } as const
 const limited = { status: 429, kind: 'rate_limit', retry: 'same_request', payment: 'none' } as const
@@ -117,26 +116,6 @@ export const ERROR_CODES = {
     message: 'Send the receipt token as "Authorization: Bearer <X-Receipt-Token>".',
     retry: 'never',
     payment: 'none',
-  },
-  sign_in_required: {
-    ...signIn,
-    status: 402,
-    message:
-      'Sign in with your wallet: sign the sign-in-with-x challenge of PAYMENT-REQUIRED and send it in SIGN-IN-WITH-X, as createSIWxClientExtension of @x402/extensions does, or send the X-Account-Session of an earlier answer as "Authorization: Bearer <session>". It is free: no payment is accepted here.',
-  },
-  invalid_sign_in_header: {
-    ...invalidRequest,
-    message: 'SIGN-IN-WITH-X is not a valid answer to a sign-in challenge.',
-  },
-  sign_in_refused: { ...signIn, message: 'The sign-in does not answer a challenge of this route.' },
-  sign_in_expired: {
-    ...signIn,
-    message: 'The sign-in challenge has expired. Send the request without SIGN-IN-WITH-X to get a new one.',
-  },
-  sign_in_already_used: {
-    ...signIn,
-    message:
-      'This sign-in was used before, and each works once. Send the X-Account-Session of its answer as "Authorization: Bearer <session>", or the request without SIGN-IN-WITH-X to get a new challenge.',
   },
   payment_required: { ...paymentRefused, message: 'Payment is required for this request.' },
   payment_signature_invalid: { ...paymentRefused, message: 'The payment signature does not match its payer.' },
@@ -364,10 +343,6 @@ export const ERROR_CODES = {
     ...unavailable,
     message:
       'The service accepts no more work at the moment. No payment was taken; retry after the delay in Retry-After.',
-  },
-  account_unavailable: {
-    ...unavailable,
-    message: 'The account cannot be read at the moment. Nothing was charged; retry shortly.',
   },
   receipt_unavailable: {
     ...unavailable,

@@ -1,20 +1,7 @@
 /** A position in a list that is ordered by time and, within a microsecond, by id. */
-export interface AccountPosition {
+export interface Position {
   readonly microseconds: bigint
   readonly id: string
-}
-
-/** A part of a list. */
-export interface PageRequest {
-  readonly limit: number
-  /** The last entry of the page before; `null` for the first page. */
-  readonly after: AccountPosition | null
-}
-
-export interface AccountPage<Entry> {
-  readonly entries: readonly Entry[]
-  /** Where the next page begins; `null` on the last one. */
-  readonly next: AccountPosition | null
 }
 
 /** Microseconds of a timestamp since 1970, as text: a JavaScript date would lose them. */
@@ -35,13 +22,13 @@ export interface PositionRow {
 const EARLIEST_ID = '00000000-0000-0000-0000-000000000000'
 
 /** Before every row. */
-export const BEGINNING: AccountPosition = { microseconds: 0n, id: EARLIEST_ID }
+export const BEGINNING: Position = { microseconds: 0n, id: EARLIEST_ID }
 
 /** After every row; in the year 2255, up to which a double has every microsecond. */
-export const END: AccountPosition = { microseconds: BigInt(Number.MAX_SAFE_INTEGER), id: EARLIEST_ID }
+export const END: Position = { microseconds: BigInt(Number.MAX_SAFE_INTEGER), id: EARLIEST_ID }
 
 /** Returns the position of a moment, before all rows of that microsecond. */
-export function positionAt(moment: Date): AccountPosition {
+export function positionAt(moment: Date): Position {
   return { microseconds: BigInt(moment.getTime()) * 1000n, id: EARLIEST_ID }
 }
 
@@ -49,7 +36,7 @@ export function positionAt(moment: Date): AccountPosition {
 export function cutPage<Row extends PositionRow>(
   rows: readonly Row[],
   limit: number,
-): { readonly rows: readonly Row[]; readonly next: AccountPosition | null } {
+): { readonly rows: readonly Row[]; readonly next: Position | null } {
   const page = rows.slice(0, limit)
   const last = page.at(-1)
   const hasMore = rows.length > limit && last !== undefined

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto'
 
-/** Authenticate challenges and sign-ins: issued under the first one, accepted under all while a secret is replaced. */
+/** Authenticate challenges: issued under the first one, accepted under all while a secret is replaced. */
 export type ChallengeSecrets = readonly [string, ...string[]]
 
 /** Returns whether `given` is the tag under any of the secrets. Compares in constant time. */

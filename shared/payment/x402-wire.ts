@@ -211,7 +211,7 @@ function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
 }
 
 /** Parses padded Base64 without stray bits of JSON that every decoder reads in the same way. `null` for anything else. */
-export function parseBase64Json(header: string): UntrustedJson | null {
+function parseBase64Json(header: string): UntrustedJson | null {
   const bytes = Buffer.from(header, 'base64')
   return header === '' || bytes.toString('base64') !== header ? null : parseUntrustedJson(bytes)
 }

@@ -1,7 +1,4 @@
 import { createHash } from 'node:crypto'
-import { createSIWxClientExtension } from '@x402/extensions/sign-in-with-x'
-import { wrapFetchWithPayment, x402Client } from '@x402/fetch'
-import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
@@ -19,7 +16,6 @@ import { type InterfaceDescription, readDescription } from '../support/http/desc
 import { PATIENCE_MS } from '../support/patience.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
 import { createPayer } from '../support/payer/payer.ts'
-import { signInChallengeOf, signInHeader } from '../support/payer/sign-in.ts'
 import { type ObservedAnswer, type ObservedSandbox, useObservedSandbox } from '../support/processes/observed-sandbox.ts'
 import { keyHeader } from '../support/sdks/sdk-contract.ts'
 import { until } from '../support/until.ts'
@@ -215,34 +211,6 @@ describe('answers as the interface describes them', () => {
     await expectStatuses(
       cases.map(([status]) => status),
       ...cases.map(([, request]) => request),
-    )
-  })
-
-  it('the account routes answer as described, and the extension’s client finds a wallet’s receipts there', async () => {
-    const paid = await send('/v1/messages', { pays: true, json: TEXT_BODY })
-    const [id, token] = [paid.headers.get('x-receipt-id'), paid.headers.get('x-receipt-token')]
-    const wallet = privateKeyToAccount(sandbox.info.payer.privateKey)
-    const client = new x402Client().registerExtension(createSIWxClientExtension({ signers: [wallet] }))
-    const signedIn = wrapFetchWithPayment(sandbox.observingFetch, client)
-    const read = (path: string, init?: RequestInit) => signedIn(`${sandbox.info.baseUrl}/v1/account/${path}`, init)
-    const session = { authorization: '' }
-    const list = async () => {
-      const answer = await read('receipts?limit=1')
-      session.authorization = `Bearer ${answer.headers.get('x-account-session')}`
-      expect(await answer.json()).toMatchObject({ data: [{ receipt: { id }, receipt_token: token }] })
-    }
-    const header = await signInHeader(signInChallengeOf(await send('/v1/account/debts')), wallet)
-    await expectStatuses(
-      [402, 200, 200, 200, 402, 200, 200, 400, 200, 401, 400],
-      list,
-      () => read('spend', { headers: session }),
-      () => read('spend?format=csv', { headers: session }),
-      () => read('open'),
-      () => read('debts', { headers: session }),
-      () => read('debts?limit=0', { headers: session }),
-      () => send('/v1/account/debts', { headers: { 'sign-in-with-x': header } }),
-      () => send('/v1/account/debts', { headers: { 'sign-in-with-x': header } }),
-      () => send('/v1/account/debts', { headers: { 'sign-in-with-x': 'junk' } }),
     )
   })
 

@@ -74,10 +74,3 @@ describe.each(operations)('the answers of $id', (operation) => {
     expectToPass(await call(key, await sandbox.payer.sign(priced.response)), 200, LONGEST_HEAD)
   })
 })
-
-describe('the answers of a wallet’s own account', () => {
-  it.each(['receipts', 'spend', 'debts', 'open'])('the sign-in challenge of %s passes', async (name) => {
-    const { status, bytes } = await headOf('GET', `/v1/account/${name}`, FROM_A_PAGE)
-    expect({ status, passes: bytes < LONGEST_HEAD, bytes }).toEqual({ status: 402, passes: true, bytes })
-  })
-})

@@ -90,12 +90,7 @@ describe('the OpenAPI document', () => {
       ['getWalletBalance', 'get', '/v1/balance'],
     ])
     expect(new Set(described.map(({ operationId }) => operationId)).size).toBe(described.length)
-    const account = described.filter(({ path }) => path.startsWith('/v1/account/'))
-    for (const { security } of described.filter((operation) => !account.includes(operation)))
-      expect(security).toEqual([])
-    expect(account.map(({ security }) => security)).toEqual(
-      Array.from({ length: 4 }, () => [{ siwx: [] }, { accountSession: [] }]),
-    )
+    for (const { security } of described) expect(security).toEqual([])
   })
 
   it('the OpenAPI document has the specified price bounds [spec E3, E20, E47, E58]', () => {

@@ -7,7 +7,6 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
-import { createAccountSlots } from '../../api/account/account-slots.ts'
 import { createQueueAgeReader } from '../../api/admission/admission.ts'
 import { createLoadGate, type RequestedWork, type Reservation } from '../../api/admission/load-gate.ts'
 import { createPayingCallers } from '../../api/admission/paying-callers.ts'
@@ -91,15 +90,6 @@ async function startBody(changes: Changes) {
 }
 const hold = (gate: ReturnType<typeof createLoadGate>, jobId: string, payer = '0x1', client = ['192.0.2.1']) =>
   gate.hold({ jobId, payer, client })
-/** Queries that end when the test says so. */
-function createQueries() {
-  const running: (() => void)[] = []
-  const query = () => new Promise<string>((resolve) => running.push(() => resolve('answer')))
-  return { running, query }
-}
-/** Lets promises continue that wait for nothing but each other. */
-const settle = () => new Promise((resolve) => setImmediate(resolve))
-const failingQuery = () => Promise.reject(new Error('the database is down'))
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
 function readerOver(readQueueAges: () => Promise<ReadonlyMap<string, number>>) {
   const clock = { ms: 0 }
@@ -365,52 +355,6 @@ describe('a reservation', () => {
     const gate = createLoadGate(LIMITS)
     await expectOverloaded(gate.admit(paying({ queueAgeMs: async () => 99_000 })))
     expect(gate.currentLoad()).toEqual({ bodyBytes: 0, heldConnections: 0 })
-  })
-})
-
-describe('slots of accounts in the queue', () => {
-  it('two accounts are read at the same time, the next ones in turn', async () => {
-    const slots = createAccountSlots()
-    const { running, query } = createQueries()
-    const answers = ['a', 'b', 'c'].map((wallet) => slots(wallet, query))
-    await settle()
-    expect(running).toHaveLength(2)
-    running[0]?.()
-    await settle()
-    expect(running).toHaveLength(3)
-    for (const end of running) end()
-    expect(await Promise.all(answers)).toEqual(['answer', 'answer', 'answer'])
-  })
-
-  it('a wallet that reads its account in eight requests is refused a ninth, until one of them ends', async () => {
-    const slots = createAccountSlots()
-    const { running, query } = createQueries()
-    const answers = Array.from({ length: 8 }, () => slots('a', query))
-    await expect(slots('a', query)).rejects.toMatchObject({ code: 'rate_limited', retryAfterSeconds: 1 })
-    const other = slots('b', query)
-    await settle()
-    running[0]?.()
-    await answers[0]
-    const next = slots('a', query)
-    for (let ended = 1; ended < 10; ended++) {
-      await settle()
-      running[ended]?.()
-    }
-    expect(await Promise.all([...answers, other, next])).toHaveLength(10)
-  })
-
-  it('a query that fails frees its place and its share', async () => {
-    const slots = createAccountSlots()
-    for (let failed = 0; failed < 20; failed++) await expect(slots('a', failingQuery)).rejects.toThrow('is down')
-    expect(await slots('a', async () => 'answer')).toBe('answer')
-  })
-
-  it('requests beyond those that may wait are refused as overload', async () => {
-    const slots = createAccountSlots()
-    const { query } = createQueries()
-    for (let wallet = 0; wallet < 66; wallet++) void slots(`wallet ${wallet}`, query)
-    await settle()
-    await expect(slots('another wallet', query)).rejects.toMatchObject({ code: 'overloaded' })
   })
 })
 

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES, type ErrorCode, type ErrorCodeEntry } from '#shared/errors/error-codes.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { exposureError } from '../../api/paid-request/job/exposure-errors.ts'
 
 /** The statuses of statement O30 in test/contract/specification.ts. */
 const ALLOWED_STATUSES = [400, 401, 402, 404, 405, 408, 409, 410, 412, 413, 415, 417, 429, 503]
@@ -29,14 +31,8 @@ describe.each(CODES)('%s', (code, entry) => {
 
 describe('the table of error codes [spec O28]', () => {
   it('status 402 means that nothing was charged and a new payment helps, 400 that no retry helps', () => {
-    expect(advice(402, ({ kind }) => kind === 'payment')).toEqual(new Set(['new_payment none']))
+    expect(advice(402)).toEqual(new Set(['new_payment none']))
     expect(advice(400)).toEqual(new Set(['never none']))
-  })
-
-  it('a 402 that asks to sign in does not ask for a payment', () => {
-    expect(CODES.filter(([, { status, kind }]) => status === 402 && kind !== 'payment')).toEqual([
-      ['sign_in_required', expect.objectContaining({ kind: 'authentication', retry: 'never', payment: 'none' })],
-    ])
   })
 
   it('no error code asks for another signature while the outcome of the first one is open', () => {
@@ -50,6 +46,20 @@ describe('the table of error codes [spec O28]', () => {
     const uncharged = CODES.filter(([, { message }]) => /nothing was charged/i.test(message))
     expect(uncharged.length).toBeGreaterThan(5)
     for (const [code, { payment }] of uncharged) expect([code, payment]).toEqual([code, 'none'])
+  })
+})
+
+describe('the refusal of a payer who owes', () => {
+  it('names the key of the unpaid call, its charge, and that a fresh payment of it ends the debt', () => {
+    const owed = {
+      outcome: 'unpaid_debt' as const,
+      idempotencyKey: 'key of the first call',
+      chargeAmount: atomicAmount(5034n),
+    }
+    const { code, message } = exposureError(owed, atomicAmount(0n))
+    expect(code).toBe('unpaid_debt')
+    expect(message).toContain('First repeat the request with x-idempotency-key "key of the first call"')
+    expect(message).toContain('a fresh payment (0.005034 USDC)')
   })
 })
 

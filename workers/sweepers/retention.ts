@@ -49,12 +49,6 @@ export function retentionSweeps(dependencies: RetentionDependencies, retentionMs
       run: () => retentionStore.forgetExpiredChallenges(KEYS_BATCH),
     },
     {
-      // Nonces of expired sign-in challenges, which are only needed to refuse a second use.
-      name: 'forgot used sign-ins',
-      batch: KEYS_BATCH,
-      run: () => retentionStore.forgetUsedSignIns(KEYS_BATCH),
-    },
-    {
       // Verdicts on audio. Unpaid uploads leave them too.
       name: 'forgot expired inspections',
       batch: KEYS_BATCH,

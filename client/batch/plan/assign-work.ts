@@ -80,8 +80,7 @@ async function secretAndCharges({ farebox, onEvent }: AssignWork) {
       text: 'This wallet signs differently each time: deleting the journal would lose what keeps calls from being paid twice.',
     })
   const charged = new Map<string, bigint>()
-  for await (const receipt of farebox.receipts({ source: 'journal' }))
-    charged.set(receipt.key, (charged.get(receipt.key) ?? 0n) + receipt.charged)
+  for (const receipt of farebox.receipts()) charged.set(receipt.key, (charged.get(receipt.key) ?? 0n) + receipt.charged)
   return { secret, charged }
 }
 

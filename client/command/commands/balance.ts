@@ -26,8 +26,8 @@ export const registerBalance: RegisterCommand = (program, run) => {
 
 async function balance(context: CommandContext): Promise<undefined> {
   const farebox = await context.farebox()
-  const { signal } = context
-  const [funds, today] = await Promise.all([farebox.balance(), farebox.spend({ days: 1, source: 'journal', signal })])
+  const funds = await farebox.balance()
+  const today = farebox.spend({ days: 1 })
   const left = farebox.budgetLeft()
   const { day } = context.settings.budget
   context.output.result(balanceForm(funds, today, left), describeBalance(funds, today, left, day))

@@ -19,34 +19,32 @@ interface SpendOptions {
   readonly by: (typeof GROUPINGS)[number]
   readonly days: number
   readonly csv?: boolean
-  readonly fromService?: boolean
 }
 
 export const registerSpend: RegisterCommand = (program, run) => {
   program
     .command('spend')
     .summary('add up what was paid')
-    .description('Adds up what was paid by UTC day: calls of this machine by its journal, or all of the wallet.')
+    .description('Adds up what this machine paid by UTC day, from its journal.')
     .option('--days <n>', 'how many days, today included', integerBetween(1, MOST_DAYS), DEFAULT_DAYS)
     .addOption(new Option('--by <column>', 'one row for each').choices(GROUPINGS).default('day'))
     .option('--csv', 'CSV on stdout, one row for each day, model and operation unless --by is added')
-    .option('--from-service', 'all calls of the wallet on any machine; signs a free request')
     .addHelpText(
       'after',
       examples([
         ['farebox spend', 'the last 30 days'],
         ['farebox spend --days 7 --by model', 'a week by model'],
-        ['farebox spend --csv --by all --from-service > spend.csv', 'for a spreadsheet'],
+        ['farebox spend --csv --by all > spend.csv', 'for a spreadsheet'],
       ]),
     )
     .action(run(spend))
 }
 
-async function spend(context: CommandContext, { by, days, csv, fromService }: SpendOptions): Promise<undefined> {
-  const { output, signal } = context
+async function spend(context: CommandContext, { by, days, csv }: SpendOptions): Promise<undefined> {
+  const { output } = context
   if (csv === true && output.json) throw new UsageError('--csv and --json exclude each other.')
   const farebox = await context.farebox()
-  const total = await farebox.spend({ days, source: fromService === true ? 'service' : 'journal', signal })
+  const total = farebox.spend({ days })
   const rows: readonly Row[] =
     by === 'all' ? total.rows : sumsBy(total.rows, by).map(({ value, ...sum }) => ({ [by]: value ?? '', ...sum }))
   if (output.json) output.event({ ...total, by, rows })
@@ -79,7 +77,7 @@ function describeSpend(
   const cells = rows.map((row) => [...cellsOf(row, columns), count(row.calls), formatUsdc(row.charged)])
   const right = [columns.length, columns.length + 1]
   const table = rows.length === 0 ? [] : [renderTable([...columns, 'calls', 'USDC'], cells, { right }), '']
-  const reserved = open === null || open === 0n ? '' : `; up to ${usdc(open)} more for calls without an outcome`
+  const reserved = open === 0n ? '' : `; up to ${usdc(open)} more for calls without an outcome`
   return [...table, `${from} to ${to}: ${counted(calls, 'call')}, ${usdc(charged)}${reserved}`].join('\n')
 }
 

@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { ReceiptVerification, Wire } from '../../farebox.ts'
-import { verifyWithAccount } from '../../receipts/verify-with-account.ts'
 import { parseObject } from '../../wire/json.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
@@ -16,12 +15,12 @@ export const registerVerify: RegisterCommand = (program, run) => {
       'Checks receipts without trusting the service: the signature, the charge recomputed from use and prices, what was authorized and, with --rpc-url, the transfer on chain. Exit code 1 when one does not verify.',
     )
     .argument('<receipt...>', 'ids, or files: a saved receipt, or the a.receipt.json of a transcript')
-    .option('--token <token>', 'opens a receipt that neither the journal nor the account has')
+    .option('--token <token>', 'opens a receipt that the journal does not have')
     .addHelpText(
       'after',
       examples([
         ['farebox verify interviews/*.receipt.json --rpc-url https://your-node.example', 'all of a folder'],
-        ['farebox verify 0b0f6a3e-8d0c-4a7b-9f5e-2f1d7c1b0a55', 'an id that `farebox receipts` lists'],
+        ['farebox verify 0b0f6a3e-8d0c-4a7b-9f5e-2f1d7c1b0a55', 'the id that a call of this machine printed'],
       ]),
     )
     .action(run(verify))
@@ -41,7 +40,7 @@ async function verify(
     signal.throwIfAborted()
     try {
       for (const receipt of await receiptsOf(each)) {
-        const verification = await verifyWithAccount(farebox, receipt, { receiptToken: token, signal })
+        const verification = await farebox.verify(receipt, { receiptToken: token, signal })
         isValid &&= verification.outcome === 'passed'
         const { receiptId, outcome, checks } = verification
         output.result({ receiptId, outcome, checks }, describeVerification(verification))

@@ -73,13 +73,13 @@ export const TOOL_TEXTS = {
   receipts: {
     name: 'receipts',
     title: 'Receipts',
-    description: 'Lists what was paid, newest first. Pays nothing.',
+    description: 'Lists what was paid from this machine, newest first. Pays nothing.',
     annotations: { title: 'Receipts', ...READING },
   },
   spend: {
     name: 'spend',
     title: 'Spending',
-    description: 'Adds up what was paid, by day, model or tool. Pays nothing.',
+    description: 'Adds up what was paid from this machine, by day, model or tool. Pays nothing.',
     annotations: { title: 'Spending', ...READING },
   },
   verify_receipt: {

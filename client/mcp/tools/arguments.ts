@@ -32,10 +32,3 @@ export const maxTokens = z
 export const voice = z.string().min(1).max(LONGEST_NAME).optional().describe('The voice; that of the model by default.')
 
 export const speed = z.number().min(SLOWEST).max(FASTEST).optional().describe(`From ${SLOWEST} to ${FASTEST}.`)
-
-export const fromService = z
-  .boolean()
-  .optional()
-  .describe(
-    'All calls of the wallet on any machine, for which a free request is signed; those of this machine otherwise.',
-  )

@@ -4,7 +4,6 @@ import type { ReceiptRecord } from '../../farebox.ts'
 import { noticeSchema, safeName, UNTRUSTED_RULE, untrustedJson } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import { defineTool } from '../tool.ts'
-import * as given from './arguments.ts'
 
 const MOST_RECEIPTS = 200
 const DEFAULT_RECEIPTS = 20
@@ -15,7 +14,7 @@ const receiptSchema = z.object({
   charge_usdc: z.string(),
   operation: z.string(),
   model: z.string().nullable(),
-  purpose: z.string().nullable().describe('What made the call; null from the service.'),
+  purpose: z.string().describe('What made the call.'),
   transaction: z.string().nullable(),
   verified: z.enum(['not_checked', 'passed', 'failed']),
   problems: z.array(z.string()),
@@ -30,24 +29,18 @@ export const receiptsTool = defineTool({
       .optional()
       .describe('From a UTC day such as 2026-11-22, or a time.'),
     limit: z.int().min(1).max(MOST_RECEIPTS).optional().describe(`${DEFAULT_RECEIPTS} by default.`),
-    from_service: given.fromService,
   }),
   outputSchema: z.object({
     receipts: z.array(receiptSchema),
     more: z.boolean().describe('Whether there are more than the limit.'),
     notice: noticeSchema,
   }),
-  run: async (session, { signal }, { since, limit = DEFAULT_RECEIPTS, from_service: fromService = false }) => {
+  run: async (session, _call, { since, limit = DEFAULT_RECEIPTS }) => {
     const farebox = await session.farebox()
-    const source = fromService ? 'service' : 'journal'
     const from = since === undefined ? undefined : new Date(since)
-    const receipts: z.infer<typeof receiptSchema>[] = []
-    let more = false
-    for await (const record of farebox.receipts({ since: from, source, signal })) {
-      more = receipts.length >= limit
-      if (more) break
-      receipts.push(receiptForm(record))
-    }
+    const records = farebox.receipts({ since: from })
+    const receipts = records.slice(0, limit).map(receiptForm)
+    const more = records.length > limit
     const text = `${receipts.length} ${receipts.length === 1 ? 'receipt' : 'receipts'}${more ? ', and there are more' : ''}`
     const structured = { receipts, more, notice: UNTRUSTED_RULE }
     return { structured, content: [{ type: 'text', text }, ...untrustedJson('receipt', receipts)] }
@@ -63,7 +56,7 @@ function receiptForm(record: ReceiptRecord): z.infer<typeof receiptSchema> {
     charge_usdc: formatUsdc(charged),
     operation: safeName(operation),
     model: model === null ? null : safeName(model),
-    purpose: purpose === null ? null : safeName(purpose),
+    purpose: safeName(purpose),
     transaction: transaction === null ? null : safeName(transaction),
     verified,
     problems: problems.map(safeName),

@@ -4,7 +4,6 @@ import { DEFAULT_DAYS, MOST_DAYS, SPEND_COLUMNS, sumsBy } from '../../receipts/s
 import { noticeSchema, safeName, UNTRUSTED_RULE, untrustedJson } from '../content/untrusted.ts'
 import { TOOL_TEXTS } from '../description/tool-texts.ts'
 import { defineTool } from '../tool.ts'
-import * as given from './arguments.ts'
 
 /** A year of days. */
 const MOST_ROWS = 400
@@ -24,7 +23,6 @@ export const spendTool = defineTool({
       .enum(SPEND_COLUMNS)
       .optional()
       .describe('What one row is for; day by default. The purpose of a call of these tools has the name of its tool.'),
-    from_service: given.fromService,
   }),
   outputSchema: z.object({
     from: z.string(),
@@ -32,13 +30,13 @@ export const spendTool = defineTool({
     by: z.enum(SPEND_COLUMNS),
     calls: z.int(),
     charge_usdc: z.string(),
-    open_usdc: z.string().nullable().describe('What may still be charged for calls without a known outcome.'),
+    open_usdc: z.string().describe('What may still be charged for calls without a known outcome.'),
     rows: z.array(rowSchema).describe(`At most ${MOST_ROWS}; the totals count all.`),
     notice: noticeSchema,
   }),
-  run: async (session, { signal }, { days = DEFAULT_DAYS, by = 'day', from_service: fromService = false }) => {
+  run: async (session, _call, { days = DEFAULT_DAYS, by = 'day' }) => {
     const farebox = await session.farebox()
-    const spend = await farebox.spend({ days, source: fromService ? 'service' : 'journal', signal })
+    const spend = farebox.spend({ days })
     const { from, to, calls, charged, open } = spend
     const rows = sumsBy(spend.rows, by).map(({ value, calls, charged }) => ({
       value: value === null ? null : safeName(value),
@@ -52,7 +50,7 @@ export const spendTool = defineTool({
       by,
       calls,
       charge_usdc: charge,
-      open_usdc: open === null ? null : formatUsdc(open),
+      open_usdc: formatUsdc(open),
       rows: rows.slice(0, MOST_ROWS),
       notice: UNTRUSTED_RULE,
     }

@@ -2,7 +2,6 @@ import * as z from 'zod'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Farebox, ReceiptVerification, Wire } from '../../farebox.ts'
 import { isReceiptId } from '../../receipts/receipt-store.ts'
-import { verifyWithAccount } from '../../receipts/verify-with-account.ts'
 import { type FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import { parseObject } from '../../wire/json.ts'
 import { plainText } from '../../wire/plain-text.ts'
@@ -91,7 +90,7 @@ function receiptsIn(text: string): readonly Record<string, unknown>[] {
 async function verify(farebox: Farebox, receipt: string | Record<string, unknown>, signal: AbortSignal) {
   if (typeof receipt !== 'string') return await farebox.verify(receipt as unknown as Wire.Receipt, { signal })
   if (!isReceiptId(receipt)) throw invalid('The receipt_id is not the id of a receipt.')
-  return await verifyWithAccount(farebox, receipt, { signal })
+  return await farebox.verify(receipt, { signal })
 }
 
 function verificationForm({ receiptId, outcome, checks, receipt }: ReceiptVerification) {

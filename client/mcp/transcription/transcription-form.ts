@@ -47,8 +47,7 @@ export async function transcriptionForm(
   formats: readonly string[],
 ): Promise<TranscriptionForm> {
   const receipts = new Map<string, ReceiptRecord>()
-  for await (const record of farebox.receipts({ source: 'journal' }))
-    if (record.receiptId !== null) receipts.set(record.receiptId, record)
+  for (const record of farebox.receipts()) if (record.receiptId !== null) receipts.set(record.receiptId, record)
   const used = new Set<string>()
   const files = plan.files.map((file): FileForm => {
     const end = ends.get(file.index)

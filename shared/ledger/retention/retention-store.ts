@@ -16,7 +16,6 @@ export function createRetentionStore(pool: Pool) {
     markMediaDeleted,
     expireResults,
     forgetExpiredChallenges,
-    forgetUsedSignIns,
     forgetInspections,
     forgetNetworks,
   })
@@ -59,20 +58,6 @@ async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number>
        WHERE job_id IS NULL AND expires_at <= now() - make_interval(secs => $1)
        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
     values: [FORGET_CHALLENGES_AFTER_SECONDS, limit],
-  })
-}
-
-/** Longer than the clocks of API processes may differ: until then one of them may still accept the challenge. */
-const FORGET_SIGN_INS_AFTER_SECONDS = 120
-
-/** Deletes nonces of sign-in challenges that have expired. Returns their number. */
-async function forgetUsedSignIns(sql: Sql, limit: number): Promise<number> {
-  return await countRows(sql, {
-    name: 'forget_used_sign_ins',
-    text: `DELETE FROM used_sign_ins WHERE nonce IN (
-       SELECT nonce FROM used_sign_ins WHERE expires_at <= now() - make_interval(secs => $1)
-       ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
-    values: [FORGET_SIGN_INS_AFTER_SECONDS, limit],
   })
 }
 

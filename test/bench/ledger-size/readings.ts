@@ -14,7 +14,6 @@ import { createSettlementStore } from '#shared/ledger/settlement/settlement-stor
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { LEAST_ID } from '../../../infra/commands/ledger/least-id.ts'
 import { signInOperator } from '../console/operator-session.ts'
-import { openAccount } from '../measuring/account-session.ts'
 import { median } from '../measuring/statistics.ts'
 import type { Side } from './side.ts'
 
@@ -25,7 +24,6 @@ export interface Reading {
 }
 
 const DAY_MS = 24 * 3600 * 1000
-const PAGE = 100
 const LEDGER = fileURLToPath(new URL('../../../infra/commands/ledger/main.ts', import.meta.url))
 /** Results are kept for a week by default. */
 const RETENTION_MS = 7 * DAY_MS
@@ -52,18 +50,15 @@ export async function readScrapes({ metricsPorts }: Side, times: number): Promis
   ]
 }
 
-/** Reads the console's first page and the big payer's account. */
+/** Reads the console's first page, its payments and its page of the big payer. */
 export async function readPages({ sandbox: { info }, wallets }: Side, times: number): Promise<readonly Reading[]> {
   const [big] = wallets
   if (info.operator === undefined || big === undefined) throw new Error('the side has no console or no wallets')
   const session = await signInOperator(info.operator)
-  const { read } = await openAccount(info.baseUrl, big.account, PAGE)
   return [
     await repeat('console: Now', times, () => session.read('/operator')),
     await repeat('console: payments', times, () => session.read('/operator/payments')),
     await repeat('console: page of the big payer', times, () => session.read(`/operator/payers/${big.address}`)),
-    await repeat(`account: ${PAGE} receipts`, times, () => read(`receipts?limit=${PAGE}`)),
-    await repeat('account: spend of 30 days', times, () => read(`spend?from=${day(-30)}&to=${day(1)}`)),
   ]
 }
 
@@ -176,11 +171,6 @@ async function scrape(port: number): Promise<void> {
   const response = await fetch(`http://127.0.0.1:${port}/metrics`)
   await response.text()
   if (response.status !== 200) throw new Error(`the scrape: ${response.status}`)
-}
-
-/** Returns the date that is this many days from today. */
-function day(days: number): string {
-  return new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10)
 }
 
 function page(after: string) {

@@ -1,8 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ERROR_CODES, type ErrorCode } from '#shared/errors/error-codes.ts'
-import { issueSignInChallenge } from '../../../api/account/sign-in-challenge.ts'
 import { exitCodeOf } from '../../../client/command/exit-codes.ts'
-import { type Farebox, FareboxError } from '../../../client/farebox.ts'
+import { FareboxError } from '../../../client/farebox.ts'
 import { CHAT, countingAccount, openClient } from '../../support/client/open-client.ts'
 import {
   challenge,
@@ -10,7 +9,6 @@ import {
   json,
   MAXIMUM,
   type ScriptedServer,
-  type Step,
   serviceError,
   startScriptedServer,
 } from '../../support/client/scripted-server.ts'
@@ -54,11 +52,6 @@ const EXPECTED: Readonly<Record<ErrorCode, readonly [NextStep, exitCode: number,
   context_length_exceeded: ['gives up', 1, /^Change the request/],
   maximum_price_exceeded: ['gives up', 1, /^Change the request/],
   receipt_token_required: ['gives up', 1, /receipt token/],
-  sign_in_required: ['gives up', 1, /^Repeat the command/],
-  invalid_sign_in_header: ['gives up', 1, /^Repeat the command/],
-  sign_in_refused: ['gives up', 1, /^Repeat the command/],
-  sign_in_expired: ['gives up', 1, /clock/],
-  sign_in_already_used: ['gives up', 1, /^Repeat the command/],
   payment_required: ['signs again', 1, /same key.*signs a new payment/],
   payment_signature_invalid: ['gives up', 1, /wallet/],
   payment_amount_mismatch: ['gives up', 1, /same key.*signs a new payment/],
@@ -115,7 +108,6 @@ const EXPECTED: Readonly<Record<ErrorCode, readonly [NextStep, exitCode: number,
   screening_unavailable: ['signs again', 1, /same key.*signs a new payment/],
   capacity_exceeded: ['waits', 1, /same key/],
   overloaded: ['waits', 1, /same key/],
-  account_unavailable: ['waits', 1, /same key/],
   database_unavailable: ['waits', 1, /same key.*at most once/],
   receipt_unavailable: ['waits', 1, /same key/],
   media_unavailable: ['waits', 1, /same key/],
@@ -148,16 +140,6 @@ const START = 1_000_000n
 const PERMIT2 = '0x000000000022D473030F116dDEE9F6B43aC78BA3'
 const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913'
 const OTHER = '0x9999999999999999999999999999999999999999'
-const RECEIPTS = '/v1/account/receipts'
-/** The challenge that the service at this URL would issue for a route. */
-const signInFor = (publicBaseUrl: string, network = 'eip155:8453', path = RECEIPTS): Step => {
-  const settings = { challengeSecrets: ['secret'] as const, publicBaseUrl, network, now: () => new Date() }
-  const extensions = issueSignInChallenge(settings, path)
-  const resource = { url: `${publicBaseUrl}${path}`, description: '', mimeType: '' }
-  const required = { x402Version: 2, error: 'sign_in_required', resource, accepts: [], extensions }
-  const header = Buffer.from(JSON.stringify(required)).toString('base64')
-  return json({ code: 'sign_in_required', payment: 'none', retry: 'never' }, 402, { 'payment-required': header })
-}
 const statusOf = (owner: string, changes: Record<string, unknown>, message = {}, domain = {}) => ({
   object: 'allowance_status',
   network: 'eip155:8453',
@@ -184,11 +166,6 @@ const statusOf = (owner: string, changes: Record<string, unknown>, message = {},
   },
   ...changes,
 })
-async function firstReceipt(client: Farebox): Promise<unknown> {
-  for await (const receipt of client.receipts({ source: 'service' })) return receipt
-  return undefined
-}
-
 describe('every error code of the service', () => {
   let server: ScriptedServer
   beforeAll(async () => {
@@ -260,41 +237,9 @@ describe('every error code of the service', () => {
   })
 })
 
-describe('errors of the account’s routes', () => {
+describe('a service that states an allowance', () => {
   let server: ScriptedServer
   afterEach(() => server.stop())
-
-  describe('a server that asks for a sign-in', () => {
-    it.each([
-      ['of another service', () => signInFor('https://farebox.example')],
-      ['of another port of this machine', () => signInFor('http://127.0.0.1:1')],
-      ['of another network', () => signInFor(server.baseUrl, 'eip155:1')],
-      ['of another route', () => signInFor(server.baseUrl, 'eip155:8453', '/v1/account/debts')],
-    ])('the challenge %s is not signed', async (_, challengeOf) => {
-      let step: Step = json({})
-      server = await startScriptedServer({ free: { [RECEIPTS]: (received, reply) => step(received, reply) } })
-      step = challengeOf()
-      const { counting, signed } = countingAccount()
-      const client = await openClient(server, { wallet: counting })
-      const error = await firstReceipt(client).catch((thrown: unknown) => thrown)
-      expect(error).toBeInstanceOf(FareboxError)
-      expect(error).toMatchObject({ code: 'sign_in_refused', money: 'none' })
-      expect(signed).toEqual([])
-    })
-
-    it('a server that never accepts a sign-in gets few of them', async () => {
-      let step: Step = json({})
-      server = await startScriptedServer({ free: { [RECEIPTS]: (received, reply) => step(received, reply) } })
-      step = signInFor(server.baseUrl)
-      const { counting, signed } = countingAccount()
-      const client = await openClient(server, { wallet: counting })
-      await expect(firstReceipt(client)).rejects.toMatchObject({
-        money: 'none',
-      })
-      expect(signed.length).toBeGreaterThan(0)
-      expect(signed.length).toBeLessThan(4)
-    })
-  })
 
   async function approveWith(changes: Record<string, unknown>, message = {}, domain = {}) {
     const { counting, signed } = countingAccount()

@@ -7,7 +7,6 @@ import {
   type DecodeVerdict,
   type InspectionStore,
 } from '#shared/ledger/acceptance/inspection-store.ts'
-import { createAccountStore } from '#shared/ledger/account/account-store.ts'
 import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
@@ -30,9 +29,6 @@ import { generatedDurationMs, generateMp3 } from '../../support/media/mp3-genera
 import { PATIENCE_MS } from '../../support/patience.ts'
 
 const DAY_MS = 24 * 3600 * 1000
-function minutesAgo(minutes: number): Date {
-  return new Date(Date.now() - minutes * 60_000)
-}
 /** What a reverted settlement cost: 196,006 gas at 5 gwei, in USDC. */
 const GAS = { gasUsed: 196_006n, effectiveGasPrice: 5_000_000_000n, cost: atomicAmount(3_920_120n) }
 const LIFETIME_SECONDS = 300
@@ -140,19 +136,6 @@ describe('retention of what was delivered', () => {
       await ledger.retention.forgetExpiredChallenges(100)
       expect(await isStored(request.idempotencyKey)).toBe(true)
     })
-  })
-
-  it('deletes the nonce of a sign-in minutes after its challenge expired, when no process accepts it any more', async () => {
-    const store = createAccountStore(ledger.pool)
-    for (const [nonce, minutes] of [
-      ['old', 3],
-      ['recent', 1],
-      ['valid', -5],
-    ] as const)
-      expect(await store.useSignIn(nonce, minutesAgo(minutes))).toBe(true)
-    expect(await ledger.retention.forgetUsedSignIns(100)).toBe(1)
-    expect(await store.useSignIn('recent', minutesAgo(1))).toBe(false)
-    expect(await store.useSignIn('valid', minutesAgo(-5))).toBe(false)
   })
 
   it('rejects truncating the receipts', async () => {

@@ -5,7 +5,6 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
-import { createAccountStore } from '#shared/ledger/account/account-store.ts'
 import { createBudgetStore } from '#shared/ledger/configuration/budget-store.ts'
 import { createMoneyStore } from '#shared/ledger/console/money-store.ts'
 import { createOperatorStore } from '#shared/ledger/operators/operator-store.ts'
@@ -279,16 +278,6 @@ describe('sequential scans', () => {
     expect(counted).toEqual([1, 0])
   })
 
-  /** Returns how many entries of an index were ever read. */
-  async function indexRows(index: string): Promise<number> {
-    await ledger.sql('SELECT pg_stat_force_next_flush()')
-    const [row] = await ledger.sql<{ read: number }>(
-      'SELECT idx_tup_read::int AS read FROM pg_stat_user_indexes WHERE indexrelname = $1',
-      [index],
-    )
-    return row?.read ?? Number.NaN
-  }
-
   it('reads no table sequentially when a withheld result is paid for', async () => {
     const request = newTestJob()
     await jobInState(ledger, 'settlement_failed', request)
@@ -355,7 +344,6 @@ describe('sequential scans', () => {
     await retention.findExpiredMedia(200)
     await retention.expireResults(0, 200)
     await retention.forgetExpiredChallenges(200)
-    await retention.forgetUsedSignIns(200)
     await retention.forgetInspections(200)
     await retention.forgetNetworks(200)
     await settlement.findUnfinalBlocks(0n)
@@ -440,26 +428,6 @@ describe('sequential scans', () => {
     await allowances.findUnfinalAllowanceBlocks(5n)
     await allowances.markAllowancesFinal(['0x01'])
     await allowances.reopenAllowances(['0x01'])
-    expect(await scansSince()).toBe(0)
-  })
-
-  it('reads no table sequentially for an account, and of its receipts only those of the page', async () => {
-    const store = createAccountStore(ledger.pool)
-    const { payer } = testAuthorization()
-    for (let calls = 0; calls < 12; calls++)
-      await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization({ payer }) }))
-    const period = { from: null, until: null }
-    await scansSince()
-    const readBefore = await indexRows('jobs_completed_by_payer')
-    const first = await store.readReceipts(payer, { limit: 2, after: null, period })
-    await store.readReceipts(payer, { limit: 2, after: first.next, period })
-    // Two pages, each with the entry that shows that another one follows.
-    expect((await indexRows('jobs_completed_by_payer')) - readBefore).toBe(6)
-    await store.readSpend(payer, period)
-    expect((await indexRows('jobs_completed_by_payer')) - readBefore).toBe(18)
-    await store.readDebts(payer, { limit: 2, after: null })
-    await store.readOpenCalls(payer, { limit: 2, after: null })
-    await store.useSignIn('nonce', new Date())
     expect(await scansSince()).toBe(0)
   })
 

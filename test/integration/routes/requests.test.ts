@@ -105,7 +105,6 @@ describe('requests from other origins', async () => {
       'payment-response',
       'x-receipt-id',
       'x-receipt-token',
-      'x-account-session',
       'www-authenticate',
       'x-request-id',
       'request-id',
@@ -137,7 +136,6 @@ describe('requests from other origins', async () => {
     it.each([
       'x-idempotency-key',
       'payment-signature',
-      'sign-in-with-x',
       'content-type',
       'authorization',
       'x-api-key',

@@ -241,7 +241,7 @@ describe('refusals of the service', () => {
         await farebox.transcriptions.create({ file: sandbox.sample }),
       ]
       expect(answers.map(({ payment }) => payment.verified)).toEqual(answers.map(() => 'passed'))
-      const spend = await farebox.spend()
+      const spend = farebox.spend()
       expect(spend.rows.map(({ operation, calls }) => [operation, calls])).toEqual([
         ['createChatCompletion', 1],
         ['createImageGeneration', 1],
@@ -288,7 +288,7 @@ describe('refusals of the service', () => {
       const calls = Array.from({ length: 4 }, (_, index) => farebox.chat.create(say(`Hello ${index}.`)))
       const answers = await Promise.all(calls)
       expect(new Set(answers.map(({ payment }) => payment.transaction)).size).toBe(4)
-      expect((await farebox.spend()).charged).toBe(await spentOf(payer))
+      expect(farebox.spend().charged).toBe(await spentOf(payer))
     })
 
     it('an approved wallet pays while its node does not answer', async () => {
@@ -328,11 +328,16 @@ describe('refusals of the service', () => {
       expect(await failed).toMatchObject({ money: expect.stringMatching(/none|unknown|authorized/) })
       await mintUsdc(sandbox.info.rpcUrl, payer.account.address, 100_000n)
       const other = farebox.chat.create(say('Another.'), { patienceMs: 0 })
-      await expect(other).rejects.toMatchObject({ code: 'unpaid_debt', money: 'none' })
+      // No list names the call that is owed: the refusal does.
+      await expect(other).rejects.toMatchObject({
+        code: 'unpaid_debt',
+        money: 'none',
+        problem: expect.stringContaining(`x-idempotency-key "${requestId}"`),
+      })
       const { payment } = await farebox.chat.create(say('Owed.'), { requestId })
       expect(payment.verified).toBe('passed')
       await farebox.chat.create(say('Another.'))
-      expect((await farebox.spend()).charged).toBe(await spentOf(payer, 100_000n))
+      expect(farebox.spend().charged).toBe(await spentOf(payer, 100_000n))
     })
   })
 })
@@ -486,7 +491,7 @@ describe('a wallet whose Permit2 allowance is left over from elsewhere', () => {
       }),
     )
     expect((await Promise.allSettled(calls)).filter(({ status }) => status === 'rejected')).toEqual([])
-    expect((await farebox.spend()).charged).toBe(await paid())
+    expect(farebox.spend().charged).toBe(await paid())
   })
 
   it.each([

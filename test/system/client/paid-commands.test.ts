@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { parseUsdc } from '../../../client/farebox.ts'
+import { createFarebox, parseUsdc, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { type CommandWallet, createCommandWallet } from '../../support/client/command-wallet.ts'
 import { type SharedSandbox, startTestSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 import { until } from '../../support/until.ts'
@@ -219,7 +219,7 @@ describe('commands that pay', () => {
   })
 })
 
-describe('commands on the account', () => {
+describe('commands on what the wallet has and paid', () => {
   let sandbox: SharedSandbox
   /** Has paid for a chat, an image and a transcription. */
   let wallet: CommandWallet
@@ -323,6 +323,19 @@ describe('commands on the account', () => {
     })
   })
 
+  /** Returns id and token of the newest receipt in the journal. */
+  async function newestReceipt(): Promise<readonly [id: string, token: string]> {
+    const { payer, home } = wallet
+    const farebox = await createFarebox({
+      wallet: walletFromPrivateKey(payer.privateKey),
+      baseUrl: sandbox.info.baseUrl,
+      journal: home,
+    })
+    const [newest] = farebox.receipts()
+    await farebox.close()
+    return [newest?.receiptId ?? '', newest?.receiptToken ?? '']
+  }
+
   describe('what was paid', () => {
     beforeAll(async () => {
       await wallet.run(['chat', 'Say hello.'])
@@ -341,44 +354,20 @@ describe('commands on the account', () => {
       expect((await wallet.run(['balance'])).out).toMatch(/^allowance +without a limit: calls run in parallel$/m)
     })
 
-    it('receipts of the journal and of the service are the same, newest first', async () => {
-      const journal = (await wallet.run(['receipts', '--json'])).lines()
-      const service = (await wallet.run(['receipts', '--json', '--from-service', '--since', '1d'])).lines()
-      expect(journal.map(({ receipt_id: id }) => id)).toEqual(service.map(({ receipt_id: id }) => id))
-      expect(journal.map(({ purpose }) => purpose)).toEqual(['image', 'chat', expect.any(String)])
-      const sum = journal.reduce((total, { charged }) => total + parseUsdc(String(charged)), 0n)
-      expect(sum).toBe(await wallet.paid())
-      expect(journal.every(({ verified }) => verified === 'passed')).toBe(true)
-      expect(JSON.stringify([...journal, ...service])).not.toContain('token":')
-    })
-
-    it('receipts end at --limit, say that there are more, and begin at --since', async () => {
-      const { out, err } = await wallet.run(['receipts', '--limit', '1'])
-      expect(out).toMatch(/^1 call, 0\.035 USDC$/m)
-      expect(err).toContain('There are more')
-      const { code, err: none } = await poor.run(['receipts'])
-      expect({ code, none }).toEqual({
-        code: 0,
-        none: 'Nothing was paid in this period. Other machines: --from-service.\n',
-      })
-    })
-
-    it('spend adds up to the charges on chain, as table, CSV and JSON, from journal and service', async () => {
+    it('spend adds up to the charges on chain, as table, CSV and JSON', async () => {
       const paid = await wallet.paid()
-      for (const source of [[], ['--from-service']]) {
-        const csv = (await wallet.run(['spend', '--csv', '--by', 'operation', ...source])).out
-        const [heading, ...rows] = csv.trimEnd().split('\r\n')
-        expect(heading).toBe('operation,calls,charged_usdc')
-        expect(rows.map((row) => row.split(',')[0] ?? '').toSorted()).toEqual([
-          'createChatCompletion',
-          'createImageGeneration',
-          'createTranscription',
-        ])
-        expect(rows.reduce((sum, row) => sum + parseUsdc(row.split(',')[2] ?? ''), 0n)).toBe(paid)
-        const [json] = (await wallet.run(['spend', '--json', ...source])).lines()
-        expect(json).toMatchObject({ by: 'day', calls: 3, rows: [{ calls: 3 }] })
-        expect(parseUsdc(String(json?.['charged']))).toBe(paid)
-      }
+      const csv = (await wallet.run(['spend', '--csv', '--by', 'operation'])).out
+      const [heading, ...rows] = csv.trimEnd().split('\r\n')
+      expect(heading).toBe('operation,calls,charged_usdc')
+      expect(rows.map((row) => row.split(',')[0] ?? '').toSorted()).toEqual([
+        'createChatCompletion',
+        'createImageGeneration',
+        'createTranscription',
+      ])
+      expect(rows.reduce((sum, row) => sum + parseUsdc(row.split(',')[2] ?? ''), 0n)).toBe(paid)
+      const [json] = (await wallet.run(['spend', '--json'])).lines()
+      expect(json).toMatchObject({ by: 'day', calls: 3, rows: [{ calls: 3 }] })
+      expect(parseUsdc(String(json?.['charged']))).toBe(paid)
       expect((await wallet.run(['spend', '--by', 'model'])).out).toMatch(
         /^textmodel-3\.1-flash-lite-image +1 +0\.035$/m,
       )
@@ -386,14 +375,14 @@ describe('commands on the account', () => {
     })
 
     it('verify checks receipts with the transfer on chain, and exits with 1 for one that was altered', async () => {
-      const [newest] = (await wallet.run(['receipts', '--json', '--from-service', '--limit', '1'])).lines()
-      const id = String(newest?.['receipt_id'])
+      const [id] = await newestReceipt()
       const valid = await wallet.run(['verify', id])
       expect(valid.code).toBe(0)
       expect(valid.out).toContain(`${id} is valid`)
       expect(valid.out).toMatch(/^ok +transfer +0\.035 USDC from /m)
       const altered = join(wallet.folder, 'altered.json')
-      await writeFile(altered, JSON.stringify({ ...(newest?.['receipt'] as object), charge_atomic: '1' }))
+      const saved = await readFile(join(wallet.home, 'receipts', id.slice(0, 2), `${id}.json`), 'utf8')
+      await writeFile(altered, JSON.stringify({ ...(JSON.parse(saved) as object), charge_atomic: '1' }))
       const { code, lines } = await wallet.run(['verify', altered, id, '--json'])
       expect(code).toBe(1)
       expect(lines().map(({ outcome }) => outcome)).toEqual(['failed', 'passed'])
@@ -401,13 +390,13 @@ describe('commands on the account', () => {
       expect(checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)).toContain('signature')
     })
 
-    it('verify finds the receipts of another machine by the wallet’s account', async () => {
-      const [newest] = (await wallet.run(['receipts', '--json', '--limit', '1'])).lines()
+    it('verify opens a receipt of another machine by its token, and says what it needs without one', async () => {
+      const [id, token] = await newestReceipt()
       const elsewhere = ['--home', join(wallet.folder, '.elsewhere')]
-      const found = await wallet.run(['verify', String(newest?.['receipt_id']), ...elsewhere])
+      const found = await wallet.run(['verify', id, '--token', token, ...elsewhere])
       expect(found).toMatchObject({ code: 0, out: expect.stringContaining('is valid') as string })
-      const unknown = await wallet.run(['verify', '00000000-0000-4000-8000-000000000000', ...elsewhere])
-      expect(unknown).toMatchObject({ code: 1, out: '' })
+      const unknown = await wallet.run(['verify', id, '--home', join(wallet.folder, '.a-third')])
+      expect(unknown).toMatchObject({ code: 1, out: '', err: expect.stringContaining('Pass its token') as string })
     })
 
     it('verify takes the receipts that transcribe writes', async () => {

@@ -2,11 +2,8 @@ import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createReceiptArchive } from '#shared/archive/receipt-archive.ts'
 import type { LeasedJob } from '#shared/jobs/job.ts'
-import { createAccountStore } from '#shared/ledger/account/account-store.ts'
 import { readPayment } from '#shared/ledger/console/read-payment.ts'
 import { readContradictions } from '#shared/ledger/reports/contradictions.ts'
 import { readPaymentParties } from '#shared/ledger/reports/payment-parties.ts'
@@ -21,13 +18,11 @@ import { makeOld, NEXT_MONTH, OLD_MONTH, oldBatch, oldCalls } from '../../suppor
 import { createTestArchive, type TestArchive } from '../../support/ledger/test-archive.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { type PaidCall, payForCall } from '../../support/payer/paid-call.ts'
-import { signInChallengeOf, signInHeader } from '../../support/payer/sign-in.ts'
 import { callCommand } from '../../support/processes/call-command.ts'
 import { COMPILE_CACHE } from '../../support/processes/run-program.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const idsOf = (jobs: readonly LeasedJob[]) => jobs.map(({ id }) => id)
-const FIRST_PAGE = { limit: 2, after: null, period: { from: null, until: null } }
 const all = (count: number) => ({
   receipts: count,
   authorizations: count,
@@ -113,18 +108,13 @@ describe('npm run archive', () => {
   it('moves the documents of calls that are over, and every reader returns what it did before', async () => {
     const jobs = [...(await oldCalls(ledger, 3)), ...(await oldBatch(ledger, 3))]
     const ids = await receiptIds(jobs)
-    const payer = jobs[0]?.authorization.payer ?? ''
     const period = { from: `${OLD_MONTH}-01T00:00:00Z`, to: `${NEXT_MONTH}-01T00:00:00Z` }
     const read = async () => {
-      const [admission, accounts] = [
-        archive.openReader(),
-        createAccountStore(ledger.pool, { archive: createReceiptArchive(archive.objects) }),
-      ]
+      const admission = archive.openReader()
       return {
         receipts: (await Promise.all(ids.map((id) => admission.findReceipt(id)))).map((receipt) =>
           JSON.stringify(receipt),
         ),
-        account: JSON.stringify((await accounts.readReceipts(payer, FIRST_PAGE)).entries),
         console: await Promise.all(jobs.map(({ id }) => readPayment(ledger.pool, id))),
         outcomes: await admission.readOutcomes(idsOf(jobs)),
         hasJob: await Promise.all(jobs.map(async ({ id }) => await admission.hasJob(await keyOf(id)))),
@@ -378,23 +368,12 @@ describe('a service whose calls are archived', () => {
     const headers = { authorization: `Bearer ${answer.headers.get('x-receipt-token')}` }
     return fetch(`${sandbox.info.baseUrl}/v1/receipts/${answer.headers.get('x-receipt-id')}`, { headers })
   }
-  /** Reads a page of the wallet's account. */
-  async function readAccount(path: string): Promise<string> {
-    const url = `${sandbox.info.baseUrl}/v1/account/${path}`
-    const account = privateKeyToAccount(sandbox.info.payer.privateKey)
-    const challenge = signInChallengeOf(await fetch(url))
-    const answer = await fetch(url, { headers: { 'sign-in-with-x': await signInHeader(challenge, account) } })
-    expect(answer.status).toBe(200)
-    return await answer.text()
-  }
   /** What callers and operators see of the calls. */
   async function readEverything() {
     const period = ['--from', `${OLD_MONTH}-01T00:00:00Z`, '--json']
     const report = await callCommand(() => ledger(period, environment))
     return {
       receipts: await Promise.all(calls.map(async (call) => await (await readReceipt(call)).text())),
-      account: await readAccount('receipts?limit=2'),
-      spend: await readAccount(`spend?from=${OLD_MONTH}-01&to=${OLD_MONTH}-31&format=csv`),
       replays: await Promise.all(
         calls.map(async (call) => {
           const replay = await call.repeat()

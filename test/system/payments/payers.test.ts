@@ -1,10 +1,4 @@
-import { execFile } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI, { toFile } from 'openai'
 import pLimit from 'p-limit'
@@ -19,12 +13,7 @@ import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
 import { isRunning } from '../../support/processes/is-running.ts'
-import {
-  type SharedSandbox,
-  startTestSandbox,
-  type TestSandbox,
-  useSharedSandbox,
-} from '../../support/processes/test-sandbox.ts'
+import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { until } from '../../support/until.ts'
 
 const CALLS = 20
@@ -44,7 +33,6 @@ async function allowanceBody({ account, address }: Payer): Promise<string> {
   })
 }
 const keyHeader = () => ({ 'x-idempotency-key': randomUUID() })
-const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 /** Long enough that a live worker always renews in time. */
 const LEASE_SECONDS = 60
 const CHAT = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Good evening.' }], max_tokens: 2000 }
@@ -207,47 +195,6 @@ describe('permits that the service submits by themselves, without a contract tha
       expect(await (await postAllowance(body, sandbox.info.baseUrls[1])).text()).toBe(text)
       expect(await chargedAndSponsored(payer)).toEqual({ charged: 0, sponsored: 1 })
     })
-  })
-})
-
-describe('the program of the account’s page', () => {
-  let sandbox: SharedSandbox
-  let folder: string
-  beforeAll(async () => {
-    sandbox = await useSharedSandbox()
-    folder = await mkdtemp(join(tmpdir(), 'farebox-account-'))
-  })
-
-  afterAll(async () => {
-    await rm(folder, { recursive: true, force: true })
-    await sandbox.stop()
-  })
-
-  it('the program of CALLING.md lists a wallet’s receipts with tokens that open them, as it stands', async () => {
-    const page = await readFile(`${ROOT}CALLING.md`, 'utf8')
-    const [, program = ''] = /## Your account[^]*?```ts\n([^]*?)```/.exec(page) ?? []
-    await symlink(`${ROOT}node_modules`, join(folder, 'node_modules'))
-    await writeFile(join(folder, 'receipts.mts'), program)
-    const { baseUrl, payer } = sandbox.info
-    const ids: string[] = []
-    for (const content of ['one', 'two']) {
-      const paid = await sandbox.payer.fetch(`${baseUrl}/v1/messages`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', 'x-idempotency-key': crypto.randomUUID() },
-        body: JSON.stringify({ model: 'textmodel-3.5-flash', messages: [{ role: 'user', content }], max_tokens: 16 }),
-      })
-      ids.unshift(paid.headers.get('x-receipt-id') ?? '')
-    }
-    const env = { ...process.env, BASE_URL: baseUrl, PRIVATE_KEY: payer.privateKey }
-    const { stdout } = await promisify(execFile)(process.execPath, ['receipts.mts'], { cwd: folder, env })
-    const lines = stdout.trim().split('\n')
-    expect(lines.map((line) => line.split(' ')[0])).toEqual(ids)
-    for (const line of lines) {
-      const [id, charge, token] = line.split(' ')
-      const headers = { authorization: `Bearer ${token}` }
-      const receipt = await fetch(`${baseUrl}/v1/receipts/${id}`, { headers })
-      expect(await receipt.json()).toMatchObject({ id, charge_usdc: charge })
-    }
   })
 })
 

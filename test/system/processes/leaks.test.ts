@@ -239,7 +239,7 @@ async function readQueue(tables: readonly { name: string }[]): Promise<string> {
 /** Sends what clients of other kinds add to a first request, and payments that are refused. */
 async function sendAsOtherClients(): Promise<void> {
   // agentcash 0.14 names its wallets and session; clients of x402 v1 send X-PAYMENT.
-  const names = ['x-wallet-address', 'x-solana-wallet-address', 'x-session-id', 'x-payment', 'sign-in-with-x']
+  const names = ['x-wallet-address', 'x-solana-wallet-address', 'x-session-id', 'x-payment']
   const headers = Object.fromEntries(names.map((name) => [name, `${CALLER}-${name}`]))
   const { path, body } = CALLS[0] as PaidCall
   const challenge = await sandbox.post(path, body, { idempotencyKey: `${CALLER}-other`, headers })
