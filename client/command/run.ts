@@ -15,6 +15,12 @@ interface Interrupts {
   readonly stop: () => void
 }
 
+interface OpenOptions {
+  readonly needsWallet?: boolean
+  /** The service where the settings name none. */
+  readonly url?: string | undefined
+}
+
 /** What a command works with. */
 export interface CommandContext {
   readonly io: Io
@@ -24,7 +30,7 @@ export interface CommandContext {
   /** Aborted by the first SIGINT. */
   readonly signal: AbortSignal
   /** Opens the library once; it is closed when the command ends. Without a wallet it can do all that pays nothing. */
-  farebox(options?: { readonly needsWallet?: boolean }): Promise<Farebox>
+  farebox(options?: OpenOptions): Promise<Farebox>
 }
 
 /** A command's work; without a result it succeeded. */
@@ -49,8 +55,8 @@ export function createRun(io: Io, report: (code: ExitCode) => void): Run {
       const output = createOutput(io, settings.json)
       const interrupts = listenToInterrupts(io)
       let opened: Promise<Farebox> | undefined
-      const farebox = ({ needsWallet = true } = {}) =>
-        (opened ??= openFarebox(settings, io.environment, needsWallet, (approval) =>
+      const farebox = ({ needsWallet = true, url }: OpenOptions = {}) =>
+        (opened ??= openFarebox({ ...settings, url: settings.url ?? url }, io.environment, needsWallet, (approval) =>
           output.note(approvalText(approval.transaction)),
         ))
       const context = { io, settings, output, interrupts, signal: interrupts.finish, farebox }

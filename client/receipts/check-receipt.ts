@@ -14,7 +14,7 @@ import type { Receipt } from '../wire/schemas.ts'
 import { checkUsage, type SentCall } from './check-usage.ts'
 import { judge, type ReceiptCheck, type ReceiptVerification, skip } from './receipt-check.ts'
 import type { ReceiptStore } from './receipt-store.ts'
-import type { SigningKeys } from './signing-keys.ts'
+import { type KeySource, originOf } from './signing-keys.ts'
 
 /** A node may learn of a block some seconds after the service. */
 const LOOKUPS = 5
@@ -25,7 +25,8 @@ const RECEIPT_TYPE = 'farebox-receipt'
 
 /** What the client knows of a payment by itself. */
 interface KnownPayment {
-  readonly payer: string
+  /** Absent: any wallet may have paid. */
+  readonly payer: string | undefined
   readonly terms: Partial<Terms>
   /** What the answer stated and what was signed for it; `null` for a receipt that the journal does not know. */
   readonly answered: {
@@ -36,9 +37,10 @@ interface KnownPayment {
   } | null
 }
 
-export interface ReceiptContext
-  extends Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'payer' | 'pins' | 'journal'> {
-  readonly keys: SigningKeys
+export interface ReceiptContext extends Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'pins' | 'journal'> {
+  /** Absent: any wallet may have paid. */
+  readonly payer: string | undefined
+  readonly keys: KeySource
   readonly store: ReceiptStore
   /** The configured node, if any. */
   readonly node: () => Promise<ChainNode | null>
@@ -57,6 +59,7 @@ export async function checkReceipt(
   receipt: Receipt,
   node: ChainNode | null,
   given: ReceiptAnswer | null = null,
+  resultBody: Uint8Array | null = given?.answer.body ?? null,
 ): Promise<ReceiptVerification> {
   const { keys, payer, pins, baseUrl } = context
   const terms = pins.termsOf(new URL(baseUrl).origin)
@@ -64,7 +67,7 @@ export async function checkReceipt(
     await checkSignature(receipt, keys),
     checkPayment(receipt, { payer, terms, answered: answeredBy(context, receipt.id) }),
     ...[checkMaximum(receipt), ...checkCharge(receipt)].map(({ check: name, ...found }) => ({ name, ...found })),
-    checkResultDigest(receipt, given?.answer.body ?? null),
+    checkResultDigest(receipt, resultBody),
     await checkTransfer(receipt, node),
   ]
   if (given !== null) {
@@ -100,7 +103,7 @@ async function checkStatement(
   headers: Headers,
   path: string,
   receipt: Receipt,
-  keys: Pick<SigningKeys, 'find' | 'url'>,
+  keys: KeySource,
 ): Promise<ReceiptCheck> {
   const { extractReceiptFromResponse, extractReceiptPayload } = await import('@x402/extensions/offer-receipt')
   const statement = extractReceiptFromResponse(new Response(null, { headers }))
@@ -148,7 +151,8 @@ export function checkPayment(receipt: Receipt, { payer, terms, answered }: Known
     if (transaction !== null && !named.includes(transaction))
       problems.push(`its transaction is ${receipt.transaction}, not ${transaction}`)
   }
-  const source = answered === null ? 'of this wallet' : 'as it was signed and answered'
+  const ofWallet = payer === undefined ? `of ${receipt.payer}` : 'of this wallet'
+  const source = answered === null ? ofWallet : 'as it was signed and answered'
   return judge('payment', problems, `${source}, to ${receipt.pay_to}`)
 }
 
@@ -170,10 +174,7 @@ function differAmount(name: string, expected: bigint, actual: string): readonly 
 }
 
 /** Checks the receipt's detached JWS over its other members as canonical JSON. Throws when the keys cannot be read. */
-export async function checkSignature(
-  { signature, ...signed }: Receipt,
-  keys: Pick<SigningKeys, 'find' | 'url'>,
-): Promise<ReceiptCheck> {
+export async function checkSignature({ signature, ...signed }: Receipt, keys: KeySource): Promise<ReceiptCheck> {
   const [head = '', detached, tail = '', ...others] = signature.split('.')
   const { alg, typ, kid } = readHeader(head)
   if (detached !== '' || others.length > 0 || alg !== 'EdDSA' || typ !== RECEIPT_TYPE || typeof kid !== 'string')
@@ -183,12 +184,14 @@ export async function checkSignature(
   return judge('signature', problem === null ? [] : [problem], `by ${kid}`)
 }
 
+/** Returns the origin that a receipt's signature names as its signer's, which nobody has checked; `null` for none. */
+export function namedOrigin({ signature }: Pick<Receipt, 'signature'>): string | null {
+  const { kid } = readHeader(signature.split('.')[0] ?? '')
+  return typeof kid === 'string' ? originOf(kid) : null
+}
+
 /** Checks a JWS in compact serialization and returns what is wrong with it, or `null`. */
-async function problemOfJws(
-  signature: string,
-  kid: string,
-  keys: Pick<SigningKeys, 'find' | 'url'>,
-): Promise<string | null> {
+async function problemOfJws(signature: string, kid: string, keys: KeySource): Promise<string | null> {
   const key = await keys.find(kid)
   if (key === undefined) return `${keys.url} does not list the key ${kid}`
   const { verifyReceiptSignatureJWS } = await import('@x402/extensions/offer-receipt')
@@ -246,12 +249,16 @@ function judgeTransfer(receipt: Receipt, transaction: TransactionReceipt): Recei
   const charge = BigInt(receipt.charge_atomic)
   // Of a batch, which may hold other payments of this payer, one has to be this one.
   const isPaid = payments.some((amounts) => amounts.length === 1 && amounts[0] === charge)
+  const { block_number: block } = receipt.settlement ?? receipt
   const problems = [
     ...(transaction.status === 'success' ? [] : ['the transaction was reverted']),
+    ...(BigInt(block) === transaction.blockNumber ? [] : [`its block is ${transaction.blockNumber}, not ${block}`]),
     ...(isPaid ? [] : [describeOthers(receipt, payments.flat(), charge)]),
   ]
   const batch = batchSize === null ? '' : `, in a batch of ${batchSize}`
-  return judge('transfer', problems, `${formatUsdc(charge)} USDC from ${payer} to ${payTo}${batch}`)
+  const isMoved = receipt.settlement !== undefined && receipt.settlement.transaction !== receipt.transaction
+  const moved = isMoved ? `, in place of ${receipt.transaction}, which a reorganization removed` : ''
+  return judge('transfer', problems, `${formatUsdc(charge)} USDC from ${payer} to ${payTo}${batch}${moved}`)
 }
 
 function describeOthers({ payer, pay_to }: Receipt, amounts: readonly bigint[], charge: bigint): string {

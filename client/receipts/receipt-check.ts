@@ -26,10 +26,19 @@ export interface ReceiptVerification {
 }
 
 export interface VerifyOptions {
-  /** A node of the receipt's network to look for the transfer; that of the client by default. */
+  /** A node of the receipt's network to look for the transfer; that of the client by default. One that is named has to answer. */
   readonly rpcUrl?: string | undefined
   /** Opens a receipt that is not in the journal. */
   readonly receiptToken?: string | undefined
+  /** The bytes of the answer's body, to compare with the receipt's digest. */
+  readonly resultBody?: Uint8Array | undefined
+  /**
+   * The service's key, in place of those that it publishes: the `x` of an Ed25519 JWK (RFC 8037), or the path of a file
+   * with a JWK or a key set.
+   */
+  readonly signingKey?: string | undefined
+  /** The receipt may be of another wallet's payment. */
+  readonly isOfAnyone?: boolean | undefined
   readonly signal?: AbortSignal | undefined
 }
 

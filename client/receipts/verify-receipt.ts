@@ -7,6 +7,7 @@ import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.t
 import { fetchReceipt, readReceipt } from './read-receipt.ts'
 import type { ReceiptVerification, VerifyOptions } from './receipt-check.ts'
 import { isReceiptId } from './receipt-store.ts'
+import { givenKeys } from './signing-keys.ts'
 
 /**
  * Checks a receipt and journals the outcome. An id is fetched from the service, with the token of the journal or of the
@@ -15,13 +16,29 @@ import { isReceiptId } from './receipt-store.ts'
 export async function verifyReceipt(
   context: ReceiptContext,
   given: string | Receipt,
-  { rpcUrl, receiptToken, signal }: VerifyOptions = {},
+  { rpcUrl, receiptToken, resultBody, signingKey, isOfAnyone = false, signal }: VerifyOptions = {},
 ): Promise<ReceiptVerification> {
   const receipt = await readGiven(context, given, receiptToken, signal)
   const node = rpcUrl === undefined ? await context.node() : await openNode(rpcUrl)
-  const verification = await checkReceipt(context, receipt, node)
+  const checking = {
+    ...context,
+    ...(isOfAnyone && { payer: undefined }),
+    ...(signingKey !== undefined && { keys: await givenKeys(signingKey) }),
+  }
+  const checked = await checkReceipt(checking, receipt, node, null, resultBody)
+  const verification = rpcUrl === undefined ? checked : requiringTransfer(checked)
   recordVerification(context, verification)
   return verification
+}
+
+/** A node that the caller named, and that could not be asked, proves nothing. */
+function requiringTransfer(verification: ReceiptVerification): ReceiptVerification {
+  const isMissing = verification.checks.some(({ name, outcome }) => name === 'transfer' && outcome === 'skipped')
+  if (!isMissing) return verification
+  const checks = verification.checks.map((check) =>
+    check.name === 'transfer' ? { ...check, outcome: 'failed' as const } : check,
+  )
+  return { ...verification, outcome: 'failed', checks }
 }
 
 /** Journals the outcome of a receipt that the journal knows. */

@@ -1,6 +1,6 @@
 import { BaseError, HttpRequestError, RpcRequestError } from 'viem'
 import { ZodError, z } from 'zod'
-import { type Check, failed } from '../check.ts'
+import { type Check, failed } from './check.ts'
 
 /** Returns what `work` returns, or a failed check that begins with `problem` when it throws. */
 export async function attempted(check: string, problem: string, work: () => Promise<Check>): Promise<Check> {

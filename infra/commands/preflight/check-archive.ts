@@ -3,8 +3,8 @@ import { type RecordedObject, unpackObject } from '#shared/archive/archived-obje
 import { createArchiveStore } from '#shared/ledger/archive/archive-store.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { type Check, passed } from '../check.ts'
 import { attempted } from './attempted.ts'
+import { type Check, passed } from './check.ts'
 
 /** Reads the newest archived object as the API would, if anything is archived. */
 export function checkArchive(settings: ObjectStoreSettings & { readonly DATABASE_URL: string }): Promise<Check> {

@@ -16,8 +16,8 @@ import { settlementKeys } from '#shared/chain/signing/settlement-keys.ts'
 import { readCode } from '#shared/chain/verification/payer-code.ts'
 import type { ApiConfig } from '../../../api/config.ts'
 import type { WorkerConfig } from '../../../workers/config.ts'
-import { type Check, failed, judged, passed, skipped } from '../check.ts'
 import { attempted } from './attempted.ts'
+import { type Check, failed, judged, passed, skipped } from './check.ts'
 
 interface PublishedContract {
   readonly name: string

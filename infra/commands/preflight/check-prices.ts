@@ -3,7 +3,7 @@ import { compareWithCost, describeBelowCost } from '#shared/catalog/vendor-cost.
 import { catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
 import { readCatalogContent, readDeploymentsContent } from '#shared/operators/validate-configuration.ts'
 import type { ApiConfig } from '../../../api/config.ts'
-import { type Check, failed, judged, skipped } from '../check.ts'
+import { type Check, failed, judged, skipped } from './check.ts'
 
 const NAME = 'prices'
 

@@ -2,7 +2,7 @@ import { openVendorHttp, readDeployments } from '../../../workers/composition/ge
 import type { WorkerConfig } from '../../../workers/config.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import type { ModelStatus } from '../../../workers/providers/model-look-up.ts'
-import { type Check, failed, judged, passed, skipped } from '../check.ts'
+import { type Check, failed, judged, passed, skipped } from './check.ts'
 
 const TIMEOUT_MS = 10_000
 

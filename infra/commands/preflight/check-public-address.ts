@@ -3,9 +3,9 @@ import { z } from 'zod'
 import { uploadOperation } from '#shared/operations/registry.ts'
 import type { ApiConfig } from '../../../api/config.ts'
 import { HELD_PROBE_HEADER, sealHeldProbe } from '../../../api/paid-request/challenge/held-probe.ts'
-import { type Check, failed, passed, skipped } from '../check.ts'
-import { fetchJson } from '../verify-receipt/fetch-json.ts'
 import { attempted } from './attempted.ts'
+import { type Check, failed, passed, skipped } from './check.ts'
+import { fetchJson } from './fetch-json.ts'
 
 const modelsSchema = z.object({ data: z.array(z.object({ supported_endpoints: z.array(z.string()) })) })
 

@@ -3,8 +3,8 @@ import { openRpcNodes } from '#shared/chain/network/rpc-nodes.ts'
 import { findOracleProblem } from '#shared/chain/reading/screening-oracle.ts'
 import { readScreeningFile } from '../../../api/composition/payer-screen.ts'
 import type { ApiConfig } from '../../../api/config.ts'
-import { type Check, failed, passed } from '../check.ts'
 import { attempted } from './attempted.ts'
+import { type Check, failed, passed } from './check.ts'
 
 const NAME = 'payer screening'
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { type Check, failed, judged, passed } from '../check.ts'
-import { fetchJson } from '../verify-receipt/fetch-json.ts'
 import { attempted } from './attempted.ts'
+import { type Check, failed, judged, passed } from './check.ts'
+import { fetchJson } from './fetch-json.ts'
 
 const TIMEOUT_MS = 10_000
 

@@ -10,8 +10,8 @@ import { settlementContractSettings } from '#shared/payment/settlement-contract-
 import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { type ApiConfig, readConfig as readApiConfig } from '../../../api/config.ts'
 import { readConfig as readWorkerConfig, type WorkerConfig } from '../../../workers/config.ts'
-import { type Check, failed, judged, passed, skipped } from '../check.ts'
 import { UsageError } from '../command-line.ts'
+import { type Check, failed, judged, passed, skipped } from './check.ts'
 import type { PreflightOptions } from './options.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>

@@ -5,8 +5,8 @@ import { openRpcNodes } from '#shared/chain/network/rpc-nodes.ts'
 import { createListedKeys } from '#shared/chain/settlement-contract/listed-keys.ts'
 import { settlementKeys } from '#shared/chain/signing/settlement-keys.ts'
 import { readCode } from '#shared/chain/verification/payer-code.ts'
-import { type Check, failed, judged, skipped } from '../check.ts'
 import { attempted } from './attempted.ts'
+import { type Check, failed, judged, skipped } from './check.ts'
 import type { Settings } from './check-settings.ts'
 
 type Hex = `0x${string}`

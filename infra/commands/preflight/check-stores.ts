@@ -6,8 +6,8 @@ import { findRoleProblem } from '#shared/ledger/role-rights.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { type Check, judged, passed, skipped } from '../check.ts'
 import { attempted } from './attempted.ts'
+import { type Check, judged, passed, skipped } from './check.ts'
 
 /** Checks that the database has this program's schema and this machine's time. */
 export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings): Promise<Check> {

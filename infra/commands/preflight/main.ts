@@ -1,5 +1,5 @@
-import { type Check, printCheck } from '../check.ts'
 import { createMain } from '../command-line.ts'
+import { type Check, printCheck } from './check.ts'
 import { checkArchive } from './check-archive.ts'
 import { checkChain, checkFees, checkRecipients } from './check-chain.ts'
 import { checkPrices } from './check-prices.ts'

@@ -1,10 +1,10 @@
 import pLimit from 'p-limit'
-import { receiptToken } from '#shared/payment/receipt.ts'
-import { verifyReceipt } from '../../../infra/commands/verify-receipt/main.ts'
+import { receiptToken as tokenOfReceipt } from '#shared/payment/receipt.ts'
+import { priceDifferences, verifyAsAnyone } from '../../support/payer/verify-receipt.ts'
 import type { CampaignStack } from '../stack/stack.ts'
 
 /** Checks that every receipt has to pass; its result is not at hand. */
-const REQUIRED = ['signature', 'calculation', 'charge', 'maximum', 'prices', 'transaction', 'transfer', 'block']
+const REQUIRED = ['signature', 'payment', 'calculation', 'charge', 'maximum', 'transfer'] as const
 const AT_ONCE = 4
 
 /** What the receipts of a campaign say, and what is wrong with them. */
@@ -54,18 +54,16 @@ export async function checkReceipts(
 
 async function problemsOf(
   { info }: Pick<CampaignStack, 'info'>,
-  { id, secret_id: secretId, version }: ReceiptRow,
+  { id, secret_id: secretId }: ReceiptRow,
   secrets: Readonly<Record<string, string>>,
 ): Promise<readonly string[]> {
-  const catalog = await fetch(`${info.baseUrl}/v1/catalogs/${version}`)
-  const { catalog_version: found } = (await catalog.json()) as { catalog_version?: string }
-  const token = receiptToken(id, { id: secretId, secret: secrets[secretId] ?? '' })
-  const checks = await verifyReceipt({ url: info.baseUrl, id, token, rpc: info.rpcUrl }, () => undefined)
-  const passed = checks.filter(({ outcome }) => outcome === 'passed').map(({ check }) => check)
+  const receiptToken = tokenOfReceipt(id, { id: secretId, secret: secrets[secretId] ?? '' })
+  const { checks, receipt } = await verifyAsAnyone(info, id, { receiptToken })
+  const passed = new Set(checks.filter(({ outcome }) => outcome === 'passed').map(({ name }) => name))
   return [
-    ...(found === version ? [] : [`${id}: GET /v1/catalogs/${version} answers ${catalog.status}`]),
-    ...REQUIRED.filter((name) => !passed.includes(name)).map(
-      (name) => `${id}: ${name}: ${checks.find(({ check }) => check === name)?.detail ?? 'not checked'}`,
+    ...(await priceDifferences(info.baseUrl, receipt)).map((difference) => `${id}: ${difference}`),
+    ...REQUIRED.filter((name) => !passed.has(name)).map(
+      (name) => `${id}: ${name}: ${checks.find((check) => check.name === name)?.detail ?? 'not checked'}`,
     ),
   ]
 }

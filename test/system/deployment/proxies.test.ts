@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Check } from '../../../infra/commands/check.ts'
+import type { Check } from '../../../infra/commands/preflight/check.ts'
 import { checkCalls, checkHeldCall } from '../../../infra/commands/preflight/check-public-address.ts'
 import { readOrCreateSecrets } from '../../../infra/sandbox/state-directory.ts'
 import { type AnswerGate, startAnswerGate } from '../../support/http/answer-gate.ts'

@@ -1,5 +1,3 @@
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { toHex } from 'viem'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { textModels } from '#shared/catalog/published-models.ts'
@@ -8,9 +6,8 @@ import { createConfigurationStore } from '#shared/ledger/configuration/configura
 import { withConnection } from '#shared/ledger/with-connection.ts'
 import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
 import { createFarebox, type Farebox, parseUsdc, type Wire, walletFromPrivateKey } from '../../../client/farebox.ts'
-import { main as verifyReceipt } from '../../../infra/commands/verify-receipt/main.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { callCommand } from '../../support/processes/call-command.ts'
+import { failedChecks } from '../../support/payer/verify-receipt.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const STEPS = 11
@@ -244,9 +241,9 @@ describe('the receipt of a call with cached input', () => {
       ['uncached_input_tokens', step.input - step.cached],
       ['cache_write_tokens', 0],
     ])
-    expect(await failedOf(receipt)).toEqual([])
+    expect(await failedChecks(sandbox.info, receipt)).toEqual([])
     const { cached_input_per_million_tokens_usd: _, ...prices } = receipt.unit_prices
-    expect(await failedOf({ ...receipt, unit_prices: prices })).toContain('prices')
+    expect(await failedChecks(sandbox.info, { ...receipt, unit_prices: prices })).toContain('prices')
   })
 })
 
@@ -275,16 +272,6 @@ describe('a call at an API whose minimum charge follows the gas', () => {
         charge_atomic: '3492',
       },
     })
-    expect(await failedOf(receipt)).toEqual([])
+    expect(await failedChecks(sandbox.info, receipt)).toEqual([])
   })
 })
-
-/** Returns the checks of `npm run verify-receipt` that a receipt fails. */
-async function failedOf(receipt: Wire.Receipt): Promise<readonly string[]> {
-  const path = join(sandbox.directory, 'receipt.json')
-  await writeFile(path, JSON.stringify(receipt))
-  const options = ['--json', '--file', path, '--url', sandbox.info.baseUrl, '--rpc', sandbox.info.rpcUrl]
-  const { output } = await callCommand(() => verifyReceipt(options))
-  const { checks } = JSON.parse(output) as { checks: readonly { check: string; outcome: string }[] }
-  return checks.filter(({ outcome }) => outcome === 'failed').map(({ check }) => check)
-}

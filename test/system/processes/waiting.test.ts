@@ -210,7 +210,6 @@ const WAITED_FOR: readonly (readonly [name: string, server: keyof typeof SERVERS
   ['archive', 'S3_ENDPOINT', command('archive')],
   ['bucket:init', 'S3_ENDPOINT', command('bucket-init')],
   ['preflight', 'S3_ENDPOINT', command('preflight')],
-  ['verify-receipt', 'RPC_URL', command('verify-receipt', '--id', 'rcpt_a', '--token', 'a', '--url')],
   ['deploy', 'RPC_URL', command('deploy-settlement-contract', '--owner', account, '--keys', account, '--dry-run')],
 ]
 

@@ -22,6 +22,3 @@ export function printCheck({ check, outcome, detail }: Check, width = 12): void 
   console.log(`${MARKS[outcome]} ${check.padEnd(width)} ${first}`)
   for (const line of rest) console.log(`${' '.repeat(width + 3)}${line}`)
 }
-
-/** Thrown when there is no receipt to check; the message says what to do. */
-export class NothingToVerify extends Error {}
