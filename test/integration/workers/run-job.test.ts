@@ -554,6 +554,8 @@ describe('metrics of a worker', () => {
   afterAll(() => server.close())
 
   const scrape = async () => (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text()
+  const retirements = async () =>
+    (await scrape()).split('\n').filter((line) => line.startsWith('farebox_deployment_model_retirement'))
   test('a healthy deployment has a closed circuit, and a failing one an open circuit and a count of its calls', async () => {
     expect(await scrape()).toContain('farebox_deployment_circuit{deployment="first",state="closed"} 1')
     const job = { acceptedAt: new Date(), signal: AbortSignal.abort() }
@@ -569,8 +571,6 @@ describe('metrics of a worker', () => {
   })
 
   test('the day on which a model retires is measured, as long as a deployment has the model', async () => {
-    const retirements = async () =>
-      (await scrape()).split('\n').filter((line) => line.startsWith('farebox_deployment_model_retirement'))
     deployments = [{ name: 'a' }, { name: 'b', knownRetirement: new Date(1_790_000_000_000) }]
     expect(await retirements()).toEqual([
       'farebox_deployment_model_retirement_timestamp_seconds{deployment="b"} 1790000000',
