@@ -6,7 +6,6 @@ import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import { createJobSlots } from './job/job-slots.ts'
 import { handBackJobs, runJob } from './job/run-job.ts'
-import { watchModels } from './providers/watch-models.ts'
 import { replaceStuckTransactions } from './settlement/own-keys/replace-stuck-transactions.ts'
 import { requireExclusiveKeys } from './settlement/own-keys/require-exclusive-keys.ts'
 import { watchFinality } from './settlement/own-keys/watch-finality.ts'
@@ -17,7 +16,7 @@ import { enforceBudgets } from './sweepers/enforce-budgets.ts'
 import { retentionSweeps } from './sweepers/retention.ts'
 import { rollUpHours, rollUpTotals } from './sweepers/roll-up-totals.ts'
 import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
-import { addDeploymentMetrics, addModelMetrics } from './telemetry/deployment-metrics.ts'
+import { addDeploymentMetrics, addRetirementMetric } from './telemetry/deployment-metrics.ts'
 import { describeWorker } from './telemetry/describe-worker.ts'
 import { addMemoryMetrics } from './telemetry/job-metrics.ts'
 import { addKeyMetrics } from './telemetry/key-metrics.ts'
@@ -38,18 +37,14 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   const slots = createJobSlots(logger)
   const consumer = dependencies.consume((jobId) => slots.run((releaseSlot) => runJob(dependencies, jobId, releaseSlot)))
   addDeploymentMetrics(registry, dependencies.router)
-  const modelWatch = watchModels({ ...dependencies, deployments: () => dependencies.deployments.current() })
-  dependencies.configuration.onChange(() => {
-    consumer.pause(dependencies.configuration.pausedQueues)
-    modelWatch.check()
-  })
+  dependencies.configuration.onChange(() => consumer.pause(dependencies.configuration.pausedQueues))
   const reporting = startReporting({
     ...dependencies,
     kind: 'worker',
     store: dependencies.processReports,
     describe: () => describeWorker(dependencies, consumer),
   })
-  addModelMetrics(registry, modelWatch)
+  addRetirementMetric(registry, () => dependencies.deployments.current())
   addMemoryMetrics(registry, dependencies.memory)
   addLedgerMetrics(registry, reportsStore)
   addSnapshotMetrics(registry, reportsStore)
@@ -77,7 +72,6 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   const metrics = metricsPort === undefined ? null : await serveMetrics(registry, metricsHost, metricsPort)
   stopOnSignal(async () => {
     await metrics?.close()
-    await modelWatch.stop()
     await allowanceListener?.close()
     await sweepers.stop()
     // Handed back: another worker follows what was sent.

@@ -10,7 +10,6 @@ import { registerQuote } from './commands/quote.ts'
 import { registerSay } from './commands/say.ts'
 import { registerSpend } from './commands/spend.ts'
 import { registerVerify } from './commands/verify.ts'
-import { registerCompletion } from './completion.ts'
 import { EXIT, type ExitCode } from './exit-codes.ts'
 import type { Io } from './io.ts'
 import { printableLines } from './output/terminal.ts'
@@ -33,7 +32,6 @@ const COMMANDS = [
   registerDoctor,
   registerMcp,
   registerLimits,
-  registerCompletion,
 ] as const
 
 /** Runs the program with the arguments behind its name and returns the exit code. */

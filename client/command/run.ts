@@ -84,7 +84,7 @@ export function listenToInterrupts(io: Io): Interrupts {
   return { finish: finish.signal, abort: abort.signal, stop }
 }
 
-/** Opens the library with the settings. It is loaded only here, so that help and completion begin at once. */
+/** Opens the library with the settings. It is loaded only here, so that help begins at once. */
 async function openFarebox(
   settings: Settings,
   environment: Io['environment'],

@@ -102,7 +102,10 @@ describe('a vendor’s model', () => {
   })
 
   test('a transcription model that ElevenLabs does not list is unknown', async () => {
-    expect(await lookUp('elevenlabs', 'scribe_v2')).toMatchObject({ outcome: 'unknown', isUnlisted: true })
+    expect(await lookUp('elevenlabs', 'scribe_v2')).toMatchObject({
+      outcome: 'unknown',
+      reason: 'the vendor lists models of speech synthesis only',
+    })
   })
 
   test('every model of the sandbox is listed, except those of transcription', async () => {

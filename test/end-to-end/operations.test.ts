@@ -169,12 +169,6 @@ describe('a worker’s /metrics', () => {
     expect(byOutcome.map((entry) => entry.join(' ')).sort()).toEqual(['produced 2', 'provider_outcome_unknown 1'])
   })
 
-  test('a worker has looked the model of each deployment up, which no vendor counts as a call', async () => {
-    const listed = await untilModelsAreListed(['open-text', 'elevenlabs-speech'])
-    expect(listed).not.toHaveProperty('{deployment="elevenlabs-transcription"}')
-    expect(Object.values(listed)).not.toContain(0)
-  })
-
   test('a worker’s metrics measure each stage as often as it ran', () => {
     const { confirm, ...counts } = stageCounts(workerSamples)
     // A batch is broadcast when it is signed, and by each of its jobs, which share it.
@@ -355,14 +349,6 @@ function scrapeAtRest(port: number, answered = 0): Promise<Samples> {
     const active = ['farebox_stage_active', 'farebox_load'].flatMap((name) => Object.values(samplesOf(samples, name)))
     const counted = Object.values(samplesOf(samples, 'farebox_requests_total')).reduce((sum, count) => sum + count, 0)
     return active.every((count) => count === 0) && counted >= answered && samples
-  })
-}
-
-/** Returns the state of each deployment's model, once those of `deployments` are known. */
-function untilModelsAreListed(deployments: readonly string[]) {
-  return until(async () => {
-    const listed = samplesOf(await scrape(ports.worker), 'farebox_deployment_model_listed')
-    return deployments.every((name) => listed[`{deployment="${name}"}`] === 1) && listed
   })
 }
 

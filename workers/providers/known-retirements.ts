@@ -2,8 +2,7 @@
 export const RETIREMENTS_READ_ON = '2026-11-22'
 
 /**
- * Announced days of retirement, for vendors whose lists of models do not contain them (Gemini), and for the test of the
- * example files. Sources: ai.google.dev/gemini-api/docs/deprecations, developers.openai.com/api/docs/deprecations,
+ * Announced days of retirement, of which operators are warned, and for the test of the example files. Sources: ai.google.dev/gemini-api/docs/deprecations, developers.openai.com/api/docs/deprecations,
  * platform.claude.com/docs/en/about-claude/model-deprecations.
  */
 const RETIREMENTS: Readonly<Record<string, readonly string[]>> = {

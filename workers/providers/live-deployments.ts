@@ -71,7 +71,7 @@ function upstreamOf({
   return canonicalJson(parts)
 }
 
-const PORTS = ['text', 'image', 'speech', 'transcription', 'lookUpModel'] as const
+const PORTS = ['text', 'image', 'speech', 'transcription'] as const
 
 function withPortsOf(previous: Deployment, created: Deployment): Deployment {
   const kept = PORTS.filter((port) => created[port] !== undefined)

@@ -8,13 +8,12 @@ import { readJson } from './wire-fields.ts'
  * - `listed`: it has the model, with the announced time of its retirement. `missingVoices` are the upstream voices of
  *   the deployment that the account does not have, if the vendor was asked for them.
  * - `missing`: it answered, and has no such model.
- * - `unknown`: it did not answer, refuses the key (perhaps only for listings), or does not list models of this kind
- *   (`isUnlisted`).
+ * - `unknown`: it did not answer, refuses the key (perhaps only for listings), or does not list models of this kind.
  */
 export type ModelStatus =
   | { readonly outcome: 'listed'; readonly retiresAt?: Date; readonly missingVoices?: readonly string[] }
   | { readonly outcome: 'missing' }
-  | { readonly outcome: 'unknown'; readonly reason: string; readonly refusesKey?: true; readonly isUnlisted?: true }
+  | { readonly outcome: 'unknown'; readonly reason: string; readonly refusesKey?: true }
 
 /** Asks the vendor for the model, which costs nothing. Never throws. */
 export type LookUpModel = (voices: readonly string[], options: CallOptions) => Promise<ModelStatus>

@@ -23,7 +23,6 @@ export interface TranscribeOptions {
   readonly again?: boolean
   readonly force?: boolean
   readonly filesFrom?: string
-  readonly watch?: boolean
   readonly patience?: number
   readonly ffmpeg?: string
 }
@@ -34,7 +33,6 @@ export interface TranscribeTask {
   readonly filesFrom: string | undefined
   readonly isDryRun: boolean
   readonly isConfirmed: boolean
-  readonly isWatching: boolean
   /** Transcripts go to standard output. */
   readonly isPrinted: boolean
   /** Standard input is a recording or a list of files, so it cannot answer a question. */
@@ -46,7 +44,7 @@ const MS_PER_MINUTE = 60_000
 
 /** Reads arguments and options. Throws `UsageError` for what contradicts itself. */
 export function readTask(paths: readonly string[], options: TranscribeOptions, isJson: boolean): TranscribeTask {
-  const { filesFrom, out, dryRun = false, watch = false, yes = false } = options
+  const { filesFrom, out, dryRun = false, yes = false } = options
   const hasAudioInput = paths.includes('-')
   const isPrinted = out === '-' || (hasAudioInput && out === undefined)
   const formats = readFormats(options.format ?? (isPrinted ? 'txt' : 'srt'))
@@ -56,15 +54,11 @@ export function readTask(paths: readonly string[], options: TranscribeOptions, i
   refuse(isPrinted && formats.length > 1, 'Only one --format fits standard output.')
   refuse(isPrinted && isJson, 'Standard output has either transcripts or --json: add --out with a folder.')
   refuse(isPrinted && options.receipts === true, 'Receipts are written next to transcripts: add --out with a folder.')
-  refuse(watch && (hasAudioInput || filesFrom !== undefined), '--watch takes folders only.')
-  refuse(watch && dryRun, '--watch and --dry-run exclude each other.')
-  refuse(watch && options.again === true, '--watch and --again exclude each other.')
   return {
     paths,
     filesFrom,
     isDryRun: dryRun,
     isConfirmed: yes,
-    isWatching: watch,
     isPrinted,
     isInputTaken: hasAudioInput || filesFrom === '-',
     batch: readBatchOptions(options, formats),

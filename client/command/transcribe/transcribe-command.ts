@@ -64,7 +64,6 @@ export const registerTranscribe: RegisterCommand = (program, run) => {
     .option('--again', 'transcribe, and pay for, what is finished already')
     .option('--force', 'overwrite files of the same name that farebox did not write, or that were changed since')
     .option('--files-from <file>', 'read paths from a file, one a line; - is standard input')
-    .option('-w, --watch', 'wait for more recordings in the folders until interrupted')
     .option('--patience <minutes>', 'how long to wait for a service that is away or busy (default: 60)', wholeNumber(0))
     .addOption(
       new Option('--ffmpeg <path>', 'the ffmpeg to convert and cut with (default: that of the PATH)').env(
@@ -89,7 +88,7 @@ const EXAMPLES = [
   ['farebox transcribe voicemail/*.mp3 --pack', 'short clips for one minimum charge'],
   ['find . -name "*.m4a" | farebox transcribe --files-from - --yes', 'a list of files'],
   ['ffmpeg -i a.mkv -f mp3 - | farebox transcribe - --yes', 'audio on standard input, text on standard output'],
-  ['farebox transcribe inbox/ --watch --yes --json', 'one JSON object for each event, for a program'],
+  ['farebox transcribe inbox/ --yes --json', 'one JSON object for each event, for a program'],
 ] as const
 
 /** Returns a parser of whole numbers from a smallest one on, up to a largest one if there is one. */

@@ -14,7 +14,6 @@ import { describeFailures, describeOutcome, eventLine, exitCodeOfOutcome, summar
 import { describeFiles, describeTotals, describeWarnings, packHint } from './describe-plan.ts'
 import { type BatchReporter, createLineReporter, createPlanReporter } from './line-reporter.ts'
 import { readTask, type TranscribeOptions, type TranscribeTask } from './read-task.ts'
-import type { BatchEnd } from './watch.ts'
 
 /** Transcribes what the arguments name. */
 export async function transcribe(
@@ -24,13 +23,6 @@ export async function transcribe(
 ): Promise<ExitCode> {
   const task = readTask(paths, options, context.settings.json)
   const farebox = await context.farebox({ needsWallet: !task.isDryRun })
-  if (task.isWatching) {
-    const { watchFolders } = await import('./watch.ts')
-    const confirmed = { ...task, isConfirmed: true }
-    return await watchFolders(context, farebox, task, (arrived) =>
-      transcribeSources(context, farebox, confirmed, arrived),
-    )
-  }
   const stdin = context.io.stdin as Readable
   // Nothing is read to the end after an interrupt.
   if (task.isInputTaken) addAbortSignal(context.interrupts.finish, stdin)
@@ -38,8 +30,7 @@ export async function transcribe(
     filesFrom: task.filesFrom === '-' ? stdin : task.filesFrom,
     ...(task.paths.includes('-') && { stdin }),
   })
-  const { exitCode } = await transcribeSources(context, farebox, task, sources)
-  return exitCode
+  return await transcribeSources(context, farebox, task, sources)
 }
 
 /** Plans, asks, pays and reports one batch. */
@@ -48,14 +39,14 @@ async function transcribeSources(
   farebox: Farebox,
   task: TranscribeTask,
   sources: readonly Source[],
-): Promise<BatchEnd> {
+): Promise<ExitCode> {
   const { output, interrupts } = context
   const options = batchOptions(context, task)
   const plan = await makePlan(context, farebox, sources, options)
   try {
     reportPlan(context, farebox, task, plan)
-    if (task.isDryRun) return { exitCode: plan.totals.failed > 0 ? EXIT.failed : EXIT.done, isUnfinished: false }
-    if (!(await isAgreed(context, farebox, task, plan))) return { exitCode: EXIT.interrupted, isUnfinished: true }
+    if (task.isDryRun) return plan.totals.failed > 0 ? EXIT.failed : EXIT.done
+    if (!(await isAgreed(context, farebox, task, plan))) return EXIT.interrupted
     const reporter = await startReporter(context, farebox, task, plan)
     const report = reportTo(output, reporter)
     const outcome = await runBatch(farebox, plan, options, report).finally(() => reporter.close())
@@ -64,7 +55,7 @@ async function transcribeSources(
     if (failures !== undefined) output.note(failures)
     if (plan.totals.toDo > 0) output.note(describeOutcome(outcome, leastLeft(farebox.budgetLeft())))
     output.event(summaryLine(outcome, exitCode))
-    return { exitCode, isUnfinished: outcome.notBegun > 0 || outcome.stoppedBy !== undefined }
+    return exitCode
   } finally {
     await plan.discard()
   }

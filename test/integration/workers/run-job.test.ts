@@ -11,10 +11,10 @@ import { StartFailure } from '#shared/runtime/start-process.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { readConfig } from '../../../workers/config.ts'
 import { createDependencies } from '../../../workers/dependencies.ts'
+import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { emptyOutput } from '../../../workers/providers/failures.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
-import type { WatchedModel } from '../../../workers/providers/watch-models.ts'
-import { addDeploymentMetrics, addModelMetrics } from '../../../workers/telemetry/deployment-metrics.ts'
+import { addDeploymentMetrics, addRetirementMetric } from '../../../workers/telemetry/deployment-metrics.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer } from '../../support/payer/payer.ts'
@@ -542,18 +542,20 @@ describe('composing a worker', () => {
 })
 
 describe('metrics of a worker', () => {
-  let models: WatchedModel[] = []
+  let deployments: Pick<Deployment, 'name' | 'knownRetirement'>[] = []
   let server: MetricsServer
   beforeAll(async () => {
     const registry = new Registry()
     addDeploymentMetrics(registry, router)
-    addModelMetrics(registry, { models: () => models })
+    addRetirementMetric(registry, () => deployments)
     server = await serveMetrics(registry, '127.0.0.1', 0)
   })
 
   afterAll(() => server.close())
 
   const scrape = async () => (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text()
+  const retirements = async () =>
+    (await scrape()).split('\n').filter((line) => line.startsWith('farebox_deployment_model_retirement'))
   test('a healthy deployment has a closed circuit, and a failing one an open circuit and a count of its calls', async () => {
     expect(await scrape()).toContain('farebox_deployment_circuit{deployment="first",state="closed"} 1')
     const job = { acceptedAt: new Date(), signal: AbortSignal.abort() }
@@ -568,21 +570,13 @@ describe('metrics of a worker', () => {
     expect(text).toContain('farebox_deployment_active_calls{deployment="first"} 0')
   })
 
-  test('what vendors say of models is measured, and nothing where they do not say it', async () => {
-    models = [
-      { deployment: 'a', status: { outcome: 'listed', missingVoices: ['x', 'y'] } },
-      { deployment: 'b', status: { outcome: 'missing' }, retiresAt: new Date(1_790_000_000_000) },
-      { deployment: 'c', status: { outcome: 'unknown', reason: 'HTTP 500' } },
-    ]
-    const lines = (await scrape()).split('\n').filter((line) => /^farebox_deployment_(model|voices)/.test(line))
-    expect(lines).toEqual([
-      'farebox_deployment_model_listed{deployment="a"} 1',
-      'farebox_deployment_model_listed{deployment="b"} 0',
+  test('the day on which a model retires is measured, as long as a deployment has the model', async () => {
+    deployments = [{ name: 'a' }, { name: 'b', knownRetirement: new Date(1_790_000_000_000) }]
+    expect(await retirements()).toEqual([
       'farebox_deployment_model_retirement_timestamp_seconds{deployment="b"} 1790000000',
-      'farebox_deployment_voices_missing{deployment="a"} 2',
     ])
-    models = []
-    expect(await scrape()).not.toContain('farebox_deployment_model_listed{')
+    deployments = [{ name: 'a' }, { name: 'b' }]
+    expect(await retirements()).toEqual([])
   })
 
   test('the metrics server serves /metrics and /healthz only', async () => {

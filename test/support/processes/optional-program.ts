@@ -14,7 +14,6 @@ const DEBIAN_PACKAGES = {
   'docker-compose': 'docker-compose',
   ffmpeg: 'ffmpeg',
   ffprobe: 'ffmpeg',
-  fish: 'fish',
   haproxy: 'haproxy',
   kubectl: 'kubernetes-client',
   lame: 'lame',
@@ -42,7 +41,6 @@ const DEBIAN_PACKAGES = {
   'swift-ring-builder': 'swift',
   uuidgen: 'uuid-runtime',
   varnishd: 'varnish',
-  zsh: 'zsh',
 } as const
 
 export type OptionalProgram = keyof typeof DEBIAN_PACKAGES

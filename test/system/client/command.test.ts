@@ -1,20 +1,12 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { appendFile, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { bashCompletion, completable, fishCompletion, zshCompletion } from '../../../client/command/completion.ts'
-import { createProgram } from '../../../client/command/program.ts'
+import { describe, expect, it } from 'vitest'
 import { parseUsdc } from '../../../client/farebox.ts'
 import { type RunningCommand, useCommandBench } from '../../support/client/command-bench.ts'
-import { scriptedIo } from '../../support/client/scripted-io.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { recordingOf } from '../../support/media/recording.ts'
 import { createPayer } from '../../support/payer/payer.ts'
-import { havePrograms } from '../../support/processes/optional-program.ts'
-import { runProgram } from '../../support/processes/run-program.ts'
 import { until } from '../../support/until.ts'
 
 const MINIMUM = 5034n
@@ -31,9 +23,6 @@ const type = ({ child }: RunningCommand, keys: string) => child.stdin?.write(key
 const UPSTREAM_DELAY_MS = 1500
 /** The cheapest chat. */
 const CHAT = 2000n
-const program = completable(createProgram(scriptedIo(), () => undefined))
-const commands = program.commands.map(({ name }) => name)
-const PROMPT = 'ready to type> '
 
 describe('farebox transcribe', () => {
   const bench = useCommandBench()
@@ -188,54 +177,6 @@ describe('what farebox transcribe asks for, and what it leaves alone', () => {
     expect(await bench.paid()).toBe(2n * MINIMUM)
     const forced = await bench.run(['transcribe', '.', '--yes', '--again', '--force', '-f', 'txt'])
     expect(forced.code).toBe(0)
-  })
-})
-
-describe('farebox transcribe --watch', () => {
-  const bench = useCommandBench()
-  const has = (name: string) => until(async () => (await readdir(bench.folder)).includes(name))
-
-  it('transcribes what is there and what arrives, each file when it is complete, until it is interrupted', async () => {
-    await bench.record('there.mp3')
-    const command = bench.start(['transcribe', '.', '--watch', '--yes', '--json', '--format', 'txt'])
-    await has('there.txt')
-    const recording = recordingOf('Complete when the last byte has come.', 30_000)
-    const half = Math.floor(recording.length / 2)
-    await writeFile(join(bench.folder, 'slow.mp3'), recording.subarray(0, half))
-    await bench.record('quick.mp3')
-    await appendFile(join(bench.folder, 'slow.mp3'), recording.subarray(half))
-    await has('slow.txt')
-    await has('quick.txt')
-    expect(await readFile(join(bench.folder, 'slow.txt'), 'utf8')).toContain('last byte has come')
-    command.child.kill('SIGINT')
-    const { code, events } = await command.done
-    expect(code).toBe(130)
-    const finished = events().filter(({ event }) => event === 'finished')
-    expect(new Set(finished.map(({ label }) => label))).toEqual(new Set(['quick.mp3', 'slow.mp3', 'there.mp3']))
-    expect(await bench.paid()).toBe(3n * MINIMUM)
-  })
-
-  it('keeps its budget over all that arrives, and ends with 3', async () => {
-    await bench.record('a.mp3')
-    const command = bench.start(['transcribe', '.', '--watch', '--yes', '--budget', '0.0101'])
-    await has('a.srt')
-    await bench.record('b.mp3')
-    await has('b.srt')
-    await bench.record('c.mp3')
-    expect((await command.done).code).toBe(3)
-    await rm(join(bench.folder, 'a.srt'))
-  })
-
-  it('refuses what is no folder, instead of waiting for it', async () => {
-    const { code, err } = await bench.run(['transcribe', 'missing', '--watch', '--yes'])
-    expect(code).toBe(2)
-    expect(err).toContain('missing')
-  })
-
-  it('needs --yes where no terminal is', async () => {
-    const { code, err } = await bench.run(['transcribe', '.', '--watch'])
-    expect(code).toBe(2)
-    expect(err).toContain('--yes')
   })
 })
 
@@ -464,87 +405,5 @@ describe('a command that is killed', () => {
     expect(again.code).toBe(0)
     expect(again.out).toContain('Say hello.')
     expect([await bench.paid(), await upstreamCalls()]).toEqual([CHAT, 1])
-  })
-})
-
-describe('completion in shells', () => {
-  let folder: string
-  let script: string
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'farebox-completion-'))
-    script = join(folder, 'script')
-  })
-
-  afterAll(() => rm(folder, { recursive: true }))
-
-  async function completeInFish(line: string): Promise<string[]> {
-    await writeFile(script, fishCompletion(program))
-    const answer = await runProgram('fish', ['--no-config', '-c', `source ${script}; complete -C '${line}'`])
-    return answer
-      .toString()
-      .split('\n')
-      .filter(Boolean)
-      .map((row) => row.split('\t')[0] ?? '')
-  }
-  describe('completion in bash', () => {
-    async function complete(...words: readonly string[]): Promise<string[]> {
-      await writeFile(script, bashCompletion(program))
-      const typed = `source ${script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _farebox; printf '%s\\n' "\${COMPREPLY[@]}"`
-      const answer = await runProgram('bash', ['-c', typed, 'bash', 'farebox', ...words])
-      return answer.toString().split('\n').filter(Boolean)
-    }
-
-    it('offers all commands, then those that begin like the word', async () => {
-      expect(await complete('')).toEqual(commands)
-      expect(await complete('tr')).toEqual(['transcribe'])
-    })
-
-    it.each(program.commands)('offers all flags of $name', async ({ name, options }) => {
-      expect((await complete(name, '--')).toSorted()).toEqual(options.map(({ long }) => long).toSorted())
-    })
-
-    it('offers the values of a flag, and files for a flag that names one', async () => {
-      expect(await complete('transcribe', '--style', '')).toEqual(['netflix', 'bbc', 'plain'])
-      expect(await complete('transcribe', '--out', 'a')).toEqual([])
-      expect(await complete('transcribe', 'a')).toEqual([])
-      expect(await complete('completion', 'f')).toEqual(['fish'])
-    })
-  })
-
-  describe.skipIf(!havePrograms('fish'))('completion in fish', () => {
-    it('offers all commands, the flags of one and the values of a flag', async () => {
-      expect((await completeInFish('farebox ')).toSorted()).toEqual(commands.toSorted())
-      const { options } = program.commands.find(({ name }) => name === 'transcribe') ?? { options: [] }
-      const flags = (await completeInFish('farebox transcribe --')).toSorted()
-      expect(flags).toEqual(expect.arrayContaining(options.map(({ long }) => long)))
-      expect((await completeInFish('farebox transcribe --style ')).toSorted()).toEqual(['bbc', 'netflix', 'plain'])
-    })
-  })
-
-  describe.skipIf(!havePrograms('zsh'))('completion in zsh', () => {
-    it('offers the commands, the flags of one and the values of a flag', async () => {
-      await writeFile(script, zshCompletion(program))
-      const environment = { PATH: process.env['PATH'] ?? '', TERM: 'dumb', HOME: folder, PS1: PROMPT }
-      const shell = spawn('script', ['--quiet', '--flush', '--command', 'zsh -f -i', '/dev/null'], { env: environment })
-      onTestFinished(() => void shell.kill())
-      let shown = ''
-      shell.stdout.setEncoding('utf8').on('data', (text: string) => (shown += text))
-      const ended = once(shell, 'close')
-      const typeUntil = async (keys: string, text: string) => {
-        shown = ''
-        shell.stdin.write(keys)
-        await until(() => shown.includes(text))
-      }
-      // A shell drops what is typed before it shows its prompt.
-      await until(() => shown.includes(PROMPT))
-      // The typed line itself does not contain the word that is awaited.
-      await typeUntil(`autoload -Uz compinit; compinit -u -D; source ${script}; print REA''DY\n`, 'READY')
-      await until(() => shown.slice(shown.indexOf('READY')).includes(PROMPT))
-      await typeUntil('farebox tran\t', 'transcribe')
-      await typeUntil('--sty\t', '--style')
-      await typeUntil('b\t', 'bbc')
-      shell.kill()
-      await ended
-    })
   })
 })

@@ -90,25 +90,20 @@ describe('the console as a process', () => {
   describe('a publication that sends the workers’ keys elsewhere', () => {
     const CHAT = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] }
     const ADA = { operator: 'ada', source: 'command' } as const
-    /** A listener of a stranger, and one that may be called. */
     let stranger: Listener
-    let witness: Listener
     beforeEach(async () => {
-      ;[stranger, witness] = await Promise.all([listen(), listen()])
+      stranger = await listen()
     })
-    afterEach(() => {
-      stranger.close()
-      witness.close()
-    })
+    afterEach(() => stranger.close())
 
-    const entry = (name: string, base_url: string, api_key_env?: string) => ({
+    const entry = (name: string, base_url: string, api_key_env: string) => ({
       name,
       adapter: 'openai-compatible',
       base_url,
-      ...(api_key_env === undefined ? {} : { api_key_env }),
+      api_key_env,
       upstream_model: name,
       serves: [CHAT.model],
-      priority: 9,
+      priority: 0,
     })
     const thefts = () => [
       entry('steals-settlement-keys', stranger.url, 'SETTLEMENT_PRIVATE_KEYS'),
@@ -156,17 +151,10 @@ describe('the console as a process', () => {
         onError: () => undefined,
       })
       const store = createConfigurationStore(pool)
-      const lookedUp = async (name: string, added: readonly object[]) => {
-        const known = witness.received.length
-        const deployments = [...before, ...added, entry(name, witness.url)] as unknown as JsonValue
-        await store.importFile(ADA, { kind: 'deployments', content: { deployments }, reason: 'a test' })
-        await until(() => witness.received.length > known)
-      }
-      // A round of look-ups ends before the next one begins: with the second answer the thefts had theirs.
-      await lookedUp('witness', thefts())
-      await lookedUp('second-witness', thefts())
-      expect(stranger.received).toEqual([])
-      expect(new Set(witness.received)).toEqual(new Set(['GET /v1/models ']))
+      // A worker that obeyed would call the stranger first.
+      const others = before.map((deployment) => ({ ...deployment, priority: 9 }))
+      const stolen = { deployments: [...thefts(), ...others] } as unknown as JsonValue
+      await store.importFile(ADA, { kind: 'deployments', content: stolen, reason: 'a test' })
       await until(async () => {
         const [row] = await sandbox.sql<{ unusable: Record<string, string> }>(
           `SELECT report -> 'unusable' AS unusable FROM process_reports WHERE kind = 'worker'`,

@@ -56,6 +56,6 @@ function createModelLookUp({ baseUrl, apiKey, upstreamModel, http }: KeyedConnec
     if (answer.data.some(({ model_id }) => model_id === upstreamModel))
       return { outcome: 'listed', ...(await missingVoices(voices, options)) }
     if (upstreamModel.startsWith('eleven_')) return { outcome: 'missing' }
-    return { outcome: 'unknown', isUnlisted: true, reason: 'the vendor lists models of speech synthesis only' }
+    return { outcome: 'unknown', reason: 'the vendor lists models of speech synthesis only' }
   }
 }

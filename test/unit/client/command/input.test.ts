@@ -1,22 +1,13 @@
-import { resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { decimalBetween, integerBetween } from '../../../../client/command/commands/calls/option-values.ts'
 import { readText } from '../../../../client/command/commands/calls/read-text.ts'
 import { safeForTerminal } from '../../../../client/command/commands/chat.ts'
-import {
-  bashCompletion,
-  type CompletableProgram,
-  completable,
-  fishCompletion,
-  zshCompletion,
-} from '../../../../client/command/completion.ts'
 import { createProgram } from '../../../../client/command/program.ts'
 import { type Settings, settingsOf } from '../../../../client/command/settings.ts'
 import { ask, requireTerminal } from '../../../../client/command/transcribe/ask.ts'
 import { readTask, type TranscribeOptions } from '../../../../client/command/transcribe/read-task.ts'
-import { ArrivedFiles } from '../../../../client/command/transcribe/watch.ts'
 import { editDistance, nearNames } from '../../../../client/requests/service-lists.ts'
 import { chatRequest } from '../../../../client/requests/text-requests.ts'
 import { runScripted, scriptedIo } from '../../../support/client/scripted-io.ts'
@@ -44,7 +35,6 @@ function settingsFor(args: readonly string[]): Settings {
 }
 const DEFAULTS: TranscribeOptions = { events: true, concurrency: 8 }
 const never = new AbortController()
-const program = createProgram(scriptedIo(), () => undefined)
 const MODELS = ['textmodel-3.6-flash', 'textmodel-3.5-flash', 'textmodel-3.5-flash-lite', 'speechvendor/scribe-v2']
 const { signal } = new AbortController()
 
@@ -138,10 +128,6 @@ describe('arguments of transcribe', () => {
     ['an empty format', ['a.mp3'], { format: '' }, false],
     ['transcripts and events on standard output', ['a.mp3'], { out: '-' }, true],
     ['receipts next to standard output', ['-'], { receipts: true }, false],
-    ['watching standard input', ['-'], { watch: true }, false],
-    ['watching a list', [], { watch: true, filesFrom: 'list' }, false],
-    ['watching without paying', ['a'], { watch: true, dryRun: true }, false],
-    ['watching and paying again', ['a'], { watch: true, again: true }, false],
   ])('refuses %s', (_what, paths, options, isJson) => {
     expect(() => readArguments(paths, options, isJson)).toThrow(expect.objectContaining({ name: 'UsageError' }))
   })
@@ -210,7 +196,7 @@ describe('arguments of transcribe', () => {
     expect(err).toMatch(/^error: /)
   })
 
-  it.each([[[]], [['nonsense']], [['transcribe']], [['completion', 'tcsh']]])('%j is a usage error', async (args) => {
+  it.each([[[]], [['nonsense']], [['transcribe']]])('%j is a usage error', async (args) => {
     const { code, out } = await runScripted(args)
     expect(code).toBe(2)
     expect(out).toBe('')
@@ -232,25 +218,6 @@ describe('arguments of transcribe', () => {
     expect(code).toBe(0)
     expect(err).toBe('')
     for (const text of ['Examples:', 'Exit codes:', '--budget <usdc>', 'FAREBOX_URL']) expect(out).toContain(text)
-  })
-})
-
-describe('files that arrive in a watched folder', () => {
-  it('are returned together, each once, and not again', async () => {
-    const arrived = new ArrivedFiles()
-    const { signal } = new AbortController()
-    const first = arrived.next(signal)
-    for (const path of ['a.mp3', 'b.mp3', 'a.mp3']) arrived.add(path)
-    expect([...(await first)]).toEqual([resolve('a.mp3'), resolve('b.mp3')])
-    arrived.add('c.mp3')
-    expect([...(await arrived.next(signal))]).toEqual([resolve('c.mp3')])
-  })
-
-  it('are no longer waited for after an interrupt', async () => {
-    const controller = new AbortController()
-    const next = new ArrivedFiles().next(controller.signal)
-    controller.abort()
-    expect((await next).size).toBe(0)
   })
 })
 
@@ -286,49 +253,6 @@ describe('the question before the first payment', () => {
     expect(() => requireTerminal(terminal, true)).toThrow(usageError)
     expect(() => requireTerminal(scriptedIo(), false)).toThrow(usageError)
     expect(() => requireTerminal({ ...terminal, stderr: scriptedIo().stderr }, false)).toThrow(usageError)
-  })
-})
-
-describe('what a shell completes', () => {
-  it('is every command of the program with every flag, its own and the common ones', () => {
-    const { commands } = completable(program)
-    const names = program.commands.map((command) => command.name())
-    expect(commands.map(({ name }) => name)).toEqual([...names, 'help'])
-    const common = program.options.flatMap(({ long }) => (long && long !== '--version' ? [long] : []))
-    for (const command of program.commands) {
-      const own = command.options.flatMap(({ long }) => (long ? [long] : []))
-      const longs = commands.find(({ name }) => name === command.name())?.options.map(({ long }) => long)
-      expect(longs?.toSorted()).toEqual([...own, ...common, '--help'].toSorted())
-    }
-  })
-
-  it('follows a command and a flag that are added', () => {
-    const changed = createProgram(scriptedIo(), () => undefined)
-    changed.command('brew').description("tea's ready: [now]").option('-s, --sugar <lumps>', 'how sweet')
-    for (const render of [bashCompletion, zshCompletion, fishCompletion]) {
-      const script = render(completable(changed))
-      expect(script).toContain('brew')
-      expect(script).toMatch(render === fishCompletion ? / -l sugar -s s -r / : /--sugar/)
-      expect(render(completable(program))).not.toContain('brew')
-    }
-  })
-
-  it('names the choices of an option and of an argument', () => {
-    const { commands } = completable(program)
-    const byName = Object.fromEntries(commands.map((command) => [command.name, command]))
-    expect(byName['completion']?.choices).toEqual(['bash', 'zsh', 'fish'])
-    const style = byName['transcribe']?.options.find(({ long }) => long === '--style')
-    expect(style).toMatchObject({ takesValue: true, choices: ['netflix', 'bbc', 'plain'] })
-  })
-
-  it.each<[string, (program: CompletableProgram) => string]>([
-    ['bash', bashCompletion],
-    ['zsh', zshCompletion],
-    ['fish', fishCompletion],
-  ])('farebox completion %s prints the script and nothing else', async (shell, render) => {
-    const { code, out, err } = await runScripted(['completion', shell])
-    expect({ code, err }).toEqual({ code: 0, err: '' })
-    expect(out).toBe(render(completable(program)))
   })
 })
 
