@@ -67,7 +67,7 @@ async function finish(command: Command, work: () => Promise<number | void>): Pro
 }
 
 /** Runs work, and meanwhile names each server that does not answer on standard error. */
-export async function namingWaits<Result>(work: () => Promise<Result>): Promise<Result> {
+async function namingWaits<Result>(work: () => Promise<Result>): Promise<Result> {
   const stop = watchRequests((clause) => console.error(clause))
   try {
     return await work()
@@ -96,7 +96,7 @@ export function readCommon(flags: unknown, settings: Settings) {
 }
 
 /** Returns who is recorded as the author: by default the user of this machine. Throws `UsageError`. */
-export function readAuthor(given: string | undefined): Author {
+function readAuthor(given: string | undefined): Author {
   return { operator: readOperatorName(given ?? userInfo().username.toLowerCase(), '--as'), source: 'command' }
 }
 

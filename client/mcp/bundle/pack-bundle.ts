@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -54,7 +55,8 @@ async function unpackClient(client: string, folder: string, place: string): Prom
   await mkdir(place)
   await run('tar', ['-xzf', join(folder, packed?.filename ?? ''), '--strip-components=1', '-C', place])
   const own = join(place, '../../client/node_modules')
-  await cp(own, join(place, 'node_modules'), { recursive: true })
+  // Absent where the root has the same versions of all.
+  if (existsSync(own)) await cp(own, join(place, 'node_modules'), { recursive: true })
 }
 
 /** Runs the user's npm, without the settings of an npm that runs this program. */

@@ -6,7 +6,7 @@ export const paymentSchema = z.object({
   price_usdc: z.string().nullable().describe('The maximum that was authorized, in USDC.'),
   charge_usdc: z.string().describe('What was charged, once, in USDC.'),
   transaction: z.string().nullable().describe('The transaction on Base that charged it.'),
-  receipt_id: z.string().nullable().describe('The receipt; verify_receipt checks it.'),
+  receipt_id: z.string().nullable().describe('The receipt, which `farebox verify` checks.'),
 })
 
 export type PaymentForm = z.infer<typeof paymentSchema>

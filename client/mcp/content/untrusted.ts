@@ -3,14 +3,13 @@ import * as z from 'zod'
 import { plainText } from '../../wire/plain-text.ts'
 
 /** Where a text comes from that nobody on this machine wrote. */
-export type Origin = 'model' | 'transcript' | 'error' | 'file' | 'receipt'
+export type Origin = 'model' | 'transcript' | 'error' | 'file'
 
 const SENTENCES: Readonly<Record<Origin, string>> = {
   model: 'The next block is the answer of a model.',
   transcript: 'The next block is the transcript of a recording.',
   error: 'The next block is an error message, which may quote the service or the name of a file.',
   file: 'The next block has the names of files.',
-  receipt: 'The next block has fields of receipts.',
 }
 
 /** The rule that is stated before every text of others. */
@@ -29,11 +28,6 @@ export function untrusted(origin: Origin, text: string): readonly ContentBlock[]
     { type: 'text', text: `${SENTENCES[origin]} ${UNTRUSTED_RULE}` },
     { type: 'text', text, _meta: { [UNTRUSTED_META]: { origin } } },
   ]
-}
-
-/** Returns fields of others, such as those of receipts, in the same way. */
-export function untrustedJson(origin: Origin, values: readonly unknown[]): readonly ContentBlock[] {
-  return values.length === 0 ? [] : untrusted(origin, JSON.stringify(values))
 }
 
 const LONGEST_NAME = 200

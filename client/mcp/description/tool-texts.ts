@@ -70,25 +70,6 @@ export const TOOL_TEXTS = {
     description: 'Returns the balance and allowance of the wallet, and what is left of the limits. Pays nothing.',
     annotations: { title: 'Wallet and limits', ...READING },
   },
-  receipts: {
-    name: 'receipts',
-    title: 'Receipts',
-    description: 'Lists what was paid from this machine, newest first. Pays nothing.',
-    annotations: { title: 'Receipts', ...READING },
-  },
-  spend: {
-    name: 'spend',
-    title: 'Spending',
-    description: 'Adds up what was paid from this machine, by day, model or tool. Pays nothing.',
-    annotations: { title: 'Spending', ...READING },
-  },
-  verify_receipt: {
-    name: 'verify_receipt',
-    title: 'Verification of a receipt',
-    description:
-      'Checks a receipt: its signature, its arithmetic and, with a node, the payment on chain. Pays nothing.',
-    annotations: { title: 'Verification of a receipt', ...READING },
-  },
 } as const satisfies Readonly<Record<string, ToolTexts>>
 
 /** The resource that lists models and prices. */

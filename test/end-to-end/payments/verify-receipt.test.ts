@@ -28,7 +28,7 @@ const reportSchema = z.object({
 
 /** Calls `farebox verify` in this process, without a wallet. */
 const run = (...options: readonly string[]) =>
-  runScripted(['verify', ...options], { environment: { FAREBOX_HOME: join(sandbox.directory, 'verifier') } })
+  runScripted(['verify', '--home', join(sandbox.directory, 'verifier'), ...options])
 
 /** Returns the names of the checks by outcome. */
 async function verify(...options: readonly string[]) {

@@ -13,6 +13,7 @@ import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { operationById } from '#shared/operations/registry.ts'
+import { createFarebox, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { packBundle } from '../../../client/mcp/bundle/pack-bundle.ts'
 import { describeServer } from '../../../client/mcp/description/generate/generated-files.ts'
 import { bundleManifest } from '../../../client/mcp/description/generate/server-json.ts'
@@ -298,8 +299,6 @@ describe('the Inspector', () => {
         speak: { text: 'Mind the gap.', request_id: 'gap' },
         transcribe: { path: 'last-tram.mp3' },
         wallet: {},
-        receipts: {},
-        spend: { by: 'purpose' },
       }
       const answers: Record<string, Record<string, unknown>> = {}
       for (const [index, [name, args]] of Object.entries(calls).entries()) {
@@ -308,13 +307,12 @@ describe('the Inspector', () => {
         expect(answer).toMatchObject({ exitCode: 0 })
         answers[name] = answer.structuredContent
       }
-      const receipts = answers['receipts']?.['receipts'] as { receipt_id: string; charge_usdc: string }[]
-      const verified = await callTool(server, 'verify_receipt', { receipt_id: receipts[0]?.receipt_id })
-      expect(verified).toMatchObject({ exitCode: 0, structuredContent: { valid: true } })
-      expect([...Object.keys(calls), 'verify_receipt'].toSorted()).toEqual(TOOLS.map(({ name }) => name).toSorted())
-      const charged = receipts.reduce((sum, { charge_usdc: charge }) => sum + Math.round(Number(charge) * 1e6), 0)
-      expect(receipts).toHaveLength(4)
-      expect(await wallet.paid()).toBe(BigInt(charged))
+      expect(Object.keys(calls).toSorted()).toEqual(TOOLS.map(({ name }) => name).toSorted())
+      const payer = walletFromPrivateKey(wallet.privateKey ?? '')
+      const farebox = await createFarebox({ wallet: payer, baseUrl: sandbox.info.baseUrl, journal: wallet.home })
+      const { calls: paid, charged } = farebox.spend()
+      await farebox.close()
+      expect([paid, charged]).toEqual([4, await wallet.paid()])
       expect(JSON.stringify(answers['transcribe'])).toContain('last-tram')
     })
 
