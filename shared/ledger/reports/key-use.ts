@@ -42,8 +42,7 @@ function countTransactions(sql: Sql) {
        UNION ALL SELECT facilitator FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL
        UNION ALL SELECT batches.facilitator FROM settlements JOIN settlement_batches AS batches ON batches.id = ANY(earlier_batches)
          WHERE earlier_batches IS NOT NULL AND (state = 'signed' OR state = 'confirmed' AND finalized_at IS NULL)
-       UNION ALL SELECT facilitator FROM sponsored_permits WHERE state IN ('requested', 'signed')
-       UNION ALL SELECT facilitator FROM sponsored_permits WHERE block_hash IS NOT NULL AND finalized_at IS NULL) AS open
+) AS open
      WHERE facilitator IS NOT NULL GROUP BY 1`,
     values: [],
   })
