@@ -24,7 +24,6 @@ function day(changes: Partial<LedgerDay> = {}): LedgerDay {
     settled: 10_000n,
     notFinal: 0,
     settlementGas: 400n,
-    permitGas: 60n,
     vendorCost: 1200n,
     uncharged: { count: 1, amount: 700n },
     resolved: [],

@@ -1,5 +1,4 @@
 import { generatePrivateKey } from 'viem/accounts'
-import { type ApproveOptions, approve } from '../../../client/allowance/approve.ts'
 import { createCover } from '../../../client/allowance/cover.ts'
 import { Budget } from '../../../client/budget/budget.ts'
 import type { BudgetLimits } from '../../../client/budget/limits.ts'
@@ -152,8 +151,7 @@ export function composePayments(
       return answer
     },
   }
-  const approveAlone = (options: ApproveOptions) => approve(parts, options)
-  const context: PaymentContext = { ...parts, cover: createCover(parts, { approves, approve: approveAlone }) }
+  const context: PaymentContext = { ...parts, cover: createCover(parts, { approves }) }
   return { context, seen, clock, journal, extend: (...more: readonly Step[]) => steps.push(...more) }
 }
 
