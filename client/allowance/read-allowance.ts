@@ -73,7 +73,10 @@ export function allowanceState(status: AllowanceStatus): AllowanceState {
 }
 
 /** Returns what Permit2 may take on chain, or by the permit that the service brings there. */
-export function allowanceOf({ allowance, stored_permit: stored }: Pick<Allowance, 'allowance' | 'stored_permit'>): bigint {
+export function allowanceOf({
+  allowance,
+  stored_permit: stored,
+}: Pick<Allowance, 'allowance' | 'stored_permit'>): bigint {
   const [onChain, byPermit] = [BigInt(allowance), BigInt(stored?.value ?? 0)]
   return byPermit > onChain ? byPermit : onChain
 }

@@ -50,9 +50,7 @@ export function createRun(io: Io, report: (code: ExitCode) => void): Run {
       const interrupts = listenToInterrupts(io)
       let opened: Promise<Farebox> | undefined
       const farebox = ({ needsWallet = true } = {}) =>
-        (opened ??= openFarebox(settings, io.environment, needsWallet, () =>
-          output.note(APPROVAL_TEXT),
-        ))
+        (opened ??= openFarebox(settings, io.environment, needsWallet, () => output.note(APPROVAL_TEXT)))
       const context = { io, settings, output, interrupts, signal: interrupts.finish, farebox }
       try {
         report((await handler(context, ...args)) ?? EXIT.done)

@@ -42,7 +42,9 @@ export async function checkAllowance(context: WalletContext, signal?: AbortSigna
   const present = allowance === 0n ? 'none' : `only ${formatUsdc(allowance)} USDC`
   if (storing.code === 'permits_not_stored')
     return fine(name, `${present}: calls are paid one after the other, each with a permit; the service stores none`)
-  const approve = storing.isAvailable ? '' : ` (no other is stored: ${storing.message ?? storing.code ?? 'no reason is known'})`
+  const approve = storing.isAvailable
+    ? ''
+    : ` (no other is stored: ${storing.message ?? storing.code ?? 'no reason is known'})`
   return fine(
     name,
     `${present}: the first call brings a permit, for all later ones too unless a tool of farebox mcp makes it${approve}`,

@@ -57,7 +57,8 @@ function attempt<Config>(name: string, read: () => Config): { readonly config: C
 /** Says how wallets without an allowance pay. */
 function describeAllowances({ SETTLEMENT_CONTRACT: contract }: ApiConfig): Check {
   const name = 'allowances'
-  if (contract !== undefined) return passed(name, 'permits are stored, and SETTLEMENT_CONTRACT brings them with a charge')
+  if (contract !== undefined)
+    return passed(name, 'permits are stored, and SETTLEMENT_CONTRACT brings them with a charge')
   return skipped(
     name,
     'without SETTLEMENT_CONTRACT a wallet without an allowance pays one call after another, each with a permit',

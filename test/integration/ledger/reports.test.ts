@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { Registry } from 'prom-client'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import type { JobState } from '#shared/jobs/job.ts'
@@ -24,7 +23,6 @@ interface PaidCall {
 }
 const PERIOD = { from: new Date('2026-03-01T00:00:00Z'), until: new Date('2026-03-04T00:00:00Z') }
 const NONE = { count: 0, total: 0n }
-const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000).toISOString()
 const OPERATION = 'createTranscription'
 
 describe('reports by day', () => {

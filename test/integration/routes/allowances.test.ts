@@ -165,7 +165,11 @@ describe('a permit that is accepted', () => {
     await ask(await permit(payer))
     await expectStored(await ask(await permit(payer, { value: 700_000n })), payer, 700_000n)
     await ledger.sql('UPDATE stored_permits SET permit_nonce = 5')
-    await expectErrorBody(await ask(await permit(payer)), { status: 400, code: 'permit_invalid', param: 'permit.nonce' })
+    await expectErrorBody(await ask(await permit(payer)), {
+      status: 400,
+      code: 'permit_invalid',
+      param: 'permit.nonce',
+    })
     expect(await stored()).toMatchObject([{ value: '700000', nonce: '5' }])
   })
 

@@ -110,7 +110,7 @@ describe('input of the support routes', () => {
   }
   const rows = async () =>
     (
-      await sandbox.sql(`SELECT (SELECT count(*) FROM sponsored_permits) AS permits, (SELECT count(*) FROM jobs) AS jobs,
+      await sandbox.sql(`SELECT (SELECT count(*) FROM stored_permits) AS permits, (SELECT count(*) FROM jobs) AS jobs,
     (SELECT count(*) FROM idempotency_keys) AS keys, (SELECT count(*) FROM authorizations) AS authorizations,
     (SELECT count(*) FROM used_sign_ins) AS sign_ins`)
     )[0]

@@ -4,7 +4,12 @@ import { describe, expect, it } from 'vitest'
 import { AccountClient } from '../../../client/account/account-client.ts'
 import { PERMIT2_ADDRESS, permitMessage } from '../../../client/allowance/allowance-terms.ts'
 import { asRefusal, refusalOf } from '../../../client/allowance/approval-refused.ts'
-import { type AllowanceState, allowanceState, isSufficient, UNLIMITED } from '../../../client/allowance/read-allowance.ts'
+import {
+  type AllowanceState,
+  allowanceState,
+  isSufficient,
+  UNLIMITED,
+} from '../../../client/allowance/read-allowance.ts'
 import { createMemoryJournal } from '../../../client/journal/journal.ts'
 import { openPins } from '../../../client/payment/pins.ts'
 import { listReceipts } from '../../../client/receipts/list-receipts.ts'
@@ -249,7 +254,10 @@ describe('an approval that the service does not keep', () => {
   })
 
   it('an answer to the permit says the same, and any other error stays what it is', () => {
-    expect(asRefusal(answer('permits_not_stored'))).toMatchObject({ name: 'ApprovalRefused', code: 'permits_not_stored' })
+    expect(asRefusal(answer('permits_not_stored'))).toMatchObject({
+      name: 'ApprovalRefused',
+      code: 'permits_not_stored',
+    })
     const other = answer('rate_limited')
     expect(asRefusal(other)).toBe(other)
   })
