@@ -12,11 +12,6 @@ import { until } from '../../support/until.ts'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 const SENT_AT_ONCE = 4
-interface AllowanceAnswer {
-  readonly allowance: string
-  readonly transaction: `0x${string}`
-  readonly block: number
-}
 const chat = () => ({ model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Good evening.' }] })
 /** Where programs resolve the repository's packages. */
 const PROGRAMS = fileURLToPath(new URL('../../../node_modules/.cache/farebox-readme', import.meta.url))

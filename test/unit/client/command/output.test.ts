@@ -164,7 +164,6 @@ describe('lines about a batch', () => {
       { event: 'stopping', stoppedBy: 'interrupt', underWay: 1 },
     ])
     expect(lines).toEqual([
-      "approved Permit2 once for this wallet's USDC, paid for by the service (transaction 0xab)",
       "signed once that Permit2 may take this wallet's USDC, at no cost",
       'failed: clip-1.mp3: It ends early. Nothing was charged. Copy it.',
       'waiting 30 s: clip-2.mp3: Too many requests.',
