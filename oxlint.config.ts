@@ -25,7 +25,6 @@ export const HOUSES = {
     job: ['executions', 'providers', 'screening'],
     sweepers: [],
     settlement: ['job', 'sweepers'],
-    allowances: ['sweepers'],
     telemetry: ['job', 'providers', 'settlement'],
   },
   operator: {
@@ -78,7 +77,7 @@ export const LEDGER = {
   console: ['reports'],
   retention: [],
   settlement: [],
-  allowances: ['settlement'],
+  allowances: [],
   reports: [],
   acceptance: ['retention'],
   execution: ['acceptance', 'retention'],

@@ -23,7 +23,7 @@ function day(changes: Partial<LedgerDay> = {}): LedgerDay {
     charged: { count: 2, amount: 10_000n },
     settled: 10_000n,
     notFinal: 0,
-    settlementGas: 400n,
+    settlementGas: 460n,
     vendorCost: 1200n,
     uncharged: { count: 1, amount: 700n },
     resolved: [],

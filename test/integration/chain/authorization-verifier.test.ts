@@ -45,6 +45,8 @@ const faults: readonly (readonly [string, RpcFault])[] = [
   ['returns a web page', { kind: 'html' }],
   ['returns an empty body', { kind: 'empty' }],
 ]
+const challengeOf = (authorization: Authorization) =>
+  ({ quote: { quotedMaximum: authorization.authorizedMaximum, terms: {} } }) as unknown as Challenge
 function flipped(hex: `0x${string}`, index: number): `0x${string}` {
   const digit = hex[index] === 'a' ? 'b' : 'a'
   return `${hex.slice(0, index)}${digit}${hex.slice(index + 1)}` as `0x${string}`
@@ -320,8 +322,6 @@ describe('verifying one authorization on chain', () => {
       const outcome = refusal?.code ?? 'verified'
       return { outcome, calls: proxy.calls.length - callsBefore, permit: refusal?.members['permit'] }
     }
-    const challengeOf = (authorization: Authorization) =>
-      ({ quote: { quotedMaximum: authorization.authorizedMaximum, terms: {} } }) as unknown as Challenge
     const accept = (authorization: Authorization, address = '203.0.113.1') => {
       const payment = {
         authorization,

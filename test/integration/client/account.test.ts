@@ -86,7 +86,7 @@ describe('the doctor', () => {
     const { all, wrong } = await examine({ rpcUrl: undefined }, { usdcAtomic: 0n })
     expect(wrong).toEqual(['balance'])
     const { found } = all.find(({ name }) => name === 'allowance') ?? {}
-    expect(found).toMatch(/^none: calls are paid one after the other, each with a permit/)
+    expect(found).toMatch(/^none: the first call brings a permit, for all later ones too/)
   })
 
   it('a clock that is minutes off is named with the difference', async () => {
