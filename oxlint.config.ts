@@ -24,7 +24,6 @@ export const HOUSES = {
     job: ['executions', 'providers', 'screening'],
     sweepers: [],
     settlement: ['job', 'sweepers'],
-    allowances: ['sweepers'],
     telemetry: ['job', 'providers', 'settlement'],
   },
   operator: {
@@ -76,7 +75,7 @@ export const LEDGER = {
   console: ['reports'],
   retention: [],
   settlement: [],
-  allowances: ['settlement'],
+  allowances: [],
   reports: [],
   acceptance: ['retention'],
   execution: ['acceptance', 'retention'],

@@ -4,7 +4,7 @@ import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { Admission } from './admission/admission.ts'
 import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
-import type { AllowanceDependencies } from './allowances/request-allowance.ts'
+import type { AllowanceDependencies } from './allowances/store-permit.ts'
 import { type PaidRequestDependencies, quoteAndChallenge } from './paid-request/handle-paid-request.ts'
 import {
   addConnectionLimits,
@@ -58,7 +58,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
-  readonly allowanceRequests: AllowanceDependencies
+  readonly allowances: AllowanceDependencies
   readonly requestMetrics: RequestMetrics
   /** `null` when this process serves the media itself. */
   readonly mediaLinks: ObjectLinks | null

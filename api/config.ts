@@ -8,7 +8,6 @@ import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
-import { sponsoringSettings } from '#shared/payment/sponsoring-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
@@ -87,7 +86,6 @@ export const settingsSchema = z.object({
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
   ...exposureSettings,
   ...newPayerSettings,
-  ...sponsoringSettings,
   HOLD_SECONDS: z.coerce.number().positive().default(280),
   /** After SIGTERM: how long /readyz returns 503 while requests are still served, until load balancers send no more. */
   DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),

@@ -6,13 +6,12 @@ import { highestPrice } from '#shared/catalog/price-bounds.ts'
 import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
 import { createAcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { createInspectionStore } from '#shared/ledger/acceptance/inspection-store.ts'
-import { createAllowanceRequestStore } from '#shared/ledger/allowances/allowance-store.ts'
+import { createPermitStore } from '#shared/ledger/allowances/permit-store.ts'
 import { createProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import { keyFingerprint, namedFingerprint } from '#shared/operators/key-fingerprint.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { type ProcessReporting, startReporting } from '#shared/operators/report-process.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
-import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
@@ -29,7 +28,7 @@ import { createPermitTurns } from './paid-request/payment/permit-turns.ts'
 import { createDecodingLimiter } from './plugins/rate-limits.ts'
 import { derived } from './request/live-catalog.ts'
 import { createRequestPreparer } from './request/worker-threads/request-preparer.ts'
-import { addRequestMetrics, addSponsoringMetrics } from './telemetry/metrics.ts'
+import { addRequestMetrics } from './telemetry/metrics.ts'
 
 const now = () => new Date()
 
@@ -86,17 +85,9 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store,
     ...payment.dependencies,
   })
-  const { terms } = payment.dependencies
-  const allowanceStore = createAllowanceRequestStore(pool, terms.network)
-  const { outcomes, allowanceOutcomes } = openOutcomes(config, resources, { store, allowanceStore, logger })
+  const permitStore = createPermitStore(pool)
+  const outcomes = openOutcomes(config, resources, { store, logger })
   const permitTurns = createPermitTurns({ store, outcomes, logger })
-  // A remote facilitator submits nothing but payments.
-  const sponsoringLimits = config.FACILITATOR_URL === undefined ? sponsoringTerms(config) : null
-  const sponsoring = sponsoringLimits && {
-    ...sponsoringLimits,
-    needsPaidCall: config.SETTLEMENT_CONTRACT !== undefined,
-  }
-  addSponsoringMetrics(metrics, sponsoring?.dailyGasWei ?? 0n)
   const opened = resources.move()
   return {
     ...payment.dependencies,
@@ -120,18 +111,8 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     outcomes,
     permitTurns,
     payerScreen,
-    // A payer without an allowance has rarely paid before: their permit travels with the payment where that suffices.
-    permitUrl: sponsoring && !sponsoring.needsPaidCall ? new URL('/v1/allowances', config.PUBLIC_BASE_URL).href : null,
-    allowanceRequests: {
-      terms,
-      payerScreen,
-      keys: payment.keys,
-      reader: payment.allowanceReader,
-      store: allowanceStore,
-      outcomes: allowanceOutcomes,
-      sponsoring,
-      now,
-    },
+    permitStore,
+    allowances: { ...payment.dependencies, reader: payment.allowanceReader, payerScreen, permitStore, now },
     queue,
     uploads: objects,
     checkObjects,

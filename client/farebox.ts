@@ -124,7 +124,7 @@ export interface Farebox {
   budgetLeft(group?: string): BudgetLeft
   /** Throws `BudgetExceeded` unless a payment would fit into the budget at present. Reserves nothing. */
   requireBudget(call: BudgetedCall): void
-  /** Returns what Permit2 may take, and whether the service would pay for an approval. Signs nothing. */
+  /** Returns what Permit2 may take, and whether the service would store a permit. Signs nothing. */
   allowance(): Promise<AllowanceState>
   /**
    * Lets Permit2 take USDC for payments that the wallet signs, so that calls run in parallel: one signature, no gas.
@@ -246,7 +246,7 @@ async function createContext(options: FareboxOptions) {
   const approvals = pLimit(1)
   // One after the other: those that wait find the wallet approved.
   const approveOnce = (given?: ApproveOptions) => approvals(() => approve(parts, given))
-  const cover = createCover(parts, { approves, approve: approveOnce, onApproved })
+  const cover = createCover(parts, { approves, onApproved })
   return { ...parts, cover, approve: approveOnce } satisfies FareboxContext & Pick<Farebox, 'approve'>
 }
 

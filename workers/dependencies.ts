@@ -3,11 +3,9 @@ import { privateKeyToAddress } from 'viem/accounts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
 import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
 import type { JobConsumer, JobQueue, QueueName } from '#shared/jobs/job-queue.ts'
-import { type AllowanceWorkStore, createAllowanceWorkStore } from '#shared/ledger/allowances/allowance-store.ts'
 import { type BudgetStore, createBudgetStore } from '#shared/ledger/configuration/budget-store.ts'
 import { createProcessReportStore, type ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import { createExecutionStore } from '#shared/ledger/execution/execution-store.ts'
-import { listenForAllowances } from '#shared/ledger/outcome-listener.ts'
 import { createReportsStore, type ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import { createRetentionStore, type RetentionStore } from '#shared/ledger/retention/retention-store.ts'
 import { createSettlementStore, type SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
@@ -27,12 +25,10 @@ import type { LiveDeployments } from './providers/live-deployments.ts'
 import { guardExecutionStore } from './settlement/failure-guard.ts'
 import { addMarginLimit, measuredExecutionStore } from './telemetry/job-metrics.ts'
 import { measuredSettlementStore } from './telemetry/settlement-metrics.ts'
-import { measuredAllowanceStore } from './telemetry/sponsored-metrics.ts'
 import { tracedSettlementStore } from './telemetry/traced-ports.ts'
 
 export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly settlementStore: SettlementStore
-  readonly allowanceStore: AllowanceWorkStore
   readonly retentionStore: RetentionStore
   readonly reportsStore: ReportsStore
   readonly budgets: BudgetStore
@@ -53,8 +49,6 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly media: ObjectStore
   /** Starts taking jobs. */
   consume(run: (jobId: string) => Promise<void>): JobConsumer
-  /** Calls back for each permit that waits for a worker; notifications may be lost. */
-  listenForAllowances(onRequest: () => void): { close(): Promise<void> }
   /** Closes every connection that was opened here; close the consumer first. */
   close(): Promise<void>
 }
@@ -75,7 +69,6 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const concurrency = concurrencyOf(config)
   const settles = concurrency.has('settlement')
   const storedSettlements = createSettlementStore(pool)
-  const storedAllowances = createAllowanceWorkStore(pool)
   const settlementStore = tracedSettlementStore(
     tracer,
     settles ? measuredSettlementStore(metrics, storedSettlements) : storedSettlements,
@@ -112,7 +105,6 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     providerKeys: callsProviders ? generation.providerKeys : undefined,
     concurrency,
     executionStore,
-    allowanceStore: settles ? measuredAllowanceStore(metrics, storedAllowances) : storedAllowances,
     retentionStore: createRetentionStore(pool),
     reportsStore: createReportsStore(pool),
     budgets: createBudgetStore(pool),
@@ -136,12 +128,6 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     serves: new Set(concurrency.keys()),
     leases: createJobLeases({ executionStore, leaseMs, logger }),
     consume: (run) => queue.consume(withImageSlots(concurrency), run, configuration.pausedQueues),
-    listenForAllowances: (onRequest) =>
-      listenForAllowances({
-        connectionString: config.DATABASE_URL,
-        onRequest,
-        onError: (error) => logger.warn('the allowance listener lost its connection', { error }),
-      }),
     close: () => opened.disposeAsync(),
   }
 }

@@ -1,7 +1,6 @@
 import { startReporting } from '#shared/operators/report-process.ts'
 import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
-import { type AllowanceRunner, createAllowanceRunner, watchAllowanceFinality } from './allowances/run-allowances.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import { createJobSlots } from './job/job-slots.ts'
@@ -23,7 +22,6 @@ import { addKeyMetrics } from './telemetry/key-metrics.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addBatchMetrics, addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 import { addSnapshotMetrics } from './telemetry/snapshot-metrics.ts'
-import { addSponsoredMetrics } from './telemetry/sponsored-metrics.ts'
 
 /** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
 const HAND_BACK_MS = 5000
@@ -50,16 +48,12 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   addSnapshotMetrics(registry, reportsStore)
   addKeyMetrics(registry, dependencies)
   const settles = dependencies.serves.has('settlement')
-  // A remote facilitator has keys of its own and submits no permits.
-  const allowances = settles && dependencies.remote === null ? createAllowanceRunner(dependencies) : null
-  const allowanceListener = allowances && dependencies.listenForAllowances(() => allowances.wake())
   const sweepers = startSweepers(
     [
       enqueueAccepted(dependencies),
       endLostCalls({ ...dependencies, run: (jobId) => runJob(dependencies, jobId) }),
       reconcileSettlements(dependencies),
       ...(settles ? settlementSweeps(dependencies) : []),
-      ...(allowances ? allowanceSweeps(dependencies, allowances) : []),
       ...retentionSweeps(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       enforceBudgets(dependencies),
       rollUpTotals(reportsStore),
@@ -72,10 +66,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   const metrics = metricsPort === undefined ? null : await serveMetrics(registry, metricsHost, metricsPort)
   stopOnSignal(async () => {
     await metrics?.close()
-    await allowanceListener?.close()
     await sweepers.stop()
-    // Handed back: another worker follows what was sent.
-    await allowances?.stop()
     const drainUntil = performance.now() + drainMs
     // Jobs that wait for memory or for a deployment have started nothing: other workers take them.
     dependencies.memory.stopWaiting()
@@ -96,15 +87,10 @@ function settlementSweeps(dependencies: WorkerDependencies): readonly Sweep[] {
   const { remote, batches, metrics: registry } = dependencies
   const reports = addSettlementMetrics(registry, dependencies)
   if (batches) addBatchMetrics(registry, batches)
-  addSponsoredMetrics(registry, dependencies)
   return [
     replaceStuckTransactions({ ...dependencies, ...reports }),
     watchFinality(dependencies),
     ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
     watchGas(dependencies),
   ]
-}
-
-function allowanceSweeps(dependencies: WorkerDependencies, { sweep }: AllowanceRunner): readonly Sweep[] {
-  return [sweep, watchAllowanceFinality(dependencies)]
 }

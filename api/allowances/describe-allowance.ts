@@ -1,35 +1,36 @@
 import type { z } from 'zod'
-import type { AllowanceReading } from '#shared/chain/allowance/read-owner.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import { isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
-import { lastingPermit, SUGGESTED_VALUE } from '../paid-request/payment/permit-terms.ts'
+import { lastingPermit } from '../paid-request/payment/permit-terms.ts'
 import type { allowanceStatusSchema } from '../schemas/allowances.ts'
-import { findOwnerRefusal, limitError } from './refusals.ts'
 import {
   type AllowanceDependencies,
-  isFirstCallMissing,
+  findOwnerRefusal,
   MINIMUM_DEADLINE_SECONDS,
+  MINIMUM_VALUE,
   readOwner,
-} from './request-allowance.ts'
+  renderPermit,
+} from './store-permit.ts'
 
 type AllowanceStatus = z.infer<typeof allowanceStatusSchema>
 
 /**
- * Describes what an owner may pay without a permit, whether the service would submit one for them now, and the message
- * to sign for it. Throws `payment_network_unavailable`.
+ * Describes what an owner may pay without another permit, the one that is stored, whether the service would store one
+ * now, and the message to sign for it. Throws `payment_network_unavailable`.
  */
 export async function describeAllowance(
   dependencies: AllowanceDependencies,
   owner: `0x${string}`,
-  clientNetwork: string,
 ): Promise<AllowanceStatus> {
-  const { terms, sponsoring, now } = dependencies
-  const reading = await readOwner(dependencies, owner)
+  const { terms, permitStore, now } = dependencies
+  const [reading, stored] = await Promise.all([readOwner(dependencies, owner), permitStore.findStoredPermit(owner)])
   const { allowance, balance, permitNonce: nonce, block, chainTime } = reading
-  const maximum = allowance < balance ? allowance : balance
-  const refusal = await findRefusal(dependencies, { owner, clientNetwork }, reading)
   const machineTime = BigInt(Math.floor(now().getTime() / 1000))
   const nowSeconds = chainTime > machineTime ? chainTime : machineTime
+  const isStoring = terms.settlementContract !== null
+  const usable = isStoring && stored?.nonce === nonce && stored.deadline > nowSeconds ? stored : null
+  const payable = usable && usable.value > allowance ? usable.value : allowance
+  const maximum = payable < balance ? payable : balance
+  const refusal = isStoring ? findOwnerRefusal(reading) : new AppError('permits_not_stored')
   return {
     object: 'allowance_status',
     network: terms.network as 'eip155:8453',
@@ -42,29 +43,14 @@ export async function describeAllowance(
     block: Number(block),
     pays_without_permit: maximum > 0n,
     maximum_without_permit: maximum.toString(),
-    sponsoring: {
+    stored_permit: usable && renderPermit(usable),
+    storing: {
       available: refusal === null,
       reason: refusal?.code ?? null,
       message: refusal?.message ?? null,
-      retry_after_seconds: refusal?.retryAfterSeconds ?? null,
-      minimum_value: (sponsoring?.minimumBalance ?? 0n).toString(),
+      minimum_value: MINIMUM_VALUE.toString(),
       minimum_deadline_seconds: MINIMUM_DEADLINE_SECONDS,
     },
     typed_data: lastingPermit(terms, { owner, nonce, nowSeconds }),
   }
-}
-
-/** Returns why the suggested permit would not be submitted now, or `null`. Only its simulation is left out. */
-async function findRefusal(
-  { store, sponsoring }: AllowanceDependencies,
-  { owner, clientNetwork }: { readonly owner: `0x${string}`; readonly clientNetwork: string },
-  reading: AllowanceReading,
-): Promise<AppError | null> {
-  if (sponsoring === null) return new AppError('sponsoring_disabled')
-  const refusal = findOwnerRefusal(reading, sponsoring)
-  // A permit would be answered without a transaction, so no limit applies.
-  if (refusal || isAllowanceSufficient(reading, SUGGESTED_VALUE)) return refusal
-  if (await isFirstCallMissing({ store }, owner, sponsoring)) return new AppError('permit_travels_with_payment')
-  const limited = await store.findSponsoringRefusal(owner, { ...sponsoring, expectedGasWei: 0n, clientNetwork })
-  return limited && limitError(limited)
 }

@@ -29,7 +29,7 @@ export function readPermit(body: unknown, permit2: `0x${string}`): PresentedPerm
   if (spender !== undefined && spender.toLowerCase() !== permit2)
     throw new AppError('invalid_field', {
       param: 'permit.spender',
-      message: `permit.spender must be Permit2 (${permit2}), the only spender whose permits are sponsored.`,
+      message: `permit.spender must be Permit2 (${permit2}), the only spender whose permits are stored.`,
     })
   const signature = normalizeSignature(oneForm(signed))
   if (signature === null)

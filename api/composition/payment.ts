@@ -59,8 +59,6 @@ type PaymentDependency =
 export interface PaymentParts {
   readonly dependencies: Pick<AppDependencies, PaymentDependency>
   readonly allowanceReader: AllowanceReader
-  /** The settlement keys, of which one submits what the operator sponsors; those of a remote facilitator. */
-  readonly keys: readonly Hex[]
   readonly nodes: RpcNodes
   openProvenance(logger: Logger): ProvenanceReader
   /** Asks PAYER_SCREENING_ORACLE about an address; `null` without one. */
@@ -92,10 +90,9 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements })
   return {
     nodes,
-    keys,
     openProvenance: (logger) => createProvenanceReader(chain, config.NEW_PAYER_BALANCE_BLOCKS, logger),
     screeningOracle: oracle === undefined ? null : createScreeningOracle(chain, oracle),
-    allowanceReader: createAllowanceReader(chain, estimateFees),
+    allowanceReader: createAllowanceReader(chain),
     dependencies: {
       terms: {
         network: NETWORK,

@@ -175,7 +175,7 @@ const failures = {
     'The result, or with an Accept header for media its hosted file, is past its retention period. X-Receipt-ID names the receipt, which is still available.',
   ),
   412: challenge(
-    'Permit2 may take too little of the payer’s USDC, and the payment includes no gas-sponsored permit. The member `permit` has what to sign, and where it is submitted without gas.',
+    'Permit2 may take too little of the payer’s USDC, and the payment includes no permit. The member `permit` has what to sign, and where it is stored.',
   ),
   413: failure('The body is larger than any valid request.'),
   415: failure('The content type, the charset or the content encoding is not supported.'),

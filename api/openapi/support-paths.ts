@@ -88,7 +88,7 @@ const allowanceStatus = support({
   operationId: 'getAllowance',
   summary: 'Read what a wallet may pay without a permit, and what to sign for a lasting allowance',
   description:
-    'What Permit2 may take of the owner’s USDC, whether the service would submit a permit for this owner now, and the EIP-712 message of that permit, ready to sign.',
+    'What Permit2 may take of the owner’s USDC, the permit that waits for the owner’s next charge, whether the service would store one now, and the EIP-712 message of that permit, ready to sign.',
   parameters: [
     {
       name: 'owner',
@@ -106,7 +106,7 @@ const allowances = support({
   operationId: 'createAllowance',
   summary: 'Approve Permit2 once, without gas, so that calls can be paid in parallel',
   description:
-    'Submits the owner’s EIP-2612 permit of USDC for Permit2 at the service’s cost and answers when it is confirmed. Repeating a permit is free and returns the same answer; an allowance that already suffices is a success without a transaction. The permit moves no funds: each payment still needs its own signature.',
+    'Stores the owner’s EIP-2612 permit of USDC for Permit2 until the owner’s next charge brings it to the chain. From now on payments need no permit, and the ones that they bring are ignored; a newer permit takes the place of an earlier one. Nothing is stored where the allowance already suffices. A permit moves no funds: each payment still needs its own signature.',
   requestBody: { required: true, content: jsonOf('AllowanceRequest') },
   content: jsonOf('Allowance'),
   failures: [400, 408, 409, 413, 415, 429, 503],

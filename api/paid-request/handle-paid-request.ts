@@ -7,6 +7,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
+import type { PermitStore } from '#shared/ledger/allowances/permit-store.ts'
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
@@ -75,7 +76,7 @@ export interface PaidRequestDependencies {
   readonly payers: PayerMemory
   readonly permitTurns: PermitTurns
   readonly limitVerifications: VerificationLimiter
-  readonly permitUrl: string | null
+  readonly permitStore: PermitStore
   readonly maximumOpenExposure: AtomicAmount
   readonly highestPrice: () => AtomicAmount
   readonly provenance: ProvenanceReader

@@ -140,14 +140,12 @@ export function addErrorHandling(
   app.setNotFoundHandler(answerNotFound)
 }
 
-/** 503s that callers can cause at will: for lack of room, because the work is not finished, or for what is switched off. */
+/** 503s that callers can cause at will: for lack of room, or because the work is not finished. */
 const SHED_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'overloaded',
   'capacity_exceeded',
   'request_in_progress',
   'settlement_pending',
-  'allowance_pending',
-  'sponsoring_disabled',
 ])
 
 /**

@@ -31,8 +31,8 @@ export function clientGroups(address: string): readonly string[] {
 }
 
 /**
- * Returns the network that losses and sponsored gas are counted for: an IPv4 /24 or an IPv6 /48. Wider than what one client
- * controls, as addresses next to each other are cheap to rent.
+ * Returns the network that losses are counted for: an IPv4 /24 or an IPv6 /48. Wider than what one client controls, as
+ * addresses next to each other are cheap to rent.
  */
 export function clientNetwork(address: string): string {
   const site = widerClientGroup(address)

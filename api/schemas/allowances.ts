@@ -29,7 +29,7 @@ const wordSchema = z
 /** An owner's EIP-2612 permit of USDC for Permit2, as a caller sends it. */
 const presentedPermitSchema = z.strictObject({
   owner: walletAddressSchema.meta({ description: 'The wallet that signed.' }),
-  spender: walletAddressSchema.optional().meta({ description: 'Permit2, the only spender that is sponsored.' }),
+  spender: walletAddressSchema.optional().meta({ description: 'Permit2, the only spender whose permits are stored.' }),
   value: uint256Schema.meta({ description: 'What Permit2 may take in all, in atomic USDC.' }),
   nonce: uint256Schema
     .optional()
@@ -59,15 +59,21 @@ const partiesShape = {
   spender: z.string().meta({ description: 'Permit2.' }),
 }
 
+/** The permit that waits for its owner's next charge. */
+const storedPermitSchema = z
+  .strictObject({ value: atomicSchema, nonce: atomicSchema, deadline: atomicSchema })
+  .nullable()
+  .meta({
+    description:
+      'The permit that the owner’s next charge brings to the chain, in atomic USDC and Unix seconds; a newer one takes its place. Kept until its nonce is used or its deadline has passed, at most 30 days; null without one.',
+  })
+
 export const allowanceSchema = z.strictObject({
   object: z.literal('allowance'),
   ...partiesShape,
   allowance: atomicSchema.meta({ description: 'What Permit2 may take at `block`, in atomic USDC.' }),
-  transaction: z
-    .string()
-    .nullable()
-    .meta({ description: 'The transaction that submitted the permit; null when none of this service was needed.' }),
   block: z.int().nonnegative(),
+  stored_permit: storedPermitSchema,
 })
 
 const typedDataSchema = z.strictObject({
@@ -85,7 +91,7 @@ export const requiredPermitSchema = z
       .nullable()
       .meta({
         description:
-          'Where the signed permit is submitted, as an AllowanceRequest; null when it is sent with a freshly signed payment, as its extension eip2612GasSponsoring: as it is where `extensions.eip2612GasSponsoring.info.lasting` is true, otherwise for exactly `accepts[0].amount`, which is possible everywhere.',
+          'Where the signed permit is stored, as an AllowanceRequest, before a freshly signed payment; null when it is for exactly `accepts[0].amount` and has to be sent with the payment, as its extension eip2612GasSponsoring. Where `extensions.eip2612GasSponsoring.info.lasting` is true, both are possible.',
       }),
     typed_data: typedDataSchema.meta({
       description:
@@ -106,13 +112,13 @@ export const allowanceStatusSchema = z.strictObject({
   block: z.int().nonnegative(),
   pays_without_permit: z.boolean().meta({ description: 'Whether a call up to `maximum_without_permit` needs none.' }),
   maximum_without_permit: atomicSchema,
-  sponsoring: z.strictObject({
+  stored_permit: storedPermitSchema,
+  storing: z.strictObject({
     available: z.boolean(),
-    /** A code of the error table, with its message; `null` when sponsoring is available. */
+    /** A code of the error table, with its message; `null` when a permit would be stored. */
     reason: z.string().nullable(),
     message: z.string().nullable(),
-    retry_after_seconds: z.int().nonnegative().nullable(),
-    minimum_value: atomicSchema.meta({ description: 'The smallest value of a permit that is sponsored.' }),
+    minimum_value: atomicSchema.meta({ description: 'The smallest value of a permit, and balance of its owner.' }),
     minimum_deadline_seconds: z.int().positive().meta({ description: 'How far ahead its deadline must be.' }),
   }),
   typed_data: typedDataSchema.meta({

@@ -83,13 +83,3 @@ export function addLoadMetrics(registry: Registry, gate: Pick<LoadGate, 'current
     },
   })
 }
-
-/** Adds the daily ceiling of what sponsored permits may cost, which the workers' total is compared with; 0 when off. */
-export function addSponsoringMetrics(registry: Registry, dailyGasWei: bigint): void {
-  const maximum = new Gauge({
-    name: 'farebox_sponsored_gas_daily_maximum_wei',
-    help: 'SPONSORED_GAS_DAILY_MAXIMUM in wei; 0 when no permits are sponsored',
-    registers: [registry],
-  })
-  maximum.set(Number(dailyGasWei))
-}

@@ -6,18 +6,16 @@ import type { Cover } from '../payment/paid-call.ts'
 import { unlessAborted } from '../payment/retry-schedule.ts'
 import type { LastingPermit } from '../payment/sign-payment.ts'
 import { type AllowanceNode, openAllowanceNode } from '../wallet/node-client.ts'
-import { FareboxError, uncharged } from '../wire/farebox-error.ts'
+import { type FareboxError, uncharged } from '../wire/farebox-error.ts'
 import type { AllowanceStatus } from '../wire/schemas.ts'
 import { ServiceError } from '../wire/service-error.ts'
 import { createSharedPermit, PERMIT2_ADDRESS, takesLastingPermits } from './allowance-terms.ts'
-import { ApprovalRefused } from './approval-refused.ts'
-import type { Approval, ApproveOptions } from './approve.ts'
+import type { Approval } from './approve.ts'
 import { type AllowanceState, allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
 
 export interface CoverOptions {
-  /** Whether a lasting approval may be signed for payments under way. */
+  /** Whether a lasting permit may be signed for payments under way. */
   readonly approves: boolean
-  readonly approve: (options: ApproveOptions) => Promise<Approval>
   readonly onApproved?: ((approval: Approval) => void) | undefined
 }
 
@@ -25,23 +23,18 @@ type CoverContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'payer' |
   readonly budget: Pick<Budget, 'left' | 'underWay'>
 }
 
-/** What the service says of the wallet, after an approval if one was possible. */
+/** What the service says of the wallet. */
 interface Obtained {
   readonly state: AllowanceState
   readonly nonce: bigint
   readonly isCovered: boolean
-  /** The permit that payments bring until it is on chain, instead of an approval. */
+  /** The permit that payments bring until it is on chain. */
   readonly lasting: LastingPermit | null
-  /** Why the wallet was not approved. */
-  readonly refusal: FareboxError | null
 }
-
-/** Payments can bring permits meanwhile. */
-const APPROVAL_PATIENCE_MS = 60_000
 
 /** Creates the cover of one client's payments. */
 export function createCover(context: CoverContext, options: CoverOptions): Cover {
-  const { budget, now, rpcUrl } = context
+  const { budget, rpcUrl } = context
   const node = rpcUrl === undefined ? null : openAllowanceNode(rpcUrl, context.wallet.address, PERMIT2_ADDRESS)
   const shared = createSharedPermit(context, (allowance) =>
     options.onApproved?.({
@@ -49,13 +42,11 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
       owner: context.payer,
       spender: PERMIT2_ADDRESS,
       allowance,
-      transaction: null,
     }),
   )
   let isMissing = false
   /** Whether what is on chain may be something else than the service last said. */
   let hasChanged = false
-  let approvedAt = Number.NEGATIVE_INFINITY
   let underWay: Promise<Obtained> | null = null
   /** The last challenge that takes a lasting permit. */
   let lastingFor: Challenge | null = null
@@ -73,12 +64,8 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
       isMissing = true
       return { ...before, lasting: await shared.obtain(status, { maximum: lastingFor.maximum, value }) }
     }
-    const approval = await approveWithin(context, options, before.state)
-    if (approval === 'approved') approvedAt = now()
-    isMissing = approval !== 'approved'
-    if (!isMissing) return { ...before, isCovered: true }
-    // The wait for a refusal may have outlived the nonce.
-    return approval instanceof FareboxError ? { ...(await readObtained(context)), refusal: approval } : before
+    isMissing = true
+    return before
   }
   const obtain = async (signal: AbortSignal | undefined) => {
     underWay ??= obtainOnce().finally(() => {
@@ -88,20 +75,18 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
   }
 
   return {
-    noteMissing: (sentAt) => {
-      if (approvedAt <= sentAt) isMissing = true
+    noteMissing: () => {
+      isMissing = true
     },
     noteChanged: () => {
       hasChanged = true
     },
-    widen: async (sentAt, signal) => {
-      if (options.approves && approvedAt <= sentAt) {
-        const { lasting, isCovered } = await obtain(signal)
-        if (lasting) return 'by_permit'
-        // The permit of another call has reached the chain since.
-        if (isCovered) return 'by_approval'
-      }
-      return approvedAt > sentAt ? 'by_approval' : 'no'
+    widen: async (signal) => {
+      if (!options.approves) return 'no'
+      const { lasting, isCovered } = await obtain(signal)
+      if (lasting) return 'by_permit'
+      // The permit of another call has reached the chain since, or the service keeps one.
+      return isCovered ? 'by_approval' : 'no'
     },
     permit: async (challenge, { isRepeated, signal }) => {
       lastingFor = options.approves && takesLastingPermits(challenge) ? challenge : null
@@ -163,27 +148,7 @@ async function readObtained(context: CoverContext): Promise<Obtained & { readonl
   const state = allowanceState(status)
   const underWay = context.budget.underWay()
   const isCovered = isSufficient(state, underWay > asked ? underWay : asked)
-  return { status, state, nonce: BigInt(status.permit_nonce), isCovered, lasting: null, refusal: null }
-}
-
-/** Approves what the user's limits leave for payments. Returns why not, or `null` when it was not to be tried. */
-async function approveWithin(
-  { budget }: CoverContext,
-  { approves, approve, onApproved }: CoverOptions,
-  { sponsoring }: AllowanceState,
-): Promise<'approved' | FareboxError | null> {
-  if (!approves) return null
-  const value = payable(budget)
-  if (value < sponsoring.minimumValue) return null
-  try {
-    const limit = value === UNLIMITED ? {} : { value: formatUsdc(value) }
-    const approval = await approve({ ...limit, patienceMs: APPROVAL_PATIENCE_MS })
-    if (approval.outcome === 'approved') onApproved?.(approval)
-    return 'approved'
-  } catch (error) {
-    if (error instanceof ApprovalRefused || error instanceof ServiceError) return error
-    throw error
-  }
+  return { status, state, nonce: BigInt(status.permit_nonce), isCovered, lasting: null }
 }
 
 /** Returns what may still be charged by the limits, payments under way included. */
@@ -197,12 +162,11 @@ function takesPermits({ required }: Challenge): boolean {
   return required.extensions?.['eip2612GasSponsoring'] !== undefined
 }
 
-function allowanceMissing({ state, refusal }: Obtained, { maximum }: Challenge): FareboxError {
+function allowanceMissing({ state }: Obtained, { maximum }: Challenge): FareboxError {
   return uncharged(
     'permit2_allowance_required',
     `Permit2 may take ${formatUsdc(state.allowance)} USDC of the wallet, the call costs up to ${formatUsdc(maximum)}, and the service takes no permit with a payment.`,
-    refusal?.advice ?? 'Approve Permit2 once with approve().',
-    refusal ?? undefined,
+    'Approve Permit2 once with approve().',
   )
 }
 

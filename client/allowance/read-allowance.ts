@@ -1,24 +1,24 @@
 import type { FareboxContext } from '../context.ts'
 import { askForJson, type FreeRequest } from '../wire/ask-service.ts'
 import { uncharged } from '../wire/farebox-error.ts'
-import type { AllowanceStatus } from '../wire/schemas.ts'
+import type { Allowance, AllowanceStatus } from '../wire/schemas.ts'
 
 /** What Permit2 may take from the wallet. Amounts are atomic USDC. */
 export interface AllowanceState {
   readonly owner: string
   /** Permit2. */
   readonly spender: string
+  /** On chain, or by the permit that the service brings there with the next charge. */
   readonly allowance: bigint
   readonly balance: bigint
   /** Whether the allowance covers the balance, so that calls need no permit and run in parallel. */
   readonly isApproved: boolean
-  /** Whether the service would submit and pay for a permit of this wallet now, and otherwise why not. */
-  readonly sponsoring: {
+  /** Whether the service would store a permit of this wallet now, and otherwise why not. */
+  readonly storing: {
     readonly isAvailable: boolean
     readonly code: string | null
     readonly message: string | null
-    readonly retryAfterMs: number | null
-    /** The smallest balance and the smallest value of a permit that the service pays for. */
+    /** The smallest balance and the smallest value of a permit that the service stores. */
     readonly minimumValue: bigint
   }
 }
@@ -41,9 +41,10 @@ export async function askAllowance(
 
 /** Numbers are read from it, and what is signed. */
 function isStatus(status: { readonly [Name in keyof AllowanceStatus]: unknown }): boolean {
-  const { sponsoring, typed_data: typedData } = status
+  const { storing, stored_permit: stored, typed_data: typedData } = status
   const texts = [status.network, status.asset, status.owner, status.spender, status.permit_nonce]
-  const amounts = [status.allowance, status.balance_usdc_atomic, membersOf(sponsoring)['minimum_value']]
+  const amounts = [status.allowance, status.balance_usdc_atomic, membersOf(storing)['minimum_value']]
+  if (stored !== null) amounts.push(membersOf(stored)['value'])
   const objects = [membersOf(typedData)['domain'], membersOf(typedData)['message']]
   return (
     texts.every((text) => typeof text === 'string') &&
@@ -58,23 +59,26 @@ function membersOf(value: unknown): Readonly<Record<string, unknown>> {
 
 /** Returns the status in the client's own terms. */
 export function allowanceState(status: AllowanceStatus): AllowanceState {
-  const { owner, spender, sponsoring } = status
-  const [allowance, balance] = [BigInt(status.allowance), BigInt(status.balance_usdc_atomic)]
-  const { available: isAvailable, reason: code, message, retry_after_seconds: seconds } = sponsoring
+  const { owner, spender, storing } = status
+  const [allowance, balance] = [allowanceOf(status), BigInt(status.balance_usdc_atomic)]
+  const { available: isAvailable, reason: code, message } = storing
   return {
     owner,
     spender,
     allowance,
     balance,
     isApproved: isSufficient({ allowance, balance }, UNLIMITED),
-    sponsoring: {
-      isAvailable,
-      code,
-      message,
-      retryAfterMs: seconds === null ? null : seconds * 1000,
-      minimumValue: BigInt(sponsoring.minimum_value),
-    },
+    storing: { isAvailable, code, message, minimumValue: BigInt(storing.minimum_value) },
   }
+}
+
+/** Returns what Permit2 may take on chain, or by the permit that the service brings there. */
+export function allowanceOf({
+  allowance,
+  stored_permit: stored,
+}: Pick<Allowance, 'allowance' | 'stored_permit'>): bigint {
+  const [onChain, byPermit] = [BigInt(allowance), BigInt(stored?.value ?? 0)]
+  return byPermit > onChain ? byPermit : onChain
 }
 
 /** The largest allowance. */

@@ -2,7 +2,7 @@ import type { FareboxContext } from '../context.ts'
 import { openNode, readHoldings, readNode } from '../wallet/node-client.ts'
 import type { FreeRequest } from '../wire/ask-service.ts'
 import { PERMIT2_ADDRESS } from './allowance-terms.ts'
-import { askAllowance } from './read-allowance.ts'
+import { allowanceOf, askAllowance } from './read-allowance.ts'
 
 /** What the wallet holds. Amounts are atomic USDC; the native balance is in wei. */
 export interface Balance {
@@ -36,7 +36,7 @@ export async function readBalance(
     address,
     network: status.network,
     usdc: BigInt(status.balance_usdc_atomic),
-    allowance: BigInt(status.allowance),
+    allowance: allowanceOf(status),
     native: null,
     source: 'service',
   }

@@ -200,7 +200,7 @@ export type BatchEvent =
   | { readonly event: 'planned'; readonly file: PlannedFile; readonly done: number; readonly of: number }
   | { readonly event: 'totals'; readonly totals: BatchTotals }
   /** Before the first payment, if Permit2 had to be approved. */
-  | { readonly event: 'approved'; readonly transaction: string | null; readonly allowance: bigint }
+  | { readonly event: 'approved'; readonly allowance: bigint }
   | { readonly event: 'started'; readonly file: PlannedFile }
   /** A call waits before it is repeated; `file` is the first of a pack. */
   | {

@@ -24,7 +24,7 @@ const FUNDS_CODES: ReadonlySet<string> = new Set([
   'unpaid_debt',
   'sender_owes_debt',
   'owner_balance_too_low',
-  'sponsoring_disabled',
+  'permits_not_stored',
 ])
 
 /** Codes of errors in settings and options. */

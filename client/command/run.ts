@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { Farebox, FareboxOptions, Wallet } from '../farebox.ts'
-import { approvalText } from './commands/calls/notes.ts'
+import { APPROVAL_TEXT } from './commands/calls/notes.ts'
 import { EXIT, type ExitCode, exitCodeOf } from './exit-codes.ts'
 import type { Io } from './io.ts'
 import { createOutput, type Output } from './output/output.ts'
@@ -56,8 +56,8 @@ export function createRun(io: Io, report: (code: ExitCode) => void): Run {
       const interrupts = listenToInterrupts(io)
       let opened: Promise<Farebox> | undefined
       const farebox = ({ needsWallet = true, url }: OpenOptions = {}) =>
-        (opened ??= openFarebox({ ...settings, url: settings.url ?? url }, io.environment, needsWallet, (approval) =>
-          output.note(approvalText(approval.transaction)),
+        (opened ??= openFarebox({ ...settings, url: settings.url ?? url }, io.environment, needsWallet, () =>
+          output.note(APPROVAL_TEXT),
         ))
       const context = { io, settings, output, interrupts, signal: interrupts.finish, farebox }
       try {

@@ -37,18 +37,18 @@ export async function checkBalance(context: WalletContext, signal?: AbortSignal)
 /** Checks that Permit2 may take the charge of a call, lastingly or by a permit with each call. */
 export async function checkAllowance(context: WalletContext, signal?: AbortSignal): Promise<DoctorCheck> {
   const name = 'allowance'
-  const { isApproved, allowance, sponsoring } = allowanceState(await askAllowance(context, { signal, patienceMs: 0 }))
+  const { isApproved, allowance, storing } = allowanceState(await askAllowance(context, { signal, patienceMs: 0 }))
   if (isApproved) return fine(name, 'Permit2 is approved: calls run in parallel')
   const present = allowance === 0n ? 'none' : `only ${formatUsdc(allowance)} USDC`
-  if (sponsoring.code === 'permit_travels_with_payment')
-    return fine(
-      name,
-      `${present}: the first call brings a permit, for all later ones too unless a tool of farebox mcp makes it`,
-    )
-  const approve = sponsoring.isAvailable
-    ? 'the service pays for an approval (approve)'
-    : `an approval is not possible now (${sponsoring.message ?? sponsoring.code ?? 'no reason is known'})`
-  return fine(name, `${present}: calls are paid one after the other, each with a permit; ${approve}`)
+  if (storing.code === 'permits_not_stored')
+    return fine(name, `${present}: calls are paid one after the other, each with a permit; the service stores none`)
+  const approve = storing.isAvailable
+    ? ''
+    : ` (no other is stored: ${storing.message ?? storing.code ?? 'no reason is known'})`
+  return fine(
+    name,
+    `${present}: the first call brings a permit, for all later ones too unless a tool of farebox mcp makes it${approve}`,
+  )
 }
 
 /** Checks that the payer is no contract, whose code might refuse the charge after the work is done. */
@@ -57,7 +57,7 @@ export async function checkCode(context: WalletContext, signal?: AbortSignal): P
   const { network = '' } = pins.termsOf(new URL(baseUrl).origin)
   const hasCode =
     rpcUrl === undefined
-      ? (await askAllowance(context, { signal, patienceMs: 0 })).sponsoring.reason === 'owner_has_code'
+      ? (await askAllowance(context, { signal, patienceMs: 0 })).storing.reason === 'owner_has_code'
       : (await readNode(await openNode(rpcUrl), network, (client) => client.getCode({ address: wallet.address }))) !==
         undefined
   if (!hasCode) return fine('wallet', `${payer}, an account without code`)

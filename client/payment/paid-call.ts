@@ -42,15 +42,15 @@ export interface Cover {
    * far as that is known without asking the service. Throws when neither can be had.
    */
   permit(challenge: Challenge, refusal: AllowanceRefusal): Promise<Permit | null>
-  /** Notes that the service refused a payment of this time for want of an allowance. */
-  noteMissing(sentAt: number): void
+  /** Notes that the service refused a payment for want of an allowance. */
+  noteMissing(): void
   /** Notes that a payment was settled, or that its permit was used: the allowance may be on chain now. */
   noteChanged(): void
   /**
-   * Obtains an allowance for all payments under way. Returns whether it has grown since a request was sent, or a payment
-   * that is signed again brings a permit for it.
+   * Obtains an allowance for all payments under way. Returns whether it suffices by now, or a payment that is signed
+   * again brings a permit for it.
    */
-  widen(sentAt: number, signal: AbortSignal | undefined): Promise<'no' | 'by_approval' | 'by_permit'>
+  widen(signal: AbortSignal | undefined): Promise<'no' | 'by_approval' | 'by_permit'>
 }
 
 /** What a call has met before. */

@@ -32,8 +32,6 @@ interface Progress {
   /** Whether a request with this payment may have been accepted without an answer. */
   isAmbiguous: boolean
   signatures: number
-  /** When the payment, or the request for its challenge, was sent last. */
-  sentAt: number
   /** How many payments were refused for want of an allowance. */
   allowanceRefusals: number
   /** Whether a larger allowance was asked for because other calls have reserved the present one. */
@@ -63,7 +61,6 @@ async function payOnce(context: PaymentContext, call: PaidCall): Promise<PaidAns
     payment,
     isAmbiguous: true,
     signatures: 0,
-    sentAt: 0,
     allowanceRefusals: 0,
     isWidened: false,
     agreed: call.quotedMaximum ?? payment?.maximum,
@@ -86,7 +83,6 @@ async function payOnce(context: PaymentContext, call: PaidCall): Promise<PaidAns
 async function advance(context: PaymentContext, call: PaidCall, progress: Progress): Promise<PaidAnswer | null> {
   const { payment } = progress
   let answer: HttpAnswer
-  progress.sentAt = context.now()
   try {
     answer = await sendCall(context, call, payment, allowedSilence(context, call, progress))
     if (answer.status >= 200 && answer.status < 300) {
@@ -131,7 +127,7 @@ async function answerChallenge(
   const isForAllowance = error.code === 'permit2_allowance_required'
   if (isForAllowance) {
     // The pause is for the same payment. The next one has an allowance, or brings a permit.
-    context.cover.noteMissing(progress.sentAt)
+    context.cover.noteMissing()
     progress.allowanceRefusals += 1
   } else if (error.retryAfterMs !== undefined) await waitOrThrow(call, progress, error, error.retryAfterMs)
   const payment = await authorizeInTime(context, call, progress, answer).catch((failure: unknown) => {
@@ -198,14 +194,14 @@ async function handleError(
 }
 
 /**
- * Returns whether the allowance that other calls had reserved has grown: then the same payment is worth sending again, or
+ * Returns whether the allowance suffices beside what other calls had reserved: then the same payment is worth sending again, or
  * one that brings a permit.
  */
 async function widenOnce({ cover }: PaymentContext, { signal }: PaidCall, progress: Progress) {
   if (progress.isWidened) return 'no'
   progress.isWidened = true
   // Without it the call waits for the others.
-  return await cover.widen(progress.sentAt, signal).catch(() => 'no' as const)
+  return await cover.widen(signal).catch(() => 'no' as const)
 }
 
 /** Ends the reservation of a payment that the service will not use. */

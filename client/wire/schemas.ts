@@ -437,8 +437,12 @@ export type Allowance = {
   readonly "owner": string
   readonly "spender": string
   readonly "allowance": string
-  readonly "transaction": string | null
   readonly "block": number
+  readonly "stored_permit": {
+    readonly "value": string
+    readonly "nonce": string
+    readonly "deadline": string
+  } | null
 }
 
 export type AllowanceRequest = {
@@ -467,11 +471,15 @@ export type AllowanceStatus = {
   readonly "block": number
   readonly "pays_without_permit": boolean
   readonly "maximum_without_permit": string
-  readonly "sponsoring": {
+  readonly "stored_permit": {
+    readonly "value": string
+    readonly "nonce": string
+    readonly "deadline": string
+  } | null
+  readonly "storing": {
     readonly "available": boolean
     readonly "reason": string | null
     readonly "message": string | null
-    readonly "retry_after_seconds": number | null
     readonly "minimum_value": string
     readonly "minimum_deadline_seconds": number
   }

@@ -59,13 +59,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   permit2_allowance_required: 'Approve Permit2 once with approve(), which needs no gas.',
   permit_already_used: 'Repeat the call with the same key later; approve() lets calls run in parallel.',
   permit_expired: 'Check this machine’s clock, then approve again.',
-  permit_rejected: 'Approve again: it signs another permit.',
-  owner_allowance_limit:
-    'Approve later, or in a transaction of your own, which needs ETH for gas; until then each call brings a permit.',
-  permit_travels_with_payment: 'Make a paid call first: it brings a permit, and approve() works after it.',
-  sponsored_gas_limit:
-    'Approve later, or in a transaction of your own, which needs ETH for gas; until then each call brings a permit.',
-  sponsoring_disabled:
+  permits_not_stored:
     'Approve Permit2 in a transaction of your own, which needs ETH for gas; until then each call brings a permit.',
   payment_signature_invalid: 'Check that the wallet signs for its own address, then repeat the call with the same key.',
   payment_expired: 'Check this machine’s clock, then repeat the call.',

@@ -74,24 +74,19 @@ export const ERROR_CODES = {
     ...invalidRequest,
     message: 'The deadline of this permit has passed, or is too close. Sign one with a later deadline.',
   },
-  permit_rejected: {
-    ...invalidRequest,
-    message: 'The USDC contract refuses this permit. No funds moved. Sign a new one.',
-  },
   owner_has_code: {
     ...invalidRequest,
     message:
-      'The owner’s account has code (a smart account or an EIP-7702 delegation), so its permit is not sponsored. It can approve Permit2 for USDC in a transaction of its own.',
+      'The owner’s account has code (a smart account or an EIP-7702 delegation), so no permit of it is stored. It can approve Permit2 for USDC in a transaction of its own.',
   },
   owner_balance_too_low: {
     ...conflict,
-    message:
-      'The owner has too little USDC for a sponsored allowance. Add funds first, or pay each call with a permit.',
+    message: 'The owner has too little USDC for a permit to be stored. Add funds first, or send it with a payment.',
   },
-  permit_travels_with_payment: {
+  permits_not_stored: {
     ...conflict,
     message:
-      'The service submits permits of wallets that have paid before. Attach this one to your first paid call instead: as the extension eip2612GasSponsoring of its payment, with a larger amount than the call’s maximum. It is submitted together with the charge, and later calls need none.',
+      'This service stores no permits: a wallet without an allowance pays one call after another, each with a permit of exactly its maximum.',
   },
   content_rejected: {
     ...invalidRequest,
@@ -224,13 +219,13 @@ export const ERROR_CODES = {
     ...conflict,
     retry: 'new_payment',
     message:
-      'Another payment of this payer uses the permit nonce of this one, so they settle one after the other. Repeat the request with a fresh payment after the delay in Retry-After. A permit that lasts ends this: in each payment where the challenge says info.lasting, otherwise by POST /v1/allowances.',
+      'Another payment of this payer uses the permit nonce of this one, so they settle one after the other. Repeat the request with a fresh payment after the delay in Retry-After. Where the challenge says info.lasting, a permit that lasts ends this: in each payment, or once by POST /v1/allowances.',
   },
   permit2_allowance_required: {
     status: 412,
     kind: 'payment',
     message:
-      'Permit2 is not approved to spend the payer’s USDC. One signature changes this, without gas: GET /v1/allowances returns what to sign, POST /v1/allowances submits it. Or send a permit with the payment, in its extension eip2612GasSponsoring.',
+      'Permit2 is not approved to spend the payer’s USDC. One signature changes this, without gas: GET /v1/allowances returns what to sign, POST /v1/allowances stores it for the next charge. Or send a permit with the payment, in its extension eip2612GasSponsoring.',
     retry: 'new_payment',
     payment: 'none',
   },
@@ -311,30 +306,6 @@ export const ERROR_CODES = {
     ...limited,
     message:
       'The payer’s money for this call arrived too recently. Nothing was charged; retry after the delay in Retry-After.',
-  },
-  owner_allowance_limit: {
-    ...limited,
-    message:
-      'A permit of this owner was sponsored recently. Retry after the delay in Retry-After, approve Permit2 in a transaction of your own, or pay calls with a permit each, one at a time.',
-  },
-  sponsored_gas_limit: {
-    ...limited,
-    message:
-      'The service has spent its gas for permits of this day. Retry after the delay in Retry-After, approve Permit2 in a transaction of your own, or pay calls with a permit each, one at a time.',
-  },
-  sponsoring_disabled: {
-    ...unavailable,
-    retry: 'never',
-    message:
-      'This service sponsors no allowances. Approve Permit2 for USDC in a transaction of your own, or pay calls with a permit each, one at a time.',
-  },
-  sponsoring_unavailable: {
-    ...unavailable,
-    message: 'The service cannot pay the gas of a permit at the moment. Nothing was sent; retry shortly.',
-  },
-  allowance_pending: {
-    ...unavailable,
-    message: 'The permit is accepted, but not confirmed yet. Repeat the same request: it is submitted once.',
   },
   model_unavailable: { ...unavailable, message: 'This model is currently unavailable. Nothing was charged.' },
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },

@@ -9,8 +9,7 @@ export interface OutcomeListener {
 
 interface ListenOptions {
   connectionString: string
-  channel: 'farebox_outcomes' | 'farebox_allowances'
-  onNotification: (id: string) => void
+  onOutcome: (jobId: string) => void
   onError: (error: unknown) => void
 }
 
@@ -19,24 +18,7 @@ interface ListenOptions {
  * `onOutcome` receives the id of a job that has finished. Notifications may be lost; only the job's row is
  * authoritative.
  */
-export function listenForOutcomes(options: {
-  connectionString: string
-  onOutcome: (jobId: string) => void
-  onError: (error: unknown) => void
-}): OutcomeListener {
-  return listen({ ...options, channel: 'farebox_outcomes', onNotification: options.onOutcome })
-}
-
-/** Listens in the same way for permits that wait for a worker. */
-export function listenForAllowances(options: {
-  connectionString: string
-  onRequest: () => void
-  onError: (error: unknown) => void
-}): OutcomeListener {
-  return listen({ ...options, channel: 'farebox_allowances', onNotification: options.onRequest })
-}
-
-function listen(options: ListenOptions): OutcomeListener {
+export function listenForOutcomes(options: ListenOptions): OutcomeListener {
   const closing = new AbortController()
   const finished = keepListening(options, closing.signal)
   return {
@@ -62,7 +44,7 @@ async function keepListening(options: ListenOptions, closing: AbortSignal): Prom
 async function listenOnce(options: ListenOptions, closing: AbortSignal): Promise<void> {
   const client = new pg.Client({
     connectionString: options.connectionString,
-    application_name: `farebox ${options.channel === 'farebox_outcomes' ? 'outcome' : 'allowance'} listener`,
+    application_name: 'farebox outcome listener',
     keepAlive: true,
   })
   const lost = Promise.withResolvers<void>()
@@ -71,13 +53,13 @@ async function listenOnce(options: ListenOptions, closing: AbortSignal): Promise
   client.on('error', lost.reject)
   client.on('end', () => lost.resolve())
   client.on('notification', ({ payload }) => {
-    if (payload) options.onNotification(payload)
+    if (payload) options.onOutcome(payload)
   })
   const stop = () => lost.resolve()
   closing.addEventListener('abort', stop)
   try {
     await client.connect()
-    await client.query(`LISTEN ${options.channel}`)
+    await client.query('LISTEN farebox_outcomes')
     if (!closing.aborted) await lost.promise
   } finally {
     closing.removeEventListener('abort', stop)

@@ -25,7 +25,6 @@ const RIGHTS: Readonly<Record<string, string>> = {
   settlement_batches: KEPT,
   unknown_settlements: KEPT,
   uncharged_work: KEPT,
-  sponsored_permits: KEPT,
   operators: KEPT,
   operator_action_head: READ,
   console_secret: READ,

@@ -14,13 +14,3 @@ export function usdcOfWei(wei: bigint, nativeTokenUsd: number): AtomicAmount {
 export function weiOfUsdc(atomic: bigint, nativeTokenUsd: number): bigint {
   return (atomic * WEI_CENTS_PER_ATOMIC) / BigInt(Math.ceil(nativeTokenUsd * CENTS_PER_DOLLAR))
 }
-
-const WEI_DIGITS = 18
-
-/** Parses a decimal amount of the native token, such as `0.002`, exactly. Throws `RangeError` for other text. */
-export function weiFromDecimal(text: string): bigint {
-  const match = /^(\d+)(?:\.(\d{1,18}))?$/.exec(text)
-  if (!match) throw new RangeError(`not an amount with at most ${WEI_DIGITS} decimals: ${text}`)
-  const [, whole = '0', fraction = ''] = match
-  return BigInt(`${whole}${fraction.padEnd(WEI_DIGITS, '0')}`)
-}

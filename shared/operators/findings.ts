@@ -6,7 +6,7 @@ export const SHOWN_KEY_CHARACTERS = 6
 
 /** What an id that somebody looked for belongs to. */
 export interface Finding {
-  readonly kind: 'job' | 'payer' | 'unknown_settlement' | 'sponsored_permit'
+  readonly kind: 'job' | 'payer' | 'unknown_settlement'
   /** Which of its ids it was, such as `request` or `refund`. */
   readonly matched:
     | 'job'

@@ -1,7 +1,7 @@
 type Hex = `0x${string}`
 
 /**
- * An owner's EIP-2612 permit of the asset for Permit2, which the service submits at its own cost: a lasting allowance
+ * An owner's EIP-2612 permit of the asset for Permit2, which waits for the owner's next charge: a lasting allowance
  * without gas.
  */
 export interface AllowancePermit {

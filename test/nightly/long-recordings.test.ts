@@ -68,8 +68,7 @@ describe.skipIf(!canRun)('3 h 15 of scripted voices', () => {
   }
 
   beforeAll(async () => {
-    // Where a contract submits permits, only wallets that have paid are sponsored.
-    sandbox = await startTestSandbox({ settlementContract: false })
+    sandbox = await startTestSandbox()
     folder = await mkdtemp(join(tmpdir(), 'farebox-long-'))
     const { baseUrl, rpcUrl, payer } = sandbox.info
     farebox = await createFarebox({

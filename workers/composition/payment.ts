@@ -2,8 +2,6 @@ import type { PublicClient } from 'viem'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator-client.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
-import { type AllowanceReader, createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
-import { createPermitSubmitter, type PermitSubmitter } from '#shared/chain/allowance/permit-submitter.ts'
 import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
 import { openChain } from '#shared/chain/network/open-chain.ts'
 import type { RpcNodes } from '#shared/chain/network/rpc-nodes.ts'
@@ -66,8 +64,6 @@ export interface PaymentParts
   readonly settlementSearch: SettlementSearch
   readonly nodes: RpcNodes
   readonly blockWatch: BlockWatch
-  readonly allowances: AllowanceReader
-  readonly permits: PermitSubmitter
 }
 
 /** The party that verifies and settles: settlement keys of our own, or a remote facilitator. */
@@ -128,8 +124,6 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
     settler,
     settlementStore,
     settlementSearch,
-    allowances: createAllowanceReader(chain, estimateFees),
-    permits: createPermitSubmitter(chain, keys, settlerOptions),
     accounts,
     facilitators: accounts.facilitators,
     network: `eip155:${CHAIN_ID}`,

@@ -55,6 +55,12 @@ export function retentionSweeps(dependencies: RetentionDependencies, retentionMs
       run: () => retentionStore.forgetInspections(KEYS_BATCH),
     },
     {
+      // Permits that waited for a charge of their owner until their deadline.
+      name: 'forgot expired permits',
+      batch: KEYS_BATCH,
+      run: () => retentionStore.forgetPermits(KEYS_BATCH),
+    },
+    {
       // Of callers whose uncharged work no longer counts against their network.
       name: 'forgot networks of callers',
       batch: BATCH,

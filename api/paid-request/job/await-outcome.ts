@@ -1,46 +1,31 @@
 import type { JobOutcome } from '#shared/jobs/job.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
+import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
-/** What a caller may wait for, while `isOpen` of the options says so. */
-interface Awaited {
-  readonly state: string
-}
-
 /** Holds callers until their job is finished. One instance serves all held connections of the process. */
-export interface OutcomeAwaiter<Outcome extends Awaited = JobOutcome> {
+export interface OutcomeAwaiter {
   /**
    * Waits for the final outcome; returns the current one when `signal` aborts. Throws when the ledger cannot be read at
    * the start or at the abort. Skips the first read for a new job, which cannot be finished yet.
    */
-  wait(jobId: string, signal: AbortSignal, job?: { readonly isNew: boolean }): Promise<Outcome>
+  wait(jobId: string, signal: AbortSignal, job?: { readonly isNew: boolean }): Promise<JobOutcome>
   /** Reads the job's row soon if anyone waits for it; safe to call for any id. */
   wake(jobId: string): void
   close(): void
 }
 
-/** Reads rows of one kind. */
-interface Outcomes<Outcome extends Awaited> {
-  /** Returns the outcomes of those that exist, by id. */
-  readOutcomes(ids: readonly string[]): Promise<ReadonlyMap<string, Outcome>>
-}
-
-interface Options<Outcome extends Awaited> {
-  readonly store: Outcomes<Outcome>
+interface Dependencies {
+  readonly store: Pick<AcceptanceStore, 'readOutcomes'>
   readonly logger: Pick<Logger, 'warn'>
-  /** Returns whether the outcome is still to come; by default, whether a job is unfinished. */
-  readonly isOpen?: (outcome: Outcome) => boolean
 }
 
 /**
  * Creates the awaiter. Notifications trigger a read, a poll over all waiting ids covers lost ones, and only the row
  * decides. Each round is one statement, so thousands of held connections use one connection of the pool.
  */
-export function createOutcomeAwaiter<Outcome extends Awaited = JobOutcome>(
-  { store, logger, isOpen = ({ state }) => isUnfinished(state as JobOutcome['state']) }: Options<Outcome>,
-  pollMs: number,
-): OutcomeAwaiter<Outcome> {
-  const waiters = new Map<string, Set<(outcome: Outcome) => void>>()
+export function createOutcomeAwaiter({ store, logger }: Dependencies, pollMs: number): OutcomeAwaiter {
+  const waiters = new Map<string, Set<(outcome: JobOutcome) => void>>()
   const woken = new Set<string>()
   let reading = false
 
@@ -60,8 +45,8 @@ export function createOutcomeAwaiter<Outcome extends Awaited = JobOutcome>(
     }
   }
 
-  function deliver(jobId: string, outcome: Outcome): void {
-    if (isOpen(outcome)) return
+  function deliver(jobId: string, outcome: JobOutcome): void {
+    if (isUnfinished(outcome.state)) return
     for (const waiter of waiters.get(jobId) ?? []) waiter(outcome)
     waiters.delete(jobId)
   }
@@ -77,8 +62,8 @@ export function createOutcomeAwaiter<Outcome extends Awaited = JobOutcome>(
     void readWoken()
   }, pollMs)
 
-  async function wait(jobId: string, signal: AbortSignal, { isNew } = { isNew: false }): Promise<Outcome> {
-    const finished = Promise.withResolvers<Outcome>()
+  async function wait(jobId: string, signal: AbortSignal, { isNew } = { isNew: false }): Promise<JobOutcome> {
+    const finished = Promise.withResolvers<JobOutcome>()
     const stopWaiting = Promise.withResolvers<'aborted'>()
     const onAbort = () => stopWaiting.resolve('aborted')
     signal.addEventListener('abort', onAbort)
@@ -87,7 +72,7 @@ export function createOutcomeAwaiter<Outcome extends Awaited = JobOutcome>(
     try {
       // Registered before this first read, so that a job finishing in between is not missed.
       const current = isNew ? null : await readOne(jobId)
-      if (current && !isOpen(current)) return current
+      if (current && !isUnfinished(current.state)) return current
       const first = signal.aborted ? 'aborted' : await Promise.race([finished.promise, stopWaiting.promise])
       return first === 'aborted' ? await readOne(jobId) : first
     } finally {
@@ -97,7 +82,7 @@ export function createOutcomeAwaiter<Outcome extends Awaited = JobOutcome>(
     }
   }
 
-  async function readOne(jobId: string): Promise<Outcome> {
+  async function readOne(jobId: string): Promise<JobOutcome> {
     const outcome = (await store.readOutcomes([jobId])).get(jobId)
     if (!outcome) throw new Error(`job ${jobId} is not in the ledger`)
     return outcome

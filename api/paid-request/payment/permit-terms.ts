@@ -3,7 +3,7 @@ import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.
 type PermitTerms = Pick<PaymentTerms, 'network' | 'asset' | 'permit2'>
 
 /** The largest allowance, which no call uses up. */
-export const SUGGESTED_VALUE = (1n << 256n) - 1n
+const SUGGESTED_VALUE = (1n << 256n) - 1n
 /** How long a suggested permit is valid. */
 const SUGGESTED_SECONDS = 3600n
 
@@ -65,33 +65,27 @@ export function lastingPermit(terms: PermitTerms, { owner, nonce, nowSeconds }: 
 
 /**
  * Returns the member `permit` of a 412: what its payer signs to go on, without a node of the chain, and where it is
- * submitted. The settlement contract submits a lasting one with the payment. A service without it asks for a permit of
- * the payment's own maximum, to be sent with the payment, unless it submits lasting ones by themselves.
+ * stored. A service without a settlement contract takes only a permit of the payment's own maximum, sent with the payment.
  */
 export function requiredPermit(
   terms: PermitTerms & Pick<PaymentTerms, 'settlementContract'>,
-  { maximum, permitUrl: url, ...circumstances }: PermitCircumstances & { maximum: bigint; permitUrl: string | null },
+  { maximum, publicBaseUrl, ...circumstances }: PermitCircumstances & { maximum: bigint; publicBaseUrl: string },
 ) {
   const { owner, nonce, nowSeconds } = circumstances
-  const lasting = () => lastingPermit(terms, circumstances)
-  if (terms.settlementContract !== null) return { submit: null, typed_data: lasting() }
-  if (url !== null) return { submit: { method: 'POST' as const, url }, typed_data: lasting() }
+  if (terms.settlementContract !== null) {
+    const url = new URL('/v1/allowances', publicBaseUrl).href
+    return { submit: { method: 'POST' as const, url }, typed_data: lastingPermit(terms, circumstances) }
+  }
   const deadline = nowSeconds + SUGGESTED_SECONDS
   return { submit: null, typed_data: permitTypedData(terms, { owner, value: maximum, nonce, deadline }) }
 }
 
 /** Returns the message of a 412 that carries `permit`. */
-export function requiredPermitMessage(
-  { settlementContract }: Pick<PaymentTerms, 'settlementContract'>,
-  permitUrl: string | null,
-): string {
+export function requiredPermitMessage({ settlementContract }: Pick<PaymentTerms, 'settlementContract'>): string {
   const without = 'Permit2 may take too little of the payer’s USDC. Sign permit.typed_data (EIP-712, no gas)'
   const withPayment = 'with a freshly signed payment as its extension eip2612GasSponsoring'
-  if (settlementContract !== null)
-    return `${without} and send it ${withPayment}. It lasts: later payments need none, and until this one is charged they may bring the same one.`
-  return permitUrl === null
-    ? `${without} and send it ${withPayment}.`
-    : `${without}, submit it with POST /v1/allowances {"permit": {...permit.typed_data.message, "signature"}}, and repeat the request with a freshly signed payment. Or sign it for exactly the maximum of this request (accepts[0].amount) and send it ${withPayment}.`
+  if (settlementContract === null) return `${without} and send it ${withPayment}.`
+  return `${without}, store it with POST /v1/allowances {"permit": {...permit.typed_data.message, "signature"}}, and repeat the request with a freshly signed payment. Or send it ${withPayment}. It lasts: later payments need none.`
 }
 
 /** Returns a sentence that names everything a permit must have been signed for. */

@@ -12,6 +12,7 @@ import type { PayerMemory } from './payer-memory.ts'
 import { type PayerScreen, requirePermitted, requireUnlisted } from './payer-screen.ts'
 import { requiredPermit, requiredPermitMessage } from './permit-terms.ts'
 import type { PresentedPayment } from './read-authorization.ts'
+import { findStoredPermit, type StoredPermitDependencies, useStoredPermit } from './use-stored-permit.ts'
 
 /**
  * Takes from the allowance of the caller's network for verifications of new payers. Throws `rate_limited` (429). Returns
@@ -19,8 +20,9 @@ import type { PresentedPayment } from './read-authorization.ts'
  */
 export type VerificationLimiter = (request: Pick<FastifyRequest, 'ip'>) => () => void
 
-interface Dependencies {
+interface Dependencies extends StoredPermitDependencies {
   readonly terms: PaymentTerms
+  readonly publicBaseUrl: string
   readonly verifier: AuthorizationVerifier
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   /** Throws while fees on the network are above what settlements may offer. */
@@ -29,12 +31,10 @@ interface Dependencies {
   readonly balances: BalanceReader
   readonly payers: PayerMemory
   readonly limitVerifications: VerificationLimiter
-  /** Where owners' permits are submitted; `null` when the service submits none. */
-  readonly permitUrl: string | null
   readonly now: () => Date
 }
 
-/** A payment that is accepted for new work. */
+/** A payment that is accepted for new work, with the permit that its payer stored instead of its own. */
 export interface VerifiedPayment extends Pick<PresentedPayment, 'authorization' | 'challengeTokenSha256'> {
   /** Whether it can be settled only by submitting the permit that it includes. */
   readonly needsPermit: boolean
@@ -49,7 +49,7 @@ export interface VerifiedPayment extends Pick<PresentedPayment, 'authorization' 
  */
 export async function verifyAuthorization(
   dependencies: Dependencies,
-  { authorization, challengeTokenSha256, challengeExpiresAt, alteredTerm }: PresentedPayment,
+  { authorization: signed, challengeTokenSha256, challengeExpiresAt, alteredTerm }: PresentedPayment,
   challenge: Challenge,
   request: Pick<FastifyRequest, 'ip'>,
 ): Promise<VerifiedPayment> {
@@ -60,29 +60,37 @@ export async function verifyAuthorization(
       message: `The payment repeats the challenge with a different ${alteredTerm}. Sign the challenge without changing it.`,
     })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
-  requirePermitted(dependencies.payerScreen, authorization.payer)
-  if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
+  requirePermitted(dependencies.payerScreen, signed.payer)
+  if (signed.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
   // The same payment under another key: the signature does not cover the key.
-  const recent = payers.findRefusal(authorization)
+  const recent = payers.findRefusal(signed)
   if (recent) throw recent.error
-  const [chainNow] = await Promise.all([chainClock.chainNow(), requireFees()])
+  const [chainNow, found] = await Promise.all([
+    chainClock.chainNow(),
+    findStoredPermit(dependencies, signed),
+    requireFees(),
+  ])
   const nowSeconds = BigInt(Math.floor(chainNow.getTime() / 1000))
   const neededSeconds = secondsNeeded(terms, challenge)
-  requireTime(authorization.deadline, nowSeconds, neededSeconds)
-  if (authorization.validAfter > nowSeconds) throw new AppError('payment_not_yet_valid')
-  requireGasSponsoringTerms(authorization, nowSeconds, terms, neededSeconds)
+  requireTime(signed.deadline, nowSeconds, neededSeconds)
+  if (signed.validAfter > nowSeconds) throw new AppError('payment_not_yet_valid')
+  const stored = found !== null && hasTime(found.deadline, nowSeconds, neededSeconds) ? found : null
+  if (stored === null) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
 
-  const isKnown = payers.isKnown(authorization.payer)
+  const isKnown = payers.isKnown(signed.payer)
   const giveBack = isKnown ? null : dependencies.limitVerifications(request)
-  await requireUnlisted(dependencies.payerScreen, authorization.payer)
-  if (!isKnown) await requireBalance(dependencies, authorization)
+  await requireUnlisted(dependencies.payerScreen, signed.payer)
+  if (!isKnown) await requireBalance(dependencies, signed)
+  const authorization = stored === null ? signed : await useStoredPermit(dependencies, signed, stored)
+  // Its own permit counts after all.
+  if (authorization === signed) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
   const verification = await verifier.verify(authorization, authorization.authorizedMaximum)
   if (verification.outcome === 'unreachable')
     throw new AppError('payment_network_unavailable', { cause: verification.cause })
   if (verification.outcome === 'refused') {
     const { code } = verification
     const error = new AppError(code, detailsOf(dependencies, authorization, verification, nowSeconds))
-    throw code === 'permit_already_used' ? payers.rememberRefusal(authorization, error, challenge) : error
+    throw code === 'permit_already_used' ? payers.rememberRefusal(signed, error, challenge) : error
   }
   payers.rememberVerified(authorization.payer)
   giveBack?.()
@@ -91,14 +99,14 @@ export async function verifyAuthorization(
 
 /** Returns what to say of a refusal; a missing allowance comes with the permit that its payer can sign instead. */
 function detailsOf(
-  { terms, permitUrl }: Pick<Dependencies, 'terms' | 'permitUrl'>,
+  { terms, publicBaseUrl }: Pick<Dependencies, 'terms' | 'publicBaseUrl'>,
   { payer: owner, authorizedMaximum: maximum }: Authorization,
   { detail, permitNonce: nonce }: Extract<Verification, { outcome: 'refused' }>,
   nowSeconds: bigint,
 ): AppErrorDetails {
   if (nonce === undefined) return detail === undefined ? {} : { message: detail }
-  const permit = requiredPermit(terms, { owner, nonce, nowSeconds, maximum, permitUrl })
-  return { message: requiredPermitMessage(terms, permitUrl), members: { permit } }
+  const permit = requiredPermit(terms, { owner, nonce, nowSeconds, maximum, publicBaseUrl })
+  return { message: requiredPermitMessage(terms), members: { permit } }
 }
 
 /**
@@ -125,10 +133,14 @@ function secondsNeeded(terms: PaymentTerms, { quote }: Pick<Challenge, 'quote'>)
 
 /** Throws unless the provider call and the settlement both fit before the signature expires. */
 function requireTime(deadline: bigint, nowSeconds: bigint, neededSeconds: number): void {
-  if (deadline - nowSeconds < BigInt(neededSeconds))
+  if (!hasTime(deadline, nowSeconds, neededSeconds))
     throw new AppError('payment_expired', {
       message: `The payment must stay valid for at least ${neededSeconds} seconds.`,
     })
+}
+
+function hasTime(deadline: bigint, nowSeconds: bigint, neededSeconds: number): boolean {
+  return deadline - nowSeconds >= BigInt(neededSeconds)
 }
 
 function requireGasSponsoringTerms(

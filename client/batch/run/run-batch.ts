@@ -161,12 +161,12 @@ async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { to
       if (!(await farebox.allowance()).isApproved) gate.oneAtATime('not_approved')
       return
     }
-    const { outcome, transaction, allowance } = await farebox.approve({ signal: options.signal })
-    if (outcome === 'approved') onEvent({ event: 'approved', transaction, allowance })
+    const { outcome, allowance } = await farebox.approve({ signal: options.signal })
+    if (outcome === 'approved') onEvent({ event: 'approved', allowance })
   } catch (error) {
     const { code, message } = asFareboxError(error, 'approval')
-    // It is one for all payments that bring it.
-    if (code === 'permit_travels_with_payment') return
+    // Its payments bring one permit for all of them.
+    if (code === 'owner_balance_too_low') return
     const text = `Permit2 could not be approved, so files are sent one after the other. ${message}`
     warn({ onEvent }, 'not_approved', text)
     gate.oneAtATime('not_approved')

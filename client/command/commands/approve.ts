@@ -1,10 +1,9 @@
-import { ApprovalRefused } from '../../allowance/approval-refused.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { AllowanceState } from '../../farebox.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
-import { duration, usdc } from '../transcribe/amounts.ts'
+import { usdc } from '../transcribe/amounts.ts'
 import { allowanceText, isUnlimited, noteWait } from './calls/notes.ts'
 import { amountLike } from './calls/option-values.ts'
 import { renderFacts } from './text-table.ts'
@@ -19,7 +18,7 @@ export const registerApprove: RegisterCommand = (program, run) => {
     .command('approve')
     .summary('let calls run in parallel')
     .description(
-      'Lets Permit2 take USDC for payments that the wallet signs, so that calls run in parallel. It takes one signature and no gas: the service submits it. Permit2 moves nothing by itself; each call is still signed up to its maximum.',
+      'Lets Permit2 take USDC for payments that the wallet signs, so that calls run in parallel. It takes one signature and no gas: the service brings it to the chain with the next charge. Permit2 moves nothing by itself; each call is still signed up to its maximum.',
     )
     .option('--check', 'only show the present allowance; exit code 4 if it is too small')
     .option('--value <usdc>', 'what Permit2 may take in all (default: without a limit)', amountLike('50'))
@@ -42,38 +41,27 @@ async function approve(context: CommandContext, { check, value }: ApproveOptions
     output.result({ ...state, isUnlimited: isUnlimited(state.allowance) }, describeState(state))
     return state.isApproved ? EXIT.done : EXIT.funds
   }
-  const approval = await farebox.approve({ value, signal, onWait: noteWait(output) }).catch((error: unknown) => {
-    if (error instanceof ApprovalRefused && error.code === 'permit_travels_with_payment') return null
-    throw error
-  })
-  if (approval === null) {
-    output.result(
-      { outcome: 'with_first_call' },
-      'There is nothing to do before the first paid call, which brings a permit of its own. Run farebox approve again after it.',
-    )
-    return EXIT.done
-  }
-  const { outcome, owner, spender, allowance, transaction } = approval
+  const approval = await farebox.approve({ value, signal, onWait: noteWait(output) })
+  const { outcome, owner, spender, allowance } = approval
   const amount = isUnlimited(allowance) ? 'USDC without a limit' : usdc(allowance)
   const text =
     outcome === 'already_approved'
       ? `Permit2 may take ${amount} already: nothing was signed.`
-      : `Permit2 may take ${amount} for payments that this wallet signs. It cost no gas.\ntransaction ${transaction ?? ''}`
-  output.result({ outcome, owner, spender, allowance, isUnlimited: isUnlimited(allowance), transaction }, text)
+      : `Permit2 may take ${amount} for payments that this wallet signs. It cost no gas: the next charge brings the permit to the chain.`
+  output.result({ outcome, owner, spender, allowance, isUnlimited: isUnlimited(allowance) }, text)
   return EXIT.done
 }
 
-function describeState({ owner, spender, allowance, balance, isApproved, sponsoring }: AllowanceState): string {
-  const { isAvailable, message, retryAfterMs, minimumValue } = sponsoring
-  const retry = retryAfterMs === null ? '' : ` Try again in ${duration(retryAfterMs)}.`
+function describeState({ owner, spender, allowance, balance, isApproved, storing }: AllowanceState): string {
+  const { isAvailable, message, minimumValue } = storing
   const offer = isAvailable
     ? `yes, from ${formatUsdc(minimumValue)} USDC: run farebox approve`
-    : `not now: ${message ?? 'without a reason'}${retry}`
+    : `no: ${message ?? 'without a reason'}`
   return renderFacts([
     ['wallet', owner],
     ['Permit2', spender],
     ['funds', usdc(balance)],
     ['allowance', allowanceText(allowance, balance)],
-    ...(isApproved ? [] : [['paid by the service', offer] as const]),
+    ...(isApproved ? [] : [['permit can be stored', offer] as const]),
   ])
 }

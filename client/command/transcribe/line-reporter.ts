@@ -1,6 +1,6 @@
 import { dirname, relative } from 'node:path'
 import type { BatchEvent, BatchTotals, PlannedFile, StoppedBy } from '../../batch/types.ts'
-import { approvalText } from '../commands/calls/notes.ts'
+import { APPROVAL_TEXT } from '../commands/calls/notes.ts'
 import type { Output } from '../output/output.ts'
 import { printable } from '../output/terminal.ts'
 import { count, counted, duration, usdc } from './amounts.ts'
@@ -76,7 +76,7 @@ export function createPlanReporter(output: Output): BatchReporter {
 export function describeEvent(event: BatchEvent, { totals, ended }: BatchView): EventLine | undefined {
   switch (event.event) {
     case 'approved':
-      return note(approvalText(event.transaction))
+      return note(APPROVAL_TEXT)
     case 'waiting':
       return note(`waiting ${duration(event.waitMs)}: ${withLabel(event.file, event.reason)}`)
     case 'finished': {

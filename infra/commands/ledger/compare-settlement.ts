@@ -5,8 +5,6 @@ export type DifferenceKind =
   | 'missing_on_chain'
   | 'unknown_to_ledger'
   | 'nonce_used_elsewhere'
-  | 'permit_missing_on_chain'
-  | 'permit_differs'
   | 'unsettled_in_ledger'
   | 'transferred_twice'
   | 'amount_differs'

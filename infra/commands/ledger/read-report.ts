@@ -8,7 +8,6 @@ import { readDebts, readOpenExposure, readUnfinishedJobs } from '#shared/ledger/
 import type { LedgerPeriod } from '#shared/ledger/reports/period.ts'
 import { readChargesByModel, readRevenue, readSettlingNow } from '#shared/ledger/reports/revenue.ts'
 import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
-import { readSponsoredPermits } from '#shared/ledger/reports/sponsored-permits.ts'
 import { inTransaction } from '#shared/ledger/transaction.ts'
 import { LONGEST_SNAPSHOT_MS } from '#shared/ledger/with-connection.ts'
 import { type AuditHead, findBreaks } from '#shared/operators/audit-chain.ts'
@@ -49,7 +48,6 @@ export async function readReport(
       openExposure: await readOpenExposure(sql),
       debts: await readDebts(sql),
       settlementGas: await readSettlementGas(sql, period),
-      sponsoredPermits: await readSponsoredPermits(sql, period),
       settlingNow: await readSettlingNow(sql),
       review: await readReviewItems(sql),
       unknownSettlements: await readUnknownSettlements(sql),

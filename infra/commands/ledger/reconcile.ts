@@ -24,7 +24,7 @@ import {
   transferKey,
   transfersOfSettlement,
 } from './compare-settlement.ts'
-import { comparePermits, findForeignTransactions } from './compare-transactions.ts'
+import { findForeignTransactions } from './compare-transactions.ts'
 import { LEAST_ID } from './least-id.ts'
 
 /** The period's settlements according to ledger and chain. Sums are atomic USDC. */
@@ -91,7 +91,6 @@ export async function reconcile(
     differences: [
       ...(await readContradictionsAsDifferences(dependencies.sql, subject.period)),
       ...(await findForeignTransactions(dependencies, subject.period)),
-      ...(await comparePermits(dependencies, subject.period)),
     ],
   }
   for (const range of rangesOf(blocks, subject.logRange)) {

@@ -1,9 +1,7 @@
-import { formatEther } from 'viem'
 import type { Resolutions } from '#shared/ledger/reports/items.ts'
 import type { Earned, Margin, Margins } from '#shared/ledger/reports/margin.ts'
 import type { PayerAmounts } from '#shared/ledger/reports/open-work.ts'
 import type { CountAndSum } from '#shared/ledger/reports/revenue.ts'
-import type { PermitGas, SponsoredPermitsReport } from '#shared/ledger/reports/sponsored-permits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { oneLine } from '../command-line.ts'
 import type { InvoiceComparison } from './invoice.ts'
@@ -51,7 +49,6 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
       ['reverted settlements', ...sum(settlementGas.reverted)],
       ['batches that reverted as a whole', ...sum(settlementGas.revertedBatches)],
     ]),
-    ...renderPermits(report.sponsoredPermits),
     ...section('Uncharged work (counted against the budgets of payers)', [
       ...report.unchargedWork.byKind.map((row) => [row.kind, ...sum(row)]),
       ['failed calls without a record', ...sum(report.unchargedWork.unrecordedAttempts)],
@@ -127,7 +124,7 @@ function renderMargins({ ofModels, ofPayers, total }: Margins): readonly string[
         ...amounts(margin),
         ...notKnown(margin),
       ]),
-      ['failed calls, permits, and what was settled outside the period', '', '', ...amounts(others)],
+      ['failed calls, and what was settled outside the period', '', '', ...amounts(others)],
       ['all', '', '', ...amounts(total)],
     ]),
     ...section(
@@ -150,19 +147,6 @@ function notKnown({ withoutVendorCost, withoutGas }: Margin): readonly string[] 
 
 function signedUsdc(atomic: bigint): string {
   return atomic < 0n ? `-${usdc(-atomic)}` : usdc(atomic)
-}
-
-/** Renders the gas of permits in gas units, in the native token and in USDC. */
-function renderPermits({ confirmed, failed, byDay, failures, pending }: SponsoredPermitsReport): readonly string[] {
-  const waiting = pending.oldestSince === null ? '' : `oldest since ${pending.oldestSince}`
-  return section('Sponsored permits (at NATIVE_TOKEN_USD)', [
-    ['', 'permits', 'gas', 'native token', 'USDC'],
-    ['confirmed', ...gas(confirmed)],
-    ['failed, with a cost', ...gas(failed)],
-    ...byDay.map((row) => [`on ${row.day}`, ...gas(row)]),
-    ['in progress now, at most', String(pending.count), '', formatEther(pending.reservedWei), '', waiting],
-    ...failures.map(({ code, count }) => [code, String(count)]),
-  ])
 }
 
 function renderResolutions({ byOutcome, newest }: Resolutions): readonly string[] {
@@ -199,10 +183,6 @@ function renderAudit({ head, breaks }: LedgerReport['audit']): readonly string[]
     ...shown.map((sentence) => [sentence]),
     [`head ${head.position}:${head.hash}`],
   ])
-}
-
-function gas({ count, gasUsed, wei, totalAtomic }: PermitGas): readonly string[] {
-  return [String(count), String(gasUsed), formatEther(wei), usdc(totalAtomic)]
 }
 
 function renderReconciliation(reconciliation: Reconciliation): readonly string[] {

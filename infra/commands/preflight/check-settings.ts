@@ -1,13 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { isDeepStrictEqual, parseEnv } from 'node:util'
-import { formatEther } from 'viem'
 import { feeSettings } from '#shared/catalog/fee-limit.ts'
 import { settlementKeys } from '#shared/chain/signing/settlement-keys.ts'
 import { callTimeSettings } from '#shared/operations/text/output-time.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
-import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { type ApiConfig, readConfig as readApiConfig } from '../../../api/config.ts'
 import { readConfig as readWorkerConfig, type WorkerConfig } from '../../../workers/config.ts'
 import { UsageError } from '../command-line.ts'
@@ -43,8 +41,8 @@ export function checkSettings(
     ? attempt('worker settings', () => readWorkerConfig({ ...environments.worker }))
     : null
   const settings = { api: api?.config ?? null, worker: worker?.config ?? null }
-  const sponsoring = settings.api && describeSponsoring(settings.api)
-  const checks = [api?.check, worker?.check, sponsoring].filter((check) => check !== undefined && check !== null)
+  const allowances = settings.api && describeAllowances(settings.api)
+  const checks = [api?.check, worker?.check, allowances].filter((check) => check !== undefined && check !== null)
   return { settings, checks: [...checks, ...checkAgreement(settings)] }
 }
 
@@ -56,13 +54,15 @@ function attempt<Config>(name: string, read: () => Config): { readonly config: C
   }
 }
 
-/** Says what the operator may spend on gas for others. */
-function describeSponsoring(config: ApiConfig): Check {
-  const name = 'sponsored permits'
-  if (config.FACILITATOR_URL !== undefined) return skipped(name, 'off: FACILITATOR_URL settles, without a key of yours')
-  const terms = sponsoringTerms(config)
-  if (!terms) return skipped(name, 'off: SPONSORED_GAS_DAILY_MAXIMUM is 0')
-  return passed(name, `your settlement keys pay at most ${formatEther(terms.dailyGasWei)} ETH of gas a day for them`)
+/** Says how wallets without an allowance pay. */
+function describeAllowances({ SETTLEMENT_CONTRACT: contract }: ApiConfig): Check {
+  const name = 'allowances'
+  if (contract !== undefined)
+    return passed(name, 'permits are stored, and SETTLEMENT_CONTRACT brings them with a charge')
+  return skipped(
+    name,
+    'without SETTLEMENT_CONTRACT a wallet without an allowance pays one call after another, each with a permit',
+  )
 }
 
 /** What both decide by, or where they meet: a difference strands calls, or charges them otherwise than they were quoted. */

@@ -145,8 +145,6 @@ function apiProcess(
       CHALLENGE_SECRET: secrets.challengeSecret,
       RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
       RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
-      // Gas costs nothing here, and tests approve from many wallets.
-      SPONSORED_GAS_DAILY_MAXIMUM: '1',
       // A block comes only with a transaction, and programs outside fund their wallets and pay at once.
       NEW_PAYER_BALANCE_BLOCKS: '0',
       ...apiEnvironment,

@@ -12,7 +12,7 @@ export interface DayResult extends LedgerDay {
 }
 
 export function withResult(day: LedgerDay): DayResult {
-  const gas = day.settlementGas + day.permitGas
+  const gas = day.settlementGas
   return { ...day, gas, result: day.settled - gas - day.vendorCost }
 }
 

@@ -132,7 +132,7 @@ function amountsOf(day: LedgerDay | undefined) {
   return {
     earned: day?.charged ?? NOTHING,
     absorbed: day?.uncharged ?? NOTHING,
-    gas: (day?.settlementGas ?? 0n) + (day?.permitGas ?? 0n),
+    gas: day?.settlementGas ?? 0n,
     vendors: day?.vendorCost ?? 0n,
     /** As the ledger has it as the result of the day. */
     margin: day ? withResult(day).result : 0n,

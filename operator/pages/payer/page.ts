@@ -29,8 +29,7 @@ const PAGE_SIZE = 25
 const SHOWN_BLOCKED = 500
 
 /**
- * Adds the list of blocked payers and the page of each address: open work, exposure, debts, spend, last calls and
- * permits that were submitted for it. One that the ledger has never seen has a page too, since it may be blocked.
+ * Adds the list of blocked payers and the page of each address: open work, exposure, debts, spend and last calls. One that the ledger has never seen has a page too, since it may be blocked.
  */
 export function addPayerPages(app: FastifyInstance, { money, controls }: PayerPageDependencies): void {
   addPage(app, {

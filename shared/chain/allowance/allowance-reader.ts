@@ -1,43 +1,34 @@
-import type { PublicClient } from 'viem'
-import type { AllowancePermit } from '../../payment/allowance-permit.ts'
-import type { FeeEstimator } from '../settlement/fee-estimator.ts'
+import type { ContractFunctionParameters, PublicClient } from 'viem'
+import { z } from 'zod'
+import type { AllowancePermit, OwnerAllowance } from '#shared/payment/allowance-permit.ts'
+import { MULTICALL3_ADDRESS, multicall3Abi, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { recoverSigner } from '../signing/secp256k1.ts'
 import { readCode } from '../verification/payer-code.ts'
-import { facilitatorOf } from './facilitator-of.ts'
-import { expectedGasFor, permitDigest, reservedGasFor, simulatePermit } from './permit-call.ts'
-import { type AllowanceReading, readOwner } from './read-owner.ts'
+import { permitDigest } from './permit-digest.ts'
+
+/** An owner's allowance, the code of the account and the block of the reading. */
+export interface AllowanceReading extends OwnerAllowance {
+  /** Whether the account runs code: its signatures are judged by that code, at any cost of gas. */
+  readonly hasCode: boolean
+  readonly block: bigint
+  /** The block's time in Unix seconds. */
+  readonly chainTime: bigint
+}
 
 type ReadAllowance =
   | ({ readonly outcome: 'read' } & AllowanceReading)
   | { readonly outcome: 'unreachable'; readonly cause: unknown }
 
-export type PermitSimulation =
-  /**
-   * `expectedGasWei`: what its transaction costs at the fees of the moment, with a margin. `reservedGasWei`: the most that
-   * it may cost, with room for higher fees while it is pending.
-   */
-  | { readonly outcome: 'valid'; readonly expectedGasWei: bigint; readonly reservedGasWei: bigint }
-  /** `reason`: the contract's own words, for logs. */
-  | { readonly outcome: 'refused'; readonly reason: string }
-  | { readonly outcome: 'unreachable'; readonly cause: unknown }
-
-/** Reads allowances and tries permits, without any key, so the API can use it. */
+/** Reads allowances and checks permits, without any key. */
 export interface AllowanceReader {
   /** Reads at one block: two concurrent RPC calls, of which the first reads everything but the account's code. */
   readAllowance(owner: `0x${string}`): Promise<ReadAllowance>
-  /**
-   * Simulates the permit with the gas limit and the fees of its transaction, as the call of the settlement key that
-   * would send it.
-   */
-  simulatePermit(permit: AllowancePermit, facilitators: readonly `0x${string}`[]): Promise<PermitSimulation>
-  /** Returns the EIP-712 hash that the owner signs; it identifies a permit. Computed locally. */
-  digestOf(permit: Omit<AllowancePermit, 'signature'>): `0x${string}`
   /** Returns whether the owner's key signed the permit for its nonce. Computed locally. */
   isSignedByOwner(permit: AllowancePermit): boolean
 }
 
-/** Creates the reader of allowances. It has no key: a simulation needs only the facilitator's address. */
-export function createAllowanceReader(client: PublicClient, estimateFees: FeeEstimator): AllowanceReader {
+/** Creates the reader of allowances. */
+export function createAllowanceReader(client: PublicClient): AllowanceReader {
   return {
     readAllowance: async (owner) => {
       try {
@@ -47,17 +38,24 @@ export function createAllowanceReader(client: PublicClient, estimateFees: FeeEst
         return { outcome: 'unreachable', cause }
       }
     },
-    simulatePermit: async (permit, facilitators) => {
-      try {
-        const fees = await estimateFees()
-        const simulated = await simulatePermit(client, permit, facilitatorOf(permit.owner, facilitators), fees)
-        if (simulated.outcome !== 'valid') return simulated
-        return { outcome: 'valid', expectedGasWei: expectedGasFor(fees), reservedGasWei: reservedGasFor(fees) }
-      } catch (cause) {
-        return { outcome: 'unreachable', cause }
-      }
-    },
-    digestOf: permitDigest,
     isSignedByOwner: (permit) => recoverSigner(permitDigest(permit), permit.signature) === permit.owner.toLowerCase(),
   }
+}
+
+const resultsSchema = z.tuple([z.bigint(), z.bigint(), z.bigint(), z.bigint(), z.bigint()])
+
+/** Reads an owner's funds, allowance and permit nonce in one `eth_call`, so all are of the same block. */
+async function readOwner(client: PublicClient, owner: `0x${string}`): Promise<Omit<AllowanceReading, 'hasCode'>> {
+  const contracts: ContractFunctionParameters[] = [
+    { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getBlockNumber' },
+    { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getCurrentBlockTimestamp' },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'balanceOf', args: [owner] },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'allowance', args: [owner, PERMIT2_ADDRESS] },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'nonces', args: [owner] },
+  ]
+  // Never split: two calls could read two blocks.
+  const options = { allowFailure: false, batchSize: 0, multicallAddress: MULTICALL3_ADDRESS } as const
+  const results = await client.multicall({ ...options, contracts })
+  const [block, chainTime, balance, allowance, permitNonce] = resultsSchema.parse(results)
+  return { block, chainTime, balance, allowance, permitNonce }
 }

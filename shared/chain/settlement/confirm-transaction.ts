@@ -1,8 +1,7 @@
-import type { PublicClient, TransactionReceipt } from 'viem'
+import type { TransactionReceipt } from 'viem'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
-import { createLatestBlock } from '../reading/latest-block.ts'
-import { createReadTransaction, type TransactionReading } from './mined-transactions.ts'
+import type { TransactionReading } from './mined-transactions.ts'
 
 /** The event that proves what a transaction was sent for. */
 export interface ExpectedEvent {
@@ -29,37 +28,16 @@ export type TransactionOutcome =
   | { readonly outcome: 'pending'; readonly isMined?: true }
   | { readonly outcome: 'unreachable'; readonly cause: unknown }
 
-export type ConfirmTransaction = (hash: `0x${string}`, event: ExpectedEvent) => Promise<TransactionOutcome>
-
 const NOT_MINED: TransactionOutcome = { outcome: 'pending' }
 /** For callers that need the outcome only. */
 export const DEFAULT_NATIVE_TOKEN_USD = 4000
 
 /**
- * Creates the check that a transaction did what it was sent for: it succeeded and contains the expected event, in a
- * block with `confirmations` confirmations, its own included, counted from the latest block. A receipt that is not deep
- * enough counts as pending: its block may still be replaced. That holds for one confirmation as well, because some nodes
- * return receipts of a block that is still being built.
- *
- * The RPC calls of `createReadTransaction`, and one more when the receipt does not prove the event.
+ * Returns whether a transaction did what it was sent for: it succeeded and contains the expected event, in a block that is
+ * deep enough. One that is not counts as pending: its block may still be replaced. That holds for one confirmation as
+ * well, because some nodes return receipts of a block that is still being built. One RPC call, when the receipt does not
+ * prove the event. Rejects when the node does not answer.
  */
-export function createConfirmTransaction(
-  client: PublicClient,
-  confirmations = 1,
-  nativeTokenUsd = DEFAULT_NATIVE_TOKEN_USD,
-  latest = createLatestBlock(client),
-): ConfirmTransaction {
-  const read = createReadTransaction(client, confirmations, latest)
-  return async (hash, event) => {
-    try {
-      return await outcomeOf(await read(hash), event, nativeTokenUsd)
-    } catch (cause) {
-      return { outcome: 'unreachable', cause }
-    }
-  }
-}
-
-/** Returns whether a transaction did what it was sent for. Rejects when the node does not answer. */
 export async function outcomeOf(
   reading: TransactionReading,
   event: ExpectedEvent,

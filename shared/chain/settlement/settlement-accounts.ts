@@ -21,8 +21,6 @@ export interface SettlementAccounts {
   replace(facilitator: Hex, raw: Hex): Promise<SignedTransaction | null>
   /** Returns whether the balance covers the most that a signed transaction can cost; nodes refuse it otherwise. */
   canPay(facilitator: Hex, raw: Hex): Promise<boolean>
-  /** Returns the most that a signed transaction can cost: its gas limit at its fee cap. */
-  maximumCostWei(raw: Hex): bigint
   /**
    * Signs an empty transfer of the account to itself: for a nonce gap, or to replace a stored transaction that must no
    * longer be mined.
@@ -76,7 +74,6 @@ export function createSettlementAccounts(
       return { raw: replacement, hash: keccak256(replacement) }
     },
     canPay: async (address, raw) => maximumCostWei(raw) <= (await client.getBalance({ address })),
-    maximumCostWei,
     fill: async (facilitator, accountNonce, instead) => {
       const fees = await estimateFees()
       const { maxFeePerGas: oldFee = 0n, maxPriorityFeePerGas: oldTip = 0n } = instead ? parseTransaction(instead) : {}
@@ -98,6 +95,7 @@ export function createSettlementAccounts(
   }
 }
 
+/** Returns the most that a signed transaction can cost: its gas limit at its fee cap. */
 function maximumCostWei(raw: `0x${string}`): bigint {
   const { gas = 0n, maxFeePerGas = 0n } = parseTransaction(raw)
   return gas * maxFeePerGas

@@ -62,7 +62,6 @@ async function findPayers(sql: Sql, beginning: string): Promise<readonly Finding
        FROM payers WHERE payers.payer IS NOT NULL)
      SELECT 'payer' AS kind, 'address' AS matched, payer AS id FROM (
        (SELECT payer FROM payers WHERE payer IS NOT NULL LIMIT ${MOST})
-       UNION (SELECT owner FROM sponsored_permits WHERE ${hexWithin('owner')} ORDER BY owner LIMIT ${MOST})
        UNION (SELECT payer FROM unknown_settlements WHERE ${hexWithin('payer')} ORDER BY payer LIMIT ${MOST})) AS known
      LIMIT ${MOST}`,
     values: [beginning],

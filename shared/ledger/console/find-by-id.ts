@@ -44,7 +44,6 @@ async function findPayer(sql: Sql, address: string): Promise<readonly Finding[]>
     name: 'find_console_payer',
     text: `SELECT 'payer' AS kind, 'address' AS matched, $1 AS id
      WHERE EXISTS (SELECT FROM jobs WHERE payer = $1)
-       OR EXISTS (SELECT FROM sponsored_permits WHERE owner = $1)
        OR EXISTS (SELECT FROM unknown_settlements WHERE payer = $1)`,
     values: [address],
   })
@@ -52,7 +51,7 @@ async function findPayer(sql: Sql, address: string): Promise<readonly Finding[]>
 }
 
 /**
- * Finds every transaction that was signed for settlements or a permit, mined or replaced, and those of refunds. Of a large
+ * Finds every transaction that was signed for settlements, mined or replaced, and those of refunds. Of a large
  * batch only some settlements: each of them shows the others.
  */
 async function findTransaction(sql: Sql, hash: string): Promise<readonly Finding[]> {
@@ -61,8 +60,6 @@ async function findTransaction(sql: Sql, hash: string): Promise<readonly Finding
     text: `SELECT 'job' AS kind, 'transaction' AS matched, settlements.job_id::text AS id
        FROM settlement_transactions AS signed, LATERAL ${SETTLEMENTS_OF_SIGNED} WHERE hash = $1
      UNION SELECT 'job', 'transaction', job_id::text FROM settlements WHERE transaction_hash = $1
-     UNION SELECT 'sponsored_permit', 'transaction', sponsored_permits.owner
-       FROM settlement_transactions JOIN sponsored_permits ON sponsored_permits.id = sponsored_permit_id WHERE hash = $1
      UNION SELECT 'unknown_settlement', 'transaction', payer FROM unknown_settlements WHERE transaction_hash = $1
      UNION SELECT CASE WHEN job_id IS NULL THEN 'unknown_settlement' ELSE 'job' END, 'refund',
        coalesce(job_id::text, payer) FROM resolutions WHERE refund_transaction = $1

@@ -22,9 +22,7 @@ export interface LedgerDay {
   readonly settled: bigint
   /** Confirmed settlements whose block may still be replaced. */
   readonly notFinal: number
-  /** Of confirmed settlements, and of permits that the service submitted. */
   readonly settlementGas: bigint
-  readonly permitGas: bigint
   /** What vendors bill for the attempts of that day, as far as usage and prices are known. */
   readonly vendorCost: bigint
   /** Work that ended without a charge, at most; the gas of reverted settlements included. */
@@ -40,7 +38,6 @@ interface DayRow {
   readonly settled_total: string
   readonly not_final: string
   readonly settlement_gas: string
-  readonly permit_gas: string
   readonly uncharged_count: string
   readonly uncharged_total: string
   readonly vendor_total: string
@@ -70,7 +67,6 @@ export async function readDays(pool: Pool, period: Period): Promise<readonly Led
         settled: sum('settled_total'),
         notFinal: Number(sum('not_final')),
         settlementGas: sum('settlement_gas'),
-        permitGas: sum('permit_gas'),
         vendorCost: sum('vendor_total'),
         uncharged: { count: Number(sum('uncharged_count')), amount: sum('uncharged_total') },
         resolved: resolved.get(day) ?? [],
@@ -93,10 +89,10 @@ async function readRolledUp(sql: Sql, { from, until }: Period): Promise<readonly
     name: 'read_console_hours',
     text: `SELECT ${DAY}, sum(charged_jobs) AS charged_jobs, sum(charged_total) AS charged_total,
        sum(settled_total) AS settled_total, 0 AS not_final, sum(settlement_gas) AS settlement_gas,
-       sum(permit_gas) AS permit_gas, sum(uncharged_count) AS uncharged_count, sum(uncharged_total) AS uncharged_total,
+       sum(uncharged_count) AS uncharged_count, sum(uncharged_total) AS uncharged_total,
        sum(vendor_total) AS vendor_total
      FROM (SELECT date_trunc('day', hour, 'UTC') AS start, charged_jobs, charged_total, settled_total, settlement_gas,
-         permit_gas, uncharged_count, uncharged_total, vendor_total FROM ledger_hours WHERE hour >= $1 AND hour < $2) AS hours
+         uncharged_count, uncharged_total, vendor_total FROM ledger_hours WHERE hour >= $1 AND hour < $2) AS hours
      GROUP BY start`,
     values: [from, until],
   })
@@ -118,7 +114,6 @@ async function readLive(sql: Sql, { from, until }: Period): Promise<readonly Day
     text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
      buckets AS (SELECT start FROM charged UNION SELECT start FROM settled UNION SELECT start FROM reverted
        UNION SELECT start FROM batches
-       UNION SELECT start FROM permits
        UNION SELECT start FROM uncharged UNION SELECT start FROM vendors)
      SELECT ${DAY}, ${JOINED_SUMS}, coalesce(settled.not_final, 0) AS not_final FROM buckets ${JOINS}`,
     values: [from, until],

@@ -24,7 +24,6 @@ export async function readHours(sql: Sql, { from, until }: Period): Promise<read
     charged_jobs: string
     charged_total: string
     settlement_gas: string
-    permit_gas: string
     vendor_total: string
     failed: number
     p99_ms: number | null
@@ -48,7 +47,7 @@ export async function readHours(sql: Sql, { from, until }: Period): Promise<read
     completed: Number(row.charged_jobs),
     failed: row.failed,
     earned: BigInt(row.charged_total),
-    cost: BigInt(row.settlement_gas) + BigInt(row.permit_gas) + BigInt(row.vendor_total),
+    cost: BigInt(row.settlement_gas) + BigInt(row.vendor_total),
     p99Ms: row.p99_ms === null ? null : Math.round(row.p99_ms),
   }))
 }

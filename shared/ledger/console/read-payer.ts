@@ -11,7 +11,7 @@ import {
   VENDOR_OF_JOB,
 } from '../reports/margin.ts'
 import { inTransaction } from '../transaction.ts'
-import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
+import { CALL, type CallRow, callSummary } from './call-row.ts'
 import { readPayerResolutions, readUnknownSettlements } from './payment-parts.ts'
 import type { CountAndAmount } from './read-days.ts'
 
@@ -34,21 +34,7 @@ export interface PayerRecord {
   readonly uncharged: readonly (CountAndAmount & { readonly kind: UnchargedKind })[]
   /** The newest of each. */
   readonly unknownSettlements: readonly UnknownSettlementRecord[]
-  readonly permits: readonly SponsoredPermitRecord[]
   readonly resolutions: readonly ResolutionRecord[]
-}
-
-/** A permit that the service submitted at its own cost. */
-export interface SponsoredPermitRecord {
-  readonly id: string
-  readonly state: 'requested' | 'signed' | 'confirmed' | 'failed'
-  readonly requestedAt: Date
-  readonly finishedAt: Date | null
-  readonly transaction: string | null
-  readonly gasWei: bigint | null
-  /** Atomic USDC. */
-  readonly gasCost: bigint | null
-  readonly failureCode: string | null
 }
 
 /** What a page lists of each kind; totals are over all of it. */
@@ -80,7 +66,6 @@ export async function readPayer(pool: Pool, payer: string): Promise<PayerRecord 
       ...(await readSpend(sql, payer)),
       uncharged: await readUncharged(sql, payer),
       unknownSettlements: await readUnknownSettlements(sql, 'payer', payer),
-      permits: await readPermits(sql, payer),
       resolutions: await readPayerResolutions(sql, payer),
     }
   })
@@ -90,7 +75,6 @@ async function isKnown(sql: Sql, payer: string): Promise<boolean> {
   const { rows } = await sql.query({
     name: 'is_console_payer_known',
     text: `SELECT 1 WHERE EXISTS (SELECT FROM jobs WHERE payer = $1)
-       OR EXISTS (SELECT FROM sponsored_permits WHERE owner = $1)
        OR EXISTS (SELECT FROM unknown_settlements WHERE payer = $1)`,
     values: [payer],
   })
@@ -150,19 +134,6 @@ async function readUncharged(sql: Sql, payer: string): Promise<PayerRecord['unch
     values: [payer],
   })
   return rows.map((row) => ({ kind: row.kind, ...countAndAmount(row) }))
-}
-
-async function readPermits(sql: Sql, owner: string): Promise<readonly SponsoredPermitRecord[]> {
-  const { rows } = await sql.query<
-    Omit<SponsoredPermitRecord, 'gasWei' | 'gasCost'> & { gasWei: string | null; gasCost: string | null }
-  >({
-    name: 'list_console_payer_permits',
-    text: `SELECT id, state, requested_at AS "requestedAt", finished_at AS "finishedAt",
-       transaction_hash AS transaction, gas_wei AS "gasWei", gas_cost AS "gasCost", failure_code AS "failureCode"
-     FROM sponsored_permits WHERE owner = $1 ORDER BY requested_at DESC LIMIT ${SHOWN}`,
-    values: [owner],
-  })
-  return rows.map((row) => ({ ...row, gasWei: amountOrNull(row.gasWei), gasCost: amountOrNull(row.gasCost) }))
 }
 
 function countAndAmount(row: CountRow | undefined): CountAndAmount {

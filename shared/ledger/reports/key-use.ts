@@ -25,9 +25,7 @@ export async function readKeyUse(sql: Sql): Promise<readonly KeyUse[]> {
        UNION ALL SELECT facilitator, false FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL
        UNION ALL SELECT batches.facilitator, false
          FROM settlements JOIN settlement_batches AS batches ON batches.id = ANY(earlier_batches)
-         WHERE earlier_batches IS NOT NULL AND (state = 'signed' OR state = 'confirmed' AND finalized_at IS NULL)
-       UNION ALL SELECT facilitator, false FROM sponsored_permits WHERE state IN ('requested', 'signed')
-       UNION ALL SELECT facilitator, false FROM sponsored_permits WHERE block_hash IS NOT NULL AND finalized_at IS NULL) AS open
+         WHERE earlier_batches IS NOT NULL AND (state = 'signed' OR state = 'confirmed' AND finalized_at IS NULL)) AS open
      WHERE facilitator IS NOT NULL GROUP BY 1 ORDER BY 1`,
     values: [],
   })

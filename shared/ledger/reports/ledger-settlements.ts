@@ -1,6 +1,6 @@
 import type { Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
-import { afterRow, type LedgerPeriod } from './period.ts'
+import type { LedgerPeriod } from './period.ts'
 
 /** A settlement according to the ledger. Addresses and hashes are lower case, the charge is atomic USDC. */
 export interface LedgerSettlement {
@@ -41,6 +41,14 @@ export async function readSettlementsInBlocks(
   })
 }
 
+const TIME_OF_ROW = "coalesce((SELECT finished_at FROM settlements WHERE id = $5), '-infinity')"
+/**
+ * Whether a settlement comes after the one with the id `$5`, by `finished_at` and then by id; without such a row, all do.
+ * The first half bounds what is read of an index by time.
+ */
+const AFTER_ROW = `settlements.finished_at >= ${TIME_OF_ROW}
+       AND (settlements.finished_at, settlements.id) > (${TIME_OF_ROW}, $5)`
+
 /**
  * Returns one page of the period's settlements outside of these blocks: at most `limit` after the one with the id `after`,
  * by time, so that each page begins where the one before ended in the index.
@@ -55,7 +63,7 @@ export async function readSettlementsOutsideBlocks(
     name: 'read_settlements_outside_blocks',
     text: `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
      WHERE settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2
-       AND block_number NOT BETWEEN $3 AND $4 AND ${afterRow('settlements', '$5')}
+       AND block_number NOT BETWEEN $3 AND $4 AND ${AFTER_ROW}
      ORDER BY settlements.finished_at, settlements.id LIMIT $6`,
     values: [from, to, blocks.first.toString(), blocks.last.toString(), page.after, page.limit],
   })

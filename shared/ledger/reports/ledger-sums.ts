@@ -21,9 +21,6 @@ export function ledgerSums(bucket: 'hour' | 'day', from: string, until: string):
     batches AS (
       SELECT ${start('reverted_at')}, sum(reverted_gas_cost) AS gas FROM ${REVERTED_BATCHES}
       WHERE ${within('reverted_at')} GROUP BY 1),
-    permits AS (
-      SELECT ${start('finished_at')}, sum(gas_cost) AS gas FROM sponsored_permits
-      WHERE gas_wei IS NOT NULL AND ${within('finished_at')} GROUP BY 1),
     uncharged AS (
       SELECT ${start('created_at')}, count(*) AS count, sum(amount) AS total FROM uncharged_work
       WHERE ${within('created_at')} GROUP BY 1),
@@ -36,8 +33,8 @@ export function ledgerSums(bucket: 'hour' | 'day', from: string, until: string):
 export const JOINED_SUMS = `coalesce(charged.count, 0) AS charged_jobs, coalesce(charged.total, 0) AS charged_total,
   coalesce(settled.total, 0) AS settled_total,
   coalesce(settled.gas, 0) + coalesce(reverted.gas, 0) + coalesce(batches.gas, 0) AS settlement_gas,
-  coalesce(permits.gas, 0) AS permit_gas, coalesce(uncharged.count, 0) AS uncharged_count,
+  coalesce(uncharged.count, 0) AS uncharged_count,
   coalesce(uncharged.total, 0) AS uncharged_total, coalesce(vendors.total, 0) AS vendor_total`
 export const JOINS = `LEFT JOIN charged USING (start) LEFT JOIN settled USING (start)
-  LEFT JOIN reverted USING (start) LEFT JOIN batches USING (start) LEFT JOIN permits USING (start) LEFT JOIN uncharged USING (start)
+  LEFT JOIN reverted USING (start) LEFT JOIN batches USING (start) LEFT JOIN uncharged USING (start)
   LEFT JOIN vendors USING (start)`

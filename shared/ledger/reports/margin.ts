@@ -35,7 +35,7 @@ export interface Margins {
   readonly ofModels: readonly (Margin & { readonly model: string; readonly deployment: string })[]
   /** Of completed calls, the payers with the smallest margins. */
   readonly ofPayers: readonly (Margin & { readonly payer: string })[]
-  /** All that was settled and spent in the period: failed calls, permits and batches that reverted as a whole included. */
+  /** All that was settled and spent in the period: failed calls and batches that reverted as a whole included. */
   readonly total: Earned
 }
 
@@ -68,11 +68,11 @@ export async function readMargins(sql: Sql, period: LedgerPeriod): Promise<Margi
   const total = await readOne<SumRow>(sql, {
     name: 'read_earned',
     text: `WITH ${ledgerSums('day', '$1::timestamptz', '$2::timestamptz')},
-     buckets AS (SELECT start FROM settled UNION SELECT start FROM reverted UNION SELECT start FROM batches UNION SELECT start FROM permits
+     buckets AS (SELECT start FROM settled UNION SELECT start FROM reverted UNION SELECT start FROM batches
        UNION SELECT start FROM vendors),
      days AS (SELECT ${JOINED_SUMS} FROM buckets ${JOINS})
      SELECT coalesce(sum(settled_total), 0) AS charged, coalesce(sum(vendor_total), 0) AS vendor,
-       coalesce(sum(settlement_gas + permit_gas), 0) AS gas FROM days`,
+       coalesce(sum(settlement_gas), 0) AS gas FROM days`,
     values: [period.from, period.to],
   })
   return {

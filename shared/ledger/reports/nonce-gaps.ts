@@ -22,8 +22,7 @@ export async function readSettlementAccounts(sql: Sql): Promise<readonly Settlem
  * Returns the account nonces below `count`, the chain's, that this ledger never signed for: between or after its own
  * transactions, as far as these surround a time in the period. After its last one, the time ends when a worker noticed the
  * count or, for a key that is out of use, when a worker last kept its queue: otherwise funds that were moved away from
- * such a key would be reported forever. Whatever used the nonces spent the key's gas: a settlement, a sponsored permit or
- * a transfer.
+ * such a key would be reported forever. Whatever used the nonces spent the key's gas: a settlement or a transfer.
  */
 export async function readNonceGaps(
   sql: Sql,

@@ -1,6 +1,5 @@
 import { bindTo } from '../bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readOne } from '../read-rows.ts'
 import { readKeyUse } from './key-use.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { readOldestSnapshot } from './oldest-snapshot.ts'
@@ -15,7 +14,6 @@ export function createReportsStore(pool: Pool) {
     readLedgerTotals,
     readOldestSnapshot,
     readSettlementTotals,
-    readSponsoredTotals,
     rollUpTotals,
     rollUpHours,
   })
@@ -54,30 +52,4 @@ async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
   if (!row) throw new Error('a SELECT of counts always returns one row')
   const { oldest, ...counts } = row
   return { counts, oldestSignedAgeSeconds: oldest }
-}
-
-/** The permits that the service submits at its own cost. */
-interface SponsoredTotals {
-  readonly counts: Readonly<Record<'requested' | 'signed', number>>
-  readonly oldestPendingAgeSeconds: number
-  /** What the daily ceiling counts: the gas of the last day, and the most that permits in progress may cost. */
-  readonly dayGasWei: bigint
-}
-
-/** Reads the totals by partial indexes: of permits in progress, and of the gas of the last day. */
-async function readSponsoredTotals(sql: Sql): Promise<SponsoredTotals> {
-  const { oldest, reserved, spent, ...counts } = await readOne<
-    SponsoredTotals['counts'] & { oldest: number; reserved: bigint; spent: bigint }
-  >(sql, {
-    name: 'read_sponsored_totals',
-    text: `SELECT count(*) FILTER (WHERE state = 'requested')::int AS requested,
-       count(*) FILTER (WHERE state = 'signed')::int AS signed,
-       coalesce(extract(epoch FROM now() - min(requested_at)), 0)::float8 AS oldest,
-       coalesce(sum(coalesce(expected_gas_wei, reserved_gas_wei)), 0) AS reserved,
-       (SELECT coalesce(sum(gas_wei), 0) FROM sponsored_permits
-        WHERE gas_wei IS NOT NULL AND finished_at > now() - interval '1 day') AS spent
-     FROM sponsored_permits WHERE state IN ('requested', 'signed')`,
-    values: [],
-  })
-  return { counts, oldestPendingAgeSeconds: oldest, dayGasWei: spent + reserved }
 }

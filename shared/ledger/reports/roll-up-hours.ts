@@ -6,15 +6,10 @@ import { marginsOfHours } from './margin.ts'
 const STABLE_AFTER = '10 minutes'
 
 /**
- * Returns the query of the earliest time among a few rows. Without `OFFSET 0` PostgreSQL would look for the first of
- * them by time, which reads the whole history when there are none.
- */
-const oldest = (rows: string) => `SELECT min(finished_at) FROM (SELECT finished_at FROM ${rows} OFFSET 0) AS few`
-
-/**
- * Adds the totals of at most `limit` hours that no longer change. An hour waits for the finality of its settlements and permits, since
- * a reorganization may still remove them. Safe in every worker concurrently: each computes the same rows. Returns the
- * number of hours added.
+ * Adds the totals of at most `limit` hours that no longer change. An hour waits for the finality of its settlements, since a
+ * reorganization may still remove them. Safe in every worker concurrently: each computes the same rows. `OFFSET 0`
+ * keeps PostgreSQL from looking for the earliest settlement by time, which would read the whole history when there is
+ * none. Returns the number of hours added.
  */
 export async function rollUpHours(sql: Sql, limit: number): Promise<number> {
   const { rowCount } = await sql.query({
@@ -23,17 +18,16 @@ export async function rollUpHours(sql: Sql, limit: number): Promise<number> {
        SELECT beginning AS lower, least(ending, beginning + $2 * interval '1 hour') AS upper
        FROM (SELECT date_trunc('hour', coalesce(
            (SELECT max(hour) + interval '1 hour' FROM ledger_hours),
-           least((SELECT min(accepted_at) FROM jobs), (SELECT min(created_at) FROM uncharged_work),
-             (SELECT min(finished_at) FROM sponsored_permits WHERE gas_wei IS NOT NULL))), 'UTC') AS beginning,
+           least((SELECT min(accepted_at) FROM jobs), (SELECT min(created_at) FROM uncharged_work))), 'UTC') AS beginning,
          date_trunc('hour', least(now() - $1::interval,
-           (${oldest("settlements WHERE state = 'confirmed' AND finalized_at IS NULL")}),
-           (${oldest('sponsored_permits WHERE block_hash IS NOT NULL AND finalized_at IS NULL')})),
+           (SELECT min(finished_at) FROM (
+              SELECT finished_at FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL OFFSET 0) AS few)),
            'UTC') AS ending) AS ends),
      buckets AS (
        SELECT start FROM bounds, generate_series(lower, upper - interval '1 hour', interval '1 hour') AS start),
      ${ledgerSums('hour', '(SELECT lower FROM bounds)', '(SELECT upper FROM bounds)')},
      models AS (${marginsOfHours('(SELECT lower FROM bounds)', '(SELECT upper FROM bounds)')})
-     INSERT INTO ledger_hours (hour, charged_jobs, charged_total, settled_total, settlement_gas, permit_gas,
+     INSERT INTO ledger_hours (hour, charged_jobs, charged_total, settled_total, settlement_gas,
        uncharged_count, uncharged_total, vendor_total, margins)
      SELECT start, ${JOINED_SUMS}, coalesce(models.margins, '[]') FROM buckets ${JOINS} LEFT JOIN models USING (start)
      ON CONFLICT (hour) DO NOTHING`,

@@ -17,6 +17,7 @@ export function createRetentionStore(pool: Pool) {
     expireResults,
     forgetExpiredChallenges,
     forgetInspections,
+    forgetPermits,
     forgetNetworks,
   })
 }
@@ -67,6 +68,17 @@ async function forgetInspections(sql: Sql, limit: number): Promise<number> {
     name: 'forget_inspections',
     text: `DELETE FROM audio_inspections WHERE (audio_sha256, inspector) IN (
        SELECT audio_sha256, inspector FROM audio_inspections WHERE expires_at <= now()
+       ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`,
+    values: [limit],
+  })
+}
+
+/** Deletes stored permits that have expired. Returns their number. */
+async function forgetPermits(sql: Sql, limit: number): Promise<number> {
+  return await countRows(sql, {
+    name: 'forget_permits',
+    text: `DELETE FROM stored_permits WHERE owner IN (
+       SELECT owner FROM stored_permits WHERE expires_at <= now()
        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`,
     values: [limit],
   })

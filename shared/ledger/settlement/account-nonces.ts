@@ -69,28 +69,24 @@ export async function takeAccountNonces(
   throw new NonceQueueFull(full?.room ?? 0)
 }
 
-/**
- * Stores a signed transaction; it may be sent only afterwards. One without a settlement and without a sponsored permit
- * only fills a nonce gap.
- */
+/** Stores a signed transaction; it may be sent only afterwards. One without a settlement only fills a nonce gap. */
 export async function insertTransaction(
   sql: Sql,
   signed: {
     network: string
     facilitator: string
     settlementId: string | null
-    sponsoredPermitId?: string
     accountNonce: bigint
     transaction: SignedTransaction
   },
 ): Promise<void> {
-  const { network, facilitator, settlementId, sponsoredPermitId = null, accountNonce, transaction } = signed
+  const { network, facilitator, settlementId, accountNonce, transaction } = signed
   const { hash, raw } = transaction
   await sql.query({
     name: 'insert_transaction',
     text: `INSERT INTO settlement_transactions
-       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, sponsored_permit_id)
-     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-    values: [hash, settlementId, raw, network, facilitator, accountNonce.toString(), sponsoredPermitId],
+       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
+     VALUES ($1, $2, $3, $4, $5, $6)`,
+    values: [hash, settlementId, raw, network, facilitator, accountNonce.toString()],
   })
 }

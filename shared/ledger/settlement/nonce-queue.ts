@@ -11,10 +11,8 @@ type Hex = `0x${string}`
 /** The newest transaction of one account nonce. */
 export interface QueuedTransaction extends StoredTransaction {
   readonly ageMs: number
-  /** Whether its settlement or permit has failed: the payer was notified, so the transaction must not be mined. */
+  /** Whether its settlement has failed: the payer was notified, so the transaction must not be mined. */
   readonly isAbandoned: boolean
-  /** The most that it may cost, for a sponsored permit; `null` for all others. */
-  readonly maximumCostWei: bigint | null
 }
 
 /** The unmined transactions of an account, starting at the next account nonce on chain. */
@@ -48,18 +46,10 @@ const IS_BATCH_ABANDONED = `(signed.batch_id IS NOT NULL
     OFFSET 0)
   AND (batches.abandoned_at IS NOT NULL OR NOT EXISTS (
     SELECT FROM settlements AS other WHERE other.batch_id = signed.batch_id AND other.state <> 'reverted' OFFSET 0)))`
-/**
- * Whether a signed transaction must not be mined: its settlement or its batch has failed, or its permit ended without it
- * or was moved to another account nonce.
- */
-const IS_ABANDONED = `(settlements.state IS NOT DISTINCT FROM 'reverted' OR ${IS_BATCH_ABANDONED}
-  OR (sponsored_permit_id IS NOT NULL AND (
-  permits.abandoned_at IS NOT NULL OR permits.state IS NOT DISTINCT FROM 'failed'
-  OR permits.facilitator IS DISTINCT FROM signed.facilitator
-  OR permits.account_nonce IS DISTINCT FROM signed.account_nonce)))`
+/** Whether a signed transaction must not be mined: its settlement or its batch has failed. */
+const IS_ABANDONED = `(settlements.state IS NOT DISTINCT FROM 'reverted' OR ${IS_BATCH_ABANDONED})`
 const SIGNED = `settlement_transactions AS signed LEFT JOIN settlements ON settlements.id = settlement_id
-  LEFT JOIN settlement_batches AS batches ON batches.id = signed.batch_id
-  LEFT JOIN sponsored_permits AS permits ON permits.id = sponsored_permit_id`
+  LEFT JOIN settlement_batches AS batches ON batches.id = signed.batch_id`
 
 /**
  * Takes the lease on an account's queue when it may contain transactions, or when an empty one is due for a poll;
@@ -127,8 +117,7 @@ export async function readNonceQueue(
     name: 'read_nonce_queue',
     text: `SELECT DISTINCT ON (signed.account_nonce) hash, raw_transaction AS raw, signed.facilitator AS sender,
        signed.account_nonce AS "accountNonce",
-       (extract(epoch FROM now() - signed.signed_at) * 1000)::float8 AS "ageMs", ${IS_ABANDONED} AS "isAbandoned",
-       permits.reserved_gas_wei AS "maximumCostWei"
+       (extract(epoch FROM now() - signed.signed_at) * 1000)::float8 AS "ageMs", ${IS_ABANDONED} AS "isAbandoned"
      FROM ${SIGNED}
      WHERE signed.network = $1 AND signed.facilitator = $2 AND signed.account_nonce >= $3
      ORDER BY signed.account_nonce, signed.signed_at DESC LIMIT $4`,
@@ -157,24 +146,11 @@ export async function addReplacement(sql: Sql, replacedHash: Hex, { hash, raw }:
   await sql.query({
     name: 'add_replacement',
     text: `INSERT INTO settlement_transactions
-       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, sponsored_permit_id, batch_id)
-     SELECT $2, settlement_id, $3, network, facilitator, account_nonce, sponsored_permit_id, batch_id
+       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, batch_id)
+     SELECT $2, settlement_id, $3, network, facilitator, account_nonce, batch_id
      FROM settlement_transactions WHERE hash = $1
      ON CONFLICT (hash) DO NOTHING`,
     values: [replacedHash, hash, raw],
-  })
-}
-
-/**
- * Abandons the permit of a stuck transaction: sending it with a higher fee would cost more than was reserved for it.
- * Another transaction uses up its account nonce.
- */
-export async function abandonPermit(sql: Sql, hash: Hex): Promise<void> {
-  await sql.query({
-    name: 'abandon_permit',
-    text: `UPDATE sponsored_permits SET abandoned_at = now()
-     WHERE id = (SELECT sponsored_permit_id FROM settlement_transactions WHERE hash = $1) AND abandoned_at IS NULL`,
-    values: [hash],
   })
 }
 

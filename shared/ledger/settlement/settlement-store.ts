@@ -20,7 +20,6 @@ import {
   removeFromBlocks,
 } from './finality.ts'
 import {
-  abandonPermit,
   addReplacement,
   fillGap,
   leaseNonceQueue,
@@ -64,7 +63,7 @@ export function createSettlementStore(pool: Pool) {
     ...bindTo(pool, { abandonBatch, recordRevertedBatch, failSettlement, markForReview }),
     ...bindTo(pool, { recordRemoteSettlement, readRemoteSettlement, recordSettlementRequest, recordSettlementAnswer }),
     ...bindTo(pool, { leaseNonceQueue, releaseNonceQueue, readNextAccountNonce, readNonceQueue }),
-    ...bindTo(pool, { addReplacement, abandonPermit, fillGap }),
+    ...bindTo(pool, { addReplacement, fillGap }),
     ...bindTo(pool, { findUnfinalBlocks, readUnfinalRemote, readFailed, judgeFailed, reopenSettlement }),
     ...bindTo(pool, { markFinal, removeFromBlocks, readRemoved, moveSettlement, renewReleased, loseSettlement }),
   }

@@ -8,7 +8,6 @@ import { readNonceGaps } from '#shared/ledger/reports/nonce-gaps.ts'
 import { readPaymentParties } from '#shared/ledger/reports/payment-parties.ts'
 import { resolvePeriod } from '#shared/ledger/reports/period.ts'
 import { createReportsStore } from '#shared/ledger/reports/reports-store.ts'
-import { readMinedPermits } from '#shared/ledger/reports/sponsored-permits.ts'
 import { createRetentionStore } from '#shared/ledger/retention/retention-store.ts'
 import { createSettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
@@ -105,11 +104,6 @@ export async function readReconciliation({ sandbox: { info } }: Side, times: num
         pagesOf(
           (after) => readSettlementsOutsideBlocks(pool, period, blocks, page(after)),
           (row) => row.settlementId,
-        ),
-      'all permits of a day, in pages': () =>
-        pagesOf(
-          (after) => readMinedPermits(pool, period, page(after)),
-          (row) => row.permitId,
         ),
     }
     const readings: Reading[] = []

@@ -1,14 +1,15 @@
 import { maxUint256, numberToHex, type TypedDataDefinition } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
-import { permitCall } from '#shared/chain/allowance/permit-call.ts'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { PERMIT2_ADDRESS } from '#shared/chain/network/contracts.ts'
 import { createBalanceReader } from '#shared/chain/reading/balance-reader.ts'
+import { createPayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
 import { createScreeningOracle } from '#shared/chain/reading/screening-oracle.ts'
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
@@ -24,6 +25,7 @@ import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { deployTestContract } from '../../support/chain/settlement-contract.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { permitCall, signAllowancePermit } from '../../support/payer/allowance-permit.ts'
 import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
 import { type AuthorizationChanges, secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
@@ -43,6 +45,8 @@ const faults: readonly (readonly [string, RpcFault])[] = [
   ['returns a web page', { kind: 'html' }],
   ['returns an empty body', { kind: 'empty' }],
 ]
+const challengeOf = (authorization: Authorization) =>
+  ({ quote: { quotedMaximum: authorization.authorizedMaximum, terms: {} } }) as unknown as Challenge
 function flipped(hex: `0x${string}`, index: number): `0x${string}` {
   const digit = hex[index] === 'a' ? 'b' : 'a'
   return `${hex.slice(0, index)}${digit}${hex.slice(index + 1)}` as `0x${string}`
@@ -291,6 +295,7 @@ describe('verifying one authorization on chain', () => {
   } = {}) {
     const client = createChainClient(proxy.url, PATIENCE_MS)
     const payers = createPayerMemory()
+    const stored = new Map<string, AllowancePermit>()
     const dependencies = {
       terms: { ...terms, settlementContract: contract },
       verifier: contract
@@ -300,7 +305,12 @@ describe('verifying one authorization on chain', () => {
       balances: createBalanceReader(client),
       payers,
       limitVerifications: createVerificationLimiter(newAllowances(), newPayersPerMinute),
-      permitUrl: null,
+      publicBaseUrl: 'https://api.farebox.example',
+      permitStore: {
+        findStoredPermit: async (owner: string) => stored.get(owner) ?? null,
+        forgetStoredPermit: async ({ owner }: { owner: string }) => void stored.delete(owner),
+      },
+      payerFunds: createPayerFundsReader(client, () => performance.now()),
       requireFees: () => Promise.resolve(),
       payerScreen: { isRefused: () => false, isListedOnChain },
       now: () => new Date(),
@@ -312,26 +322,26 @@ describe('verifying one authorization on chain', () => {
       const outcome = refusal?.code ?? 'verified'
       return { outcome, calls: proxy.calls.length - callsBefore, permit: refusal?.members['permit'] }
     }
-    const refusalOf = async (authorization: Authorization, address: string): Promise<AppError | null> => {
-      const challenge = {
-        quote: { quotedMaximum: authorization.authorizedMaximum, terms: {} },
-      } as unknown as Challenge
+    const accept = (authorization: Authorization, address = '203.0.113.1') => {
       const payment = {
         authorization,
         challengeTokenSha256: '',
         challengeExpiresAt: new Date(Date.now() + 600_000),
         alteredTerm: null,
       }
+      return verifyAuthorization(dependencies, payment, challengeOf(authorization), { ip: address })
+    }
+    const refusalOf = async (authorization: Authorization, address: string): Promise<AppError | null> => {
       try {
-        await verifyAuthorization(dependencies, payment, challenge, { ip: address })
+        await accept(authorization, address)
         return null
       } catch (error) {
         if (!(error instanceof AppError)) throw error
         // The handler remembers a refusal once it is certain that the payment did not settle meanwhile.
-        return payers.rememberRefusal(authorization, error, challenge)
+        return payers.rememberRefusal(authorization, error, challengeOf(authorization))
       }
     }
-    return { verify, messageOf, payers }
+    return { verify, messageOf, payers, accept, stored }
   }
   const emptyPayer = () => createPayer(devnet.rpcUrl, { usdcAtomic: 0n })
   const sign = (payer: Payer, gasSponsored = true) => signAuthorization(devnet, payer, { gasSponsored })
@@ -461,7 +471,7 @@ describe('verifying one authorization on chain', () => {
       const payer = await createPayer(devnet.rpcUrl)
       const { permit } = await verify(await signAuthorization(devnet, payer, { facilitator, gasSponsored: false }))
       const { submit, typed_data: typedData } = permit as ReturnType<typeof requiredPermit>
-      expect(submit).toBeNull()
+      expect(submit).toEqual({ method: 'POST', url: 'https://api.farebox.example/v1/allowances' })
       const { value, nonce, deadline } = typedData.message
       const permitAmount = BigInt(value)
       expect(permitAmount).toBe(maxUint256)
@@ -527,6 +537,77 @@ describe('verifying one authorization on chain', () => {
       const withPermit = await sign(payer)
       expect((await verify({ ...withPermit, gasSponsoring: null })).outcome).toBe('permit2_allowance_required')
       expect((await verify(withPermit)).outcome).toBe('verified')
+    })
+  })
+
+  describe('a payment of a wallet that has stored a permit', () => {
+    let facilitator: `0x${string}`
+    beforeAll(async () => {
+      facilitator = (await deployTestContract(devnet, [devnet.accounts.settlement.address])).address
+    })
+    const startStoring = async (changes: Partial<AllowancePermit> = {}, options: { contract?: null } = {}) => {
+      const started = startVerifying({ contract: facilitator, ...options })
+      const payer = await createPayer(devnet.rpcUrl)
+      const permit = await signAllowancePermit(payer, changes)
+      started.stored.set(payer.address, permit)
+      return { ...started, payer, permit }
+    }
+    const signOwn = (payer: Payer, changes: AuthorizationChanges = {}) =>
+      signAuthorization(devnet, payer, { facilitator, gasSponsored: true, ...changes })
+
+    it.each([
+      ['a permit of exactly its maximum', {}],
+      ['no permit', { gasSponsored: false }],
+      ['a lasting permit', { permitAmount: 200_000n }],
+      ['a permit that has expired', { permitDeadline: secondsFromNow(-1) }],
+    ])('uses the stored permit, and ignores what it brings itself: %s', async (_, changes) => {
+      const { accept, payer, permit } = await startStoring()
+      const { authorization, needsPermit } = await accept(await signOwn(payer, changes))
+      const { value: amount, nonce, deadline, signature } = permit
+      expect(authorization.gasSponsoring).toMatchObject({ from: payer.address, amount, nonce, deadline, signature })
+      expect(needsPermit).toBe(false)
+    })
+
+    it.each([
+      ['its deadline is before the settlement of the payment', { deadline: secondsFromNow(60) }, true],
+      ['it is for less than the maximum', { value: MAXIMUM - 1n }, true],
+      ['its nonce is a later one', { nonce: 1n }, true],
+    ])('uses its own permit when the stored one is no use: %s', async (_, changes, isKept) => {
+      const { accept, payer, stored } = await startStoring(changes)
+      const signed = await signOwn(payer)
+      expect((await accept(signed)).authorization).toBe(signed)
+      expect(stored.has(payer.address)).toBe(isKept)
+    })
+
+    it('uses its own permit once the nonce of the stored one is used, and forgets that one', async () => {
+      const { accept, payer, stored, permit } = await startStoring()
+      await payer.invalidateNonce(0n)
+      await callRpc(devnet.rpcUrl, 'eth_sendTransaction', [{ from: payer.address, ...permitCall(permit) }])
+      await payer.approve(0n)
+      const own = await signOwn(payer, { permitNonce: 1n })
+      expect(await accept(own)).toMatchObject({ authorization: own, needsPermit: true })
+      expect(stored.has(payer.address)).toBe(false)
+    })
+
+    it('uses its own permit where it names a settlement key, which cannot bring a stored one', async () => {
+      const { accept, payer } = await startStoring()
+      const toKey = await signAuthorization(devnet, payer, { gasSponsored: true })
+      expect((await accept(toKey)).authorization).toBe(toKey)
+    })
+
+    it('is refused for what the stored permit cannot cure: no funds, code, or an unreachable chain', async () => {
+      const { verify, payer } = await startStoring()
+      await payer.spendAll()
+      expect((await verify(await signOwn(payer))).outcome).toBe('insufficient_funds')
+      const coded = await startStoring()
+      const signed = await signOwn(coded.payer)
+      await callRpc(devnet.rpcUrl, 'anvil_setCode', [coded.payer.address, '0x600160005260206000f3'])
+      expect((await coded.verify(signed)).outcome).toBe('payer_has_code')
+      const cut = await startStoring()
+      cut.payers.rememberVerified(cut.payer.address)
+      proxy.setFault({ kind: 'reset' })
+      expect((await cut.verify(await signOwn(cut.payer))).outcome).toBe('payment_network_unavailable')
+      proxy.setFault(null)
     })
   })
 })

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { maxUint256 } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createFarebox, type DoctorCheck, type Farebox, type FareboxOptions } from '../../../client/farebox.ts'
@@ -13,7 +14,7 @@ import type { Wallet } from '../../../client/wallet/wallet.ts'
 import { walletFromEnvironment } from '../../../client/wallet/wallet-from-environment.ts'
 import { walletFromAccount, walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
-import { type SharedSandbox, startTestSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
 /** Answers as a server whose clock is four minutes behind. */
 const fetchFromThePast: typeof fetch = async (input, init) => {
@@ -85,7 +86,7 @@ describe('the doctor', () => {
     const { all, wrong } = await examine({ rpcUrl: undefined }, { usdcAtomic: 0n })
     expect(wrong).toEqual(['balance'])
     const { found } = all.find(({ name }) => name === 'allowance') ?? {}
-    expect(found).toMatch(/^none: calls are paid one after the other, each with a permit/)
+    expect(found).toMatch(/^none: the first call brings a permit, for all later ones too/)
   })
 
   it('a clock that is minutes off is named with the difference', async () => {
@@ -153,8 +154,7 @@ describe('the doctor', () => {
 describe('approvals of a wallet', () => {
   let sandbox: SharedSandbox
   beforeAll(async () => {
-    // Where a contract submits permits, only wallets that have paid are sponsored.
-    sandbox = await startTestSandbox({ settlementContract: false })
+    sandbox = await useSharedSandbox()
   })
 
   afterAll(() => sandbox.stop())
@@ -169,19 +169,20 @@ describe('approvals of a wallet', () => {
     return { farebox, payer }
   }
   const permitsOf = ({ address }: Payer) =>
-    sandbox.sql('SELECT state FROM sponsored_permits WHERE owner = $1', [address])
+    sandbox.sql('SELECT value, permit_nonce AS nonce FROM stored_permits WHERE owner = $1', [address])
   describe('approving Permit2', () => {
     it('one signature lets calls run in parallel, and every other approval is free', async () => {
       const { farebox, payer } = await openFor({})
       expect(await farebox.allowance()).toMatchObject({ allowance: 0n, balance: 1_000_000n, isApproved: false })
       const approvals = await Promise.all([farebox.approve(), farebox.approve(), farebox.approve()])
       expect(approvals.map(({ outcome }) => outcome)).toEqual(['approved', 'already_approved', 'already_approved'])
-      expect(approvals[0]?.transaction).toMatch(/^0x[0-9a-f]{64}$/)
-      expect(await permitsOf(payer)).toEqual([{ state: 'confirmed' }])
+      expect(await permitsOf(payer)).toEqual([{ value: maxUint256.toString(), nonce: '0' }])
+      expect(await sandbox.chain.permit2Allowance(payer.address)).toBe(0n)
       expect((await farebox.allowance()).isApproved).toBe(true)
       const answers = await Promise.all([farebox.chat.create(chat), farebox.chat.create(chat)])
       expect(answers.every(({ payment }) => payment.verified === 'passed')).toBe(true)
-      expect(await farebox.approve()).toMatchObject({ outcome: 'already_approved', transaction: null })
+      expect(await farebox.approve()).toMatchObject({ outcome: 'already_approved' })
+      expect(await sandbox.chain.permit2Allowance(payer.address)).toBeGreaterThan(maxUint256 / 2n)
       expect(await sandbox.chain.client.getBalance({ address: payer.address })).toBe(0n)
     })
 
@@ -190,27 +191,21 @@ describe('approvals of a wallet', () => {
       await expect(farebox.approve()).rejects.toMatchObject({
         name: 'ApprovalRefused',
         code: 'owner_balance_too_low',
-        problem: 'The wallet has 0.05 USDC, and the service pays for an approval from 0.1 USDC on.',
+        problem: 'The wallet has 0.05 USDC, and the service stores a permit from 0.1 USDC on.',
         money: 'none',
-        retryAfterMs: null,
       })
       expect(await permitsOf(payer)).toEqual([])
     })
 
-    it('a second permit within a day is refused with the time of the next', async () => {
-      const { farebox } = await openFor({})
+    it('a larger approval takes the place of a smaller one', async () => {
+      const { farebox, payer } = await openFor({})
       await farebox.approve({ value: '0.2' })
-      const refused = farebox.approve({ value: '0.5' })
-      await expect(refused).rejects.toMatchObject({ name: 'ApprovalRefused', code: 'owner_allowance_limit' })
-      const { retryAfterMs, advice } = (await refused.catch((error: unknown) => error)) as {
-        retryAfterMs: number
-        advice: string
-      }
-      expect(retryAfterMs).toBeGreaterThan(3_600_000)
-      expect(advice).toMatch(/^Approve again in \d+ h; otherwise /)
+      expect(await farebox.approve({ value: '0.5' })).toMatchObject({ outcome: 'approved', allowance: 500_000n })
+      expect(await farebox.approve({ value: '0.3' })).toMatchObject({ outcome: 'already_approved' })
+      expect(await permitsOf(payer)).toEqual([{ value: '500000', nonce: '0' }])
     })
 
-    it('an approval whose answer was lost is repeated without another transaction', async () => {
+    it('an approval whose answer was lost is repeated', async () => {
       let isLost = false
       const { farebox, payer } = await openFor(
         {},
@@ -224,11 +219,10 @@ describe('approvals of a wallet', () => {
         },
       )
       const waits: string[] = []
-      const { outcome, transaction } = await farebox.approve({ onWait: ({ code }) => waits.push(code) })
+      const { outcome } = await farebox.approve({ onWait: ({ code }) => waits.push(code) })
       expect(outcome).toBe('approved')
       expect(waits).toEqual(['connection_lost'])
-      expect(transaction).toMatch(/^0x/)
-      expect(await permitsOf(payer)).toEqual([{ state: 'confirmed' }])
+      expect(await permitsOf(payer)).toEqual([{ value: maxUint256.toString(), nonce: '0' }])
     })
   })
 

@@ -10,12 +10,12 @@ import {
   toHex,
 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { permitCall } from '#shared/chain/allowance/permit-call.ts'
 import { noncesOfBatch } from '#shared/chain/reading/batched-nonces.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { permitCall } from '../../support/payer/allowance-permit.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AuthorizationChanges, secondsFromNow, signWitness } from '../../support/payer/sign-authorization.ts'
 import {
@@ -63,8 +63,8 @@ describe('a payment with a lasting permit', () => {
     })
   const submit = ({ payer, gasSponsoring }: Authorization) => {
     if (!gasSponsoring) throw new Error('it has no permit')
-    const { amount: value, deadline, nonce, signature } = gasSponsoring
-    const { to, data } = permitCall({ owner: payer, value, deadline, nonce, signature })
+    const { amount: value, deadline, signature } = gasSponsoring
+    const { to, data } = permitCall({ owner: payer, value, deadline, signature })
     return chain.send(newAddress(), to, data)
   }
 

@@ -61,7 +61,7 @@ describe('the nonce queue', () => {
     const [first, second] = await settlingBatch(ledger, 2, batch)
     if (!first || !second) throw new Error('two jobs')
     const { facilitator: sender } = batch.account
-    const queued = { hash: hashOf(batch), sender, accountNonce: 0n, isAbandoned: false, maximumCostWei: null }
+    const queued = { hash: hashOf(batch), sender, accountNonce: 0n, isAbandoned: false }
     expect((await queueOf(batch)).transactions).toMatchObject([queued])
     await fail(first)
     expect((await queueOf(batch)).transactions).toMatchObject([queued])

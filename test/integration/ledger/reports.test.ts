@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { Registry } from 'prom-client'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import type { JobState } from '#shared/jobs/job.ts'
@@ -7,11 +6,9 @@ import { createMoneyStore } from '#shared/ledger/console/money-store.ts'
 import { readDays } from '#shared/ledger/console/read-days.ts'
 import { readMargins, readModelDays } from '#shared/ledger/reports/margin.ts'
 import { rollUpHours } from '#shared/ledger/reports/roll-up-hours.ts'
-import { readSponsoredPermits } from '#shared/ledger/reports/sponsored-permits.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { sumOfMargins } from '../../../operator/pages/ledger/day-result.ts'
 import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
-import { addSponsoredMetrics, measuredAllowanceStore } from '../../../workers/telemetry/sponsored-metrics.ts'
 import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
 import { settlingBatch } from '../../support/ledger/settling-batch.ts'
@@ -26,7 +23,6 @@ interface PaidCall {
 }
 const PERIOD = { from: new Date('2026-03-01T00:00:00Z'), until: new Date('2026-03-04T00:00:00Z') }
 const NONE = { count: 0, total: 0n }
-const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000).toISOString()
 const OPERATION = 'createTranscription'
 
 describe('reports by day', () => {
@@ -80,7 +76,6 @@ describe('reports by day', () => {
         settled: 10_068n,
         notFinal: 0,
         settlementGas: 80n,
-        permitGas: 0n,
         vendorCost: 2400n,
         uncharged: { count: 1, amount: 700n },
       },
@@ -163,20 +158,6 @@ describe('reports by day', () => {
     )
     const [, day] = await readDays(ledger.pool, PERIOD)
     expect(day).toMatchObject({ day: '2026-03-02', resolved: [{ outcome: 'written_off', count: 1, amount: 5034n }] })
-  })
-
-  it('counts the gas of permits that the service submitted', async () => {
-    await ledger.sql(
-      `INSERT INTO sponsored_permits (id, digest, network, owner, value, deadline, permit_nonce, signature, state,
-       finished_at, reserved_gas_wei, minimum_balance, block_number, transaction_hash, block_hash, gas_used,
-       effective_gas_price, gas_wei, gas_cost, finalized_at)
-     VALUES ($1, 'digest', 'eip155:8453', 'owner', 1, 1, 0, '0x', 'confirmed', '2026-03-01T10:00:00Z', 1, 0, 1, '0x01',
-       '0x02', 1, 1, 1, 90, now())`,
-      [randomUUID()],
-    )
-    expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
-    await rollUpAll()
-    expect((await readDays(ledger.pool, PERIOD)).at(-1)).toMatchObject({ day: '2026-03-01', permitGas: 90n })
   })
 
   it('gives hours with what they earned and cost, and how long their calls took', async () => {
@@ -417,113 +398,6 @@ describe('totals of the ledger', () => {
     const text = await other.metrics()
     expect(text).toMatch(/^farebox_ledger_readable 0$/m)
     expect(text.match(/^farebox_.*$/gm)).toEqual(['farebox_ledger_readable 0'])
-  })
-
-  /** Stores a permit that ended at a time with a cost in wei, or is in progress (`at` is `null`). */
-  async function sponsored(
-    state: string,
-    at: string | null,
-    wei: bigint | null,
-    code: string | null = null,
-  ): Promise<void> {
-    await ledger.sql(
-      `INSERT INTO sponsored_permits (digest, network, owner, value, deadline, permit_nonce, signature, state, requested_at,
-       finished_at, reserved_gas_wei, minimum_balance, facilitator, account_nonce, block_number, failure_code,
-       transaction_hash, block_hash, gas_used, effective_gas_price, gas_wei, gas_cost)
-     SELECT gen_random_uuid(), 'eip155:8453', '0x1', 1, 1, 0, '0x', $1, coalesce($2::timestamptz, now() - interval '90 seconds'),
-       $2::timestamptz, 700, 1, '0x2', coalesce(max(account_nonce), 0) + 1, 7, $4, 'h' || cost, 'b' || cost, cost - cost + 100, cost / 100, cost,
-       cost - cost + 3
-     FROM (SELECT $3::numeric AS cost) AS given LEFT JOIN sponsored_permits ON true GROUP BY cost`,
-      [state, at, wei?.toString() ?? null, code],
-    )
-  }
-  test('reports sponsored permits with their gas by outcome and day, and what is in progress', async () => {
-    const period = { from: '2026-03-01T12:00:00Z', to: '2026-03-03T00:00:00Z' }
-    await ledger.sql('DELETE FROM sponsored_permits')
-    await sponsored('confirmed', '2026-03-01T11:59:59.999Z', 10n ** 20n)
-    await sponsored('confirmed', '2026-03-01T12:00:00Z', 2000n)
-    await sponsored('confirmed', '2026-03-01T23:59:59Z', 10n ** 18n + 1n)
-    await sponsored('failed', '2026-03-02T00:00:00Z', 400n, 'permit_reverted')
-    await sponsored('failed', '2026-03-02T00:00:00Z', null, 'permit_expired')
-    await sponsored('failed', '2026-03-03T00:00:00Z', 10n ** 20n, 'permit_reverted')
-    await sponsored('signed', null, null)
-    await sponsored('requested', null, null)
-    const { pending, ...ended } = await readSponsoredPermits(ledger.pool, period)
-    const both = { count: 2, gasUsed: 200n, wei: 10n ** 18n + 2001n, totalAtomic: 6n }
-    const failed = { count: 1, gasUsed: 100n, wei: 400n, totalAtomic: 3n }
-    expect(ended).toEqual({
-      confirmed: both,
-      failed,
-      byDay: [
-        { day: '2026-03-01', ...both },
-        { day: '2026-03-02', ...failed },
-      ],
-      failures: [
-        { code: 'permit_expired', count: 1 },
-        { code: 'permit_reverted', count: 1 },
-      ],
-    })
-    expect(pending).toMatchObject({ count: 2, reservedWei: 1400n })
-    expect(Date.now() - Date.parse(pending.oldestSince ?? '')).toBeGreaterThan(60_000)
-  })
-
-  test('exports permits in progress, and the gas of the last day with what they may cost', async () => {
-    await ledger.sql('DELETE FROM sponsored_permits')
-    const registry = new Registry()
-    addSponsoredMetrics(registry, { reportsStore: ledger.reports })
-    const text = () => registry.metrics()
-    const empty = await text()
-    for (const name of [
-      'permits{state="requested"}',
-      'permits{state="signed"}',
-      'permit_oldest_pending_seconds',
-      'gas_day_wei',
-    ])
-      expect(empty).toContain(`farebox_sponsored_${name} 0`)
-    await sponsored('confirmed', hoursAgo(23), 500n)
-    await sponsored('failed', hoursAgo(1), 30n, 'permit_reverted')
-    await sponsored('confirmed', hoursAgo(25), 9000n)
-    await sponsored('confirmed', hoursAgo(1), null)
-    await sponsored('signed', null, null)
-    expect(await text()).toContain('farebox_sponsored_permits{state="signed"} 1')
-    expect(await text()).toContain('farebox_sponsored_gas_day_wei 1230')
-    expect(await text()).toMatch(/farebox_sponsored_permit_oldest_pending_seconds [1-9]\d/)
-  })
-
-  test('counts the permits that a process finishes, with their gas, and not those that another one took over', async () => {
-    await ledger.sql('DELETE FROM sponsored_permits')
-    const registry = new Registry()
-    const store = measuredAllowanceStore(registry, ledger.allowances)
-    const gas = { gasUsed: 1n, effectiveGasPrice: 7n, cost: atomicAmount(5n) }
-    const mined = { transaction: '0x01', blockNumber: 1n, blockHash: '0x02', gas, costWei: 7n } as const
-    const limits = {
-      perOwnerSeconds: 0,
-      dailyGasWei: 1000n,
-      reservedGasWei: 1n,
-      expectedGasWei: 1n,
-      clientNetwork: '192.0.2.0/24',
-      minimumBalance: 0n,
-    }
-    const claimed = async (digest: `0x${string}`) => {
-      const permit = { owner: digest, value: 1n, deadline: 1n, nonce: 0n, signature: '0x', digest } as const
-      await ledger.allowances.requestAllowance(permit, limits)
-      const [claim] = await store.claimAllowances(60_000, 1)
-      if (!claim) throw new Error('nothing is due')
-      return claim
-    }
-    const first = await claimed('0x0a')
-    expect(await store.confirmAllowance({ ...first, fence: first.fence - 1n }, { by: 'own_transaction', mined })).toBe(
-      'stale',
-    )
-    expect(await store.confirmAllowance(first, { by: 'own_transaction', mined })).toBe('written')
-    const failure = { code: 'permit_reverted', reason: 'test' } as const
-    await store.failAllowance(await claimed('0x0b'), failure, { ...mined, transaction: '0x03' })
-    await store.failAllowance(await claimed('0x0c'), { ...failure, code: 'permit_expired' }, null)
-    const metrics = await registry.metrics()
-    expect(metrics).toContain('farebox_sponsored_permits_finished_total{outcome="confirmed"} 1\n')
-    expect(metrics).toContain('farebox_sponsored_permits_finished_total{outcome="failed"} 2\n')
-    expect(metrics).toContain('farebox_sponsored_gas_usdc_atomic_total{outcome="confirmed"} 5\n')
-    expect(metrics).toContain('farebox_sponsored_gas_usdc_atomic_total{outcome="failed"} 5\n')
   })
 })
 

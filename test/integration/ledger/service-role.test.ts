@@ -61,7 +61,6 @@ describe('the role of the services', () => {
     'UPDATE settlement_transactions SET account_nonce = 0',
     'DELETE FROM jobs',
     'DELETE FROM settlements',
-    'DELETE FROM sponsored_permits',
     'DELETE FROM schema_migrations',
     'CREATE TABLE public.another (id int)',
     'CREATE OR REPLACE FUNCTION chain_operator_action() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$',

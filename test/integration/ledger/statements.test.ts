@@ -404,30 +404,16 @@ describe('sequential scans', () => {
     expect(await scansSince()).toBe(0)
   })
 
-  it('reads no table sequentially for sponsored permits', async () => {
-    const { allowances } = ledger
+  it('reads no table sequentially for stored permits', async () => {
+    const { permits, retention } = ledger
     const owner = `0x${'a1'.repeat(20)}` as const
-    const permit = { owner, value: 1n, deadline: 1n, nonce: 0n, signature: '0x01', digest: '0x02' } as const
-    const limits = {
-      perOwnerSeconds: 60,
-      dailyGasWei: 100n,
-      reservedGasWei: 1n,
-      expectedGasWei: 1n,
-      clientNetwork: '192.0.2.0/24',
-      minimumBalance: 0n,
-    }
+    const permit = { owner, value: 1n, deadline: 2n ** 256n - 1n, nonce: 0n, signature: '0x01' } as const
     await scansSince()
-    await allowances.requestAllowance(permit, limits)
-    await allowances.findSponsoringRefusal(owner, limits)
-    await allowances.findLatestSponsored(owner)
-    const [claim] = await allowances.claimAllowances(1000, 8)
-    if (!claim) throw new Error('nothing is due')
-    await allowances.readSignedPermit(claim.allowanceId)
-    await allowances.readAllowanceOutcomes([claim.allowanceId])
-    await allowances.failAllowance(claim, { code: 'permit_rejected', reason: 'test' }, null)
-    await allowances.findUnfinalAllowanceBlocks(5n)
-    await allowances.markAllowancesFinal(['0x01'])
-    await allowances.reopenAllowances(['0x01'])
+    expect(await permits.storePermit(permit)).toBe(true)
+    expect(await permits.findStoredPermit(owner)).toEqual(permit)
+    await permits.forgetStoredPermit(permit)
+    expect(await permits.findStoredPermit(owner)).toBeNull()
+    await retention.forgetPermits(10)
     expect(await scansSince()).toBe(0)
   })
 
@@ -541,7 +527,6 @@ describe('sequential scans', () => {
     await scansSince()
     await ledger.reports.readLedgerTotals()
     await ledger.reports.readSettlementTotals()
-    await ledger.reports.readSponsoredTotals()
     await ledger.reports.readOldestSnapshot()
     await ledger.reports.rollUpTotals()
     expect(await scansSince()).toBe(0)

@@ -2,13 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import { maxUint256, numberToHex, parseSignature } from 'viem'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
-import { expectedGasFor, permitCall } from '#shared/chain/allowance/permit-call.ts'
 import { createChainClient } from '#shared/chain/network/client.ts'
-import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
-import { createAllowanceRequestStore } from '#shared/ledger/allowances/allowance-store.ts'
-import type { AllowanceOutcome } from '#shared/ledger/allowances/request-allowance.ts'
-import type { SponsoringSettings } from '../../../api/allowances/request-allowance.ts'
-import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../../api/paid-request/job/await-outcome.ts'
+import { createPermitStore } from '#shared/ledger/allowances/permit-store.ts'
 import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'
 import { addAllowanceRoutes } from '../../../api/routes/allowances.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/chain/devnet.ts'
@@ -16,33 +11,19 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type ExpectedRefusal, expectErrorBody } from '../../support/http/expect-refusal.ts'
-import { jobInState } from '../../support/ledger/job-in-state.ts'
-import { newTestJob } from '../../support/ledger/new-test-job.ts'
-import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { permitCall } from '../../support/payer/allowance-permit.ts'
 import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { PERMIT_TYPES } from '../../support/payer/sign-permit.ts'
-import { admission, composeApp, limitRate, newAllowances, terms } from './compose-app.ts'
+import { composeApp, limitRate, newAllowances, terms as termsWithoutContract } from './compose-app.ts'
 
-const SPONSORING: SponsoringSettings = {
-  minimumBalance: 100_000n,
-  perOwnerSeconds: 86_400,
-  dailyGasWei: 10n ** 18n,
-  needsPaidCall: false,
-}
-/** Callers wait this long for a worker, which these tests do not have. */
-const HOLD_MS = 20
-const QUICK_POLL_MS = 10
-
-const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
+const terms = { ...termsWithoutContract, settlementContract: ELSEWHERE } as const
 
 let ledger: TestLedger
 let devnet: TestDevnet
 let proxy: RpcProxy
-let outcomes: OutcomeAwaiter<AllowanceOutcome>
-let store: ReturnType<typeof createAllowanceRequestStore>
 const apps: FastifyInstance[] = []
 const blocked = new Set<string>()
 /** By the list on chain. */
@@ -56,38 +37,26 @@ let payer: Payer
 beforeAll(async () => {
   ;[ledger, devnet] = await Promise.all([createTestLedger(), startTestDevnet()])
   proxy = await startRpcProxy(devnet.rpcUrl)
-  store = createAllowanceRequestStore(ledger.pool, terms.network)
-  const readOutcomes = (ids: readonly string[]) => store.readAllowanceOutcomes(ids)
-  outcomes = createOutcomeAwaiter({ store: { readOutcomes }, logger: silent, isOpen }, QUICK_POLL_MS)
-  url = await serve(SPONSORING)
+  url = await serve()
   payer = await createPayer(devnet.rpcUrl)
 })
 afterEach(async () => {
   proxy.setFault(null)
   proxy.chooseFault(() => null)
-  await ledger.sql('DELETE FROM sponsored_permits')
+  await ledger.sql('DELETE FROM stored_permits')
 })
 afterAll(async () => {
   await Promise.all(apps.map((app) => app.close()))
-  outcomes.close()
   await proxy.stop()
   await Promise.all([ledger.close(), devnet.stop()])
 })
 
-/** Serves the routes with these limits, and returns their URL. */
-async function serve(
-  sponsoring: SponsoringSettings | null,
-  verificationsPerMinute = 1_000_000,
-  beforeSimulation = async () => {},
-): Promise<string> {
-  const client = createChainClient(proxy.url, PATIENCE_MS)
-  const reader = createAllowanceReader(client, createFeeEstimator(client))
-  const keys = [devnet.accounts.settlement.address.toLowerCase() as `0x${string}`]
+/** Serves the routes, and returns their URL. */
+async function serve({ verificationsPerMinute = 1_000_000, isStoring = true } = {}): Promise<string> {
   const app = await composeApp((routes) =>
     addAllowanceRoutes(routes, {
-      allowanceRequests: {
-        terms,
-        keys,
+      allowances: {
+        terms: isStoring ? terms : { ...terms, settlementContract: null },
         payerScreen: {
           isRefused: (owner) => blocked.has(owner),
           isListedOnChain: (owner) => {
@@ -95,23 +64,12 @@ async function serve(
             return Promise.resolve(listed.has(owner))
           },
         },
-        reader: {
-          ...reader,
-          simulatePermit: async (...given) => {
-            await beforeSimulation()
-            return await reader.simulatePermit(...given)
-          },
-        },
-        store,
-        outcomes,
-        sponsoring,
+        reader: createAllowanceReader(createChainClient(proxy.url, PATIENCE_MS)),
+        permitStore: createPermitStore(ledger.pool),
         now: () => new Date(),
       },
       limitRate,
       limitVerifications: createVerificationLimiter(newAllowances(), verificationsPerMinute),
-      admission,
-      holdMs: HOLD_MS,
-      stopping: new AbortController().signal,
     }),
   )
   apps.push(app)
@@ -143,64 +101,85 @@ async function permit(owner: Payer, changes: Signed = {}) {
   return { owner: owner.address as string, value: value.toString(), deadline: deadline.toString(), signature }
 }
 
-const isOpen = ({ state }: AllowanceOutcome) => state === 'pending'
 const send = (body: unknown, to = url) =>
   fetch(to, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
 const ask = async (body: unknown, to = url) => await send({ permit: body }, to)
-const countRows = async () => (await ledger.sql('SELECT 1 FROM sponsored_permits')).length
+const stored = () =>
+  ledger.sql('SELECT owner, value, permit_nonce AS nonce, signature FROM stored_permits ORDER BY owner')
 const status = async (owner: string, from = url) =>
   (await (await fetch(`${from}?owner=${owner}`)).json()) as Readonly<Record<string, unknown>>
 
 const refusedQuery = (query: string, code: string) =>
   fetch(`${url}${query}`).then((answer) => expectErrorBody(answer, { status: 400, code, param: 'owner' }))
 
-/** Asserts a refusal after which nothing is requested. */
+/** Asserts a refusal after which nothing is stored. */
 async function expectRefused(answer: Response, expected: ExpectedRefusal): Promise<void> {
   await expectErrorBody(answer, expected)
-  expect(await countRows()).toBe(0)
+  expect(await stored()).toEqual([])
 }
 
 /** Submits a permit as anyone may who has seen it. */
 async function submitElsewhere(owner: Payer, changes: Signed = {}): Promise<void> {
   const { value, deadline, signature } = await permit(owner, changes)
-  const numbers = { value: BigInt(value), deadline: BigInt(deadline), nonce: changes.nonce ?? 0n }
-  const call = permitCall({ owner: owner.address, ...numbers, signature })
+  const call = permitCall({ owner: owner.address, value: BigInt(value), deadline: BigInt(deadline), signature })
   await callRpc(devnet.rpcUrl, 'anvil_setBalance', [ELSEWHERE, numberToHex(10n ** 18n)])
   await callRpc(devnet.rpcUrl, 'anvil_impersonateAccount', [ELSEWHERE])
   const hash = await callRpc<`0x${string}`>(devnet.rpcUrl, 'eth_sendTransaction', [{ from: ELSEWHERE, ...call }])
   expect(await devnet.client.waitForTransactionReceipt({ hash })).toMatchObject({ status: 'success' })
 }
 
+/** Asserts that a permit is stored, and returns the answer. */
+async function expectStored(answer: Response, owner: Payer, value = maxUint256) {
+  const body = (await answer.json()) as { readonly stored_permit: object }
+  expect([answer.status, body]).toMatchObject([200, { owner: owner.address, stored_permit: { value: `${value}` } }])
+  expect(await stored()).toMatchObject([{ owner: owner.address, value: `${value}` }])
+  return body
+}
+
 describe('a permit that is accepted', () => {
-  it('a good permit is requested once, and its caller gets 503 with a pause while no worker has confirmed it', async () => {
+  it('stores a good permit without a transaction, and repeats the answer', async () => {
     const body = await permit(payer)
-    const first = await ask(body)
-    const { error } = await expectErrorBody(first, { status: 503, code: 'allowance_pending', param: null })
-    expect(error).toMatchObject({ payment: 'none', retry: 'same_request' })
-    expect(Number(first.headers.get('retry-after'))).toBeGreaterThan(0)
-    await Promise.all([ask(body), ask(body), ask(body)])
-    expect(await ledger.sql('SELECT owner, value, permit_nonce FROM sponsored_permits')).toEqual([
-      { owner: payer.address, value: maxUint256.toString(), permit_nonce: '0' },
+    const before = proxy.calls.length
+    const answer = await expectStored(await ask(body), payer)
+    expect(answer).toEqual({
+      object: 'allowance',
+      network: 'eip155:8453',
+      asset: terms.asset,
+      owner: payer.address,
+      spender: terms.permit2,
+      allowance: '0',
+      block: expect.any(Number),
+      stored_permit: { value: maxUint256.toString(), nonce: '0', deadline: body.deadline },
+    })
+    expect(proxy.calls.slice(before).sort()).toEqual(['eth_call', 'eth_getCode'])
+    expect(await Promise.all([ask(body), ask(body)].map(async (again) => await (await again).json()))).toEqual([
+      answer,
+      answer,
+    ])
+    expect(await stored()).toEqual([
+      { owner: payer.address, value: maxUint256.toString(), nonce: '0', signature: body.signature },
     ])
   })
 
-  it('a permit that a concurrent request has had submitted since its simulation began is that request’s', async () => {
-    const owner = await createPayer(devnet.rpcUrl)
-    const body = await permit(owner)
-    const overtaken = await serve(SPONSORING, undefined, async () => {
-      await ask(body)
-      await submitElsewhere(owner, { deadline: BigInt(body.deadline) })
+  it('puts a newer permit in the place of an earlier one, unless that has a later nonce', async () => {
+    await ask(await permit(payer))
+    await expectStored(await ask(await permit(payer, { value: 700_000n })), payer, 700_000n)
+    await ledger.sql('UPDATE stored_permits SET permit_nonce = 5')
+    await expectErrorBody(await ask(await permit(payer)), {
+      status: 400,
+      code: 'permit_invalid',
+      param: 'permit.nonce',
     })
-    await expectErrorBody(await ask(body, overtaken), { status: 503, code: 'allowance_pending', param: null })
-    expect(await countRows()).toBe(1)
+    expect(await stored()).toMatchObject([{ value: '700000', nonce: '5' }])
   })
 
-  it('a repeated permit is answered from the ledger, without a call of the chain', async () => {
-    const body = await permit(payer)
-    await ask(body)
-    const before = proxy.calls.length
-    await expectErrorBody(await ask(body), { status: 503, code: 'allowance_pending', param: null })
-    expect(proxy.calls.length).toBe(before)
+  it.each([
+    ['its deadline', secondsFromNow(3600), '59 minutes', '61 minutes'],
+    ['30 days, whatever its deadline', maxUint256, '29 days', '31 days'],
+  ])('keeps a permit until %s', async (_, deadline, least, most) => {
+    await ask(await permit(payer, { deadline }))
+    const within = `SELECT 1 FROM stored_permits WHERE expires_at BETWEEN now() + $1::interval AND now() + $2::interval`
+    expect(await ledger.sql(within, [least, most])).toHaveLength(1)
   })
 
   it.each(['v, r and s', 'the compact form of EIP-2098', 'a v of 0 or 1', 'integers', 'the whole message'])(
@@ -218,14 +197,12 @@ describe('a permit that is accepted', () => {
         integers: { ...rest, owner: payer.account.address, value: 5_000_000, deadline: Number(deadline), signature },
         'the whole message': { ...rest, spender: DEVNET_ADDRESSES.permit2, nonce: nonce.toString(), signature },
       }
-      await expectErrorBody(await ask(forms[form]), { status: 503, code: 'allowance_pending', param: null })
-      expect(await ledger.sql('SELECT signature, value FROM sponsored_permits')).toEqual([
-        { signature, value: '5000000' },
-      ])
+      await expectStored(await ask(forms[form]), payer, 5_000_000n)
+      expect(await stored()).toMatchObject([{ signature }])
     },
   )
 
-  it('an allowance that suffices is a success without a transaction', async () => {
+  it('an allowance that suffices is a success, and nothing is stored', async () => {
     const owner = await createPayer(devnet.rpcUrl)
     await owner.approve()
     const answer = await ask(await permit(owner, { value: 1_000_000n }))
@@ -238,11 +215,11 @@ describe('a permit that is accepted', () => {
         owner: owner.address,
         spender: terms.permit2,
         allowance: maxUint256.toString(),
-        transaction: null,
         block: expect.any(Number),
+        stored_permit: null,
       },
     ])
-    expect(await countRows()).toBe(0)
+    expect(await stored()).toEqual([])
   })
 
   it('a permit that somebody else submitted is a success while its allowance suffices', async () => {
@@ -252,7 +229,7 @@ describe('a permit that is accepted', () => {
     const answer = await ask(await permit(owner, { deadline }))
     expect([answer.status, await answer.json()]).toMatchObject([
       200,
-      { allowance: maxUint256.toString(), transaction: null },
+      { allowance: maxUint256.toString(), stored_permit: null },
     ])
   })
 })
@@ -343,7 +320,7 @@ describe('a permit that is refused', () => {
     await expectRefused(await ask(signed), { status: 409, code: 'payer_blocked', param: null })
     expect(proxy.calls).toHaveLength(callsBefore)
     listed.clear()
-    expect((await ask(signed)).status).toBe(503)
+    expect((await ask(signed)).status).toBe(200)
   })
 
   it('an owner without enough USDC is refused with the amount', async () => {
@@ -405,168 +382,65 @@ describe('a permit that is refused', () => {
   })
 })
 
-describe('limits of sponsored permits', () => {
-  it('a second permit of an owner is refused while the first one counts, with the alternatives', async () => {
-    await ask(await permit(payer))
-    const answer = await ask(await permit(payer, { value: 1_000_000n }))
-    await expectErrorBody(answer, {
-      status: 429,
-      code: 'owner_allowance_limit',
-      param: null,
-      says: ['transaction of your own', 'one at a time'],
-    })
-    expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
-    expect(await countRows()).toBe(1)
-  })
-
-  it('a permit that was given up because fees rose may be signed again immediately', async () => {
-    const body = await permit(payer)
-    await ask(body)
-    await ledger.sql(
-      `UPDATE sponsored_permits SET state = 'failed', failure_code = 'gas_unavailable', finished_at = now(),
-       facilitator = '0x01', account_nonce = 0, block_number = 1, block_hash = '0x02', transaction_hash = '0x03',
-       gas_used = 21000, effective_gas_price = 1, gas_wei = 21000, gas_cost = 1`,
+describe('the limits of stored permits', () => {
+  it('stores no more permits of 300 strangers than their network may have verified, and sends no transaction', async () => {
+    const limited = await serve({ verificationsPerMinute: 40 })
+    const owners = await Promise.all(
+      Array.from({ length: 300 }, () => createPayer(devnet.rpcUrl, { usdcAtomic: 100_000n })),
     )
-    await expectErrorBody(await ask(body), {
-      status: 400,
-      code: 'permit_rejected',
-      param: null,
-      says: ['0x03', 'fees rose', 'another deadline'],
-    })
-    const again = await ask(await permit(payer, { deadline: secondsFromNow(7200) }))
-    await expectErrorBody(again, { status: 503, code: 'allowance_pending', param: null })
-  })
+    const permits = await Promise.all(owners.map((owner) => permit(owner)))
+    const [block, calls] = [await devnet.client.getBlockNumber(), proxy.calls.length]
+    const statuses = await Promise.all(permits.map(async (signed) => (await ask(signed, limited)).status))
+    const rows = await stored()
+    // The allowance of a minute, and what of it returns within seconds.
+    expect(rows.length).toBeGreaterThanOrEqual(40)
+    expect(rows.length).toBeLessThan(60)
+    expect(statuses.filter((each) => each === 200)).toHaveLength(rows.length)
+    expect(statuses.filter((each) => each === 429)).toHaveLength(300 - rows.length)
+    // Two reads each, and no block: nothing was sent.
+    expect(proxy.calls.length - calls).toBe(2 * rows.length)
+    expect(await devnet.client.getBlockNumber()).toBe(block)
+  }, 60_000)
 
-  it('a permit that could cost more than is left of the day is refused for every owner', async () => {
-    const limited = await serve({ ...SPONSORING, dailyGasWei: 1n })
-    const answer = await ask(await permit(payer), limited)
-    expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
-    await expectRefused(answer, { status: 429, code: 'sponsored_gas_limit', param: null, says: ['one at a time'] })
-  })
-
-  it('of many permits at the same time, no more are requested than the ceiling allows', async () => {
-    const owners = await Promise.all(Array.from({ length: 8 }, () => createPayer(devnet.rpcUrl)))
-    const fees = await createFeeEstimator(createChainClient(proxy.url, PATIENCE_MS))()
-    const limited = await serve({ ...SPONSORING, dailyGasWei: 120_000n * fees.maxFeePerGas * 4n })
-    const answers = await Promise.all(owners.map(async (owner) => (await ask(await permit(owner), limited)).status))
-    const rows = await ledger.sql<{ reserved: string }>('SELECT expected_gas_wei AS reserved FROM sponsored_permits')
-    expect(rows.length).toBe(answers.filter((answer) => answer === 503).length)
-    expect(rows.length).toBeGreaterThan(0)
-    expect(rows.length).toBeLessThan(8)
-    const total = rows.reduce((sum, { reserved }) => sum + BigInt(reserved), 0n)
-    // None of them has paid before.
-    expect(total).toBeLessThanOrEqual(120_000n * fees.maxFeePerGas)
-  })
-
-  it('a permit in progress counts about 1.2 times what it costs at the fees of the moment, and not its fee cap', async () => {
-    await ask(await permit(payer))
-    const [row] = await ledger.sql<{ expected: string; reserved: string }>(
-      'SELECT expected_gas_wei AS expected, reserved_gas_wei AS reserved FROM sponsored_permits',
-    )
-    // The most that it may cost is 120,000 gas at twice a fee cap of twice the base fee.
-    expect(BigInt(row?.expected ?? 0) * 2n).toBeLessThan(BigInt(row?.reserved ?? 0))
-    const { owner, value, deadline, signature } = await permit(payer)
-    const typed = {
-      owner: owner as `0x${string}`,
-      value: BigInt(value),
-      nonce: 0n,
-      deadline: BigInt(deadline),
-      signature,
-    }
-    const used = await devnet.client.estimateGas({
-      ...permitCall(typed),
-      account: devnet.accounts.settlement.address,
-    })
-    const expectedGas = expectedGasFor({
-      baseFeePerGas: 1n,
-      maxPriorityFeePerGas: 0n,
-      maxFeePerGas: 2n,
-    })
-    const ratio = Number(expectedGas) / Number(used)
-    // USDC on Base uses about 10,000 gas more, for which it is 1.15.
-    expect(ratio).toBeGreaterThan(1.1)
-    expect(ratio).toBeLessThan(1.4)
-  })
-
-  it('a wallet that never paid is told to attach its permit to a payment, before any work, where a contract submits it', async () => {
-    const withContract = await serve({ ...SPONSORING, needsPaidCall: true })
-    const before = proxy.calls.length
-    const answer = await ask(await permit(payer), withContract)
-    expect(answer.headers.get('x-should-retry')).toBe('false')
-    await expectRefused(answer, {
-      status: 409,
-      code: 'permit_travels_with_payment',
-      param: null,
-      says: ['first paid call', 'eip2612GasSponsoring', 'larger amount'],
-    })
-    expect(proxy.calls.length).toBe(before)
-    expect((await status(payer.address, withContract))['sponsoring']).toMatchObject({
-      available: false,
-      reason: 'permit_travels_with_payment',
-      message: expect.stringContaining('eip2612GasSponsoring'),
-    })
-  })
-
-  it('a wallet that has paid is sponsored also where a contract submits the permits of others', async () => {
-    const owner = await createPayer(devnet.rpcUrl)
-    const authorization = testAuthorization({ payer: owner.address })
-    await jobInState(ledger, 'completed', newTestJob({ authorization }))
-    const withContract = await serve({ ...SPONSORING, needsPaidCall: true })
-    expect((await status(owner.address, withContract))['sponsoring']).toMatchObject({ available: true })
-    await expectErrorBody(await ask(await permit(owner), withContract), {
-      status: 503,
-      code: 'allowance_pending',
-      param: null,
-    })
-  })
-
-  it('a service that sponsors nothing says so, and what to do instead', async () => {
-    const off = await serve(null)
-    const answer = await ask(await permit(payer), off)
-    expect(answer.headers.get('x-should-retry')).toBe('false')
-    await expectRefused(answer, {
-      status: 503,
-      code: 'sponsoring_disabled',
-      param: null,
-      says: ['transaction of your own'],
-    })
-    expect((await status(payer.address, off))['sponsoring']).toMatchObject({
-      available: false,
-      reason: 'sponsoring_disabled',
-    })
-  })
-
-  it('permits that cost RPC calls are limited for each network of clients', async () => {
-    const limited = await serve(SPONSORING, 2)
+  it('limits permits that are forged before the chain and its list are asked', async () => {
+    const limited = await serve({ verificationsPerMinute: 2 })
     const forged = { ...(await permit(payer)), value: '1000000' }
     for (let index = 0; index < 2; index += 1) await ask(forged, limited)
     const before = [proxy.calls.length, asked.length]
     await expectRefused(await ask(forged, limited), { status: 429, code: 'rate_limited', param: null })
     expect([proxy.calls.length, asked.length]).toEqual(before)
   })
+
+  it('refuses every permit where no contract could bring it, before any work', async () => {
+    const without = await serve({ isStoring: false })
+    const before = proxy.calls.length
+    const answer = await ask(await permit(payer), without)
+    expect(answer.headers.get('x-should-retry')).toBe('false')
+    await expectRefused(answer, {
+      status: 409,
+      code: 'permits_not_stored',
+      param: null,
+      says: ['one call after another', 'exactly its maximum'],
+    })
+    expect(proxy.calls.length).toBe(before)
+    expect((await status(payer.address, without))['storing']).toMatchObject({
+      available: false,
+      reason: 'permits_not_stored',
+    })
+  })
 })
 
 describe('a chain that fails', () => {
-  const UNREACHABLE = { status: 503, code: 'payment_network_unavailable', param: null, says: ['Nothing was sent'] }
+  const UNREACHABLE = { status: 503, code: 'payment_network_unavailable', param: null, says: ['Nothing was stored'] }
 
-  it('nothing is requested while the owner cannot be read, or the permit cannot be simulated', async () => {
+  it('nothing is stored while the owner cannot be read', async () => {
     const body = await permit(payer)
-    const [reads, code, simulates] = ['0xca11bde05977b3631167028862be2a173976ca11', 'eth_getCode', '0xd505accf']
-    for (const failing of [reads, code, simulates]) {
+    for (const failing of ['0xca11bde05977b3631167028862be2a173976ca11', 'eth_getCode']) {
       proxy.chooseFault((call) => (JSON.stringify(call).includes(failing) ? { kind: 'status', status: 502 } : null))
       await expectRefused(await ask(body), UNREACHABLE)
     }
     proxy.chooseFault(() => null)
-    await expectErrorBody(await ask(body), { status: 503, code: 'allowance_pending', param: null })
-  })
-
-  it('a node that refuses a good permit costs nothing', async () => {
-    proxy.chooseFault(({ method, params }) =>
-      method === 'eth_call' && JSON.stringify(params).includes('0xd505accf')
-        ? { kind: 'error', code: 3, message: 'execution reverted: blocked' }
-        : null,
-    )
-    await expectRefused(await ask(await permit(payer)), { status: 400, code: 'permit_rejected', param: null })
+    await expectStored(await ask(body), payer)
   })
 
   it('an owner’s state cannot be described without the chain', async () => {
@@ -587,17 +461,28 @@ describe('the description of an owner', () => {
       permit_nonce: '0',
       pays_without_permit: false,
       maximum_without_permit: '0',
-      sponsoring: { available: true, reason: null, minimum_value: '100000' },
+      stored_permit: null,
+      storing: { available: true, reason: null, minimum_value: '100000' },
     })
     const data = described['typed_data'] as { message: object }
     const signature = await payer.account.signTypedData(data as never)
-    const answer = await ask({ ...data.message, signature })
-    await expectErrorBody(answer, { status: 503, code: 'allowance_pending', param: null })
-    expect((await status(payer.address))['sponsoring']).toMatchObject({
-      available: false,
-      reason: 'owner_allowance_limit',
-      retry_after_seconds: expect.any(Number),
+    await expectStored(await ask({ ...data.message, signature }), payer)
+    expect(await status(payer.address)).toMatchObject({
+      allowance: '0',
+      pays_without_permit: true,
+      maximum_without_permit: '1000000',
+      stored_permit: { value: maxUint256.toString(), nonce: '0' },
     })
+  })
+
+  it.each([
+    ['whose nonce is used', 'permit_nonce = 1'],
+    ['whose deadline has passed by the clock of the chain', 'deadline = 1'],
+    ['that has expired', "expires_at = now() - interval '1 second'"],
+  ])('a stored permit %s is not described', async (_, change) => {
+    await ask(await permit(payer))
+    await ledger.sql(`UPDATE stored_permits SET ${change}`)
+    expect(await status(payer.address)).toMatchObject({ stored_permit: null, pays_without_permit: false })
   })
 
   it('an approved wallet pays without a permit up to the lower of allowance and balance', async () => {
@@ -611,16 +496,16 @@ describe('the description of an owner', () => {
     await owner.approve()
     expect(await status(owner.address)).toMatchObject({
       maximum_without_permit: '1000000',
-      sponsoring: { available: true },
+      storing: { available: true },
     })
   })
 
-  it('a wallet with too little USDC, or with code, reads why no permit of it is submitted', async () => {
+  it('a wallet with too little USDC, or with code, reads why no permit of it is stored', async () => {
     const poor = await createPayer(devnet.rpcUrl, { usdcAtomic: 1n })
-    expect((await status(poor.address))['sponsoring']).toMatchObject({ reason: 'owner_balance_too_low' })
+    expect((await status(poor.address))['storing']).toMatchObject({ reason: 'owner_balance_too_low' })
     const delegating = await createPayer(devnet.rpcUrl)
     await callRpc(devnet.rpcUrl, 'anvil_setCode', [delegating.address, '0x00'])
-    expect((await status(delegating.address))['sponsoring']).toMatchObject({ reason: 'owner_has_code' })
+    expect((await status(delegating.address))['storing']).toMatchObject({ reason: 'owner_has_code' })
   })
 
   it('an owner that is missing, repeated or no address is refused', async () => {

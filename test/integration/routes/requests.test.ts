@@ -207,7 +207,7 @@ describe('errors of the API', () => {
     return { answer: await app.inject('/'), logged }
   }
   describe('what is logged about a failure', () => {
-    it.each(['overloaded', 'capacity_exceeded', 'allowance_pending', 'sponsoring_disabled'] satisfies ErrorCode[])(
+    it.each(['overloaded', 'capacity_exceeded', 'settlement_pending'] satisfies ErrorCode[])(
       'logs %s below the level of errors and without a stack, since callers can cause it at will',
       async (code) => {
         const { answer, logged } = await answerTo(new AppError(code, { cause: new Error('why') }))

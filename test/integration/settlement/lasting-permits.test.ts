@@ -1,13 +1,13 @@
 import { readFile } from 'node:fs/promises'
 import { type Hex, keccak256, parseAbi } from 'viem'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { permitCall } from '#shared/chain/allowance/permit-call.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import { readSettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
 import { settlementDeployment } from '../../../infra/contracts/settlement-deployment.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { age, createSettlementChain, onceForEach, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { permitCall } from '../../support/payer/allowance-permit.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
@@ -46,8 +46,8 @@ const runAll = (jobs: readonly AcceptedJob[], settler: Settler = chain.chain.set
 const submitPermit = async ({ request: { authorization } }: AcceptedJob) => {
   const { payer: owner, gasSponsoring } = authorization
   if (!gasSponsoring) throw new Error('it has no permit')
-  const { amount: value, deadline, nonce, signature } = gasSponsoring
-  const { to, data } = permitCall({ owner, value, deadline, nonce, signature })
+  const { amount: value, deadline, signature } = gasSponsoring
+  const { to, data } = permitCall({ owner, value, deadline, signature })
   const { address } = worker.devnet.accounts.recipient
   await callRpc(worker.devnet.rpcUrl, 'anvil_impersonateAccount', [address])
   await callRpc(worker.devnet.rpcUrl, 'anvil_setBalance', [address, '0xde0b6b3a7640000'])

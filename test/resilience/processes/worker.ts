@@ -27,12 +27,6 @@ const parts = {
   executionStore: portWithPoints(reach, 'worker', dependencies.executionStore),
   settlementStore: portWithPoints(reach, 'worker', dependencies.settlementStore),
   retentionStore: portWithPoints(reach, 'worker', dependencies.retentionStore),
-  allowanceStore: portWithPoints(reach, 'worker', dependencies.allowanceStore),
-  permits: {
-    ...portWithPoints(reach, 'worker.permits', dependencies.permits),
-    // Not asynchronous.
-    facilitatorOf: (owner: `0x${string}`) => dependencies.permits.facilitatorOf(owner),
-  },
 }
 // Composed of ports, so composed again, of those with points.
 const settler: typeof dependencies.settler = {

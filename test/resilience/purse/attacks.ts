@@ -57,8 +57,8 @@ export const VENDOR_RULES = [
 
 /** Covers the maximum of one of these chats. */
 const LOAN_ATOMIC = 100_000n
-/** The least balance of an owner whose permit is sponsored; a stranger moves it from wallet to wallet. */
-const LEAST_SPONSORED_ATOMIC = 100_000n
+/** The least balance of an owner whose permit is stored; a stranger moves it from wallet to wallet. */
+const LEAST_STORED_ATOMIC = 100_000n
 const IDLE_UPLOADS = 40
 const IDLE_UPLOAD_MS = 8000
 const DUPLICATES = 30
@@ -87,7 +87,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
     pauseMs: 20,
     concurrent: 2,
     attempt: async (context, turn) => {
-      const owner = await createPayer(context.rpcUrl, { usdcAtomic: LEAST_SPONSORED_ATOMIC })
+      const owner = await createPayer(context.rpcUrl, { usdcAtomic: LEAST_STORED_ATOMIC })
       const terms = {
         owner: owner.address,
         spender: DEVNET_ADDRESSES.permit2,

@@ -63,7 +63,7 @@ export async function rob(stack: CampaignStack, wallet: Payer, turn: number) {
   return { outcome: label(await answered), next }
 }
 
-/** Asks for a permit without gas, and moves the money to the next owner. */
+/** Has a permit stored, and moves the money to the next owner. */
 export async function beg(stack: CampaignStack, owner: Payer, turn: number) {
   const { baseUrl, rpcUrl } = stack.info
   const deadline = secondsFromNow(3600)

@@ -21,9 +21,8 @@ export interface OperatorCost {
   /** Gas of mined settlements that reverted, from their receipts. */
   readonly revertedGasWei: bigint
   readonly revertedSettlements: number
-  /** Gas of the permits that were submitted for owners, from their receipts. */
-  readonly sponsoredGasWei: bigint
-  readonly sponsoredPermits: number
+  /** Permits that were sent to USDC by themselves. */
+  readonly lonePermits: number
   /** `uncharged_work` of reverted settlements, in atomic USDC. */
   readonly revertedGasLedger: bigint
 }
@@ -53,7 +52,6 @@ export async function readOperatorCost(stack: CampaignStack, ledgers: Ledgers): 
   })
   const workedJobs = new Set([...workedOn].flatMap((marker) => jobOf.get(keyOf.get(marker) ?? '')?.id ?? []))
   const { total, count } = await revertedGas(stack, ledgers)
-  const sponsored = await sponsoredGas(stack)
   return {
     vendorOutside: uncharged.reduce((sum, { authorizationId }) => sum + (maximumOf.get(authorizationId) ?? 0n), 0n),
     vendorCalls: uncharged.length,
@@ -70,8 +68,7 @@ export async function readOperatorCost(stack: CampaignStack, ledgers: Ledgers): 
     ),
     revertedGasWei: total,
     revertedSettlements: count,
-    sponsoredGasWei: sponsored.total,
-    sponsoredPermits: sponsored.count,
+    lonePermits: await countLonePermits(stack),
     revertedGasLedger: of('reverted_settlement'),
   }
 }
@@ -93,25 +90,17 @@ async function revertedGas(stack: CampaignStack, { database }: Ledgers) {
   return { total, count }
 }
 
-/** Sums the gas of transactions that call USDC directly and approve Permit2: nobody else does that in the purse. */
-async function sponsoredGas({ info: { rpcUrl } }: CampaignStack) {
-  const spender = pad(DEVNET_ADDRESSES.permit2)
+/** Counts transactions that call USDC directly and approve Permit2 by a permit: nobody else does that in the purse. */
+async function countLonePermits({ info: { rpcUrl } }: CampaignStack): Promise<number> {
   const approvals = await callRpc<{ transactionHash: string }[]>(rpcUrl, 'eth_getLogs', [
-    { address: DEVNET_ADDRESSES.usdc, fromBlock: '0x0', topics: [APPROVAL, null, spender] },
+    { address: DEVNET_ADDRESSES.usdc, fromBlock: '0x0', topics: [APPROVAL, null, pad(DEVNET_ADDRESSES.permit2)] },
   ])
-  let [total, count] = [0n, 0]
+  let count = 0
   for (const { transactionHash } of approvals) {
-    const transaction = await callRpc<{ to: string; input: string }>(rpcUrl, 'eth_getTransactionByHash', [
-      transactionHash,
-    ])
-    if (!transaction.input.startsWith(PERMIT_SELECTOR)) continue
-    const receipt = await callRpc<{ gasUsed: string; effectiveGasPrice: string }>(rpcUrl, 'eth_getTransactionReceipt', [
-      transactionHash,
-    ])
-    total += BigInt(receipt.gasUsed) * BigInt(receipt.effectiveGasPrice)
-    count += 1
+    const { input } = await callRpc<{ input: string }>(rpcUrl, 'eth_getTransactionByHash', [transactionHash])
+    if (input.startsWith(PERMIT_SELECTOR)) count += 1
   }
-  return { total, count }
+  return count
 }
 
 function sum(amounts: readonly string[]): bigint {

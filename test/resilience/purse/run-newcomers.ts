@@ -54,7 +54,6 @@ export async function runNewcomers({
       ...limits,
       NEW_PAYER_DAILY_LOSS_USDC: '20',
       NEW_PAYER_BALANCE_BLOCKS: String(BALANCE_BLOCKS),
-      SPONSORED_GAS_DAILY_MAXIMUM: '0.002',
       REQUESTS_PER_MINUTE: '6000',
       HOLD_SECONDS: '60',
       MAXIMUM_QUEUE_AGE_SECONDS: '3600',

@@ -1,5 +1,4 @@
 import { generatePrivateKey } from 'viem/accounts'
-import { type ApproveOptions, approve } from '../../../client/allowance/approve.ts'
 import { createCover } from '../../../client/allowance/cover.ts'
 import { Budget } from '../../../client/budget/budget.ts'
 import type { BudgetLimits } from '../../../client/budget/limits.ts'
@@ -66,12 +65,11 @@ export const challenged =
       { status: 402, headers: { 'payment-required': challengeHeader(terms) } },
     )
 
-/** What GET /v1/allowances answers: Permit2 may take 1 of 20 USDC, and the service submits no permit of the wallet. */
+/** What GET /v1/allowances answers: Permit2 may take 1 of 20 USDC, and the service stores no permit of the wallet. */
 export const allowance =
-  (changes: { readonly allowance?: string; readonly nonce?: string; readonly sponsoring?: object } = {}): Step =>
+  (changes: { readonly allowance?: string; readonly nonce?: string; readonly stored?: object } = {}): Step =>
   ({ url }) => {
     const asset = '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913'
-    const sponsoring = { available: false, reason: 'sponsoring_disabled', message: 'No.', retry_after_seconds: null }
     return Response.json({
       network: 'eip155:8453',
       asset,
@@ -80,7 +78,8 @@ export const allowance =
       allowance: changes.allowance ?? '1',
       balance_usdc_atomic: '20000000',
       permit_nonce: changes.nonce ?? '0',
-      sponsoring: { ...sponsoring, minimum_value: '100000', ...changes.sponsoring },
+      stored_permit: changes.stored ?? null,
+      storing: { available: false, reason: 'permits_not_stored', message: 'No.', minimum_value: '100000' },
       typed_data: {
         domain: { name: 'USD Coin', version: '2', chainId: 8453, verifyingContract: asset },
         message: { deadline: String(Math.floor(Date.now() / 1000) + 3600) },
@@ -152,8 +151,7 @@ export function composePayments(
       return answer
     },
   }
-  const approveAlone = (options: ApproveOptions) => approve(parts, options)
-  const context: PaymentContext = { ...parts, cover: createCover(parts, { approves, approve: approveAlone }) }
+  const context: PaymentContext = { ...parts, cover: createCover(parts, { approves }) }
   return { context, seen, clock, journal, extend: (...more: readonly Step[]) => steps.push(...more) }
 }
 

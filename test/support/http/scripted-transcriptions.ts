@@ -187,11 +187,11 @@ function approvedBy(owner: string): AllowanceStatus {
     block: 1,
     pays_without_permit: true,
     maximum_without_permit: '1000000000',
-    sponsoring: {
+    stored_permit: null,
+    storing: {
       available: false,
-      reason: 'sponsoring_disabled',
+      reason: 'permits_not_stored',
       message: null,
-      retry_after_seconds: null,
       minimum_value: '0',
       minimum_deadline_seconds: 60,
     },

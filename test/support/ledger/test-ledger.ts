@@ -4,12 +4,7 @@ import {
   type AcceptanceStore,
   createAcceptanceStore,
 } from '#shared/ledger/acceptance/acceptance-store.ts'
-import {
-  type AllowanceRequestStore,
-  type AllowanceWorkStore,
-  createAllowanceRequestStore,
-  createAllowanceWorkStore,
-} from '#shared/ledger/allowances/allowance-store.ts'
+import { createPermitStore, type PermitStore } from '#shared/ledger/allowances/permit-store.ts'
 import { createExecutionStore, type ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import { createPool, type Pool } from '#shared/ledger/pool.ts'
 import { createReportsStore, type ReportsStore } from '#shared/ledger/reports/reports-store.ts'
@@ -36,7 +31,7 @@ export interface TestLedger {
   readonly acceptance: AcceptanceStore
   readonly execution: ExecutionStore
   readonly settlement: SettlementStore
-  readonly allowances: AllowanceRequestStore & AllowanceWorkStore
+  readonly permits: PermitStore
   readonly retention: RetentionStore
   readonly reports: ReportsStore
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
@@ -69,7 +64,7 @@ export function openTestLedger(database: TestDatabase, maximumConnections: numbe
     acceptance: createAcceptanceStore(pool, TEST_LIMITS),
     execution: createExecutionStore(pool, TEST_LIMITS.budget),
     settlement: createSettlementStore(pool),
-    allowances: { ...createAllowanceRequestStore(pool, 'eip155:8453'), ...createAllowanceWorkStore(pool) },
+    permits: createPermitStore(pool),
     retention: createRetentionStore(pool),
     reports: createReportsStore(pool),
     sql,

@@ -58,19 +58,14 @@ const withoutSpeakers: typeof fetch = async (input, init) => {
   headers.delete('content-length')
   return new Response((await response.text()).replaceAll(/,"speaker":"[^"]*"/g, ''), { headers })
 }
-/** A `fetch` of a service that submits no permit of a wallet before its first charge. */
+/** A `fetch` of a service that stores no permit of a wallet which has too little. */
 const withoutApprovals: typeof fetch = async (input, init) => {
   const response = await fetch(input, init)
   const { pathname } = new URL(input instanceof Request ? input.url : String(input))
   if (pathname !== '/v1/allowances' || !response.ok) return response
-  const status = (await response.json()) as { readonly sponsoring: object }
-  const sponsoring = {
-    ...status.sponsoring,
-    available: false,
-    reason: 'permit_travels_with_payment',
-    message: 'Later.',
-  }
-  return Response.json({ ...status, sponsoring })
+  const status = (await response.json()) as { readonly storing: object }
+  const storing = { ...status.storing, available: false, reason: 'owner_balance_too_low', message: 'Later.' }
+  return Response.json({ ...status, storing })
 }
 const warningsOf = (events: readonly BatchEvent[]) =>
   events.flatMap((event) => (event.event === 'warning' ? [event.code] : []))
@@ -116,14 +111,14 @@ describe('a batch against the service', () => {
     expect(plan.totals).toMatchObject({ toDo: 3, uploads: 3, price: 3n * MINIMUM, toCharge: 3n * MINIMUM })
     expect(outcome).toMatchObject({ finished: 3, failed: 0, notBegun: 0, charged: 3n * MINIMUM, interrupted: false })
     expect(await batch.paid()).toBe(3n * MINIMUM)
-    // The permit of a wallet that never paid travels with its first call.
-    expect(events.filter(({ event }) => event === 'approved')).toEqual([])
+    // One signature for all of them, before the first payment.
+    expect(events.filter(({ event }) => event === 'approved')).toHaveLength(1)
     expect(await readdir(join(batch.folder, 'deeper'))).toEqual(['c.json', 'c.mp3', 'c.srt', 'c.txt'])
     expect(await readFile(join(batch.folder, 'a.srt'), 'utf8')).toMatch(/^1\n00:00:0/)
     expect(JSON.parse(await readFile(join(batch.folder, 'a.json'), 'utf8'))).toMatchObject({ text: expect.any(String) })
   })
 
-  it('sends files at the same time with a permit that they bring, where the service submits none before a first charge', async () => {
+  it('sends files at the same time with a permit that they bring, where the service stores none of the wallet', async () => {
     await batch.record(NAMES)
     const payer = await createPayer(sandbox.info.rpcUrl)
     const wallet = walletFromPrivateKey(payer.privateKey)
@@ -131,7 +126,7 @@ describe('a batch against the service', () => {
     expect(outcome).toMatchObject({ finished: NAMES.length, failed: 0, charged: BigInt(NAMES.length) * MINIMUM })
     expect(warningsOf(events)).toEqual([])
     expect(events.filter(({ event }) => event === 'concurrency')).toEqual([])
-    expect(await sandbox.sql('SELECT 1 FROM sponsored_permits WHERE lower(owner) = $1', [payer.address])).toEqual([])
+    expect(await sandbox.sql('SELECT 1 FROM stored_permits WHERE owner = $1', [payer.address])).toEqual([])
     expect(await sandbox.chain.permit2Allowance(payer.address)).toBeGreaterThan(0n)
   })
 

@@ -228,8 +228,7 @@ describe('commands on what the wallet has and paid', () => {
   let recording: string
   let chargedForRecording: bigint
   beforeAll(async () => {
-    // Where a contract submits permits, only wallets that have paid are sponsored.
-    sandbox = await startTestSandbox({ settlementContract: false })
+    sandbox = await startTestSandbox()
     wallet = await createCommandWallet(sandbox, { usdcAtomic: FUNDS, approved: false })
     poor = await createCommandWallet(sandbox, { usdcAtomic: 0n, approved: false })
     recording = join(wallet.folder, 'tram.mp3')

@@ -195,7 +195,7 @@ describe('settings', () => {
   })
 
   test('operators’ settings have no default and are in the example, secrets without a value', () => {
-    const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL', 'OPERATOR_BASE_URL', 'SPONSORED_GAS_DAILY_MAXIMUM']
+    const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL', 'OPERATOR_BASE_URL']
     const requested = variables(text).filter(({ name }) => !optional.includes(name) && !ofOneReceiver(name))
     expect(requested.filter(({ kind }) => kind !== '?')).toEqual([])
     const lines = [...exampleEnv.matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => ({ name, value }))

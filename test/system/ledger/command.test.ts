@@ -8,7 +8,6 @@ import { usdcOfWei } from '#shared/money/native-token.ts'
 import { main } from '../../../infra/commands/ledger/main.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { signAllowancePermit } from '../../support/payer/allowance-permit.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
 import { type PaidCall, payForCall } from '../../support/payer/paid-call.ts'
 import { createPayer } from '../../support/payer/payer.ts'
@@ -30,7 +29,6 @@ const runHere = (programArguments: readonly string[], environment: Record<string
 let sandbox: TestSandbox
 let environment: Record<string, string>
 beforeAll(async () => {
-  // Where a contract submits permits, only wallets that have paid are sponsored.
   sandbox = await startTestSandbox({ settlementContract: false })
   environment = { DATABASE_URL: sandbox.info.databaseUrl, RPC_URL: sandbox.info.rpcUrl }
 })
@@ -102,20 +100,7 @@ async function makeUnknownOutcome(): Promise<void> {
   expect(answer.status).toBe(503)
   await sandbox.setFaults([])
 }
-/** Has the service submit the permit of a wallet without gas. */
-async function sponsorAllowance(): Promise<void> {
-  const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: false })
-  const { owner, value, deadline, signature } = await signAllowancePermit(payer)
-  const permit = { owner, value: value.toString(), deadline: deadline.toString(), signature }
-  const answer = await fetch(`${sandbox.info.baseUrl}/v1/allowances`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ permit }),
-  })
-  expect({ status: answer.status, body: await answer.text() }).toMatchObject({ status: 200 })
-}
-
-describe('after paid calls of every operation, a failure, a foreign transfer and a sponsored permit', () => {
+describe('after paid calls of every operation, a failure and a foreign transfer', () => {
   const calls: Record<string, PaidCall> = {}
   let total = 0n
   beforeAll(async () => {
@@ -131,7 +116,6 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
     total = Object.values(calls).reduce((sum, { chargedAtomic }) => sum + chargedAtomic, 0n)
     await makeUnknownOutcome()
     await sendForeignTransfer(777n)
-    await sponsorAllowance()
   })
 
   const pick = (name: string): PaidCall => {
@@ -159,7 +143,6 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
         unrecordedAttempts: nothing,
       },
       newPayers: { openAtomic: '0', owedOrUnchargedAtomic: '5034' },
-      sponsoredPermits: { confirmed: { count: 1 }, failed: { count: 0 }, pending: { count: 0 }, failures: [] },
       reconciliation: {
         ledger: sums,
         chain: sums,
@@ -190,17 +173,13 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
     const receipts = await Promise.all(
       transactions.map(({ hash }) => sandbox.chain.client.getTransactionReceipt({ hash })),
     )
-    const [permits] = await sandbox.sql<{ gas: string }>('SELECT sum(gas_cost)::text AS gas FROM sponsored_permits')
     const [charged = 0n, vendor = 0n, gas = 0n] = sums
     expect([charged, gas]).toEqual([
       total,
       receipts.reduce((sum, receipt) => sum + usdcOfWei(receipt.gasUsed * receipt.effectiveGasPrice, 4000), 0n),
     ])
     expect(vendor).toBeGreaterThan(0n)
-    // The sponsored permit is nobody's charge; what the failed call cost is not known.
-    const permitGas = BigInt(permits?.gas ?? 0)
-    expect(permitGas).toBeGreaterThan(0n)
-    expect(numbersOf(margins.total)).toEqual([total, vendor, gas + permitGas, total - vendor - gas - permitGas])
+    expect(numbersOf(margins.total)).toEqual([total, vendor, gas, total - vendor - gas])
   })
 
   test('prints the same figures as aligned text, even with a small log range', async () => {
@@ -324,41 +303,6 @@ describe('after paid calls of every operation, a failure, a foreign transfer and
       expect.objectContaining({ kind: 'unknown_to_ledger', transaction: transaction_hash }),
     )
     expect(reconciliation.differences).toContainEqual(expect.objectContaining({ kind: 'sums_differ' }))
-  })
-
-  test('compares the transaction of each sponsored permit with the chain, and its cost', async () => {
-    const { transaction_hash } = await settlementOf(pick('speech'))
-    const mined = await sandbox.chain.client.getTransactionReceipt({ hash: transaction_hash as `0x${string}` })
-    const wei = mined.gasUsed * mined.effectiveGasPrice
-    // The transaction of a settlement stands for a permit's: only its target differs. Final, so no settler opens it again.
-    const store = (hash: string, gasWei: bigint, block = mined.blockNumber) =>
-      tamper(`INSERT INTO sponsored_permits (digest, network, owner, value, deadline, permit_nonce, signature, state,
-          finished_at, reserved_gas_wei, minimum_balance, facilitator, account_nonce, block_number, block_hash,
-          transaction_hash, gas_used, effective_gas_price, gas_wei, gas_cost, finalized_at)
-        SELECT gen_random_uuid(), 'eip155:8453', '0x1', 1, 1, 0, '0x', 'confirmed', now(), 1, 1, '${mined.from}',
-          count(*), ${block}, '0x', '${hash}', ${mined.gasUsed}, 1, ${gasWei}, 7, now() FROM sponsored_permits`)
-    const missing = `0x${'ab'.repeat(32)}`
-    await store(transaction_hash, wei)
-    await store(transaction_hash, wei + 1n, mined.blockNumber + 1n)
-    await store(missing, 10n ** 18n)
-    const found = await report()
-    const { output } = await runHere([], environment)
-    await tamper("DELETE FROM sponsored_permits WHERE owner = '0x1'")
-    expect(found).toMatchObject({ exitCode: 1, sponsoredPermits: { confirmed: { count: 4 } } })
-    const details = found.reconciliation.differences.map(({ kind, transaction, detail }) =>
-      [kind, transaction, detail.replace(/^permit \S+ /, '').replace(/: .*/, '')].join(' '),
-    )
-    expect(details.toSorted()).toEqual([
-      `permit_differs ${transaction_hash} block`,
-      `permit_differs ${transaction_hash} target`,
-      `permit_differs ${transaction_hash} target`,
-      `permit_differs ${transaction_hash} wei`,
-      `permit_missing_on_chain ${missing} the ledger contains gas of 1000000000000000000 wei`,
-    ])
-    expect(output).toMatch(
-      /Sponsored permits .*\n +permits +gas +native token +USDC\n {2}confirmed +4 +\d+ +1\.\d+ +\d+\.\d{6}\n/,
-    )
-    expect(output).toMatch(/ {2}in progress now, at most +0 +0\n/)
   })
 
   test('exits with 1 and names transfer, job and account nonce of a settlement that was removed from the ledger', async () => {

@@ -10,7 +10,6 @@ import type { LedgerPeriod } from '#shared/ledger/reports/period.ts'
 import { readChargesByModel, readRevenue } from '#shared/ledger/reports/revenue.ts'
 import { rollUpHours } from '#shared/ledger/reports/roll-up-hours.ts'
 import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
-import { readMinedPermits, readSponsoredPermits } from '#shared/ledger/reports/sponsored-permits.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
 import { LEAST_ID } from '../../../infra/commands/ledger/least-id.ts'
 import { sampleHistory, writeHistory } from '../../support/ledger/history/write-history.ts'
@@ -30,13 +29,11 @@ const REPORTS: Readonly<Record<string, (pool: Pool, period: LedgerPeriod) => Pro
   'uncharged failures': readUnchargedFailures,
   'uncharged work': readUnchargedWork,
   'the gas of settlements': readSettlementGas,
-  'sponsored permits': readSponsoredPermits,
   contradictions: readContradictions,
   'the parties of all payments': readPaymentParties,
   'a page of settlements': (pool, period) =>
     readSettlementsOutsideBlocks(pool, period, NO_BLOCKS, { after: LEAST_ID, limit: 50 }),
   'an hour that is added to the totals': (pool) => rollUpHours(pool, 24),
-  'a page of permits': (pool, period) => readMinedPermits(pool, period, { after: LEAST_ID, limit: 50 }),
 }
 interface WrittenLedger {
   readonly database: TestDatabase

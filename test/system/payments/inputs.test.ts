@@ -109,7 +109,7 @@ describe('input of the support routes', () => {
   }
   const rows = async () =>
     (
-      await sandbox.sql(`SELECT (SELECT count(*) FROM sponsored_permits) AS permits, (SELECT count(*) FROM jobs) AS jobs,
+      await sandbox.sql(`SELECT (SELECT count(*) FROM stored_permits) AS permits, (SELECT count(*) FROM jobs) AS jobs,
     (SELECT count(*) FROM idempotency_keys) AS keys, (SELECT count(*) FROM authorizations) AS authorizations`)
     )[0]
   /** Asserts that each request is refused with a 4xx in the common form, and that none leaves a row. */

@@ -4,6 +4,7 @@ import OpenAI, { toFile } from 'openai'
 import pLimit from 'p-limit'
 import { maxUint256 } from 'viem'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
+import { usdcAbi } from '#shared/chain/network/contracts.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
@@ -60,14 +61,16 @@ function payingClient({ privateKey }: Payer, apis = 1) {
   }
   return { ...createPayingClient({ privateKey, rpcUrl, network, fetch: counting }), statuses }
 }
-/** Returns how many jobs of a payer were charged, and the transactions that were sent for their permits. */
-async function chargedAndSponsored({ address }: Payer) {
-  const [row] = await sandbox.sql<{ charged: number; sponsored: number }>(
-    `SELECT (SELECT count(*)::int FROM settlements WHERE payer = $1 AND state = 'confirmed') AS charged,
-     (SELECT count(*)::int FROM sponsored_permits WHERE owner = $1 AND gas_wei IS NOT NULL) AS sponsored`,
-    [address],
+/** Returns how many jobs of a payer were charged, how many transfers they paid, and how many permits are on chain. */
+async function paidBy({ address: owner }: Payer) {
+  const [row] = await sandbox.sql<{ charged: number }>(
+    "SELECT count(*)::int AS charged FROM settlements WHERE payer = $1 AND state = 'confirmed'",
+    [owner],
   )
-  return row
+  const { client, transfersTo } = sandbox.chain
+  const transfers = (await transfersTo(sandbox.info.payTo)).filter(({ from }) => from.toLowerCase() === owner)
+  const call = { address: DEVNET_ADDRESSES.usdc, abi: usdcAbi, functionName: 'nonces', args: [owner] } as const
+  return { charged: row?.charged, transfers: transfers.length, permits: Number(await client.readContract(call)) }
 }
 
 describe('payers without gas', () => {
@@ -116,7 +119,7 @@ describe('payers without gas', () => {
         }
         const limit = pLimit(SDK_CALLS_AT_ONCE)
         await Promise.all(Array.from({ length: SDK_CALLS }, () => limit(call)))
-        expect(await chargedAndSponsored(payer)).toEqual({ charged: SDK_CALLS, sponsored: 0 })
+        expect(await paidBy(payer)).toMatchObject({ charged: SDK_CALLS, transfers: SDK_CALLS })
         console.info(`${sdk}: ${SDK_CALLS} calls, ${SDK_CALLS_AT_ONCE} at once, met ${JSON.stringify(client.statuses)}`)
       },
     )
@@ -131,21 +134,14 @@ describe('payers without gas', () => {
       openai.chat.completions.create({ model: 'textmodel-3.5-flash', messages }, { headers: keyHeader() })
     const answers = await Promise.allSettled(Array.from({ length: 12 }, call))
     expect(answers.filter(({ status }) => status === 'rejected')).toEqual([])
-    expect(await chargedAndSponsored(payer)).toEqual({ charged: 12, sponsored: 0 })
-  })
-})
-
-describe('permits that the service submits by themselves, without a contract that does so with a charge', () => {
-  beforeAll(async () => {
-    sandbox = await startTestSandbox({ apis: 4, settlementContract: false })
+    expect(await paidBy(payer)).toMatchObject({ charged: 12, transfers: 12 })
   })
 
-  afterAll(() => sandbox.stop())
-
-  it('let a wallet pay for 20 transcriptions, 16 concurrently, after one approval that costs it nothing', async () => {
+  it('a wallet that stored one permit pays for 20 transcriptions, 16 at once from the first on, and nothing else', async () => {
     const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
     expect((await postAllowance(await allowanceBody(payer))).status).toBe(200)
-    const client = payingClient(payer)
+    // The official client signs a permit of exactly its maximum for each call as long as the chain has no allowance.
+    const client = payingClient(payer, 4)
     const body = JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') })
     const limit = pLimit(CALLS_AT_ONCE)
     const transcribe = () =>
@@ -157,44 +153,65 @@ describe('permits that the service submits by themselves, without a contract tha
     const answers = await Promise.all(Array.from({ length: CALLS }, () => limit(transcribe)))
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
     expect(client.statuses).toEqual({ 402: CALLS, 200: CALLS })
-    expect(await chargedAndSponsored(payer)).toEqual({ charged: CALLS, sponsored: 1 })
+    expect(await paidBy(payer)).toEqual({ charged: CALLS, transfers: CALLS, permits: 1 })
+    expect(await sandbox.chain.permit2Allowance(payer.address)).toBeGreaterThan(maxUint256 / 2n)
     expect(await sandbox.chain.client.getBalance({ address: payer.address })).toBe(0n)
   })
 
-  describe('a permit that is sent more than once', () => {
-    it('two APIs that get the same permit at the same time cause one transaction and give one answer', async () => {
-      const payer = await createPayer(sandbox.info.rpcUrl)
-      const body = await allowanceBody(payer)
-      const answers = await Promise.all(
-        [0, 1, 2, 3].flatMap(() => sandbox.info.baseUrls.map((baseUrl) => postAllowance(body, baseUrl))),
-      )
-      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
-      expect(new Set(await Promise.all(answers.map((answer) => answer.text()))).size).toBe(1)
-      expect(await chargedAndSponsored(payer)).toEqual({ charged: 0, sponsored: 1 })
+  it('a stored permit outlives API and worker that are killed before its charge is settled, and is used once', async () => {
+    const payer = await createPayer(sandbox.info.rpcUrl)
+    const body = await allowanceBody(payer)
+    // Two APIs that get the same permit at the same time give one answer.
+    const stored = await Promise.all(sandbox.info.baseUrls.map((baseUrl) => postAllowance(body, baseUrl)))
+    expect(new Set(await Promise.all(stored.map((answer) => answer.text()))).size).toBe(1)
+    const client = payingClient(payer, 4)
+    const init = {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...keyHeader() },
+      body: JSON.stringify(CHAT),
+    }
+    process.kill(sandbox.pidOf('worker'), 'SIGSTOP')
+    const cut = client.fetch(`${sandbox.info.baseUrl}/v1/chat/completions`, init).then(
+      ({ status }) => status,
+      () => 'cut',
+    )
+    await until(async () => (await sandbox.sql('SELECT 1 FROM jobs WHERE payer = $1', [payer.address])).length === 1)
+    process.kill(sandbox.pidOf('worker'), 'SIGKILL')
+    process.kill(sandbox.pidOf('api'), 'SIGKILL')
+    await Promise.all([sandbox.restart('api'), sandbox.restart('worker')])
+    await cut
+    const answer = await until(async () => {
+      const again = await client.fetch(`${sandbox.info.baseUrl}/v1/chat/completions`, init)
+      return again.status === 200 ? again : null
     })
+    expect(answer.status).toBe(200)
+    expect(await paidBy(payer)).toEqual({ charged: 1, transfers: 1, permits: 1 })
+  })
+})
 
-    it('an API that is killed while it waits loses nothing: the repeated request gets the one transaction', async () => {
-      const payer = await createPayer(sandbox.info.rpcUrl)
-      const body = await allowanceBody(payer)
-      process.kill(sandbox.pidOf('worker'), 'SIGSTOP')
-      const cut = postAllowance(body).then(
-        (answer) => answer.status,
-        () => 'cut',
-      )
-      await until(async () => {
-        const rows = await sandbox.sql('SELECT 1 FROM sponsored_permits WHERE owner = $1', [payer.address])
-        return rows.length === 1
+describe('a service without a settlement contract', () => {
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({ settlementContract: false })
+  })
+
+  afterAll(() => sandbox.stop())
+
+  it('refuses to store a permit, and is paid one call after another with permits of exactly the maximum', async () => {
+    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
+    const answer = await postAllowance(await allowanceBody(payer))
+    expect([answer.status, await answer.json()]).toMatchObject([409, { error: { code: 'permits_not_stored' } }])
+    const client = payingClient(payer)
+    for (let call = 0; call < 3; call += 1) {
+      const headers = { 'content-type': 'application/json', ...keyHeader() }
+      const paid = await client.fetch(`${sandbox.info.baseUrl}/v1/chat/completions`, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify(CHAT),
       })
-      process.kill(sandbox.pidOf('api'), 'SIGKILL')
-      expect(await cut).toBe('cut')
-      await sandbox.restart('api')
-      process.kill(sandbox.pidOf('worker'), 'SIGCONT')
-      const repeated = await postAllowance(body)
-      const text = await repeated.text()
-      expect([repeated.status, text]).toEqual([200, expect.stringContaining('"transaction":"0x')])
-      expect(await (await postAllowance(body, sandbox.info.baseUrls[1])).text()).toBe(text)
-      expect(await chargedAndSponsored(payer)).toEqual({ charged: 0, sponsored: 1 })
-    })
+      expect(paid.status).toBe(200)
+    }
+    expect(await paidBy(payer)).toMatchObject({ charged: 3, transfers: 3 })
+    expect(await sandbox.sql('SELECT 1 FROM stored_permits')).toEqual([])
   })
 })
 

@@ -2,7 +2,12 @@ import { PERMIT2_ADDRESS as PUBLISHED_PERMIT2 } from '@x402/evm'
 import { describe, expect, it } from 'vitest'
 import { PERMIT2_ADDRESS, permitMessage } from '../../../client/allowance/allowance-terms.ts'
 import { asRefusal, refusalOf } from '../../../client/allowance/approval-refused.ts'
-import { type AllowanceState, isSufficient, UNLIMITED } from '../../../client/allowance/read-allowance.ts'
+import {
+  type AllowanceState,
+  allowanceState,
+  isSufficient,
+  UNLIMITED,
+} from '../../../client/allowance/read-allowance.ts'
 import type { AllowanceStatus } from '../../../client/wire/schemas.ts'
 import { readServiceError } from '../../../client/wire/service-error.ts'
 
@@ -27,11 +32,11 @@ const status = (
   block: 1,
   pays_without_permit: false,
   maximum_without_permit: '0',
-  sponsoring: {
+  stored_permit: null,
+  storing: {
     available: true,
     reason: null,
     message: null,
-    retry_after_seconds: null,
     minimum_value: '100000',
     minimum_deadline_seconds: 300,
   },
@@ -43,27 +48,19 @@ const status = (
   },
   ...changes,
 })
-const stateOf = (code: string, retryAfterMs: number | null): AllowanceState => ({
+const stateOf = (code: string): AllowanceState => ({
   owner: '0xa',
   spender: '0xb',
   allowance: 0n,
   balance: 50_000n,
   isApproved: false,
-  sponsoring: { isAvailable: false, code, message: 'The service’s own words.', retryAfterMs, minimumValue: 100_000n },
+  storing: { isAvailable: false, code, message: 'The service’s own words.', minimumValue: 100_000n },
 })
 const CASES = [
-  ['owner_has_code', null, /has code/, /^Pay from an account without code\.$/],
-  [
-    'owner_balance_too_low',
-    null,
-    /has 0\.05 USDC.* from 0\.1 USDC on/,
-    /^Add USDC to the wallet, then approve again\.$/,
-  ],
-  ['owner_allowance_limit', 80_000_000, /once a day/, /^Approve again in 23 h; otherwise approve Permit2/],
-  ['sponsored_gas_limit', 600_000, /what it pays for permits a day/, /^Approve again in 10 min; otherwise/],
-  ['sponsoring_disabled', null, /pays for no approvals/, /^Approve Permit2 for USDC in a transaction of your own/],
-  ['permit_travels_with_payment', null, /that have paid a call before/, /^Make a paid call first/],
-  ['another_code', null, /The service’s own words\./, /^Approve Permit2/],
+  ['owner_has_code', /has code/, /^Pay from an account without code\.$/],
+  ['owner_balance_too_low', /has 0\.05 USDC.* from 0\.1 USDC on/, /^Add USDC to the wallet, then approve again\.$/],
+  ['permits_not_stored', /stores no permits/, /^Approve Permit2 for USDC in a transaction of your own/],
+  ['another_code', /The service’s own words\./, /^Approve Permit2/],
 ] as const
 const answer = (code: string) =>
   readServiceError(
@@ -120,21 +117,31 @@ describe('an allowance', () => {
   })
 })
 
-describe('an approval that the service does not pay for', () => {
-  it.each(CASES)(
-    '%s says what is wrong, that nothing was charged, and what to do',
-    (code, retryAfterMs, problem, advice) => {
-      const refusal = refusalOf(stateOf(code, retryAfterMs))
-      expect(refusal).toMatchObject({ code, money: 'none', retryAfterMs })
-      expect(refusal.problem).toMatch(problem)
-      expect(refusal.advice).toMatch(advice)
-      expect(refusal.message).toContain('Nothing was charged.')
-    },
-  )
+describe('what a service says of an allowance', () => {
+  it.each([
+    ['0', '700000', 700_000n],
+    ['700001', '700000', 700_001n],
+    ['0', null, 0n],
+  ])('is %s on chain or a stored permit of %s: %s', (allowance, value, expected) => {
+    const stored = value === null ? null : { value, nonce: '3', deadline: DEADLINE }
+    expect(allowanceState(status({ allowance, stored_permit: stored })).allowance).toBe(expected)
+  })
+})
 
-  it('an answer to the permit says the same with its Retry-After, and any other error stays what it is', () => {
-    const limited = asRefusal(answer('owner_allowance_limit'))
-    expect(limited).toMatchObject({ name: 'ApprovalRefused', retryAfterMs: 7_200_000 })
+describe('an approval that the service does not keep', () => {
+  it.each(CASES)('%s says what is wrong, that nothing was charged, and what to do', (code, problem, advice) => {
+    const refusal = refusalOf(stateOf(code))
+    expect(refusal).toMatchObject({ code, money: 'none' })
+    expect(refusal.problem).toMatch(problem)
+    expect(refusal.advice).toMatch(advice)
+    expect(refusal.message).toContain('Nothing was charged.')
+  })
+
+  it('an answer to the permit says the same, and any other error stays what it is', () => {
+    expect(asRefusal(answer('permits_not_stored'))).toMatchObject({
+      name: 'ApprovalRefused',
+      code: 'permits_not_stored',
+    })
     const other = answer('rate_limited')
     expect(asRefusal(other)).toBe(other)
   })

@@ -9,7 +9,7 @@ import type { Sweep } from '../../sweepers/sweeper.ts'
 export interface ReplacementDependencies {
   readonly settlementStore: Pick<
     SettlementStore,
-    'leaseNonceQueue' | 'readNonceQueue' | 'addReplacement' | 'abandonPermit' | 'fillGap' | 'releaseNonceQueue'
+    'leaseNonceQueue' | 'readNonceQueue' | 'addReplacement' | 'fillGap' | 'releaseNonceQueue'
   >
   readonly accounts: SettlementAccounts
   readonly network: string
@@ -129,8 +129,8 @@ async function findStuck(
 
 /**
  * Replaces a transaction, or resends it when a higher fee is not allowed. Fees do not rise while the key cannot pay them:
- * no node would take the replacements, and the one that is mined after the key was funded would cost many times more. A permit that would then cost more than was
- * reserved for it is abandoned: the next round fills its account nonce. Returns whether anything changed.
+ * no node would take the replacements, and the one that is mined after the key was funded would cost many times more.
+ * Returns whether anything changed.
  */
 async function replaceTransaction(
   { accounts, settlementStore, onReplacement, logger }: ReplacementDependencies,
@@ -143,11 +143,6 @@ async function replaceTransaction(
     logger.warn('a settlement is stuck at the maximum fee', { facilitator })
     await accounts.broadcast(stuck)
     return false
-  }
-  if (stuck.maximumCostWei !== null && accounts.maximumCostWei(replacement.raw) > stuck.maximumCostWei) {
-    await settlementStore.abandonPermit(stuck.hash)
-    logger.warn('abandoned a sponsored permit: fees rose beyond what was reserved for it', { facilitator })
-    return true
   }
   if (!(await accounts.canPay(facilitator, replacement.raw))) {
     logger.warn('a settlement is stuck, and its key has too little gas for a higher fee', { facilitator })

@@ -71,9 +71,5 @@ export function allowanceText(allowance: bigint, balance: bigint): string {
   return `${amount}: calls sign a permit, or run farebox approve`
 }
 
-/** Returns what the approval of Permit2 was. Without a transaction, calls bring the permit to the chain. */
-export function approvalText(transaction: string | null): string {
-  return transaction === null
-    ? "signed once that Permit2 may take this wallet's USDC, at no cost"
-    : `approved Permit2 once for this wallet's USDC, paid for by the service (transaction ${transaction})`
-}
+/** Calls bring the permit to the chain, or the service keeps it for the next charge. */
+export const APPROVAL_TEXT = "signed once that Permit2 may take this wallet's USDC, at no cost"

@@ -10,7 +10,6 @@ export const HISTORY_TABLES = [
   'receipts',
   'media',
   'uncharged_work',
-  'sponsored_permits',
   'unknown_settlements',
   'resolutions',
   'operator_actions',
@@ -233,14 +232,6 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
       (ARRAY['empty_output', 'unknown_outcome', 'lost_call', 'rejected_request'])[1 + n % 4], maximum, deployment,
       n % 3 = 0, finished_at
     FROM history WHERE state = 'failed'`,
-  sponsored_permits: `
-    INSERT INTO sponsored_permits (digest, network, owner, value, deadline, permit_nonce, signature, state, requested_at,
-      finished_at, reserved_gas_wei, minimum_balance, facilitator, account_nonce, transaction_hash, block_number,
-      block_hash, finalized_at, gas_used, effective_gas_price, gas_wei, gas_cost)
-    SELECT '0x' || ${hex64('permit')}, 'eip155:8453', payer, 1000000000, 1900000000, n, '0x' || repeat(request_digest, 2),
-      'confirmed', accepted_at, finished_at, 2000000000000, 100000, facilitator, n + 10000000,
-      '0x' || ${hex64('permit transaction')}, block, '0x' || request_digest, finished_at, 78000, 10000000, 780000000000, 4
-    FROM history WHERE n % 100 = 11`,
   unknown_settlements: `
     INSERT INTO unknown_settlements (network, payer, nonce, pay_to, authorized_maximum, transaction_hash, block_number,
       amount, idempotency_key, request_id, found_at, resolved_at, resolution)

@@ -156,8 +156,7 @@ describe('lines about a batch', () => {
 
   it('report failures, waits, warnings, the approval and why it stops', () => {
     const lines = report([
-      { event: 'approved', transaction: '0xab', allowance: 1n },
-      { event: 'approved', transaction: null, allowance: 1n },
+      { event: 'approved', allowance: 1n },
       { event: 'failed', file: plannedFile(1), error: damaged, charged: 0n },
       { event: 'waiting', file: plannedFile(2), code: 'rate_limited', reason: 'Too many requests.', waitMs: 30_000 },
       { event: 'warning', file: plannedFile(2), code: 'ffmpeg_missing', text: 'No ffmpeg.' },
@@ -165,7 +164,6 @@ describe('lines about a batch', () => {
       { event: 'stopping', stoppedBy: 'interrupt', underWay: 1 },
     ])
     expect(lines).toEqual([
-      "approved Permit2 once for this wallet's USDC, paid for by the service (transaction 0xab)",
       "signed once that Permit2 may take this wallet's USDC, at no cost",
       'failed: clip-1.mp3: It ends early. Nothing was charged. Copy it.',
       'waiting 30 s: clip-2.mp3: Too many requests.',

@@ -280,19 +280,14 @@ const permitsOf = (seen: readonly SeenRequest[]) =>
 describe('a call that the allowance of Permit2 does not cover', () => {
   const TAKES_PERMITS = { extensions: { eip2612GasSponsoring: { info: {}, schema: {} } } }
   const missing = challenged(TAKES_PERMITS, { code: 'permit2_allowance_required', ...NEW_PAYMENT })
-  const inProgress = { reason: 'owner_allowance_limit', retry_after_seconds: 10 }
 
   it('brings a permit of exactly its maximum, and another one when the nonce was used meanwhile', async () => {
     const { context, seen } = composePayments([
       challenged(TAKES_PERMITS),
       missing,
       allowance({ nonce: '5' }),
-      allowance({ nonce: '5' }),
-      allowance({ nonce: '5' }),
       failed(409, 'permit_already_used', 'none', 'new_payment'),
       challenged(TAKES_PERMITS),
-      allowance({ nonce: '6' }),
-      allowance({ nonce: '6' }),
       allowance({ nonce: '6' }),
       charged('5034'),
     ])
@@ -300,40 +295,30 @@ describe('a call that the allowance of Permit2 does not cover', () => {
     expect(permitsOf(seen)).toEqual([null, { amount: '5034', nonce: '5' }, { amount: '5034', nonce: '6' }])
   })
 
-  it('waits for the permit that another process of the wallet has submitted, and signs none', async () => {
+  it('brings none while the service keeps one of the wallet', async () => {
+    const stored = { value: '20000000', nonce: '0', deadline: '1' }
     const { context, seen } = composePayments([
       challenged(TAKES_PERMITS),
       missing,
-      allowance({ sponsoring: inProgress }),
-      allowance({ sponsoring: inProgress }),
-      allowance({ allowance: '20000000' }),
+      allowance({ stored }),
       charged('5034'),
     ])
     await payCall(context, callOf())
     expect(permitsOf(seen)).toEqual([null, null])
-    expect(seen.filter(({ url }) => url.includes('/v1/allowances'))).toHaveLength(3)
   })
 
-  it('names what is missing where the service takes no permits and pays for no approval', async () => {
+  it('names what is missing where the service takes no permits', async () => {
     const refused = challenged({}, { code: 'permit2_allowance_required', ...NEW_PAYMENT })
-    const { context } = composePayments([challenged(), refused, allowance(), allowance(), allowance()], { day: '1' })
+    const { context } = composePayments([challenged(), refused, allowance()], { day: '1' })
     const call = payCall(context, callOf())
     await expect(call).rejects.toMatchObject({
       code: 'permit2_allowance_required',
       money: 'none',
       problem: expect.stringContaining('may take 0.000001 USDC of the wallet, the call costs up to 0.005034'),
-      advice: expect.stringMatching(/^Approve Permit2 for USDC in a transaction of your own, which needs ETH for gas/),
+      advice: 'Approve Permit2 once with approve().',
     })
     await expect(call).rejects.not.toThrow(/RPC/)
     expect(context.budget.left().day).toBe(1_000_000n)
-  })
-
-  it('signs no approval above what the limits leave, nor where they leave less than the service pays for', async () => {
-    const sponsoring = { available: true, reason: null }
-    const script = [challenged(TAKES_PERMITS), missing, allowance({ sponsoring }), charged('5034')]
-    const { context, seen } = composePayments(script, { session: '0.09' })
-    await payCall(context, callOf())
-    expect(permitsOf(seen)).toEqual([null, { amount: '5034', nonce: '0' }])
   })
 
   const TAKES_LASTING = { extensions: { eip2612GasSponsoring: { info: { lasting: true }, schema: {} } } }
