@@ -6,7 +6,7 @@ export type ObjectOperation = 'put' | 'get' | 'list' | 'delete'
 export type ObjectAccess = Readonly<Record<RetentionClass, readonly ObjectOperation[]>>
 
 /**
- * What each process does in the bucket, and no more: `infra/terraform/access.tf` grants exactly this. The API stages
+ * What each process does in the bucket, and no more: the policies of `infra/stores.md` grant exactly this. The API stages
  * uploads, which it cannot read, and serves media; workers read uploads, write media, and delete both. The API lists
  * nothing, but without that right S3 answers 403 instead of 404 for a missing object.
  */

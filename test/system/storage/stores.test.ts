@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
+  DeleteObjectCommand,
   GetBucketLifecycleConfigurationCommand,
+  GetObjectCommand,
   GetPublicAccessBlockCommand,
   ListObjectsV2Command,
   PutBucketAclCommand,
@@ -24,6 +26,7 @@ import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES, type RetentionClass } from '#shared/media/retention.ts'
 import { initializeBucket } from '../../../infra/commands/bucket-init/main.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
+import { readPolicy } from '../../support/deployment/bucket-policies.ts'
 import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { PROXY_KINDS, PROXY_PROGRAMS, startReverseProxy } from '../../support/processes/reverse-proxy.ts'
@@ -52,6 +55,13 @@ const without = (access: ObjectAccess, changed: RetentionClass, operation: Objec
   ...access,
   [changed]: access[changed].filter((one) => one !== operation),
 })
+const allow = (Action: readonly string[], Resource: string) => ({ Effect: 'Allow', Action, Resource })
+/** Returns the status of a store's answer. */
+const statusOf = (work: Promise<unknown>): Promise<number | undefined> =>
+  work.then(
+    () => 200,
+    (error: { $metadata?: { httpStatusCode?: number } }) => error.$metadata?.httpStatusCode,
+  )
 const unlisted = (operations: readonly ObjectOperation[]) => operations.filter((one) => one !== 'list')
 /** A store under test. */
 interface Place {
@@ -231,31 +241,36 @@ describe.skipIf(!haveS3())('the rights of API and worker in a bucket', () => {
   const keysIn = async (Bucket: string) =>
     ((await owner.send(new ListObjectsV2Command({ Bucket }))).Contents ?? []).map(({ Key }) => String(Key))
 
-  /** Lets `user` do exactly what `access` says in a new bucket, and returns the user's settings. */
-  async function grant(user: string, keys: Partial<S3Settings>, access: ObjectAccess): Promise<S3Settings> {
+  /** Lets `user` do in a new bucket what the statements allow, and returns the user's settings. */
+  async function grantPolicy(
+    user: string,
+    keys: Partial<S3Settings>,
+    statementsFor: (bucket: string) => readonly object[] | Promise<readonly object[]>,
+  ): Promise<S3Settings> {
     const bucket = `rights-${randomUUID()}`
     await s3.createBucket(bucket)
-    const actions = { put: 's3:PutObject', get: 's3:GetObject', delete: 's3:DeleteObject' }
-    const allow = (Action: readonly string[], Resource: string) => ({
-      Effect: 'Allow',
-      Principal: { AWS: `arn:aws:iam:::user/${user}` },
-      Action,
-      Resource,
-    })
-    const classes = Object.entries(access) as [RetentionClass, readonly ObjectOperation[]][]
-    const Statement = classes.flatMap(([name, operations]) => [
-      allow(
-        operations.flatMap((operation) => (operation === 'list' ? [] : [actions[operation]])),
-        `arn:aws:s3:::${bucket}/${RETENTION_CLASSES[name].prefix}/*`,
-      ),
-      ...(operations.includes('list') ? [allow(['s3:ListBucket'], `arn:aws:s3:::${bucket}`)] : []),
-    ])
-    const Policy = JSON.stringify({
-      Version: '2012-10-17',
-      Statement: Statement.filter(({ Action }) => Action.length),
-    })
+    const Principal = { AWS: `arn:aws:iam:::user/${user}` }
+    const Statement = (await statementsFor(bucket)).map((statement) => ({ ...statement, Principal }))
+    const Policy = JSON.stringify({ Version: '2012-10-17', Statement })
     await owner.send(new PutBucketPolicyCommand({ Bucket: bucket, Policy }))
     return s3.settings({ S3_BUCKET: bucket, ...keys })
+  }
+
+  /** Lets `user` do exactly what `access` says in a new bucket, and returns the user's settings. */
+  function grant(user: string, keys: Partial<S3Settings>, access: ObjectAccess): Promise<S3Settings> {
+    const actions = { put: 's3:PutObject', get: 's3:GetObject', delete: 's3:DeleteObject' }
+    const classes = Object.entries(access) as [RetentionClass, readonly ObjectOperation[]][]
+    return grantPolicy(user, keys, (bucket) =>
+      classes
+        .flatMap(([name, operations]) => [
+          allow(
+            operations.flatMap((operation) => (operation === 'list' ? [] : [actions[operation]])),
+            `arn:aws:s3:::${bucket}/${RETENTION_CLASSES[name].prefix}/*`,
+          ),
+          ...(operations.includes('list') ? [allow(['s3:ListBucket'], `arn:aws:s3:::${bucket}`)] : []),
+        ])
+        .filter(({ Action }) => Action.length),
+    )
   }
 
   const users: Partial<Record<ObjectUser, Partial<S3Settings>>> = {}
@@ -264,9 +279,9 @@ describe.skipIf(!haveS3())('the rights of API and worker in a bucket', () => {
   })
 
   it.each(['api', 'worker'] as const)(
-    'starts an %s with the rights of OBJECT_ACCESS and leaves nothing behind',
+    'starts an %s with the policy of infra/stores.md and leaves nothing behind',
     async (user) => {
-      const settings = await grant(user, users[user] ?? {}, OBJECT_ACCESS[user])
+      const settings = await grantPolicy(user, users[user] ?? {}, (bucket) => readPolicy(user, bucket))
       const keys = Object.values(RETENTION_CLASSES).map(({ prefix }) => `${prefix}/${randomUUID()}`)
       // In an empty bucket, and in one with objects.
       for (const present of [[], keys]) {
@@ -278,6 +293,37 @@ describe.skipIf(!haveS3())('the rights of API and worker in a bucket', () => {
       }
     },
   )
+
+  it('archives with the policy of infra/stores.md, by which nobody deletes from the archive or reads an upload', async () => {
+    const keys = await s3.addUser('archivist')
+    const settings = await grantPolicy('archivist', keys, (bucket) => readPolicy('archive', bucket))
+    const archivist = createS3Client(settings)
+    onTestFinished(() => archivist.destroy())
+    const Bucket = settings.S3_BUCKET
+    await putObject(Bucket, 'staged/upload')
+    const archived = { Bucket, Key: 'archive/calls/2026-08-a' }
+    expect(
+      await Promise.all([
+        statusOf(archivist.send(new PutObjectCommand({ ...archived, Body: 'x' }))),
+        statusOf(archivist.send(new ListObjectsV2Command({ Bucket }))),
+        statusOf(archivist.send(new GetObjectCommand({ Bucket, Key: 'staged/upload' }))),
+        statusOf(archivist.send(new PutObjectCommand({ Bucket, Key: 'media/images/a', Body: 'x' }))),
+        statusOf(archivist.send(new DeleteObjectCommand(archived))),
+      ]),
+    ).toEqual([200, 200, 403, 403, 403])
+    expect(await statusOf(archivist.send(new GetObjectCommand(archived)))).toBe(200)
+  })
+
+  it('refuses everybody without TLS, the owner too, under the bucket’s own policy of infra/stores.md', async () => {
+    const Bucket = 'only-with-tls'
+    await s3.createBucket(Bucket)
+    await putObject(Bucket, 'a')
+    const Statement = await readPolicy('bucket', Bucket)
+    const Policy = JSON.stringify({ Version: '2012-10-17', Statement })
+    await owner.send(new PutBucketPolicyCommand({ Bucket, Policy }))
+    // The gateway of this test has no TLS.
+    await expect(putObject(Bucket, 'b')).rejects.toMatchObject({ $metadata: { httpStatusCode: 403 } })
+  })
 
   const rights = (['api', 'worker'] as const).flatMap((user) =>
     (Object.keys(RETENTION_CLASSES) as RetentionClass[]).flatMap((name) =>
