@@ -405,7 +405,7 @@ describe('the pages on money', () => {
     expect(days.headers['content-disposition']).toBe('attachment; filename="farebox-days-2026-04-04-2026-04-06.csv"')
     const lines = days.body.split('\r\n')
     expect(lines).toHaveLength(5)
-    expect(lines[2]).toMatch(/^2026-04-05,1,0\.005034,0\.005034,0\.000034,0\.000000,0\.005000,0,/)
+    expect(lines[2]).toMatch(/^2026-04-05,1,0\.005034,0\.005034,0\.000034,0\.005000,0,/)
     const calls = await reader.get(`/operator/ledger/calls.csv?${period}`)
     expect(calls.body.split('\r\n')).toHaveLength(3)
     expect(calls.body).toContain(`${job.id},`)

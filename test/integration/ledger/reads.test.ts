@@ -397,7 +397,6 @@ describe('what the console reads', () => {
       spentLately: { count: 1, amount: 5034n },
       isSpendCut: false,
       uncharged: [{ kind: 'empty_output', count: 1, amount: 700n }],
-      permits: [],
       resolutions: [],
     })
     const first = await money.listPayerCalls(payer, { limit: 2, after: null })
