@@ -2,21 +2,21 @@ import fastify, { type FastifyInstance } from 'fastify'
 import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
-import type { Admission } from './admission/admission.ts'
-import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
 import type { AllowanceDependencies } from './allowances/store-permit.ts'
-import { type PaidRequestDependencies, quoteAndChallenge } from './paid-request/handle-paid-request.ts'
+import type { Admission } from './limits/admission.ts'
 import {
   addConnectionLimits,
   type ConnectionLimits,
   HEAD_CHECK_MS,
   HEAD_TIMEOUT_MS,
-} from './plugins/connection-limits.ts'
+} from './limits/connection-limits.ts'
+import { REQUEST_TIMEOUT_MS } from './limits/load-gate.ts'
+import type { RateLimiter, UnreadLimiter } from './limits/rate-limits.ts'
+import { type PaidRequestDependencies, quoteAndChallenge } from './paid-request/handle-paid-request.ts'
 import { addCors } from './plugins/cors.ts'
 import { addErrorHandling, answerMalformedHttp, answerUnroutable, createErrorRenderer } from './plugins/errors.ts'
 import { addHttpRules } from './plugins/http-rules.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
-import type { RateLimiter, UnreadLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addRequestTelemetry } from './plugins/request-telemetry.ts'
 import { readQuotedRequest } from './request/effective-request.ts'

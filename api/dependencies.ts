@@ -16,16 +16,16 @@ import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
 import type { AppDependencies } from './app.ts'
-import { composeAdmission, openAllowances } from './composition/admission.ts'
+import { composeAdmission, openRateBuckets } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
 import { openCatalogs, readCatalogs } from './composition/catalogs.ts'
 import { openOutcomes } from './composition/outcomes.ts'
 import { composePayerScreen } from './composition/payer-screen.ts'
 import { composePayment } from './composition/payment.ts'
 import type { ApiConfig } from './config.ts'
+import { createDecodingLimiter } from './limits/rate-limits.ts'
 import { createListings } from './paid-request/challenge/listing.ts'
 import { createPermitTurns } from './paid-request/payment/permit-turns.ts'
-import { createDecodingLimiter } from './plugins/rate-limits.ts'
 import { derived } from './request/live-catalog.ts'
 import { createRequestPreparer } from './request/worker-threads/request-preparer.ts'
 import { addRequestMetrics } from './telemetry/metrics.ts'
@@ -61,13 +61,13 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const store = createAcceptanceStore(pool, limits, archive)
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   resources.defer(payment.nodes.watch(CHAIN_ID))
-  const allowances = openAllowances(config, resources, logger)
+  const rateBuckets = openRateBuckets(config, resources, logger)
   const { mp3Inspector, ...audio } = await composeAudioInspection(config, {
     metrics,
     logger,
     stopping,
     store: createInspectionStore(pool),
-    limitDecoding: createDecodingLimiter(allowances, config.UNPAID_AUDIO_MINUTES_PER_MINUTE),
+    limitDecoding: createDecodingLimiter(rateBuckets, config.UNPAID_AUDIO_MINUTES_PER_MINUTE),
   })
   const { catalogs, isBlocked, watch } = await openCatalogs(atStart, resources, { pool, metrics, logger })
   const payerScreen = await composePayerScreen(config, resources, {
@@ -79,7 +79,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   resources.defer(() => preparer.close())
   const admission = composeAdmission(config, resources, {
     metrics,
-    allowances,
+    rateBuckets,
     logger,
     mp3Inspector,
     store,

@@ -1,16 +1,16 @@
 import type { Registry } from 'prom-client'
-import { openSharedAllowances } from '#shared/adapters/redis/shared-allowances.ts'
+import { openSharedRateBuckets } from '#shared/adapters/redis/shared-rate-buckets.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { createAdmission, createQueueAgeReader } from '../admission/admission.ts'
-import { createLoadGate, type LoadLimits } from '../admission/load-gate.ts'
-import { createPayingCallers } from '../admission/paying-callers.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
+import { createAdmission, createQueueAgeReader } from '../limits/admission.ts'
+import { createLoadGate, type LoadLimits } from '../limits/load-gate.ts'
+import { createPayingCallers } from '../limits/paying-callers.ts'
+import { createRateBuckets, type RateBuckets } from '../limits/rate-buckets.ts'
+import { createRateLimiter, createUnreadLimiter, createVerificationLimiter } from '../limits/rate-limits.ts'
 import { createPayerMemory } from '../paid-request/payment/payer-memory.ts'
-import { type Allowances, createAllowances } from '../plugins/allowances.ts'
-import { createRateLimiter, createUnreadLimiter, createVerificationLimiter } from '../plugins/rate-limits.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { addLoadMetrics } from '../telemetry/metrics.ts'
 
@@ -24,25 +24,25 @@ const HELD_PER_JOB = 3
 
 export interface AdmissionOptions {
   readonly metrics: Registry
-  readonly allowances: Allowances
+  readonly rateBuckets: RateBuckets
   readonly logger: Logger
   readonly mp3Inspector: Mp3Inspector
   readonly store: AcceptanceStore
   readonly verifier: Pick<AuthorizationVerifier, 'isSignedByPayer'>
 }
 
-/** Opens the allowances of clients, which the processes share through the queue's Redis. */
-export function openAllowances(config: ApiConfig, resources: AsyncDisposableStack, logger: Logger): Allowances {
-  const shared = openSharedAllowances(config)
+/** Opens the rate buckets of clients, which the processes share through the queue's Redis. */
+export function openRateBuckets(config: ApiConfig, resources: AsyncDisposableStack, logger: Logger): RateBuckets {
+  const shared = openSharedRateBuckets(config)
   resources.defer(() => shared?.close())
-  return createAllowances({ shared, logger })
+  return createRateBuckets({ shared, logger })
 }
 
 /** Composes load shedding and rate limits. */
 export function composeAdmission(
   config: ApiConfig,
   resources: AsyncDisposableStack,
-  { metrics, allowances, logger, mp3Inspector, store, verifier }: AdmissionOptions,
+  { metrics, rateBuckets, logger, mp3Inspector, store, verifier }: AdmissionOptions,
 ): Pick<AppDependencies, 'admission' | 'limitRate' | 'limitUnread' | 'limitVerifications' | 'payers'> {
   const payers = createPayerMemory()
   const payingCallers = createPayingCallers({
@@ -60,16 +60,16 @@ export function composeAdmission(
     payers,
     admission: createAdmission({ gate, payingCallers, queueAge, mp3Inspector, store }),
     limitRate: createRateLimiter({
-      allowances,
+      rateBuckets,
       requestsPerMinute: config.REQUESTS_PER_MINUTE,
       paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
       isKnownPayer: payingCallers.isKnownPayer,
     }),
-    limitUnread: createUnreadLimiter(allowances, {
+    limitUnread: createUnreadLimiter(rateBuckets, {
       requestsPerMinute: config.REQUESTS_PER_MINUTE,
       paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
     }),
-    limitVerifications: createVerificationLimiter(allowances, config.NEW_PAYER_VERIFICATIONS_PER_MINUTE),
+    limitVerifications: createVerificationLimiter(rateBuckets, config.NEW_PAYER_VERIFICATIONS_PER_MINUTE),
   }
 }
 

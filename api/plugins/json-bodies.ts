@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Admission } from '../admission/admission.ts'
+import type { Admission } from '../limits/admission.ts'
 import { readBodyBytes, UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { parseJsonBody } from '../request/json-body.ts'
 import { SMALL_BODY_BYTES } from '../request/worker-threads/messages.ts'

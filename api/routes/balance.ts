@@ -3,7 +3,7 @@ import type { z } from 'zod'
 import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import type { RateLimiter } from '../plugins/rate-limits.ts'
+import type { RateLimiter } from '../limits/rate-limits.ts'
 import { readWallet } from '../request/query-wallet.ts'
 import type { walletBalanceSchema } from '../schemas/allowances.ts'
 

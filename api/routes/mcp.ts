@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { UnreadLimiter } from '../limits/rate-limits.ts'
 import { createProtocol, refuseOther, refuseUnreadable } from '../mcp/protocol.ts'
 import { INSTRUCTIONS, listTools } from '../mcp/tool-list.ts'
 import { INTERFACE_VERSION } from '../openapi/document.ts'
-import type { UnreadLimiter } from '../plugins/rate-limits.ts'
 import { requireJson } from '../request/headers.ts'
 import { derived } from '../request/live-catalog.ts'
 import { runToolCall, type ToolCallDependencies } from './tool-calls.ts'
@@ -31,7 +31,7 @@ export function addMcpRoute(app: FastifyInstance, dependencies: McpDependencies)
   app.post(PATH, {
     onRequest: async (request, reply) => {
       requireJson(request.headers)
-      limitUnread.takeAllowance(request)
+      limitUnread.takeRequest(request)
       // Of the operation nothing is known yet: only the memory for its body is taken.
       await limits.admission.admit(request, reply, { operation: null, idempotencyKey: null })
     },

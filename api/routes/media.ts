@@ -4,7 +4,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { hashMediaToken, type ServedMedia } from '#shared/media/media.ts'
 import type { ByteRange, ObjectLinks, ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
-import type { RateLimiter } from '../plugins/rate-limits.ts'
+import type { RateLimiter } from '../limits/rate-limits.ts'
 
 interface Dependencies {
   readonly store: Pick<AcceptanceStore, 'findMedia'>

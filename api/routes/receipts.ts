@@ -4,7 +4,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { opensReceipt, RECEIPT_TYPE, type ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
-import type { RateLimiter } from '../plugins/rate-limits.ts'
+import type { RateLimiter } from '../limits/rate-limits.ts'
 
 const parametersSchema = z.object({ id: z.uuid() })
 

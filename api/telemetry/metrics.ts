@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type { LoadGate } from '../admission/load-gate.ts'
+import type { LoadGate } from '../limits/load-gate.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 
 /** Metrics of the responses, recorded when each has been sent. */

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { AppError } from '#shared/errors/app-error.ts'
 import { operationById } from '#shared/operations/registry.ts'
+import { createRateBuckets } from '../../api/limits/rate-buckets.ts'
+import { createUnreadLimiter } from '../../api/limits/rate-limits.ts'
 import { inTermsOfTools, readCallHeaders, requireUsable } from '../../api/mcp/call-headers.ts'
 import { contentOf, errorResult, resultOf } from '../../api/mcp/results/tool-results.ts'
-import { createAllowances } from '../../api/plugins/allowances.ts'
-import { createUnreadLimiter } from '../../api/plugins/rate-limits.ts'
 import { readIdempotencyKey, readPaymentHeader } from '../../api/request/headers.ts'
 import { refuseKeyNames, refuseKeys } from '../../api/request/private-keys.ts'
 import { TOOL_OPERATIONS } from '../../api/schemas/tool-operations.ts'
@@ -15,7 +15,7 @@ const stranger = () => ({ ip: '192.0.2.1' })
 function newLimiter() {
   const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
   // The clock stands still: no allowance is refilled.
-  const allowances = createAllowances({ shared: null, logger, now: () => 0 })
+  const allowances = createRateBuckets({ shared: null, logger, now: () => 0 })
   const limiter = createUnreadLimiter(allowances, {
     requestsPerMinute: PER_MINUTE,
     paidRequestsPerMinute: PAID_PER_MINUTE,
@@ -88,22 +88,22 @@ const ofOtherScheme = { ...bare, accepted: { ...bare.accepted, scheme: 'exact' }
 describe('the limit of unread bytes', () => {
   it('a request that is never read counts as an unpaid one', () => {
     const { limiter, takeUnpaid } = newLimiter()
-    limiter.takeAllowance(stranger())
+    limiter.takeRequest(stranger())
     expect(takeUnpaid().remaining).toBe(PER_MINUTE - 2)
   })
 
   it('as many requests as the allowance has are read at a time', () => {
     const { limiter } = newLimiter()
-    for (let taken = 0; taken < PER_MINUTE; taken++) limiter.takeAllowance(stranger())
-    expect(() => limiter.takeAllowance(stranger())).toThrow(refused)
-    limiter.takeAllowance({ ip: '192.0.2.2' })
+    for (let taken = 0; taken < PER_MINUTE; taken++) limiter.takeRequest(stranger())
+    expect(() => limiter.takeRequest(stranger())).toThrow(refused)
+    limiter.takeRequest({ ip: '192.0.2.2' })
   })
 
   it('a request that was read gets back what was taken for it, once', () => {
     const { limiter, takeUnpaid } = newLimiter()
     const [request, other] = [stranger(), stranger()]
-    limiter.takeAllowance(request)
-    limiter.takeAllowance(other)
+    limiter.takeRequest(request)
+    limiter.takeRequest(other)
     limiter.giveBack(request)
     limiter.giveBack(request)
     expect(takeUnpaid().remaining).toBe(PER_MINUTE - 2)
@@ -115,10 +115,10 @@ describe('the limit of unread bytes', () => {
     limiter.rememberPayer(stranger())
     for (let taken = 0; taken < PAID_PER_MINUTE; taken++) {
       const request = stranger()
-      limiter.takeAllowance(request)
+      limiter.takeRequest(request)
       limiter.giveBack(request)
     }
-    expect(() => limiter.takeAllowance(stranger())).toThrow(refused)
+    expect(() => limiter.takeRequest(stranger())).toThrow(refused)
   })
 })
 

@@ -12,12 +12,12 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { createVerificationLimiter } from '../../../api/limits/rate-limits.ts'
 import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
 import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
 import type { PayerScreen } from '../../../api/paid-request/payment/payer-screen.ts'
 import type { requiredPermit } from '../../../api/paid-request/payment/permit-terms.ts'
 import { verifyAuthorization } from '../../../api/paid-request/payment/verify-authorization.ts'
-import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'
 import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createContractVerifier } from '../../support/chain/contract-verifier.ts'
@@ -29,7 +29,7 @@ import { permitCall, signAllowancePermit } from '../../support/payer/allowance-p
 import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
 import { type AuthorizationChanges, secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
-import { newAllowances, terms } from '../routes/compose-app.ts'
+import { newRateBuckets, terms } from '../routes/compose-app.ts'
 
 const MAXIMUM = atomicAmount(5034n)
 const faults: readonly (readonly [string, RpcFault])[] = [
@@ -304,7 +304,7 @@ describe('verifying one authorization on chain', () => {
       chainClock: { chainNow: async () => new Date() },
       balances: createBalanceReader(client),
       payers,
-      limitVerifications: createVerificationLimiter(newAllowances(), newPayersPerMinute),
+      limitVerifications: createVerificationLimiter(newRateBuckets(), newPayersPerMinute),
       publicBaseUrl: 'https://api.farebox.example',
       permitStore: {
         findStoredPermit: async (owner: string) => stored.get(owner) ?? null,

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { createPermitStore } from '#shared/ledger/allowances/permit-store.ts'
-import { createVerificationLimiter } from '../../../api/plugins/rate-limits.ts'
+import { createVerificationLimiter } from '../../../api/limits/rate-limits.ts'
 import { addAllowanceRoutes } from '../../../api/routes/allowances.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
@@ -17,7 +17,7 @@ import { permitCall } from '../../support/payer/allowance-permit.ts'
 import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { PERMIT_TYPES } from '../../support/payer/sign-permit.ts'
-import { composeApp, limitRate, newAllowances, terms as termsWithoutContract } from './compose-app.ts'
+import { composeApp, limitRate, newRateBuckets, terms as termsWithoutContract } from './compose-app.ts'
 
 const terms = { ...termsWithoutContract, settlementContract: ELSEWHERE } as const
 
@@ -69,7 +69,7 @@ async function serve({ verificationsPerMinute = 1_000_000, isStoring = true } = 
         now: () => new Date(),
       },
       limitRate,
-      limitVerifications: createVerificationLimiter(newAllowances(), verificationsPerMinute),
+      limitVerifications: createVerificationLimiter(newRateBuckets(), verificationsPerMinute),
     }),
   )
   apps.push(app)

@@ -5,14 +5,14 @@ import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { createAdmission } from '../../../api/admission/admission.ts'
-import { createLoadGate } from '../../../api/admission/load-gate.ts'
+import { createAdmission } from '../../../api/limits/admission.ts'
+import { createLoadGate } from '../../../api/limits/load-gate.ts'
+import { createRateBuckets } from '../../../api/limits/rate-buckets.ts'
+import { createRateLimiter, type RateLimiter } from '../../../api/limits/rate-limits.ts'
 import { createListings } from '../../../api/paid-request/challenge/listing.ts'
-import { createAllowances } from '../../../api/plugins/allowances.ts'
 import { addCors } from '../../../api/plugins/cors.ts'
 import { addErrorHandling } from '../../../api/plugins/errors.ts'
 import { addJsonBodies } from '../../../api/plugins/json-bodies.ts'
-import { createRateLimiter, type RateLimiter } from '../../../api/plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from '../../../api/plugins/request-context.ts'
 import { addModelRoutes } from '../../../api/routes/models.ts'
 import { addPricingRoutes } from '../../../api/routes/pricing.ts'
@@ -52,14 +52,14 @@ export const listings = createListings({
 
 const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
-/** Creates the allowances of a single process. */
-export const newAllowances = () => createAllowances({ shared: null, logger: silent })
+/** Creates the rate buckets of a single process. */
+export const newRateBuckets = () => createRateBuckets({ shared: null, logger: silent })
 
 /** Creates the limits of a single process. */
 export function limitTo(requestsPerMinute: number): RateLimiter {
   const paidRequestsPerMinute = requestsPerMinute
   return createRateLimiter({
-    allowances: newAllowances(),
+    rateBuckets: newRateBuckets(),
     requestsPerMinute,
     paidRequestsPerMinute,
     isKnownPayer: () => false,

@@ -8,13 +8,13 @@ import multipart from '@fastify/multipart'
 import type { FastifyInstance } from 'fastify'
 import fastify from 'fastify'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { openSharedAllowances, type RedisAllowances } from '#shared/adapters/redis/shared-allowances.ts'
+import { openSharedRateBuckets, type RedisRateBuckets } from '#shared/adapters/redis/shared-rate-buckets.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
-import { createAllowances, type SharedAllowances } from '../../../api/plugins/allowances.ts'
+import { createRateBuckets, type SharedRateBuckets } from '../../../api/limits/rate-buckets.ts'
+import { createRateLimiter } from '../../../api/limits/rate-limits.ts'
 import { addErrorHandling } from '../../../api/plugins/errors.ts'
-import { createRateLimiter } from '../../../api/plugins/rate-limits.ts'
 import { newRequestId } from '../../../api/plugins/request-context.ts'
 import { UNLIMITED_ARRIVAL } from '../../../api/request/body-bytes.ts'
 import { readMultipart } from '../../../api/request/multipart.ts'
@@ -29,14 +29,14 @@ const LIMIT = 20
 /** The limit of requests with a payment. */
 const PAID_LIMIT = 200
 const servers: TestRedis[] = []
-const allowances: RedisAllowances[] = []
+const allowances: RedisRateBuckets[] = []
 async function startRedis(): Promise<TestRedis> {
   const server = await startTestRedis()
   servers.push(server)
   return server
 }
 /** Shared allowances as one process uses them. */
-interface RecordedAllowances extends SharedAllowances {
+interface RecordedRateBuckets extends SharedRateBuckets {
   /** Tokens that it took in Redis. */
   readonly taken: number
   /** Tokens left according to Redis, after the last take. */
@@ -44,7 +44,7 @@ interface RecordedAllowances extends SharedAllowances {
   /** Takes that Redis answered, or that failed. */
   readonly exchanges: number
 }
-function recording(shared: SharedAllowances): RecordedAllowances {
+function recording(shared: SharedRateBuckets): RecordedRateBuckets {
   let [taken, left, exchanges] = [0, Number.NaN, 0]
   return {
     get taken() {
@@ -69,15 +69,15 @@ function recording(shared: SharedAllowances): RecordedAllowances {
 }
 /** Returns how many tokens Redis may have refilled since then, by its own clock. */
 const refilledSince = (startedAt: number, perMinute: number) => ((Date.now() - startedAt) / 60_000) * perMinute
-function open(url: string): RedisAllowances {
+function open(url: string): RedisRateBuckets {
   const settings = { DATABASE_URL: 'postgres://not-used', QUEUE_URL: url, QUEUE_PREFIX: `{${randomUUID()}}` }
-  const shared = openSharedAllowances(settings)
+  const shared = openSharedRateBuckets(settings)
   if (!shared) throw new Error('a queue in Redis shares allowances')
   allowances.push(shared)
   return shared
 }
 /** Waits until Redis answers; the client connects in the background. */
-async function untilReachable(shared: SharedAllowances): Promise<void> {
+async function untilReachable(shared: SharedRateBuckets): Promise<void> {
   await expect.poll(() => shared.take('probe', 1, 10).catch(() => null)).not.toBeNull()
 }
 
@@ -320,11 +320,11 @@ describe('rate limits', () => {
    * Starts a route behind the limits of one API process, with its log. Its clock is stopped, so only Redis refills
    * tokens.
    */
-  async function startProcess(shared: SharedAllowances | null, requestsPerMinute = LIMIT) {
+  async function startProcess(shared: SharedRateBuckets | null, requestsPerMinute = LIMIT) {
     const logged: string[] = []
     const log = (message: string) => logged.push(message)
     const limitRate = createRateLimiter({
-      allowances: createAllowances({ shared, logger: { info: log, warn: log, error: log }, now: () => 0 }),
+      rateBuckets: createRateBuckets({ shared, logger: { info: log, warn: log, error: log }, now: () => 0 }),
       requestsPerMinute,
       paidRequestsPerMinute: PAID_LIMIT,
       isKnownPayer: ({ headers }) => headers['payment-signature'] !== undefined,
@@ -401,8 +401,8 @@ describe('rate limits', () => {
 
     it('a queue in PostgreSQL shares no allowances between processes', () => {
       const settings = { DATABASE_URL: 'postgres://not-used', QUEUE_PREFIX: '{farebox}' }
-      expect(openSharedAllowances(settings)).toBeNull()
-      expect(openSharedAllowances({ ...settings, QUEUE_URL: 'postgres://not-used' })).toBeNull()
+      expect(openSharedRateBuckets(settings)).toBeNull()
+      expect(openSharedRateBuckets({ ...settings, QUEUE_URL: 'postgres://not-used' })).toBeNull()
     })
   })
 

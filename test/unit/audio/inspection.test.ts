@@ -2,8 +2,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
 import { walkFrames } from '#mp3/walk-frames.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { createAllowances } from '../../../api/plugins/allowances.ts'
-import { createDecodingLimiter, type DecodingLimiter } from '../../../api/plugins/rate-limits.ts'
+import { createRateBuckets } from '../../../api/limits/rate-buckets.ts'
+import { createDecodingLimiter, type DecodingLimiter } from '../../../api/limits/rate-limits.ts'
 import type { DecodeAudio, Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { createDecoderQueue } from '../../../api/request/audio/decoder-queue.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
@@ -274,7 +274,7 @@ describe('limiting concurrent decodes', () => {
 
 /** Limits a client to a minute of audio, and never refills. */
 function limiter() {
-  return createDecodingLimiter(createAllowances({ shared: null, logger: silent, now: () => 0 }), 1)
+  return createDecodingLimiter(createRateBuckets({ shared: null, logger: silent, now: () => 0 }), 1)
 }
 
 describe('limiting what is decoded without a payment', () => {

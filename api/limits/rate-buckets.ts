@@ -7,7 +7,7 @@ import type { ClientGroups } from '../request/fair-pool.ts'
 const WINDOW_MS = 60_000
 /** Clients in memory; the least recently seen ones start again with a full bucket. */
 const MAXIMUM_CLIENTS = 100_000
-/** How many times the allowance of one IPv6 network (/64) all networks of a site (/48) may use together. */
+/** How many times the rate of one IPv6 network (/64) all networks of a site (/48) may use together. */
 const SITE_FACTOR = 10
 
 /** Interval at which a client's requests are synced with the other processes, and the delay after a failure. */
@@ -22,16 +22,16 @@ interface Bucket {
   isSyncing: boolean
 }
 
-/** Allowances shared by all API processes. */
-export interface SharedAllowances {
+/** Buckets shared by all API processes. */
+export interface SharedRateBuckets {
   /**
-   * Takes `tokens` from a client's allowance of `perMinute` and returns what is left. Rejects when the store is
+   * Takes `tokens` from a client's bucket of `perMinute` and returns what is left. Rejects when the store is
    * unreachable.
    */
   take(client: string, tokens: number, perMinute: number): Promise<number>
 }
 
-/** The state of an allowance after a token was asked for. */
+/** The state of a bucket after a token was asked for. */
 export interface Taken {
   readonly remaining: number
   /** Seconds until the bucket is full again. */
@@ -41,10 +41,10 @@ export interface Taken {
 }
 
 /** Token buckets for each client, refilled evenly: bursts of up to a minute's worth, then the steady rate. */
-export interface Allowances {
+export interface RateBuckets {
   /**
    * Takes one token of `kind` from the caller's network: an IPv4 address or an IPv6 /64. IPv6 callers also draw on
-   * their /48, which has ten times the allowance, since one customer is often given all of it.
+   * their /48, which has ten times the rate, since one customer is often given all of it.
    */
   take(kind: string, address: string, perMinute: number): Taken
   /** The same for a caller's networks and several tokens, of which one client has at least `perMinute` a minute. */
@@ -55,19 +55,19 @@ export interface Allowances {
   has(kind: string, address: string, perMinute: number): boolean
 }
 
-interface AllowanceOptions {
+interface RateBucketOptions {
   /** `null` when each process limits by itself. */
-  readonly shared: SharedAllowances | null
+  readonly shared: SharedRateBuckets | null
   readonly logger: Logger
   readonly now?: () => number
 }
 
 /**
- * Creates the buckets of this process. Shared allowances are synced in the background: no request waits for another
+ * Creates the buckets of this process. Shared buckets are synced in the background: no request waits for another
  * process, a client may exceed the limit by what the processes admit within a tenth of a second, and each process
  * limits by itself while the store is unreachable.
  */
-export function createAllowances(options: AllowanceOptions): Allowances {
+export function createRateBuckets(options: RateBucketOptions): RateBuckets {
   const { now = Date.now } = options
   const buckets = new LRUCache<string, Bucket>({ max: MAXIMUM_CLIENTS })
   const syncInBackground = createSync(options)
@@ -108,7 +108,7 @@ export function createAllowances(options: AllowanceOptions): Allowances {
     // An exhausted site creates no buckets for further networks, which would evict those of other clients.
     if (site !== undefined && refill(`${kind}:${site}`, perMinute * SITE_FACTOR).tokens < tokens) return takeOfSite()
     const taken = takeFrom(`${kind}:${host}`, perMinute, tokens)
-    // A network beyond its own allowance takes nothing from its neighbors in the site.
+    // A network beyond its own rate takes nothing from its neighbors in the site.
     if (site === undefined || taken.retryAfterSeconds !== null) return taken
     const ofSite = takeOfSite()
     return ofSite.remaining < taken.remaining ? ofSite : taken
@@ -135,9 +135,9 @@ export function createAllowances(options: AllowanceOptions): Allowances {
 type SyncInBackground = (client: string, bucket: Bucket, perMinute: number) => void
 
 /**
- * Syncs with the shared allowance, one exchange at a time for each client; each covers all tokens taken since the last.
+ * Syncs with the shared bucket, one exchange at a time for each client; each covers all tokens taken since the last.
  */
-function createSync({ shared, logger, now = Date.now }: AllowanceOptions): SyncInBackground {
+function createSync({ shared, logger, now = Date.now }: RateBucketOptions): SyncInBackground {
   if (!shared) return () => undefined
   let isDown = false
   const sync = async (client: string, bucket: Bucket, perMinute: number) => {

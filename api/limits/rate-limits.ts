@@ -2,22 +2,22 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
-import type { PayingCheck } from '../admission/paying-callers.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import { clientGroup } from '../request/client-address.ts'
-import type { Allowances } from './allowances.ts'
+import type { PayingCheck } from './paying-callers.ts'
+import type { RateBuckets } from './rate-buckets.ts'
 
 interface RateLimits {
-  readonly allowances: Allowances
+  readonly rateBuckets: RateBuckets
   /** Per client, with bursts of up to a minute's worth. */
   readonly requestsPerMinute: number
   /** The same for requests of payers whose payments verify, which are counted separately. */
   readonly paidRequestsPerMinute: number
-  /** Returns whether a request draws on the paid allowance. */
+  /** Returns whether a request draws on the paid bucket. */
   readonly isKnownPayer: PayingCheck
 }
 
-/** Takes one request from the caller's allowance and sets the family's rate-limit headers. Throws `rate_limited`. */
+/** Takes one request from the caller's bucket and sets the family's rate-limit headers. Throws `rate_limited`. */
 export type RateLimiter = (
   request: Pick<FastifyRequest, 'ip' | 'headers'>,
   reply: FastifyReply,
@@ -25,16 +25,16 @@ export type RateLimiter = (
 ) => void
 
 /**
- * Creates a limiter with two allowances for each client. The paid one belongs to payers whose last payment verified on
+ * Creates a limiter with two buckets for each client. The paid one belongs to payers whose last payment verified on
  * chain: a wallet and a signature cost a stranger nothing, and a refused payment costs RPC calls and statements.
  */
 export function createRateLimiter(limits: RateLimits): RateLimiter {
-  const { allowances, isKnownPayer } = limits
+  const { rateBuckets, isKnownPayer } = limits
   return (request, reply, family) => {
     const [kind, perMinute] = isKnownPayer(request)
       ? (['paid', limits.paidRequestsPerMinute] as const)
       : (['unpaid', limits.requestsPerMinute] as const)
-    const { remaining, fullInSeconds, retryAfterSeconds } = allowances.take(kind, request.ip, perMinute)
+    const { remaining, fullInSeconds, retryAfterSeconds } = rateBuckets.take(kind, request.ip, perMinute)
     reply.headers(limitHeaders(family, perMinute, remaining, fullInSeconds, Date.now()))
     if (retryAfterSeconds !== null) throw new AppError('rate_limited', { retryAfterSeconds })
   }
@@ -45,12 +45,12 @@ export function createRateLimiter(limits: RateLimits): RateLimiter {
  * costs a stranger nothing. Throws `rate_limited`. Returns the function that gives the token back.
  */
 export function createVerificationLimiter(
-  allowances: Allowances,
+  rateBuckets: RateBuckets,
   verificationsPerMinute: number,
 ): (request: Pick<FastifyRequest, 'ip'>) => () => void {
   return ({ ip }) => {
-    const { retryAfterSeconds } = allowances.take('verifications', ip, verificationsPerMinute)
-    if (retryAfterSeconds === null) return () => allowances.giveBack('verifications', ip, verificationsPerMinute)
+    const { retryAfterSeconds } = rateBuckets.take('verifications', ip, verificationsPerMinute)
+    if (retryAfterSeconds === null) return () => rateBuckets.giveBack('verifications', ip, verificationsPerMinute)
     const message =
       'Too many payments of new payers from this address. Nothing was charged; retry after the delay in Retry-After.'
     throw new AppError('rate_limited', { message, retryAfterSeconds })
@@ -64,11 +64,11 @@ export type DecodingLimiter = (caller: DecoderCaller, durationMs: number) => voi
  * Creates the limit of audio that is decoded for callers who have not paid: an hour costs over a second of processor
  * time, as much as hundreds of other quotes. The audio of known payers is not counted, nor is what was decoded before.
  */
-export function createDecodingLimiter(allowances: Allowances, minutesPerMinute: number): DecodingLimiter {
+export function createDecodingLimiter(rateBuckets: RateBuckets, minutesPerMinute: number): DecodingLimiter {
   return ({ client, hasPriority }, durationMs) => {
     if (hasPriority) return
     const minutes = durationMs / 60_000
-    const { retryAfterSeconds } = allowances.takeSeveral('decoding', client, minutesPerMinute, minutes)
+    const { retryAfterSeconds } = rateBuckets.takeSeveral('decoding', client, minutesPerMinute, minutes)
     if (retryAfterSeconds === null) return
     const message =
       'Too much audio from this address was inspected without a payment. Nothing was charged; retry after the delay in Retry-After, or ask for the price of a described recording (POST /v1/quotes with its sha256, bytes and duration_ms), which inspects nothing.'
@@ -107,13 +107,13 @@ type Caller = Pick<FastifyRequest, 'ip'>
 /** Limits requests whose payment is known only once their body is read. */
 export interface UnreadLimiter {
   /**
-   * Takes one request from the network's allowance of unpaid requests. Once that is used up, a network from which a
+   * Takes one request from the network's bucket of unpaid requests. Once that is used up, a network from which a
    * known payer paid recently has as many again as paid requests: a signed call must not be refused because of the
    * unpaid ones before it. Throws `rate_limited`.
    */
-  takeAllowance(request: Caller): void
+  takeRequest(request: Caller): void
   /**
-   * Returns what was taken from the unpaid requests for this request: its body was read, and decides which allowance it
+   * Returns what was taken from the unpaid requests for this request: its body was read, and decides which bucket it
    * draws on.
    */
   giveBack(request: Caller): void
@@ -127,23 +127,23 @@ interface UnreadLimits {
 }
 
 export function createUnreadLimiter(
-  allowances: Allowances,
+  rateBuckets: RateBuckets,
   { requestsPerMinute, paidRequestsPerMinute }: UnreadLimits,
 ): UnreadLimiter {
   const payingNetworks = new LRUCache<string, true>({ max: MAXIMUM_NETWORKS, ttl: REMEMBERED_MS })
   const countedAsUnpaid = new WeakSet<Caller>()
   return {
-    takeAllowance: (request) => {
+    takeRequest: (request) => {
       const { ip } = request
-      const unpaid = allowances.take('unpaid', ip, requestsPerMinute)
+      const unpaid = rateBuckets.take('unpaid', ip, requestsPerMinute)
       if (unpaid.retryAfterSeconds === null) return void countedAsUnpaid.add(request)
       const { retryAfterSeconds } = payingNetworks.has(clientGroup(ip))
-        ? allowances.take('unread', ip, paidRequestsPerMinute)
+        ? rateBuckets.take('unread', ip, paidRequestsPerMinute)
         : unpaid
       if (retryAfterSeconds !== null) throw new AppError('rate_limited', { retryAfterSeconds })
     },
     giveBack: (request) => {
-      if (countedAsUnpaid.delete(request)) allowances.giveBack('unpaid', request.ip, requestsPerMinute)
+      if (countedAsUnpaid.delete(request)) rateBuckets.giveBack('unpaid', request.ip, requestsPerMinute)
     },
     rememberPayer: ({ ip }) => void payingNetworks.set(clientGroup(ip), true),
   }

@@ -7,7 +7,7 @@ import { readPaymentHeader } from '../request/headers.ts'
 /** A property of a request, judged by its headers only and without network calls. */
 export type PayingCheck = (request: Pick<FastifyRequest, 'headers'>) => boolean
 
-/** Decides which requests may use the allowance and the capacity that are reserved for paying callers. */
+/** Decides which requests may use the rate and the capacity that are reserved for paying callers. */
 export interface PayingCallers {
   /** Returns whether a request carries a payment that is worth verifying. */
   readonly isPaying: PayingCheck

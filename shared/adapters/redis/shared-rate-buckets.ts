@@ -22,7 +22,7 @@ redis.call('PEXPIRE', KEYS[1], window)
 return tostring(left)`
 
 /** Token buckets in the queue's Redis, for all processes that share it. */
-export interface RedisAllowances {
+export interface RedisRateBuckets {
   /**
    * Takes `tokens` from a client's bucket of `perMinute` and returns what is left. Rejects immediately while Redis is
    * unreachable.
@@ -35,7 +35,7 @@ export interface RedisAllowances {
  * Opens the buckets in the queue's Redis, or returns `null` when the queue is not in Redis. Connects in the background,
  * because a process starts without shared limits too, and reconnects by itself.
  */
-export function openSharedAllowances(settings: QueueSettings): RedisAllowances | null {
+export function openSharedRateBuckets(settings: QueueSettings): RedisRateBuckets | null {
   const address = settings.QUEUE_URL === undefined ? null : parseQueueUrl(settings.QUEUE_URL)
   if (!address || address.kind === 'postgres') return null
   const redis = createRedisClient(address, 'producer')
@@ -44,9 +44,9 @@ export function openSharedAllowances(settings: QueueSettings): RedisAllowances |
   redis.connect().catch(() => undefined)
   return {
     take: async (client, tokens, perMinute) => {
-      const key = `${settings.QUEUE_PREFIX}:allowance:${client}`
+      const key = `${settings.QUEUE_PREFIX}:rate:${client}`
       const left = Number(await redis.eval(TAKE, 1, key, tokens, perMinute, WINDOW_MS))
-      if (!Number.isFinite(left)) throw new Error('Redis did not return a number for an allowance')
+      if (!Number.isFinite(left)) throw new Error('Redis did not return a number for a bucket')
       return left
     },
     close: () => redis.disconnect(),

@@ -7,9 +7,9 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
-import { createQueueAgeReader } from '../../api/admission/admission.ts'
-import { createLoadGate, type RequestedWork, type Reservation } from '../../api/admission/load-gate.ts'
-import { createPayingCallers } from '../../api/admission/paying-callers.ts'
+import { createQueueAgeReader } from '../../api/limits/admission.ts'
+import { createLoadGate, type RequestedWork, type Reservation } from '../../api/limits/load-gate.ts'
+import { createPayingCallers } from '../../api/limits/paying-callers.ts'
 import { signWitness } from '../support/payer/sign-authorization.ts'
 
 const KILOBYTE = 1024
