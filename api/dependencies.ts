@@ -93,7 +93,6 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     ...payment.dependencies,
     ...admission,
     highestPrice: derived(catalogs.offered, highestPrice),
-    provenance: payment.openProvenance(logger),
     catalogs,
     contactEmail: config.CONTACT_EMAIL,
     securityContact: config.SECURITY_CONTACT,

@@ -10,7 +10,6 @@ import type { NodeState } from '#shared/chain/network/watched-node.ts'
 import { createBalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import { createChainClock } from '#shared/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
-import { createProvenanceReader, type ProvenanceReader } from '#shared/chain/reading/payer-provenance.ts'
 import { createScreeningOracle, requireScreeningOracle } from '#shared/chain/reading/screening-oracle.ts'
 import { createSettlementSearch } from '#shared/chain/reading/settlement-search.ts'
 import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/chain/settlement/fee-estimator.ts'
@@ -25,7 +24,6 @@ import { createSettlementVerification } from '#shared/chain/verification/settlem
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
@@ -60,7 +58,6 @@ export interface PaymentParts {
   readonly dependencies: Pick<AppDependencies, PaymentDependency>
   readonly allowanceReader: AllowanceReader
   readonly nodes: RpcNodes
-  openProvenance(logger: Logger): ProvenanceReader
   /** Asks PAYER_SCREENING_ORACLE about an address; `null` without one. */
   readonly screeningOracle: ((payer: string) => Promise<boolean>) | null
   readonly readinessChecks: ReadinessChecks['shared']
@@ -90,7 +87,6 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements })
   return {
     nodes,
-    openProvenance: (logger) => createProvenanceReader(chain, config.NEW_PAYER_BALANCE_BLOCKS, logger),
     screeningOracle: oracle === undefined ? null : createScreeningOracle(chain, oracle),
     allowanceReader: createAllowanceReader(chain),
     dependencies: {

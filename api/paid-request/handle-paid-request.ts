@@ -1,7 +1,6 @@
 import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import type { ChainClock } from '#shared/chain/reading/chain-clock.ts'
 import type { PayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
-import type { ProvenanceReader } from '#shared/chain/reading/payer-provenance.ts'
 import type { SettlementSearch } from '#shared/chain/reading/settlement-search.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
@@ -79,7 +78,6 @@ export interface PaidRequestDependencies {
   readonly permitStore: PermitStore
   readonly maximumOpenExposure: AtomicAmount
   readonly highestPrice: () => AtomicAmount
-  readonly provenance: ProvenanceReader
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
   readonly tracer: Tracer

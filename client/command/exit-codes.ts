@@ -22,7 +22,6 @@ const FUNDS_CODES: ReadonlySet<string> = new Set([
   'payer_blocked',
   'payer_has_code',
   'unpaid_debt',
-  'sender_owes_debt',
   'owner_balance_too_low',
   'permits_not_stored',
 ])

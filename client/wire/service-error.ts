@@ -78,7 +78,6 @@ const ADVICE: Readonly<Record<string, string>> = {
   result_expired: 'The result is gone; its receipt is still available. A new call is charged again.',
   settlement_under_review: 'Contact the operator with the request id.',
   payer_blocked: 'Ask the operator of the service, or pay from another wallet.',
-  sender_owes_debt: 'Pay with USDC from elsewhere, or let the sender that the message names pay its unpaid call.',
   unpaid_debt: 'Repeat the earlier call whose key the message names, then this one.',
 }
 

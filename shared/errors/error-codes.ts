@@ -210,11 +210,6 @@ export const ERROR_CODES = {
     ...conflict,
     message: 'An earlier call of this payer is completed but unpaid. First repeat it with a fresh payment.',
   },
-  sender_owes_debt: {
-    ...conflict,
-    message:
-      'This payment needs USDC that came from a payer who owes for an earlier call. Pay with other money, or pay that debt first.',
-  },
   permit_already_used: {
     ...conflict,
     retry: 'new_payment',
@@ -301,11 +296,6 @@ export const ERROR_CODES = {
     ...limited,
     message:
       'Payments that are not covered by earlier ones of their payers have too much in progress or unpaid at the moment. Nothing was charged; retry after the delay in Retry-After.',
-  },
-  funds_too_new: {
-    ...limited,
-    message:
-      'The payer’s money for this call arrived too recently. Nothing was charged; retry after the delay in Retry-After.',
   },
   model_unavailable: { ...unavailable, message: 'This model is currently unavailable. Nothing was charged.' },
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },

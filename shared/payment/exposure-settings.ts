@@ -25,11 +25,6 @@ export const exposureSettings = {
 export const newPayerSettings = {
   /** Limit of what such payments together may lose within a day or have open, in USDC; a network gets a share of it. */
   NEW_PAYER_DAILY_LOSS_USDC: dollars('20'),
-  /**
-   * The payer had enough USDC this many blocks ago: about a minute. 0 switches it off. Full nodes keep the state of 128
-   * blocks.
-   */
-  NEW_PAYER_BALANCE_BLOCKS: z.coerce.number().int().min(0).max(120).default(30),
 }
 
 const settingsSchema = z.object(exposureSettings)

@@ -13,13 +13,6 @@ export interface PayerFunds {
   readonly usedNonces: ReadonlySet<bigint>
 }
 
-/** Where a payer's money comes from, at a block some time ago. */
-export interface PayerProvenance {
-  readonly balance: AtomicAmount
-  /** USDC that the payer received in the blocks before it, by sender in lower case. */
-  readonly received: readonly { readonly from: string; readonly amount: AtomicAmount }[]
-}
-
 /** Input to the decision whether a payer can afford a verified payment in addition to their unfinished work. */
 export interface ExposureTerms {
   /** Upper limit on the sum of the payer's open maxima, whatever their balance. */
@@ -32,8 +25,6 @@ export interface ExposureTerms {
   readonly funds: PayerFunds | null
   /** What a payer may have open who has settled nothing: the highest price of one call. */
   readonly highestPrice: AtomicAmount
-  /** `null` until it is needed, which is when what the payer has settled does not cover the payment. */
-  readonly provenance: PayerProvenance | null
 }
 /** What of a lasting permit decides how much it allows. */
 type SharedPermit = Pick<GasSponsoringPermit, 'amount' | 'nonce'>

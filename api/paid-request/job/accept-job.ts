@@ -1,5 +1,4 @@
 import type { PayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
-import type { ProvenanceReader } from '#shared/chain/reading/payer-provenance.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
@@ -9,7 +8,7 @@ import type { PresentedClaim } from '#shared/ledger/acceptance/find-prior-work.t
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import { isWorthReading, MAXIMUM_READINGS, type PayerProvenance } from '#shared/payment/exposure.ts'
+import { isWorthReading, MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
 import { type ExhaustedBudget, UNCHARGED_KINDS, type UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
@@ -19,7 +18,7 @@ import type { RequestPreparer } from '../../request/worker-threads/request-prepa
 import type { Challenge } from '../challenge/challenge.ts'
 import { invalidPayment } from '../payment/read-authorization.ts'
 import type { VerifiedPayment } from '../payment/verify-authorization.ts'
-import { exposureError, NEW_PAYER_LIMITS, OPEN_WORK_RETRY_SECONDS, unprovenFundsError } from './exposure-errors.ts'
+import { exposureError, NEW_PAYER_LIMITS, OPEN_WORK_RETRY_SECONDS } from './exposure-errors.ts'
 
 const KIND_NAMES: Record<UnchargedKind, string> = {
   empty_output: 'calls without usable output',
@@ -38,7 +37,6 @@ interface Dependencies {
   readonly payerFunds: PayerFundsReader
   readonly maximumOpenExposure: AtomicAmount
   readonly highestPrice: () => AtomicAmount
-  readonly provenance: ProvenanceReader
   readonly queue: Pick<JobQueue, 'enqueue'>
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
   /** Rejects while nothing can be stored. */
@@ -139,12 +137,9 @@ export async function acceptJob(
     case 'exceeds_open_limit':
     case 'exceeds_trust':
     case 'unpaid_debt':
-    case 'sender_owes':
       throw exposureError(acceptance, dependencies.maximumOpenExposure)
     case 'uncharged_work_limit':
       throw unchargedWorkError(acceptance.exhausted)
-    case 'unproven_funds':
-      throw unprovenFundsError(dependencies.provenance, acceptance.needed, null)
     case 'new_payer_limit': {
       const { limit, retryAfterSeconds } = acceptance
       throw new AppError('new_payer_limit', { message: NEW_PAYER_LIMITS[limit], retryAfterSeconds })
@@ -156,28 +151,20 @@ export async function acceptJob(
 
 /**
  * Accepts the job within the payer's funds, which are read from the chain when the payer has other work open. Reads
- * them again when they do not suffice: funds may have arrived, and settlements begun. Where they come from is read when
- * what the payer has settled does not cover the payment, which is last, so that a stranger makes it only with money.
+ * them again when they do not suffice: funds may have arrived, and settlements begun.
  */
 async function acceptWithinFunds(
-  { store, payerFunds, maximumOpenExposure, highestPrice, provenance: reader }: Dependencies,
+  { store, payerFunds, maximumOpenExposure, highestPrice }: Dependencies,
   { needsPermit, verifiedAtMs }: Pick<VerifiedPayment, 'needsPermit' | 'verifiedAtMs'>,
   job: Omit<NewJob, 'exposure'>,
 ): Promise<Acceptance> {
   const { payer } = job.authorization
   const terms = { maximumOpen: maximumOpenExposure, highestPrice: highestPrice(), needsPermit }
   let funds = payerFunds.recent(payer)
-  let provenance = reader.recent(payer)
   let asked: readonly bigint[] | null = null
-  for (let readings = 0, isProven = false; ; ) {
+  for (let readings = 0; ; ) {
     const verifiedMsAgo = performance.now() - verifiedAtMs
-    const acceptance = await store.acceptJob({ ...job, exposure: { ...terms, verifiedMsAgo, funds, provenance } })
-    const concernsFunds = acceptance.outcome === 'unproven_funds' || acceptance.outcome === 'sender_owes'
-    if (concernsFunds && !isProven) {
-      provenance = await readProvenance(reader, payer, acceptance.needed)
-      isProven = true
-      continue
-    }
+    const acceptance = await store.acceptJob({ ...job, exposure: { ...terms, verifiedMsAgo, funds } })
     if (acceptance.outcome !== 'exceeds_funds') return acceptance
     if (readings === MAXIMUM_READINGS || !isWorthReading(acceptance.settlingNonces, asked)) return acceptance
     readings += 1
@@ -186,17 +173,6 @@ async function acceptWithinFunds(
     funds = reading.funds
     asked = acceptance.settlingNonces
   }
-}
-
-async function readProvenance(
-  reader: ProvenanceReader,
-  payer: `0x${string}`,
-  needed: AtomicAmount,
-): Promise<PayerProvenance> {
-  const reading = await reader.read(payer, needed)
-  if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
-  if (reading.outcome === 'insufficient') throw unprovenFundsError(reader, needed, reading.balance)
-  return reading.provenance
 }
 
 /** Throws `storage_unavailable` while media could not be stored: their provider would be paid for nothing. */

@@ -11,7 +11,6 @@ const FUNDS: ReadonlySet<string> = new Set([
   'payer_has_code',
   'unpaid_debt',
   'payer_blocked',
-  'sender_owes_debt',
 ])
 const LOCAL: ReadonlySet<string> = new Set([
   'journal_unwritable',

@@ -145,8 +145,6 @@ function apiProcess(
       CHALLENGE_SECRET: secrets.challengeSecret,
       RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
       RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
-      // A block comes only with a transaction, and programs outside fund their wallets and pay at once.
-      NEW_PAYER_BALANCE_BLOCKS: '0',
       ...apiEnvironment,
     },
   }

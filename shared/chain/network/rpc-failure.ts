@@ -83,11 +83,6 @@ export function isPoolFull(error: unknown): boolean {
   return isNodeError(error, POOL_FULL)
 }
 
-/** Returns whether no node gave an answer, or only that this key has no calls left for now: neither says anything. */
-export function isUnanswered(error: unknown): boolean {
-  return rpcErrorOf(error) === null || isRateLimit(error)
-}
-
 export function isAlreadySent(error: unknown): boolean {
   return isNodeError(error, ALREADY_SENT)
 }

@@ -55,10 +55,6 @@ export type Acceptance =
       allowed: AtomicAmount
       retryAfterSeconds: number
     }
-  /** Where this much money of the payer comes from is not known, and what they have settled does not cover it. */
-  | { outcome: 'unproven_funds'; needed: AtomicAmount }
-  /** The payment needs money that came from a payer who owes for an earlier call. */
-  | { outcome: 'sender_owes'; needed: AtomicAmount; sender: string; debt: AtomicAmount }
   /** Settlements of this job or payer reverted lately; the withheld result can be paid for after the pause. */
   | { outcome: 'settlement_retry_limit'; retryAfterSeconds: number }
   /** Payments that their payers have not covered have too much open and lost, from one network or all together. */

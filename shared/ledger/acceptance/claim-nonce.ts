@@ -259,15 +259,15 @@ export async function refuseOverExposure(
   const total = openTotal(exposure, funds)
   if (total + maximum > maximumOpen && exposure.open.length > 0)
     throw new AcceptanceRefused({ outcome: 'exceeds_open_limit', openTotal: total })
-  const need = limits && (await refuseBeyondTrust(sql, job, exposure, limits.newPayers))
+  const isCovered = limits === null || (await refuseBeyondTrust(sql, job, exposure, limits.newPayers))
   if (!fitsFunds({ maximum, needsPermit, lasting: lastingPermitOf(job.authorization) }, exposure, funds))
     throw new AcceptanceRefused({
       outcome: 'exceeds_funds',
       openTotal: total,
       settlingNonces: settlingNonces(exposure),
     })
-  if (limits === null || need === null || need.isCovered) return false
-  await admitUncovered(sql, job, need, limits.newPayers)
+  if (isCovered) return false
+  await admitUncovered(sql, job, limits.newPayers)
   return true
 }
 

@@ -5,25 +5,17 @@ import { AcceptanceRefused, type NewJob } from './acceptance.ts'
 import { type NewPayers, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
 import { type PayerExposure, readPaid } from './read-exposure.ts'
 
-/** What a payment adds up to with everything that its payer has not paid for. */
-export interface Need {
-  readonly open: AtomicAmount
-  /** Open and lost work, and the payment. */
-  readonly total: AtomicAmount
-  /** Whether what the payer has settled so far covers it. */
-  readonly isCovered: boolean
-}
-
 /**
  * Throws `AcceptanceRefused` when the payer would have more open and lost than the highest price of one call and what they
- * have settled so far: nobody gains by paying less than they take. A single call is never refused for its price.
+ * have settled so far: nobody gains by paying less than they take. A single call is never refused for its price. Returns
+ * whether what the payer has settled covers all of it.
  */
 export async function refuseBeyondTrust(
   sql: Sql,
   { authorization: { payer, authorizedMaximum: maximum }, exposure: { highestPrice } }: NewJob,
   exposure: PayerExposure,
   newPayers: NewPayers,
-): Promise<Need> {
+): Promise<boolean> {
   const open = exposure.open.reduce((sum, { amount }) => sum + amount, 0n)
   const total = atomicAmount(open + exposure.lost + maximum)
   const paid = await paidBy(sql, payer, exposure, { maximum, total }, newPayers)
@@ -36,23 +28,18 @@ export async function refuseBeyondTrust(
       allowed: atomicAmount(allowed),
       retryAfterSeconds: open > 0n ? OPEN_WORK_RETRY_SECONDS : await lossLeavesInSeconds(sql, payer, total - allowed),
     })
-  return { open: atomicAmount(open), total, isCovered: paid >= total }
+  return paid >= total
 }
 
 /**
- * Throws `AcceptanceRefused` when a payment that is not covered has money of unknown origin, or of a debtor, or does not
- * fit the limit of losses. Called last: what it reserves counts until the transaction has ended.
+ * Throws `AcceptanceRefused` when a payment that is not covered does not fit the limit of losses. Called last: what it
+ * reserves counts until the transaction has ended.
  */
 export async function admitUncovered(
   sql: Sql,
-  { authorization: { authorizedMaximum: maximum }, exposure: { highestPrice, provenance }, clientNetwork }: NewJob,
-  { open }: Need,
+  { authorization: { authorizedMaximum: maximum }, exposure: { highestPrice }, clientNetwork }: NewJob,
   newPayers: NewPayers,
 ): Promise<void> {
-  const needed = atomicAmount(open + maximum)
-  if (!provenance || provenance.balance < needed) throw new AcceptanceRefused({ outcome: 'unproven_funds', needed })
-  const debtor = await findDebtor(sql, provenance, needed)
-  if (debtor) throw new AcceptanceRefused({ outcome: 'sender_owes', needed, ...debtor })
   const refusal = await newPayers.reserve(sql, { network: clientNetwork, maximum, highestPrice })
   if (refusal) throw new AcceptanceRefused({ outcome: 'new_payer_limit', ...refusal })
 }
@@ -73,28 +60,6 @@ async function paidBy(
   const paid = await readPaid(sql, payer, upTo)
   newPayers.recordPaid(payer, { paid, isAll: paid < upTo })
   return paid
-}
-
-/**
- * Returns a sender who owes for an earlier call, when the payment needs their money: what others sent to a payer, as
- * anyone can, takes nothing from what the payer had.
- */
-async function findDebtor(
-  sql: Sql,
-  { balance, received }: NonNullable<NewJob['exposure']['provenance']>,
-  needed: AtomicAmount,
-): Promise<{ readonly sender: string; readonly debt: AtomicAmount } | null> {
-  if (received.length === 0) return null
-  const { rows } = await sql.query<{ payer: string; debt: string }>({
-    name: 'find_debtors',
-    text: `SELECT payer, sum(charge_amount) AS debt FROM jobs WHERE is_owed AND payer = ANY($1) GROUP BY payer`,
-    values: [received.map(({ from }) => from)],
-  })
-  const debts = new Map(rows.map(({ payer, debt }) => [payer, atomicAmount(BigInt(debt))]))
-  const ofDebtors = received.filter(({ from }) => debts.has(from))
-  const [largest] = ofDebtors.toSorted((one, other) => Number(other.amount - one.amount))
-  if (!largest || balance - ofDebtors.reduce((sum, { amount }) => sum + amount, 0n) >= needed) return null
-  return { sender: largest.from, debt: debts.get(largest.from) ?? atomicAmount(0n) }
 }
 
 /** Returns the seconds until losses of this amount no longer count. */

@@ -62,13 +62,6 @@ const strangers = (count: number, clientNetwork = HOME) =>
       bound(randomAddress(), { clientNetwork, exposure: { ...TERMS, highestPrice: TEST_PRICE } }),
     ),
   )
-/** Terms of a payer who has the balance, of which a sender sent them the amount, in prices. */
-const from = (sender: Payer, amount: number, balance = 3): Partial<NewJob> => ({
-  exposure: {
-    ...TERMS,
-    provenance: { balance: prices(balance), received: [{ from: sender, amount: prices(amount) }] },
-  },
-})
 const limitOf = (count: number): AcceptanceOptions => ({ ...TEST_LIMITS, newPayers: prices(count) })
 
 describe('what a payer may have open', () => {
@@ -113,7 +106,7 @@ describe('what a payer may have open', () => {
   })
 
   it('is never asked for a withheld result', async () => {
-    const request = newTestJob({ exposure: { ...TERMS, highestPrice: atomicAmount(1n), provenance: null } })
+    const request = newTestJob({ exposure: { ...TERMS, highestPrice: atomicAmount(1n) } })
     const { id } = await jobInState(ledger, 'settlement_failed')
     const [owed] = await ledger.sql<{ idempotency_key: string; request_digest: string; payer: Payer }>(
       'SELECT idempotency_key, request_digest, payer FROM jobs WHERE id = $1',
@@ -127,53 +120,6 @@ describe('what a payer may have open', () => {
       authorization: testAuthorization({ payer: owed.payer }),
     })
     expect(await ledger.acceptance.acceptJob(again)).toEqual({ outcome: 'settles_again', jobId: id })
-  })
-})
-
-describe('the origin of money that a payment needs', () => {
-  it('must be known until the payer’s settled charges cover the payment', async () => {
-    const payer = randomAddress()
-    const exposure = { ...TERMS, provenance: null }
-    expect(await accept(payer, { exposure })).toEqual({ outcome: 'unproven_funds', needed: TEST_PRICE })
-    await complete(await accept(payer))
-    expect(await accept(payer, { exposure })).toMatchObject({ outcome: 'accepted' })
-    expect(await accept(payer, { exposure })).toEqual({ outcome: 'unproven_funds', needed: prices(2) })
-  })
-
-  it('is a balance of some blocks ago that covers all open work of the payer', async () => {
-    const payer = randomAddress()
-    const exposure = { ...TERMS, provenance: { balance: prices(2), received: [] } }
-    const jobs = await Promise.all(Array.from({ length: 3 }, () => bound(payer, { exposure })))
-    expect(await acceptAll(jobs)).toEqual({ accepted: 2, unproven_funds: 1 })
-  })
-
-  it('must not be a payer who owes, until that one has paid', async () => {
-    const debt = newTestJob()
-    const debtor = debt.authorization.payer
-    await jobInState(ledger, 'settlement_failed', debt)
-    const payer = randomAddress()
-    expect(await accept(payer, from(debtor, 3))).toEqual({
-      outcome: 'sender_owes',
-      needed: TEST_PRICE,
-      sender: debtor,
-      debt: TEST_PRICE,
-    })
-    const paid = await ledger.acceptance.acceptJob(paidAgain(debt))
-    expect(paid).toMatchObject({ outcome: 'settles_again' })
-    expect(await accept(payer, from(debtor, 3))).toMatchObject({ outcome: 'accepted' })
-  })
-
-  it('may be anybody without a debt, such as an exchange', async () => {
-    expect(await accept(randomAddress(), from(randomAddress(), 3))).toMatchObject({ outcome: 'accepted' })
-  })
-
-  it('takes nothing from the payer’s own money, so that nobody keeps others out by sending them some', async () => {
-    const debt = newTestJob()
-    await jobInState(ledger, 'settlement_failed', debt)
-    const debtor = debt.authorization.payer
-    // Of four, one came from the debtor.
-    expect(await accept(randomAddress(), from(debtor, 1, 4))).toMatchObject({ outcome: 'accepted' })
-    expect(await accept(randomAddress(), from(debtor, 1, 1))).toMatchObject({ outcome: 'sender_owes' })
   })
 })
 

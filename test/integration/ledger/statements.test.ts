@@ -318,14 +318,7 @@ describe('sequential scans', () => {
       reason: 'test',
       attempt: 'failed_empty',
     })
-    const received = [{ from: debt.authorization.payer, amount: atomicAmount(1n) }]
-    const { exposure } = newTestJob()
-    const provenance = { balance: atomicAmount(10n ** 12n), received }
-    const next = () =>
-      newTestJob({
-        authorization: testAuthorization({ payer: paid.authorization.payer }),
-        exposure: { ...exposure, provenance },
-      })
+    const next = () => newTestJob({ authorization: testAuthorization({ payer: paid.authorization.payer }) })
     const [one, beyond] = [next(), next()]
     for (const job of [one, beyond]) await bindTestKey(ledger, job)
     await ledger.sql('UPDATE uncharged_work SET amount = 900000')

@@ -51,10 +51,6 @@ export async function rob(stack: CampaignStack, wallet: Payer, turn: number) {
   if (!mule || !next) throw new Error('no wallets')
   const answered = sendAttackCall(target, client, call)
   const refused = await Promise.race([answered, delay(REFUSAL_MS, null)])
-  if (refused?.code === 'funds_too_new') {
-    await delay(1000)
-    return { outcome: label(refused), next: wallet }
-  }
   // A settlement was faster than the thief, who needs another coin.
   if (refused?.code === 'insufficient_funds')
     return { outcome: label(refused), next: await newWallet(stack, COIN_ATOMIC) }

@@ -34,8 +34,6 @@ const MOST_OF_DAY = 20_000_000n
 const PERMIT_COIN_ATOMIC = 100_000n
 const PERMIT_COINS = 2
 const HONEST_CALLERS = 8
-/** Blocks come each second, and the money of a newcomer has to be there for as many. */
-const BALANCE_BLOCKS = 5
 const APPROVAL = toEventSelector('event Approval(address indexed owner, address indexed spender, uint256 value)')
 
 /** Lets thieves and beggars work with a few coins next to people whose first calls are large, under default limits. */
@@ -53,7 +51,6 @@ export async function runNewcomers({
     apiEnvironment: {
       ...limits,
       NEW_PAYER_DAILY_LOSS_USDC: '20',
-      NEW_PAYER_BALANCE_BLOCKS: String(BALANCE_BLOCKS),
       REQUESTS_PER_MINUTE: '6000',
       HOLD_SECONDS: '60',
       MAXIMUM_QUEUE_AGE_SECONDS: '3600',
@@ -75,7 +72,6 @@ export async function runNewcomers({
     const beggars = await createAll(PERMIT_COINS, () =>
       createPayer(stack.info.rpcUrl, { usdcAtomic: PERMIT_COIN_ATOMIC }),
     )
-    await delay((BALANCE_BLOCKS + 1) * 1000)
     onProgress(`${COINS} coins of thieves and ${PERMIT_COINS} of beggars circulate for ${seconds} s`)
     const ended = AbortSignal.timeout(seconds * 1000)
     const [refusals, thefts, permits] = await Promise.all([

@@ -33,7 +33,6 @@ export const AMPLE_FUNDS: ExposureTerms = {
   needsPermit: false,
   verifiedMsAgo: 0,
   highestPrice: atomicAmount(10n ** 12n),
-  provenance: { balance: atomicAmount(10n ** 12n), received: [] },
   funds: {
     balance: atomicAmount(10n ** 12n),
     allowance: atomicAmount(10n ** 12n),
