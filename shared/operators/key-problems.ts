@@ -1,5 +1,14 @@
-import type { KeyUse } from '#shared/ledger/reports/key-use.ts'
 import type { SeenProcess } from './process-report.ts'
+
+/** What only the settlement key with this address, or the settlement contract, can bring to its end. */
+export interface KeyUse {
+  /** The address, in lower case. */
+  readonly facilitator: string
+  /** Unfinished jobs whose payment names it. */
+  readonly jobs: number
+  /** Transactions that it sent and that are not final: a reorganization may ask for them again. */
+  readonly transactions: number
+}
 
 /** The settings that name keys, as processes report them. */
 export type KeySetting =
@@ -44,16 +53,18 @@ function unacceptedKeys(apis: readonly SeenProcess[], setting: KeySetting): read
 function facilitatorProblems(apis: readonly SeenProcess[], settlers: readonly SeenProcess[]): readonly string[] {
   const offered = allKeys(apis, 'FACILITATOR_ADDRESSES')
   const held = allKeys(settlers, 'SETTLEMENT_PRIVATE_KEYS')
-  const isAccepted = (key: string, api: SeenProcess) =>
-    [...keysOf(api, 'FACILITATOR_ADDRESSES'), ...keysOf(api, 'ACCEPTED_FACILITATOR_ADDRESSES')].includes(key)
   return [
     ...offered
-      .filter((key) => !apis.every((api) => isAccepted(key, api)))
+      .filter((key) => !apis.every((api) => acceptsPaymentsFor(api, key)))
       .map((key) => `an API does not accept payments for ${key}, which another one asks for`),
     ...(settlers.length === 0
       ? []
       : offered.filter((key) => !held.includes(key)).map((key) => `no settler has the key of ${key}`)),
   ]
+}
+
+function acceptsPaymentsFor(api: SeenProcess, key: string): boolean {
+  return [...keysOf(api, 'FACILITATOR_ADDRESSES'), ...keysOf(api, 'ACCEPTED_FACILITATOR_ADDRESSES')].includes(key)
 }
 
 function receiptSecretProblems(apis: readonly SeenProcess[], workers: readonly SeenProcess[]): readonly string[] {

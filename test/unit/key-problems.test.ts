@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import type { KeyUse } from '#shared/ledger/reports/key-use.ts'
-import { findKeyProblems, type KeySetting } from '#shared/operators/key-problems.ts'
+import { findKeyProblems, type KeySetting, type KeyUse } from '#shared/operators/key-problems.ts'
 import type { SeenProcess } from '#shared/operators/process-report.ts'
 
 type Keys = Partial<Record<KeySetting, readonly string[]>>

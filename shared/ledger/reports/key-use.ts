@@ -1,15 +1,6 @@
+import type { KeyUse } from '#shared/operators/key-problems.ts'
 import type { Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
-
-/** What only the settlement key with this address, or the settlement contract, can bring to its end. */
-export interface KeyUse {
-  /** The address, in lower case. */
-  readonly facilitator: string
-  /** Unfinished jobs whose payment names it. */
-  readonly jobs: number
-  /** Transactions that it sent and that are not final: a reorganization may ask for them again. */
-  readonly transactions: number
-}
 
 /** Reads what still needs each settlement key, by address. */
 export async function readKeyUse(sql: Sql): Promise<readonly KeyUse[]> {
