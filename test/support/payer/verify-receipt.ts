@@ -37,6 +37,9 @@ const PUBLISHED_NAMES: Readonly<Record<string, string>> = {
   price_per_image_usd: 'price_per_successful_image_usd',
 }
 
+/** Prices of which the catalog has one where a receipt has it. */
+const OPTIONAL = ['cached_input_per_million_tokens_usd', 'cache_write_per_million_tokens_usd']
+
 interface PublishedCatalog {
   readonly catalog_version: string
   readonly pricing: readonly (Readonly<Record<string, unknown>> & { readonly model: string })[]
@@ -49,11 +52,16 @@ export async function priceDifferences(baseUrl: string, receipt: Wire.Receipt): 
   const catalog = (await answer.json()) as PublishedCatalog
   if (catalog.catalog_version !== version) return [`GET /v1/catalogs/${version} answers ${answer.status}`]
   const entry = catalog.pricing.find((each) => each.model === model)
-  return Object.entries(prices).flatMap(([field, price]) => {
+  // Without them, all of the input was charged at its full price.
+  const missing = OPTIONAL.filter(
+    (field) => entry?.[PUBLISHED_NAMES[field] ?? field] !== undefined && !(field in prices),
+  )
+  const stated = Object.entries(prices).flatMap(([field, price]) => {
     // What settling was expected to cost when the call was quoted: no catalog has it.
     if (!field.endsWith('_usd') || field === 'gas_minimum_charge_usd') return []
     const published = entry?.[PUBLISHED_NAMES[field] ?? field]
     const isSame = typeof published === 'string' && equals(parseExact(published), parseExact(String(price)))
     return isSame ? [] : [`${field} is ${price}, and ${String(published)} in ${version}`]
   })
+  return [...stated, ...missing.map((field) => `${field} is missing`)]
 }

@@ -332,7 +332,7 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
 describe('wrong usage and unreachable services', () => {
   test.each<[string, readonly string[], Record<string, string>, RegExp]>([
     ['an unknown option', ['--chain'], {}, /--chain/],
-    ['a positional argument', ['today'], {}, /today/],
+    ['a positional argument', ['today'], {}, /too many arguments/],
     ['an invalid time', ['--from', 'yesterday'], {}, /--from must be a day in UTC such as .*, or an ISO 8601 time/],
     [
       'a period that ends before it begins',

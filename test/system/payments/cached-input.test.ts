@@ -7,7 +7,7 @@ import { withConnection } from '#shared/ledger/with-connection.ts'
 import { publishContent, readInForce } from '#shared/operators/review-configuration.ts'
 import { createFarebox, type Farebox, parseUsdc, type Wire, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { failedChecks } from '../../support/payer/verify-receipt.ts'
+import { failedChecks, priceDifferences } from '../../support/payer/verify-receipt.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const STEPS = 11
@@ -229,7 +229,7 @@ async function vendorCosts(model: string): Promise<{ calls: number; unlike: numb
 }
 
 describe('the receipt of a call with cached input', () => {
-  it('passes the operator’s check, and fails it when the published cache price was not applied', async () => {
+  it('verifies for anybody, and differs from its catalog when the published cache price was not applied', async () => {
     await publishPrices(CACHE_PRICES)
     await ask('openai-compatible', longText(2000, 'verify'), [{ role: 'user', content: 'First.' }])
     const step = await ask('openai-compatible', longText(2000, 'verify'), [{ role: 'user', content: 'Second.' }])
@@ -243,12 +243,16 @@ describe('the receipt of a call with cached input', () => {
     ])
     expect(await failedChecks(sandbox.info, receipt)).toEqual([])
     const { cached_input_per_million_tokens_usd: _, ...prices } = receipt.unit_prices
-    expect(await failedChecks(sandbox.info, { ...receipt, unit_prices: prices })).toContain('prices')
+    const { baseUrl } = sandbox.info
+    expect(await priceDifferences(baseUrl, receipt)).toEqual([])
+    expect(await priceDifferences(baseUrl, { ...receipt, unit_prices: prices })).toEqual([
+      'cached_input_per_million_tokens_usd is missing',
+    ])
   })
 })
 
 describe('a call at an API whose minimum charge follows the gas', () => {
-  it('is charged what settling it was expected to cost, shown in quote, challenge and receipt, which client and operator recompute', async () => {
+  it('is charged what settling it was expected to cost, shown in quote, challenge and receipt, which anybody recomputes', async () => {
     const [, follower] = sandbox.info.baseUrls
     if (follower === undefined) throw new Error('there is no second API')
     // 97,000 gas at a base fee of 0.008 gwei and a tip of 0.001 gwei, at 4,000 USD.

@@ -937,7 +937,7 @@ describe('the permit of a 412', () => {
       domain: { name: 'USD Coin', version: '2', chainId: 8453, verifyingContract: sandbox.info.usdc.toLowerCase() },
       message: { owner: poor.address, spender: DEVNET_ADDRESSES.permit2.toLowerCase(), nonce: '0' },
     })
-    expect(submit).toBeNull()
+    expect(submit).toEqual({ method: 'POST', url: `${sandbox.info.baseUrl}/v1/allowances` })
     expect(message).toContain('permit.typed_data')
     const toSign: TypedDataDefinition = typedData
     const signature = await poor.account.signTypedData(toSign)
