@@ -7,6 +7,7 @@ import {
   findOwnerRefusal,
   MINIMUM_DEADLINE_SECONDS,
   MINIMUM_VALUE,
+  partiesOf,
   readOwner,
   renderPermit,
 } from './store-permit.ts'
@@ -33,10 +34,7 @@ export async function describeAllowance(
   const refusal = isStoring ? findOwnerRefusal(reading) : new AppError('permits_not_stored')
   return {
     object: 'allowance_status',
-    network: terms.network as 'eip155:8453',
-    asset: terms.asset,
-    owner,
-    spender: terms.permit2,
+    ...partiesOf(terms, owner),
     allowance: allowance.toString(),
     balance_usdc_atomic: balance.toString(),
     permit_nonce: nonce.toString(),

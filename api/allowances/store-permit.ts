@@ -138,14 +138,16 @@ function render(
 ): AllowanceAnswer {
   return {
     object: 'allowance',
-    network: terms.network as 'eip155:8453',
-    asset: terms.asset,
-    owner,
-    spender: terms.permit2,
+    ...partiesOf(terms, owner),
     allowance: allowance.toString(),
     block: Number(block),
     stored_permit: permit && renderPermit(permit),
   }
+}
+
+/** Returns who may take how much of whose tokens, as both answers name them. */
+export function partiesOf({ network, asset, permit2: spender }: AllowanceDependencies['terms'], owner: string) {
+  return { network: network as 'eip155:8453', asset, owner, spender }
 }
 
 /** Renders a stored permit. Its signature, with which anyone could submit it, stays in the ledger. */

@@ -59,13 +59,10 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
       shared.drop()
       return before
     }
-    const value = payable(budget)
-    if (lastingFor && value > lastingFor.maximum) {
-      isMissing = true
-      return { ...before, lasting: await shared.obtain(status, { maximum: lastingFor.maximum, value }) }
-    }
     isMissing = true
-    return before
+    const value = payable(budget)
+    if (!lastingFor || value <= lastingFor.maximum) return before
+    return { ...before, lasting: await shared.obtain(status, { maximum: lastingFor.maximum, value }) }
   }
   const obtain = async (signal: AbortSignal | undefined) => {
     underWay ??= obtainOnce().finally(() => {

@@ -111,8 +111,8 @@ function descriptionOf({ effectiveRequest: { recording } }: PaidRequest): Measur
 
 /**
  * Returns the digest that a description of this request's recording gave the request when it does not hold: the options are
- * the same, and the recording, which was inspected, is another one. Returns `null` otherwise: no
- * description replaces another.
+ * the same, and the recording, which was inspected, is another one. Returns `null` otherwise: no description replaces
+ * another.
  */
 export function describedDigest(
   { requestDigest, description }: CurrentBinding,

@@ -15,7 +15,7 @@ import type { PresentedPayment } from './read-authorization.ts'
 import { findStoredPermit, type StoredPermitDependencies, useStoredPermit } from './use-stored-permit.ts'
 
 /**
- * Takes from the allowance of the caller's network for verifications of new payers. Throws `rate_limited` (429). Returns
+ * Takes from the rate of the caller's network for verifications of new payers. Throws `rate_limited` (429). Returns
  * the function that gives it back, for a payment that verifies.
  */
 export type VerificationLimiter = (request: Pick<FastifyRequest, 'ip'>) => () => void
@@ -83,7 +83,7 @@ export async function verifyAuthorization(
   if (!isKnown) await requireBalance(dependencies, signed)
   const authorization = stored === null ? signed : await useStoredPermit(dependencies, signed, stored)
   // Its own permit counts after all.
-  if (authorization === signed) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
+  if (stored !== null && authorization === signed) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
   const verification = await verifier.verify(authorization, authorization.authorizedMaximum)
   if (verification.outcome === 'unreachable')
     throw new AppError('payment_network_unavailable', { cause: verification.cause })
