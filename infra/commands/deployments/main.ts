@@ -12,19 +12,16 @@ import { addConfigurationCommands } from '../configuration/configuration-command
 import { addTexts } from '../configuration/options.ts'
 
 const MAXIMUM_WEIGHT = 1_000_000
+const WEIGHTS = { error: `must be a number from 1 to ${MAXIMUM_WEIGHT}, or "published"` }
 
 const optionsSchema = z.object({ reason })
 
 const weightArgument = z.union(
   [
     z.literal('published').transform(() => null),
-    z
-      .string()
-      .regex(/^\d{1,7}$/)
-      .transform(Number)
-      .pipe(z.int().min(1).max(MAXIMUM_WEIGHT)),
+    z.string().regex(/^\d+$/).transform(Number).pipe(z.int(WEIGHTS).min(1, WEIGHTS).max(MAXIMUM_WEIGHT, WEIGHTS)),
   ],
-  { error: `must be a number from 1 to ${MAXIMUM_WEIGHT}, or "published"` },
+  WEIGHTS,
 )
 
 /** Runs the command and returns its exit code. */
