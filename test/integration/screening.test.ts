@@ -263,7 +263,7 @@ describe('screening of a paid job', () => {
       stagedUpload: null,
     }
     await bindTestKey(worker.ledger, job)
-    const acceptance = await worker.ledger.acceptance.acceptJob(job)
+    const acceptance = await worker.ledger.acceptance.acceptPayment(job)
     if (acceptance.outcome !== 'accepted') throw new Error(`not accepted: ${acceptance.outcome}`)
     return { jobId: acceptance.jobId, payer }
   }

@@ -33,7 +33,7 @@ const KIND_NAMES: Record<UnchargedKind, string> = {
 const STORAGE_PATIENCE_MS = 3000
 
 interface Dependencies {
-  readonly store: Pick<AcceptanceStore, 'acceptJob' | 'markEnqueued'>
+  readonly store: Pick<AcceptanceStore, 'acceptPayment' | 'markEnqueued'>
   readonly payerFunds: PayerFundsReader
   readonly maximumOpenExposure: AtomicAmount
   readonly highestPrice: () => AtomicAmount
@@ -164,7 +164,7 @@ async function acceptWithinFunds(
   let asked: readonly bigint[] | null = null
   for (let readings = 0; ; ) {
     const verifiedMsAgo = performance.now() - verifiedAtMs
-    const acceptance = await store.acceptJob({ ...job, exposure: { ...terms, verifiedMsAgo, funds } })
+    const acceptance = await store.acceptPayment({ ...job, exposure: { ...terms, verifiedMsAgo, funds } })
     if (acceptance.outcome !== 'exceeds_funds') return acceptance
     if (readings === MAXIMUM_READINGS || !isWorthReading(acceptance.settlingNonces, asked)) return acceptance
     readings += 1

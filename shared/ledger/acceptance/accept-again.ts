@@ -1,19 +1,22 @@
 import { statesBefore } from '#shared/jobs/transitions.ts'
 import { REVERTS_WINDOW_SECONDS, settlementPause } from '#shared/payment/settlement-retry.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { readOne } from '../read-rows.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { type Acceptance, AcceptanceRefused, type NewJob } from './acceptance.ts'
-import { claimNonce, type UnchargedLimits } from './claim-nonce.ts'
+import { claimOne } from './claim-and-judge.ts'
+import { findNonceHolder } from './claim-nonces.ts'
+import type { UnchargedLimits } from './judge-payments.ts'
 
 /**
  * Moves failed or settlement_failed → accepted: nothing was charged; the new authorization pays for a new attempt at
  * the new quote. A withheld result that is replaced was work without a charge.
  */
 export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
-  const claim = await claimNonce(sql, jobId, job, limits)
-  if (claim.outcome !== 'claimed') return claim
+  const { accepted: claim } = await claimOne(sql, claimOfHolder(jobId, job), limits)
+  if (!claim) return await findNonceHolder(sql, jobId, job.authorization)
   await insertStagedUpload(sql, jobId, job.stagedUpload)
   const { rowCount } = await sql.query({
     name: 'run_again',
@@ -56,8 +59,8 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
  * Refuses this only during a pause after settlements that reverted.
  */
 export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
-  const claim = await claimNonce(sql, jobId, job, null)
-  if (claim.outcome !== 'claimed') return claim
+  const { accepted: claim } = await claimOne(sql, claimOfHolder(jobId, job), null)
+  if (!claim) return await findNonceHolder(sql, jobId, job.authorization)
   await refuseAfterReverts(sql, jobId, job.authorization.payer)
   const { rowCount } = await sql.query({
     name: 'settle_again',
@@ -77,6 +80,10 @@ export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise
   // The earlier settlement succeeded after all, and its job was reopened in the meantime.
   if (rowCount !== 1) throw new AcceptanceRefused({ outcome: 'exists', jobId })
   return { outcome: 'settles_again', jobId }
+}
+
+function claimOfHolder(jobId: string, job: NewJob) {
+  return { job, jobId, authorizationId: newId(), holder: jobId }
 }
 
 /** The least time that a payer of a stored result must have to fetch its media. */

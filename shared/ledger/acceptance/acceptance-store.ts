@@ -10,7 +10,7 @@ import { readFirst } from '../read-rows.ts'
 import { findMedia } from '../retention/hosted-media.ts'
 import { batch } from '../share-statements.ts'
 import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
-import { createJobAcceptor } from './accept-together.ts'
+import { createPaymentAcceptor } from './accept-payment.ts'
 import {
   bindKey,
   createBindingFinder,
@@ -54,7 +54,7 @@ export function createAcceptanceStore(
     bindKey: createKeyBinder(pool),
     findBinding: createBindingFinder(pool),
     findPriorWork: createPriorWorkFinder(pool),
-    acceptJob: createJobAcceptor(pool, limits),
+    acceptPayment: createPaymentAcceptor(pool, limits),
     markEnqueued: createEnqueuedMarker(pool),
     findReceipt: (receiptId: string) => findReceipt(pool, archive, receiptId),
     ...bindTo(pool, { replaceDescription, hasJob, findOpenJob, takePermitTurn, findPermitTurn, endPermitTurn }),

@@ -1,11 +1,6 @@
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
-import type { NewClaim } from './claim-nonce.ts'
-
-/** A claim that was judged. */
-export interface AcceptedClaim extends NewClaim {
-  readonly isNewPayer: boolean
-}
+import type { AcceptedClaim } from './claim-and-judge.ts'
 
 const COLUMNS = {
   id: 'uuid',
@@ -29,11 +24,8 @@ const NAMES = Object.keys(COLUMNS).join(', ')
 const TYPES = Object.values(COLUMNS)
 const VALUES = NAMES.replace('effective_request', "convert_from(effective_request, 'UTF8')")
 
-/**
- * Writes the jobs of those claims that were made, and binds their keys to them. Returns the ids of the written jobs; a
- * claim that another payment was faster with is left out.
- */
-export async function insertJobs(sql: Sql, claims: readonly AcceptedClaim[]): Promise<ReadonlySet<string>> {
+/** Writes the jobs of claims, and binds their keys to them. */
+export async function insertJobs(sql: Sql, claims: readonly AcceptedClaim[]): Promise<void> {
   const rows = claims.map(valuesOf)
   const [only] = rows
   const isOne = only !== undefined && rows.length === 1
@@ -41,17 +33,15 @@ export async function insertJobs(sql: Sql, claims: readonly AcceptedClaim[]): Pr
   const given = isOne
     ? `(VALUES (${TYPES.map((type, index) => `$${index + 1}::${type}`).join(', ')}))`
     : listed(...TYPES)
-  const { rows: written } = await sql.query<{ id: string }>({
+  await sql.query({
     name: isOne ? 'insert_job' : 'insert_jobs',
     text: `WITH job AS (
        INSERT INTO jobs (${NAMES}, state) SELECT ${VALUES}, 'accepted' FROM ${given} AS new (${NAMES})
-       WHERE EXISTS (SELECT FROM authorizations WHERE authorizations.id = new.authorization_id)
        RETURNING id, idempotency_key)
      UPDATE idempotency_keys SET job_id = job.id, claimed_audio = NULL FROM job
-     WHERE idempotency_keys.idempotency_key = job.idempotency_key RETURNING job.id`,
+     WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
     values: isOne ? only : columnsOf(rows),
   })
-  return new Set(written.map(({ id }) => id))
 }
 
 function valuesOf({ jobId, authorizationId, isNewPayer, job }: AcceptedClaim): readonly unknown[] {

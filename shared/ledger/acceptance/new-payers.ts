@@ -88,8 +88,9 @@ export function createNewPayersLimit(limit: AtomicAmount, nowMs: () => number): 
           if (repeated) return repeated
           exposures ??= readAlone(sql, [...new Set(networks)])
           const refusal = judge(limit, payment, await exposures, reserved)
-          if (refusal) refusals.set(network, { refusal, maximum, atMs: nowMs() })
-          else reserved.set(network, (reserved.get(network) ?? 0n) + maximum)
+          // What this transaction reserved may be rolled back.
+          if (refusal && reserved.size === 0) refusals.set(network, { refusal, maximum, atMs: nowMs() })
+          if (!refusal) reserved.set(network, (reserved.get(network) ?? 0n) + maximum)
           return refusal
         },
       }

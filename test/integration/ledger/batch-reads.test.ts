@@ -264,7 +264,7 @@ it('lets a withheld result of a batch be paid for again, alone in another batch'
   const [one] = await settlingBatch(ledger, 2, batch)
   if (!one) throw new Error('a job')
   await fail(one)
-  await ledger.acceptance.acceptJob(paidAgain(one.request))
+  await ledger.acceptance.acceptPayment(paidAgain(one.request))
   const again = await claimTestJob(ledger, one.job.id)
   const next = newTestBatch()
   expect(await ledger.settlement.recordBatch([recordingOf(again)], next)).toEqual(['settled_before'])

@@ -124,7 +124,7 @@ describe('batches in the ledger', () => {
       const [held, late] = await generatedJobs(ledger, 2)
       const request = newTestJob()
       const failed = await jobInState(ledger, 'settlement_failed', request)
-      await ledger.acceptance.acceptJob(paidAgain(request))
+      await ledger.acceptance.acceptPayment(paidAgain(request))
       const paidTwice = await claimTestJob(ledger, failed.id)
       if (!held || !late) throw new Error('two jobs')
       const batch = newTestBatch()

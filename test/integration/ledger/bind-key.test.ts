@@ -54,9 +54,12 @@ describe('binding an idempotency key', () => {
     it('keeps the key of an uncharged job with its payer and request until its challenge expires', async () => {
       const { id, first, other, stranger } = await failedJob()
       expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
-      expect(await ledger.acceptance.acceptJob(stranger)).toEqual({ outcome: 'other_request' })
+      expect(await ledger.acceptance.acceptPayment(stranger)).toEqual({ outcome: 'other_request' })
       expect((await ledger.acceptance.findPriorWork(first.idempotencyKey, stranger)).holder?.isReleasable).toBe(false)
-      expect(await ledger.acceptance.acceptJob(paidAgain(first as TestJob))).toEqual({ outcome: 'accepted', jobId: id })
+      expect(await ledger.acceptance.acceptPayment(paidAgain(first as TestJob))).toEqual({
+        outcome: 'accepted',
+        jobId: id,
+      })
     })
 
     it('binds the key of an uncharged job to another request or payer once its challenge has expired; the job keeps its rows', async () => {
@@ -79,7 +82,7 @@ describe('binding an idempotency key', () => {
       const { id, first, stranger } = await failedJob()
       await expire(first)
       expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
-      const acceptance = await ledger.acceptance.acceptJob({ ...stranger, stagedUpload: null })
+      const acceptance = await ledger.acceptance.acceptPayment({ ...stranger, stagedUpload: null })
       expect(acceptance.outcome).toBe('accepted')
       expect(acceptance).not.toMatchObject({ jobId: id })
     })
@@ -106,7 +109,7 @@ describe('binding an idempotency key', () => {
         ids.map(async ({ id, first, other }) => {
           const [bound, reopened] = await Promise.all([
             bindTestKey(ledger, other),
-            ledger.acceptance.acceptJob(paidAgain(first as TestJob)),
+            ledger.acceptance.acceptPayment(paidAgain(first as TestJob)),
           ])
           const [job] = await ledger.sql('SELECT state, idempotency_key FROM jobs WHERE id = $1', [id])
           expect({ bound: bound.outcome, reopened: reopened.outcome, ...job }).toEqual(
@@ -216,8 +219,8 @@ describe('binding an idempotency key', () => {
         [first.idempotencyKey],
       )
       expect(row).toEqual({ is_new: true })
-      expect(await ledger.acceptance.acceptJob(first)).toEqual({ outcome: 'other_request' })
-      expect(await ledger.acceptance.acceptJob(pricier)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptPayment(first)).toEqual({ outcome: 'other_request' })
+      expect(await ledger.acceptance.acceptPayment(pricier)).toMatchObject({ outcome: 'accepted' })
     })
 
     it('is bound to the request for good once the request itself arrives, and no description undoes that', async () => {
@@ -258,7 +261,7 @@ describe('binding an idempotency key', () => {
         }),
       )
       expect(bindings.filter(({ outcome }) => outcome === 'bound')).toHaveLength(1)
-      const acceptances = await Promise.all(recordings.map((recording) => ledger.acceptance.acceptJob(recording)))
+      const acceptances = await Promise.all(recordings.map((recording) => ledger.acceptance.acceptPayment(recording)))
       expect(acceptances.map(({ outcome }) => outcome).toSorted()).toEqual([
         'accepted',
         ...Array.from({ length: 19 }, () => 'other_request'),
@@ -269,7 +272,10 @@ describe('binding an idempotency key', () => {
       const keys = await Promise.all(Array.from({ length: 20 }, describedKey))
       await Promise.all(
         keys.map(async ({ first, other }) => {
-          const [accepted] = await Promise.all([ledger.acceptance.acceptJob(first), replaceDescription(other, first)])
+          const [accepted] = await Promise.all([
+            ledger.acceptance.acceptPayment(first),
+            replaceDescription(other, first),
+          ])
           const { digest } = (await bindingOf(first)) ?? {}
           expect({ accepted: accepted.outcome, digest }).toEqual(
             accepted.outcome === 'accepted'

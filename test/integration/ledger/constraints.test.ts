@@ -195,7 +195,7 @@ describe('the schema', () => {
   it('rejects a reverted settlement that is open again beside another charge of its job', async () => {
     const job = newTestJob()
     const { id } = await jobInState(ledger, 'settlement_failed', job)
-    await ledger.acceptance.acceptJob(paidAgain(job))
+    await ledger.acceptance.acceptPayment(paidAgain(job))
     await fencedWrites.recordSettlement.run(ledger, await claimTestJob(ledger, id))
     expect(
       await violation(["UPDATE settlements SET state = 'signed' WHERE job_id = $1 AND state = 'reverted'", [id]]),

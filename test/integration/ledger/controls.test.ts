@@ -535,7 +535,7 @@ describe('open exposure', () => {
 
   async function accept(job: TestJob): Promise<Acceptance> {
     await bindTestKey(ledger, job)
-    return ledger.acceptance.acceptJob(job)
+    return ledger.acceptance.acceptPayment(job)
   }
   /** Creates a payer with one job in each of these states. */
   async function payerWith(...states: readonly JobState[]) {
@@ -556,7 +556,7 @@ describe('open exposure', () => {
       const payer = randomAddress()
       const jobs = Array.from({ length: 20 }, () => jobOf(payer, holding(MAXIMUM * 7n + 5033n)))
       for (const job of jobs) await bindTestKey(ledger, job)
-      const acceptances = await Promise.all(jobs.map((job) => ledger.acceptance.acceptJob(job)))
+      const acceptances = await Promise.all(jobs.map((job) => ledger.acceptance.acceptPayment(job)))
       expect(acceptances.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(7)
       expect(acceptances.filter(({ outcome }) => outcome === 'exceeds_funds')).toHaveLength(13)
     })
@@ -572,9 +572,9 @@ describe('open exposure', () => {
       const job = jobOf(payer, holding(MAXIMUM))
       await bindTestKey(ledger, job)
       const before = await ledger.fingerprint()
-      expect(await ledger.acceptance.acceptJob(job)).toMatchObject({ outcome: 'exceeds_funds' })
+      expect(await ledger.acceptance.acceptPayment(job)).toMatchObject({ outcome: 'exceeds_funds' })
       expect(await ledger.fingerprint()).toBe(before)
-      expect(await ledger.acceptance.acceptJob({ ...job, exposure: holding(2n * MAXIMUM) })).toMatchObject({
+      expect(await ledger.acceptance.acceptPayment({ ...job, exposure: holding(2n * MAXIMUM) })).toMatchObject({
         outcome: 'accepted',
       })
     })
@@ -630,7 +630,7 @@ describe('open exposure', () => {
         onError: () => undefined,
       })
       const connection = await narrow.connect()
-      const acceptance = createAcceptanceStore(narrow, TEST_LIMITS).acceptJob(next)
+      const acceptance = createAcceptanceStore(narrow, TEST_LIMITS).acceptPayment(next)
       expect(await fencedWrites.completeJob.run(ledger, settling.job)).toBe('written')
       await ledger.sql('SELECT pg_sleep(0.1)')
       connection.release()
@@ -723,7 +723,7 @@ describe('open exposure', () => {
     it('accepts payment for a withheld result while the payer owes for another one', async () => {
       const { jobs } = await payerWith('settlement_failed', 'settlement_failed')
       for (const { request, job } of jobs)
-        expect(await ledger.acceptance.acceptJob(paidAgain(request))).toEqual({
+        expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toEqual({
           outcome: 'settles_again',
           jobId: job.id,
         })
@@ -744,7 +744,7 @@ describe('open exposure', () => {
       const { payer, jobs } = await payerWith('settlement_failed')
       const [debt] = jobs
       if (!debt) throw new Error('no job')
-      expect(await ledger.acceptance.acceptJob(paidAgain(debt.request))).toMatchObject({ outcome: 'settles_again' })
+      expect(await ledger.acceptance.acceptPayment(paidAgain(debt.request))).toMatchObject({ outcome: 'settles_again' })
       expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
     })
   })

@@ -32,12 +32,12 @@ async function bound(payer: Payer, changes: Partial<NewJob> = {}): Promise<NewJo
   return { ...job, stagedUpload: null, exposure: TERMS, clientNetwork: HOME, ...changes }
 }
 async function accept(payer: Payer, changes: Partial<NewJob> = {}): Promise<Acceptance> {
-  return await ledger.acceptance.acceptJob(await bound(payer, changes))
+  return await ledger.acceptance.acceptPayment(await bound(payer, changes))
 }
 /** Accepts payments that arrive at the same time at two processes. Returns how many had each outcome. */
 async function acceptAll(jobs: readonly NewJob[], limits = TEST_LIMITS): Promise<Record<string, number>> {
   const processes = [0, 1].map(() => createAcceptanceStore(ledger.pool, limits))
-  const acceptances = await Promise.all(jobs.map(async (job, index) => await processes[index % 2]?.acceptJob(job)))
+  const acceptances = await Promise.all(jobs.map(async (job, index) => await processes[index % 2]?.acceptPayment(job)))
   const counts: Record<string, number> = {}
   for (const one of acceptances) counts[one?.outcome ?? 'none'] = (counts[one?.outcome ?? 'none'] ?? 0) + 1
   return counts
@@ -119,7 +119,7 @@ describe('what a payer may have open', () => {
       requestDigest: owed.request_digest,
       authorization: testAuthorization({ payer: owed.payer }),
     })
-    expect(await ledger.acceptance.acceptJob(again)).toEqual({ outcome: 'settles_again', jobId: id })
+    expect(await ledger.acceptance.acceptPayment(again)).toEqual({ outcome: 'settles_again', jobId: id })
   })
 })
 
@@ -142,10 +142,10 @@ describe('the limit of losses, divided by network', () => {
     for (const hours of [23, 1]) await lose(randomAddress(), {}, hours)
     const [refused, accepted] = [...(await strangers(1)), ...(await strangers(1, OTHER))]
     if (!refused || !accepted) throw new Error('no jobs')
-    const answer = (await store.acceptJob(refused)) as { retryAfterSeconds: number }
+    const answer = (await store.acceptPayment(refused)) as { retryAfterSeconds: number }
     expect(answer).toMatchObject({ outcome: 'new_payer_limit', limit: 'network' })
     expect(Math.round(answer.retryAfterSeconds / 60)).toBe(60)
-    expect(await store.acceptJob(accepted)).toMatchObject({ outcome: 'accepted' })
+    expect(await store.acceptPayment(accepted)).toMatchObject({ outcome: 'accepted' })
   })
 
   it('forgets the network of a call that failed at once, and that of a loss when it no longer counts', async () => {
@@ -173,7 +173,7 @@ describe('the limit of losses, divided by network', () => {
     const failed = await jobInState(ledger, 'generating', request)
     await ledger.execution.failJob(failed, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
     const again = { ...paidAgain(request), clientNetwork: OTHER }
-    expect(await ledger.acceptance.acceptJob(again)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptPayment(again)).toMatchObject({ outcome: 'accepted' })
     expect(await ledger.sql('SELECT client_network FROM uncharged_work')).toEqual([{ client_network: HOME }])
     expect(await ledger.sql('SELECT client_network FROM jobs WHERE id = $1', [failed.id])).toEqual([
       { client_network: OTHER },
@@ -187,17 +187,17 @@ describe('the limit of losses, divided by network', () => {
     if (!stranger) throw new Error('no job')
     const holder = await ledger.pool.connect()
     await holder.query("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('farebox new payers', 0))")
-    const waiting = ledger.acceptance.acceptJob(stranger)
+    const waiting = ledger.acceptance.acceptPayment(stranger)
     await until(async () => {
       const rows = await ledger.sql(
         "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'",
       )
       return rows.length === 1
     })
-    expect(await ledger.acceptance.acceptJob(covered)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptPayment(covered)).toMatchObject({ outcome: 'accepted' })
     expect(await waiting).toEqual({ outcome: 'new_payer_limit', limit: 'all', retryAfterSeconds: 2 })
     await holder.query('ROLLBACK')
     holder.release()
-    expect(await ledger.acceptance.acceptJob(stranger)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptPayment(stranger)).toMatchObject({ outcome: 'accepted' })
   })
 })

@@ -346,10 +346,10 @@ describe('a debt', () => {
       const { payer } = item.request.authorization
       const other = requestOf(payer)
       await ledger.acceptance.bindKey({ ...other, lifetimeSeconds: 600 })
-      expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
+      expect(await ledger.acceptance.acceptPayment(other)).toMatchObject({ outcome: 'unpaid_debt' })
       await resolve(item, decided(outcome))
-      expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
-      expect(await ledger.acceptance.acceptJob(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
+      expect(await ledger.acceptance.acceptPayment(other)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptPayment(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
     },
   )
 
@@ -358,16 +358,16 @@ describe('a debt', () => {
     const other = requestOf(item.request.authorization.payer)
     await ledger.acceptance.bindKey({ ...other, lifetimeSeconds: 600 })
     await resolve(item, decided('written_off'))
-    expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
+    expect(await ledger.acceptance.acceptPayment(other)).toMatchObject({ outcome: 'unpaid_debt' })
     expect(allowedOutcomes(await find(item))).toEqual(['paid_outside', 'forgiven'])
     expect(await resolve(item, decided('written_off'))).toMatchObject({ outcome: 'conflict' })
     expect(await resolve(item, decided('forgiven'), BEN)).toMatchObject({ outcome: 'resolved' })
-    expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptPayment(other)).toMatchObject({ outcome: 'accepted' })
   })
 
   it('that is paid meanwhile cannot be ended', async () => {
     const item = await inDebt(ledger)
-    await ledger.acceptance.acceptJob(paidAgain(item.request))
+    await ledger.acceptance.acceptPayment(paidAgain(item.request))
     expect(await resolve(item, decided('forgiven'))).toEqual({ outcome: 'not_found' })
   })
 
@@ -375,7 +375,7 @@ describe('a debt', () => {
     const item = await inDebt(ledger)
     await resolve(item, decided('written_off'))
     await ledger.sql("UPDATE settlements SET finished_at = now() - interval '1 day' WHERE job_id = $1", [item.job?.id])
-    expect(await ledger.acceptance.acceptJob(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.acceptance.acceptPayment(paidAgain(item.request))).toMatchObject({ outcome: 'settles_again' })
     const again = await claimTestJob(ledger, item.job?.id ?? '')
     await fencedWrites.failSettlement.run(ledger, again)
     expect(await openIdsOf(item.request.authorization.payer)).toEqual([item.id])

@@ -68,7 +68,10 @@ describe('retention of what was delivered', () => {
     it('stores the request again when a failed job is paid for again', async () => {
       const request = newTestJob()
       const { id } = await jobInState(ledger, 'failed', request)
-      expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'accepted', jobId: id })
+      expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toMatchObject({
+        outcome: 'accepted',
+        jobId: id,
+      })
       expect((await ledger.execution.leaseJob(id, 60_000))?.effectiveRequest).toEqual(EFFECTIVE_REQUEST)
     })
   })
@@ -93,7 +96,7 @@ describe('retention of what was delivered', () => {
       const { id } = await jobInState(ledger, 'settlement_failed', request)
       await age(id, '8 days')
       expect(await ledger.retention.expireResults(7 * DAY_MS, 100)).toBe(1)
-      expect(await ledger.acceptance.acceptJob(paidAgain(request))).toEqual({ outcome: 'accepted', jobId: id })
+      expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toEqual({ outcome: 'accepted', jobId: id })
     })
 
     it('records a debt for a withheld result until it is erased', async () => {
@@ -102,10 +105,10 @@ describe('retention of what was delivered', () => {
       const { payer } = request.authorization
       const other = newTestJob({ authorization: testAuthorization({ payer }) })
       await bindTestKey(ledger, other)
-      expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
+      expect(await ledger.acceptance.acceptPayment(other)).toMatchObject({ outcome: 'unpaid_debt' })
       await age(id, '8 days')
       await ledger.retention.expireResults(7 * DAY_MS, 100)
-      expect(await ledger.acceptance.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptPayment(other)).toMatchObject({ outcome: 'accepted' })
     })
 
     it.each(['generated', 'settling', 'review'] as const)('never erases the result of a %s job', async (state) => {
@@ -177,12 +180,12 @@ describe('results that were withheld', () => {
     it('runs the job again once, and lets the new result be paid for without another provider call', async () => {
       const request = newTestJob()
       await bindTestKey(ledger, request)
-      const first = await ledger.acceptance.acceptJob(request)
+      const first = await ledger.acceptance.acceptPayment(request)
       if (first.outcome !== 'accepted') throw new Error(first.outcome)
       await doUnpaidWork(first.jobId, new Date(Date.now() - 1000))
-      expect(await ledger.acceptance.acceptJob(paidAgain(request))).toEqual(first)
+      expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toEqual(first)
       await doUnpaidWork(first.jobId, new Date(Date.now() + DAY_MS))
-      expect(await ledger.acceptance.acceptJob(paidAgain(request))).toEqual({
+      expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toEqual({
         outcome: 'settles_again',
         jobId: first.jobId,
       })
@@ -226,12 +229,12 @@ describe('results that were withheld', () => {
       const { request, jobId } = job
       const { payer } = request.authorization
       await revert(jobId)
-      expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
+      expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
       for (const pause of [60, 120, 240, 480, 960, 1920, 3600, 3600]) {
         await revert(jobId)
         const refused = paidAgain(request)
         const before = await ledger.fingerprint()
-        const acceptance = await ledger.acceptance.acceptJob(refused)
+        const acceptance = await ledger.acceptance.acceptPayment(refused)
         expect(acceptance).toEqual({ outcome: 'settlement_retry_limit', retryAfterSeconds: expect.any(Number) })
         const { retryAfterSeconds } = acceptance as { retryAfterSeconds: number }
         expect(retryAfterSeconds).toBeLessThanOrEqual(pause)
@@ -239,7 +242,7 @@ describe('results that were withheld', () => {
         // The refused authorization is not claimed, so the same one pays later.
         expect(await ledger.fingerprint()).toBe(before)
         await ageReverts(payer, pause)
-        expect(await ledger.acceptance.acceptJob(refused)).toEqual({ outcome: 'settles_again', jobId })
+        expect(await ledger.acceptance.acceptPayment(refused)).toEqual({ outcome: 'settles_again', jobId })
       }
     })
 
@@ -249,14 +252,16 @@ describe('results that were withheld', () => {
       for (let count = 0; count < 6; count += 1) {
         await revert(job.jobId)
         await ageReverts(job.request.authorization.payer, 3600)
-        expect(await ledger.acceptance.acceptJob(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
+        expect(await ledger.acceptance.acceptPayment(paidAgain(job.request))).toMatchObject({
+          outcome: 'settles_again',
+        })
       }
       await revert(job.jobId)
-      expect(await ledger.acceptance.acceptJob(paidAgain(job.request))).toMatchObject({
+      expect(await ledger.acceptance.acceptPayment(paidAgain(job.request))).toMatchObject({
         outcome: 'settlement_retry_limit',
       })
       await ageReverts(job.request.authorization.payer, 86_400)
-      expect(await ledger.acceptance.acceptJob(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
+      expect(await ledger.acceptance.acceptPayment(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
     })
 
     it('allows a payment for a withheld result without a pause when its settlements failed without using gas', async () => {
@@ -264,7 +269,9 @@ describe('results that were withheld', () => {
       if (!job) throw new Error('no job')
       for (let count = 0; count < 6; count += 1) {
         await revert(job.jobId, null)
-        expect(await ledger.acceptance.acceptJob(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
+        expect(await ledger.acceptance.acceptPayment(paidAgain(job.request))).toMatchObject({
+          outcome: 'settles_again',
+        })
       }
     })
 
@@ -274,11 +281,11 @@ describe('results that were withheld', () => {
       const [first, second] = jobs
       if (!first || !second) throw new Error('no jobs')
       const limited = { outcome: 'settlement_retry_limit' }
-      expect(await ledger.acceptance.acceptJob(paidAgain(first.request))).toMatchObject(limited)
+      expect(await ledger.acceptance.acceptPayment(paidAgain(first.request))).toMatchObject(limited)
       await ageReverts(first.request.authorization.payer, 60)
       const [one, other] = await Promise.all([
-        ledger.acceptance.acceptJob(paidAgain(first.request)),
-        ledger.acceptance.acceptJob(paidAgain(second.request)),
+        ledger.acceptance.acceptPayment(paidAgain(first.request)),
+        ledger.acceptance.acceptPayment(paidAgain(second.request)),
       ])
       expect([one.outcome, other.outcome].sort()).toEqual(['settlement_retry_limit', 'settles_again'])
     })

@@ -69,7 +69,7 @@ describe('payments that are accepted together', () => {
     return await newShortJob({ authorization: testAuthorization({ payer }) })
   }
   const acceptAll = (jobs: readonly NewJob[], stores = [ledger.acceptance]) =>
-    Promise.all(jobs.map(async (job, index) => await stores[index % stores.length]?.acceptJob(job)))
+    Promise.all(jobs.map(async (job, index) => await stores[index % stores.length]?.acceptPayment(job)))
   async function claimsOf(jobs: readonly NewJob[]): Promise<number> {
     const nonces = jobs.map(({ authorization }) => authorization.nonce.toString())
     const [row] = await ledger.sql<{ count: number }>(
@@ -178,7 +178,7 @@ describe('payments that are accepted together', () => {
       await until(async () => (await waiting()).length > 0)
       // These come while some of the first ones wait.
       const laterAcceptances = acceptAll(later)
-      expect(await ledger.acceptance.acceptJob(stranger)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptPayment(stranger)).toMatchObject({ outcome: 'accepted' })
       expect((await waiting()).length).toBeLessThanOrEqual(3)
       await holder.query('COMMIT')
       holder.release()
@@ -203,7 +203,7 @@ describe('payments that are accepted together', () => {
         const ofNewPayers = ['read_paid', 'await_turn_of_new_payers', 'read_new_payer_exposure']
         const written = ['claim_nonces', 'insert_jobs']
         expect(read.toSorted()).toEqual(
-          ['lock_free_keys', 'read_exposures_by_block', 'read_uncharged_budget', ...ofNewPayers, ...written].toSorted(),
+          ['read_exposures_by_block', 'read_uncharged_budget', ...ofNewPayers, ...written].toSorted(),
         )
       } finally {
         await single.close()
@@ -277,13 +277,36 @@ describe('payments that are accepted together', () => {
       expect(open).toEqual(payers.map(() => ({ open: 3 })))
     })
 
+    it('blocks nobody for ever when processes accept the same payments of one payer in opposite orders', async () => {
+      const deadlocks = async () => {
+        await ledger.sql('SELECT pg_stat_force_next_flush()')
+        const [row] = await ledger.sql<{ deadlocks: string }>(
+          'SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()',
+        )
+        return row?.deadlocks
+      }
+      const before = await deadlocks()
+      for (let round = 0; round < 5; round += 1) {
+        const { payer } = testAuthorization()
+        const newJob = () => newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })
+        const jobs = await Promise.all(TWENTY.map(newJob))
+        const acceptances = await Promise.all([
+          acceptAll(jobs),
+          acceptAll(jobs.toReversed(), [otherProcess()]),
+          acceptAll(jobs, [otherProcess()]),
+        ])
+        expect(outcomes(acceptances.flat())).toEqual({ accepted: 20, exists: 40 })
+      }
+      expect(await deadlocks()).toBe(before)
+    })
+
     it('does not wait for the lock of another payment', async () => {
       const [locked, ...jobs] = await Promise.all(TWENTY.map(() => newShortJob()))
       if (!locked) throw new Error('no job')
       const holder = await ledger.pool.connect()
       await holder.query('BEGIN')
       await holder.query('SELECT FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE', [locked.idempotencyKey])
-      const waiting = ledger.acceptance.acceptJob(locked)
+      const waiting = ledger.acceptance.acceptPayment(locked)
       expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 19 })
       await holder.query('COMMIT')
       holder.release()
@@ -297,7 +320,7 @@ describe('payments that are accepted together', () => {
         // The claims are made and judged, and the jobs wait to be written.
         await holder.query('BEGIN')
         await holder.query('LOCK TABLE jobs IN SHARE MODE')
-        const acceptances = Promise.allSettled(jobs.map((job) => ledger.acceptance.acceptJob(job)))
+        const acceptances = Promise.allSettled(jobs.map((job) => ledger.acceptance.acceptPayment(job)))
         await until(async () => {
           const ended = await ledger.sql(
             `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -317,7 +340,7 @@ describe('payments that are accepted together', () => {
     it('accepts the others when one cannot be stored', async () => {
       const poisoned = await newShortJob({ effectiveJson: Buffer.from([0xff, 0xfe]) })
       const jobs = await Promise.all(TWENTY.map(() => newShortJob()))
-      const settled = await Promise.allSettled([poisoned, ...jobs].map((job) => ledger.acceptance.acceptJob(job)))
+      const settled = await Promise.allSettled([poisoned, ...jobs].map((job) => ledger.acceptance.acceptPayment(job)))
       expect(settled[0]).toMatchObject({ value: { outcome: 'unstorable', sqlState: '22021' } })
       const accepted = settled.slice(1).map((one) => (one.status === 'fulfilled' ? one.value.outcome : one.reason))
       expect(accepted).toEqual(TWENTY.map(() => 'accepted'))
@@ -328,7 +351,7 @@ describe('payments that are accepted together', () => {
   describe('a payment that is accepted alone', () => {
     it('reports the first error of statements that were sent together', async () => {
       const job = await newShortJob({ effectiveJson: Buffer.from([0xff, 0xfe]) })
-      expect(await ledger.acceptance.acceptJob(job)).toEqual({ outcome: 'unstorable', sqlState: '22021' })
+      expect(await ledger.acceptance.acceptPayment(job)).toEqual({ outcome: 'unstorable', sqlState: '22021' })
       expect(await claimsOf([job])).toBe(0)
     })
 
@@ -357,7 +380,7 @@ describe('payments that are accepted together', () => {
         // The charges after the block of the funds are read as well.
         const readBefore = await settlementsRead()
         expect(
-          await store.acceptJob({
+          await store.acceptPayment({
             ...next,
             exposure: { ...AMPLE_FUNDS, funds: { ...AMPLE_FUNDS.funds, blockNumber: 7n } } as unknown as ExposureTerms,
           }),
@@ -540,14 +563,12 @@ describe('statements for several items', () => {
       expect(runs).toEqual([['a'], ['b', 'c'], ['b']])
     })
 
-    it('takes items of one key in their order, also before those that came while it ran', async () => {
+    it('takes items of one key in their order', async () => {
       const done: number[] = []
-      const asked: Promise<number>[] = []
       const share = shareSeparately<number, number>({
         keyOf: () => 'one key',
         together: async (items) => {
           done.push(...items)
-          if (asked.length < 6) asked.push(share(asked.length))
           return new Map(items.map((item) => ['one key', item]))
         },
         alone: async (item) => {
@@ -555,52 +576,60 @@ describe('statements for several items', () => {
           return item
         },
       })
-      for (let item = 0; item < 3; item += 1) asked.push(share(item))
-      await until(() => done.length === 6)
-      expect(done).toEqual([0, 1, 2, 3, 4, 5])
-      expect(await Promise.all(asked)).toEqual(done)
+      const items = [0, 1, 2, 3, 4]
+      expect(await Promise.all(items.map((item) => share(item)))).toEqual(items)
+      expect(done).toEqual(items)
     })
 
-    it('does one left-out item of each turn alone, and the others with the next statements, one and then more', async () => {
+    it('lets those that were left out wait together for each lock, and does alone what is left out again', async () => {
       const runs: string[] = []
-      const share = shareSeparately<string, string>({
+      const share = shareStatement<string, string>({
         ...BY_LETTER,
-        together: async (items) => {
-          runs.push(items.join(' '))
-          return new Map(
-            items.flatMap((item) => (runs.length === 1 && item !== 'a1' ? [] : [[item, `shared ${item}`]])),
-          )
+        run: async (items, lockedRows) => {
+          runs.push(`${lockedRows} ${items.join(' ')}`)
+          const isDone = (item: string) => (lockedRows === 'skip' ? item === 'a1' : items.length === 1 || item !== 'b2')
+          return new Map(items.filter(isDone).map((item) => [item, `${lockedRows} ${items.length} ${item}`]))
         },
-        alone: async (item) => `alone ${item}`,
       })
-      const items = ['a1', 'b1', 'a2', 'b2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', 'a9']
-      const done = await Promise.all(items.map((item) => share(item)))
-      expect(done.filter((one) => one.startsWith('alone'))).toEqual(['alone b1', 'alone a2'])
-      expect(done.slice(4)).toEqual(items.slice(4).map((item) => `shared ${item}`))
-      expect(runs).toEqual([items.join(' '), 'b2 a3', 'a4 a5', 'a6 a7 a8 a9'])
-      expect(await Promise.all(['a1', 'a2', 'a3'].map((item) => share(item)))).toHaveLength(3)
-      expect(runs.at(-1)).toBe('a1 a2 a3')
+      const done = await Promise.all(['a1', 'b1', 'a2', 'b2', 'b3', 'c1', 'a3'].map((item) => share(item)))
+      expect(done).toEqual(['skip 7 a1', 'wait 3 b1', 'wait 2 a2', 'wait 1 b2', 'wait 3 b3', 'wait 1 c1', 'wait 2 a3'])
+      expect(runs.toSorted()).toEqual(
+        ['skip a1 b1 a2 b2 b3 c1 a3', 'wait a2 a3', 'wait b1 b2 b3', 'wait b2', 'wait c1'].toSorted(),
+      )
     })
 
-    it('fails once with an item that makes it fail, and then shares again', async () => {
-      const runs: string[] = []
-      const share = shareSeparately<string, string>({
+    it('fails only an item that makes the statement fail', async () => {
+      const share = shareStatement<string, string>({
         ...BY_LETTER,
-        together: async (items) => {
-          runs.push(items.join(' '))
+        run: async (items, lockedRows) => {
           if (items.includes('a2')) throw new Error('not storable')
-          return new Map(items.map((item) => [item, `shared ${item}`]))
-        },
-        alone: async (item) => {
-          if (item === 'a2') throw new Error('not storable')
-          return `alone ${item}`
+          return new Map(items.map((item) => [item, `${lockedRows} ${items.length}`]))
         },
       })
-      const items = ['a1', 'a2', 'b1', 'a3', 'a4', 'a5']
+      const items = ['a1', 'a2', 'b1', 'a3', 'b2']
       const done = await Promise.allSettled(items.map((item) => share(item)))
-      expect(done.map(({ status }) => status === 'fulfilled')).toEqual(items.map((item) => item !== 'a2'))
-      // The second time alone in the statement.
-      expect(runs).toEqual([items.join(' '), 'a2', 'a3', 'a4 a5'])
+      expect(done.map((one) => (one.status === 'fulfilled' ? one.value : 'failed'))).toEqual([
+        'wait 1',
+        'failed',
+        'wait 2',
+        'wait 1',
+        'wait 2',
+      ])
+    })
+
+    it('fails every item whose server cannot be reached, and serves those after them', async () => {
+      let isAway = true
+      const share = shareStatement<string, string>({
+        ...BY_LETTER,
+        run: async (items) => {
+          if (isAway) throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+          return new Map(items.map((item) => [item, item]))
+        },
+      })
+      const failed = await Promise.allSettled(['a1', 'a2', 'b1'].map((item) => share(item)))
+      expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+      isAway = false
+      expect(await Promise.all(['a1', 'a2'].map((item) => share(item)))).toEqual(['a1', 'a2'])
     })
 
     it('does not wait for longer than a moment for a statement that hangs', async () => {

@@ -283,7 +283,7 @@ describe('sequential scans', () => {
     await jobInState(ledger, 'settlement_failed', request)
     const paid = paidAgain(request)
     await scansSince()
-    expect(await ledger.acceptance.acceptJob(paid)).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.acceptance.acceptPayment(paid)).toMatchObject({ outcome: 'settles_again' })
     expect(await scansSince()).toBe(0)
   })
 
@@ -299,12 +299,12 @@ describe('sequential scans', () => {
     expect(await ledger.acceptance.findPermitTurn(call.payer)).toBeNull()
     await ledger.acceptance.endPermitTurn(call)
     await ledger.execution.failJob(job, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
-    expect(await ledger.acceptance.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptPayment(next)).toMatchObject({ outcome: 'accepted' })
     const [row] = await ledger.sql('UPDATE uncharged_work SET amount = 1000000 WHERE payer = $1 RETURNING kind', [
       request.authorization.payer,
     ])
     expect(row).toEqual({ kind: 'empty_output' })
-    expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'uncharged_work_limit' })
+    expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toMatchObject({ outcome: 'uncharged_work_limit' })
     expect(await scansSince()).toBe(0)
   })
 
@@ -324,8 +324,8 @@ describe('sequential scans', () => {
     await ledger.sql('UPDATE uncharged_work SET amount = 900000')
     const priced = { ...beyond, exposure: { ...beyond.exposure, highestPrice: atomicAmount(1n) } }
     await scansSince()
-    expect(await ledger.acceptance.acceptJob(priced)).toMatchObject({ outcome: 'exceeds_trust' })
-    expect(await ledger.acceptance.acceptJob(one)).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptPayment(priced)).toMatchObject({ outcome: 'exceeds_trust' })
+    expect(await ledger.acceptance.acceptPayment(one)).toMatchObject({ outcome: 'accepted' })
     expect(await scansSince()).toBe(0)
   })
 

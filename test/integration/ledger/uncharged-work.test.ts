@@ -35,7 +35,7 @@ function jobOf(payer: Payer): TestJob {
 async function accept(payer: Payer, limits: AcceptanceOptions = TEST_LIMITS): Promise<Acceptance> {
   const job = jobOf(payer)
   await bindTestKey(ledger, job)
-  return createAcceptanceStore(ledger.pool, limits).acceptJob(job)
+  return createAcceptanceStore(ledger.pool, limits).acceptPayment(job)
 }
 const EMPTY: JobFailure = { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' }
 const UNKNOWN: JobFailure = { code: 'provider_outcome_unknown', reason: 'test', attempt: 'failed_ambiguous' }
@@ -163,7 +163,7 @@ describe('the record of uncharged work', () => {
     const request = jobOf(payer)
     const job = await jobInState(ledger, 'settlement_failed', request)
     await ledger.sql('UPDATE jobs SET result_body = NULL, result_expired_at = now() WHERE id = $1', [job.id])
-    expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toMatchObject({ outcome: 'accepted' })
     expect(await workOf(payer)).toEqual([{ kind: 'replaced_result', amount: TEST_PRICE.toString(), deployment: null }])
   })
 
@@ -234,7 +234,7 @@ describe('the budget of uncharged work', () => {
     const job = jobOf(payer)
     await bindTestKey(ledger, job)
     const before = await ledger.fingerprint()
-    expect(await ledger.acceptance.acceptJob(job)).toMatchObject({ outcome: 'uncharged_work_limit' })
+    expect(await ledger.acceptance.acceptPayment(job)).toMatchObject({ outcome: 'uncharged_work_limit' })
     expect(await ledger.fingerprint()).toBe(before)
   })
 
@@ -244,7 +244,7 @@ describe('the budget of uncharged work', () => {
     const job = await jobInState(ledger, 'generated', request)
     await uncharged(payer, '1', 10)
     expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
-    expect(await ledger.acceptance.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.acceptance.acceptPayment(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
   })
 
   it('checks the budget of accepted work again before a provider is called', async () => {
@@ -317,7 +317,7 @@ describe('the shared limit of new payers', () => {
     const jobs = Array.from({ length: 5 }, () => jobOf(randomAddress()))
     for (const job of jobs) await bindTestKey(ledger, job)
     const acceptances: Acceptance[] = []
-    for (const job of jobs) acceptances.push(await store.acceptJob(job))
+    for (const job of jobs) acceptances.push(await store.acceptPayment(job))
     expect(acceptances.map(({ outcome }) => outcome)).toEqual([
       'accepted',
       'accepted',
@@ -334,7 +334,9 @@ describe('the shared limit of new payers', () => {
     const jobs = Array.from({ length: 60 }, () => jobOf(randomAddress()))
     for (const job of jobs) await bindTestKey(ledger, job)
     const processes = [0, 1, 2].map(() => createAcceptanceStore(ledger.pool, limitOf(10)))
-    const acceptances = await Promise.all(jobs.map(async (job, index) => await processes[index % 3]?.acceptJob(job)))
+    const acceptances = await Promise.all(
+      jobs.map(async (job, index) => await processes[index % 3]?.acceptPayment(job)),
+    )
     expect(acceptances.filter((one) => one?.outcome === 'accepted')).toHaveLength(10)
     expect(acceptances.filter((one) => one?.outcome === 'new_payer_limit')).toHaveLength(50)
   })
@@ -346,11 +348,11 @@ describe('the shared limit of new payers', () => {
     await bindTestKey(ledger, refused)
     const constraint = 'refused_for_a_test'
     await ledger.sql(`ALTER TABLE jobs ADD CONSTRAINT ${constraint} CHECK (payer <> '${refused.authorization.payer}')`)
-    await expect(store.acceptJob(refused)).rejects.toThrow(constraint)
+    await expect(store.acceptPayment(refused)).rejects.toThrow(constraint)
     await ledger.sql(`ALTER TABLE jobs DROP CONSTRAINT ${constraint}`)
     const next = jobOf(randomAddress())
     await bindTestKey(ledger, next)
-    await expect.poll(() => store.acceptJob(next), { timeout: PATIENCE_MS }).toMatchObject({ outcome: 'accepted' })
+    await expect.poll(() => store.acceptPayment(next), { timeout: PATIENCE_MS }).toMatchObject({ outcome: 'accepted' })
   })
 
   it('reads the sums once in a transaction, and repeats a refusal for a second without a statement', async () => {
@@ -375,12 +377,24 @@ describe('the shared limit of new payers', () => {
     expect(await reserveTwenty()).toBe(10)
     // Their turn, and the sums.
     expect(statements).toBe(2)
+    // Nothing was written, so the places are free again, and what did not fit beside them is not remembered.
+    expect(await reserveTwenty()).toBe(10)
+    expect(statements).toBe(4)
+    const open = Array.from({ length: 10 }, () => jobOf(randomAddress()))
+    for (const job of open) {
+      await bindTestKey(ledger, job)
+      expect(await createAcceptanceStore(ledger.pool, limitOf(10)).acceptPayment(job)).toMatchObject({
+        outcome: 'accepted',
+      })
+    }
+    expect(await reserveTwenty()).toBe(0)
+    expect(statements).toBe(6)
     nowMs = 999
     expect(await reserveTwenty()).toBe(0)
-    expect(statements).toBe(2)
-    // Nothing was written, so the place is free again.
+    expect(statements).toBe(6)
     nowMs = 1000
-    expect(await reserveTwenty()).toBe(10)
+    expect(await reserveTwenty()).toBe(0)
+    expect(statements).toBe(8)
   })
 
   it('accepts another one as soon as open work has settled', async () => {
@@ -388,13 +402,13 @@ describe('the shared limit of new payers', () => {
     const store = createAcceptanceStore(ledger.pool, limitOf(1))
     const first = jobOf(randomAddress())
     await bindTestKey(ledger, first)
-    const accepted = await store.acceptJob(first)
+    const accepted = await store.acceptPayment(first)
     expect(accepted).toMatchObject({ outcome: 'accepted' })
     const next = jobOf(randomAddress())
     await bindTestKey(ledger, next)
-    expect(await store.acceptJob(next)).toMatchObject({ outcome: 'new_payer_limit' })
+    expect(await store.acceptPayment(next)).toMatchObject({ outcome: 'new_payer_limit' })
     await moveToState(ledger, await claimTestJob(ledger, (accepted as { jobId: string }).jobId), 'completed')
-    await expect.poll(() => store.acceptJob(next), { timeout: PATIENCE_MS }).toMatchObject({ outcome: 'accepted' })
+    await expect.poll(() => store.acceptPayment(next), { timeout: PATIENCE_MS }).toMatchObject({ outcome: 'accepted' })
   })
 
   it('counts uncharged work of new payers for a day', async () => {
@@ -447,7 +461,7 @@ describe('the shared limit of new payers', () => {
     const job = await jobInState(ledger, 'settlement_failed', request)
     await jobInState(ledger, 'accepted')
     const store = createAcceptanceStore(ledger.pool, limitOf(1))
-    expect(await store.acceptJob(paidAgain(request))).toEqual({ outcome: 'settles_again', jobId: job.id })
+    expect(await store.acceptPayment(paidAgain(request))).toEqual({ outcome: 'settles_again', jobId: job.id })
   })
 
   it('reports what new payers have open, owed and uncharged', async () => {

@@ -416,7 +416,7 @@ describe('finality of charges by a facilitator', () => {
     const { jobId, payer, request } = await failedAndChargedAfterwards()
     const fresh = await signAuthorization(worker.devnet, payer, { gasSponsored: false })
     await payer.approve()
-    expect(await worker.ledger.acceptance.acceptJob(sentAgain(request, { authorization: fresh }))).toMatchObject({
+    expect(await worker.ledger.acceptance.acceptPayment(sentAgain(request, { authorization: fresh }))).toMatchObject({
       outcome: 'settles_again',
     })
     await withFacilitator(({ verifier, settlementSteps }) => worker.runNow(jobId, { verifier, settlementSteps }))

@@ -78,7 +78,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       facilitator: chain.signedFor,
       gasSponsored: false,
     })
-    const acceptance = await worker.ledger.acceptance.acceptJob(sentAgain(request, { authorization }))
+    const acceptance = await worker.ledger.acceptance.acceptPayment(sentAgain(request, { authorization }))
     expect(acceptance.outcome).toBe('settles_again')
     return authorization.nonce
   }

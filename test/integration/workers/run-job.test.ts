@@ -386,7 +386,7 @@ describe('running a job', () => {
         authorization: await signAuthorization(worker.devnet, payer),
         stagedUpload: newStagedUpload(),
       }
-      expect(await worker.ledger.acceptance.acceptJob(fresh)).toMatchObject({ outcome: 'settles_again' })
+      expect(await worker.ledger.acceptance.acceptPayment(fresh)).toMatchObject({ outcome: 'settles_again' })
       await worker.run(jobId)
       expect(await worker.view(jobId)).toMatchObject({
         state: 'completed',

@@ -134,11 +134,6 @@ export function insertAfter(callee: string, code: string): Operation {
   return (declaration) => [insert(enclosing('VariableDeclaration', callOf(callee, declaration)).end, `;${code};`)]
 }
 
-/** Removes the row lock of a SQL statement. */
-export function withoutRowLock(): Operation {
-  return (declaration, source) => replaceInSql(declaration, source, /\s+FOR UPDATE\b/g, '')
-}
-
 /** Replaces a part of a SQL statement. */
 export function replaceSql(part: string, replacement: string): Operation {
   const pattern = new RegExp(part.replace(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`), 'g')

@@ -13,7 +13,6 @@ import {
   returnInstead,
   type SyntaxChange,
   setValue,
-  withoutRowLock,
 } from './change-syntax.ts'
 import type { ScenarioName } from './scenarios.ts'
 
@@ -55,13 +54,9 @@ export const mutations: readonly Mutation[] = [
     reports: 'I1',
     statements: ['ALTER TABLE jobs DROP CONSTRAINT jobs_idempotency_key_key'],
     changes: [
-      { file: `${LEDGER}/acceptance/claim-nonce.ts`, within: 'claim_with_free_key', change: withoutRowLock() },
+      { file: `${LEDGER}/acceptance/claim-nonces.ts`, within: 'LOCK_KEYS', change: setValue("{ skip: '', wait: '' }") },
       // The payer's lock alone would keep them apart: the later duplicate reads again and finds the job.
-      {
-        file: `${LEDGER}/acceptance/claim-nonce.ts`,
-        within: 'claim_with_free_key',
-        change: replaceCall('payerLock', `'pg_backend_pid()'`),
-      },
+      { file: `${LEDGER}/acceptance/claim-nonces.ts`, within: 'PAYER', change: setValue("'pg_backend_pid()'") },
     ],
   },
   {

@@ -7,7 +7,7 @@ import { mine, reorganize, setMining } from '../nemesis/chain-faults.ts'
 import { type CalledPayment, listKeys, readPendingBatches, sendUrgently } from '../stack/pending-batches.ts'
 import { type Bench, type BenchCall, PAYER_FUNDS_ATOMIC } from './bench.ts'
 
-const ACCEPTANCE = 'api.acceptJob.commit.before'
+const ACCEPTANCE = 'api.acceptPayment.commit.before'
 /** Matches the statements that wait for another acceptance. */
 const ACCEPTING = 'idempotency_keys|INTO authorizations|farebox new payers'
 /** One of the sweeps, which all start their rounds together. */

@@ -43,7 +43,7 @@ export function bindTestKey(ledger: TestLedger, job: NewJob, lifetimeSeconds = 6
 /** Binds the key and accepts the job. Returns its id. */
 export async function acceptTestJob(ledger: TestLedger, job: NewJob = newTestJob()): Promise<string> {
   await bindTestKey(ledger, job)
-  const acceptance = await ledger.acceptance.acceptJob(job)
+  const acceptance = await ledger.acceptance.acceptPayment(job)
   if (acceptance.outcome !== 'accepted') throw new Error(`not accepted: ${acceptance.outcome}`)
   return acceptance.jobId
 }

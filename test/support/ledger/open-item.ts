@@ -45,7 +45,7 @@ export async function lostSettlement(ledger: TestLedger, request = newTestJob())
 export async function surplusSettlement(ledger: TestLedger, request = newTestJob()): Promise<OpenItem> {
   const failed = await jobInState(ledger, 'settlement_failed', request)
   const id = await settlementOf(ledger, failed)
-  await ledger.acceptance.acceptJob(paidAgain(request))
+  await ledger.acceptance.acceptPayment(paidAgain(request))
   const again = await claimTestJob(ledger, failed.id)
   await fencedWrites.recordSettlement.run(ledger, again)
   await ledger.settlement.completeJob(again, await completionOf(ledger, again))

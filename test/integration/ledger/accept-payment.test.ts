@@ -56,7 +56,7 @@ describe('accepting a job', () => {
     it('accepts one of twenty simultaneous identical requests and attaches the others to it', async () => {
       const job = newTestJob()
       await bindTestKey(ledger, job)
-      const acceptances = await Promise.all(TWENTY.map(() => ledger.acceptance.acceptJob(sentAgain(job))))
+      const acceptances = await Promise.all(TWENTY.map(() => ledger.acceptance.acceptPayment(sentAgain(job))))
       expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
       expect(new Set(acceptances.map((one) => 'jobId' in one && one.jobId)).size).toBe(1)
       const { payer } = job.authorization
@@ -68,7 +68,7 @@ describe('accepting a job', () => {
       const job = newTestJob()
       const { payer } = job.authorization
       await bindTestKey(ledger, job)
-      const acceptances = await Promise.all(TWENTY.map(() => ledger.acceptance.acceptJob(paidAgain(job))))
+      const acceptances = await Promise.all(TWENTY.map(() => ledger.acceptance.acceptPayment(paidAgain(job))))
       expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
       expect(await countRows('jobs', 'payer', payer)).toBe(1)
       expect(await countRows('authorizations', 'payer', payer)).toBe(1)
@@ -78,7 +78,7 @@ describe('accepting a job', () => {
       const authorization = testAuthorization()
       const jobs = TWENTY.map(() => newTestJob({ authorization }))
       for (const job of jobs) await bindTestKey(ledger, job)
-      const acceptances = await Promise.all(jobs.map((job) => ledger.acceptance.acceptJob(job)))
+      const acceptances = await Promise.all(jobs.map((job) => ledger.acceptance.acceptPayment(job)))
       expect(outcomes(acceptances)).toEqual({ accepted: 1, authorization_already_used: 19 })
       expect(await countRows('jobs', 'payer', authorization.payer)).toBe(1)
       expect(await countRows('staged_uploads', 'object_key', jobs[0]?.stagedUpload.objectKey ?? '')).toBeLessThan(2)
@@ -93,7 +93,7 @@ describe('accepting a job', () => {
         }),
       )
       for (const job of jobs) await bindTestKey(ledger, job)
-      const acceptances = await Promise.all(jobs.map((job) => ledger.acceptance.acceptJob(job)))
+      const acceptances = await Promise.all(jobs.map((job) => ledger.acceptance.acceptPayment(job)))
       expect(outcomes(acceptances)).toEqual({ accepted: 1, permit_already_used: 19 })
     })
 
@@ -101,7 +101,7 @@ describe('accepting a job', () => {
       const job = newTestJob()
       await bindTestKey(ledger, job)
       const acceptances = await Promise.all(
-        TWENTY.map(() => ledger.acceptance.acceptJob(sentAgain(job, { authorization: testAuthorization() }))),
+        TWENTY.map(() => ledger.acceptance.acceptPayment(sentAgain(job, { authorization: testAuthorization() }))),
       )
       expect(outcomes(acceptances)).toEqual({ accepted: 1, other_request: 19 })
     })
@@ -110,7 +110,7 @@ describe('accepting a job', () => {
       const job = newTestJob()
       await jobInState(ledger, 'failed', job)
       const { payer } = job.authorization
-      const acceptances = await Promise.all(TWENTY.map(() => ledger.acceptance.acceptJob(paidAgain(job))))
+      const acceptances = await Promise.all(TWENTY.map(() => ledger.acceptance.acceptPayment(paidAgain(job))))
       expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
       expect(await countRows('authorizations', 'payer', payer)).toBe(2)
     })
@@ -122,9 +122,9 @@ describe('accepting a job', () => {
       const first = await jobInState(ledger, 'generating', withPermit())
       const second = withPermit()
       await bindTestKey(ledger, second)
-      expect(await ledger.acceptance.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
+      expect(await ledger.acceptance.acceptPayment(second)).toEqual({ outcome: 'permit_already_used' })
       expect(await fencedWrites.failJob.run(ledger, first)).toBe('written')
-      expect(await ledger.acceptance.acceptJob(sentAgain(second))).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptPayment(sentAgain(second))).toMatchObject({ outcome: 'accepted' })
       expect(await countRows('jobs', 'payer', payer)).toBe(2)
     })
 
@@ -134,7 +134,7 @@ describe('accepting a job', () => {
       const job = await jobInState(ledger, 'settling', first)
       expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
       const { authorization } = withPermit()
-      expect(await ledger.acceptance.acceptJob(sentAgain(first, { authorization }))).toEqual({
+      expect(await ledger.acceptance.acceptPayment(sentAgain(first, { authorization }))).toEqual({
         outcome: 'settles_again',
         jobId: job.id,
       })
@@ -165,7 +165,7 @@ describe('accepting a job', () => {
       const second = withPermit()
       await bindTestKey(ledger, second)
       const before = await ledger.fingerprint()
-      expect(await ledger.acceptance.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
+      expect(await ledger.acceptance.acceptPayment(second)).toEqual({ outcome: 'permit_already_used' })
       expect(await ledger.fingerprint()).toBe(before)
     })
   })
@@ -175,7 +175,7 @@ describe('accepting a job', () => {
       const job = newTestJob()
       await acceptTestJob(ledger, job)
       const before = await ledger.fingerprint()
-      expect(await ledger.acceptance.acceptJob(sentAgain(job, { authorization: testAuthorization() }))).toEqual({
+      expect(await ledger.acceptance.acceptPayment(sentAgain(job, { authorization: testAuthorization() }))).toEqual({
         outcome: 'other_request',
       })
       expect(await ledger.fingerprint()).toBe(before)
@@ -184,13 +184,13 @@ describe('accepting a job', () => {
     it('rejects another request under a key that has a job', async () => {
       const job = newTestJob()
       await acceptTestJob(ledger, job)
-      expect(await ledger.acceptance.acceptJob(sentAgain(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
+      expect(await ledger.acceptance.acceptPayment(sentAgain(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
         outcome: 'other_request',
       })
     })
 
     it('rejects a payment under a key that was never bound', async () => {
-      expect(await ledger.acceptance.acceptJob(newTestJob({ idempotencyKey: randomUUID() }))).toEqual({
+      expect(await ledger.acceptance.acceptPayment(newTestJob({ idempotencyKey: randomUUID() }))).toEqual({
         outcome: 'other_request',
       })
     })
@@ -201,7 +201,7 @@ describe('accepting a job', () => {
       const job = newTestJob()
       const { id } = await jobInState(ledger, 'failed', job)
       const before = await ledger.fingerprint()
-      expect(await ledger.acceptance.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
+      expect(await ledger.acceptance.acceptPayment(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
       expect(await ledger.fingerprint()).toBe(before)
     })
 
@@ -212,7 +212,7 @@ describe('accepting a job', () => {
         authorization: testAuthorization({ payer: job.authorization.payer, authorizedMaximum: atomicAmount(6000n) }),
         quote: { ...job.quote, quotedMaximum: atomicAmount(6000n), catalogVersion: 'catalog-later' },
       })
-      expect(await ledger.acceptance.acceptJob(fresh)).toEqual({ outcome: 'accepted', jobId: failed.id })
+      expect(await ledger.acceptance.acceptPayment(fresh)).toEqual({ outcome: 'accepted', jobId: failed.id })
       const claimed = await claimTestJob(ledger, failed.id)
       expect(claimed).toMatchObject({
         state: 'accepted',
@@ -234,7 +234,7 @@ describe('accepting a job', () => {
       await jobInState(ledger, 'failed', job)
       const elsewhere = testAuthorization({ payer: job.authorization.payer })
       await acceptTestJob(ledger, newTestJob({ authorization: elsewhere }))
-      expect(await ledger.acceptance.acceptJob(sentAgain(job, { authorization: elsewhere }))).toEqual({
+      expect(await ledger.acceptance.acceptPayment(sentAgain(job, { authorization: elsewhere }))).toEqual({
         outcome: 'authorization_already_used',
       })
     })
@@ -245,7 +245,7 @@ describe('accepting a job', () => {
       const job = newTestJob()
       const failed = await jobInState(ledger, 'settlement_failed', job)
       const fresh = paidAgain(job)
-      expect(await ledger.acceptance.acceptJob(fresh)).toEqual({ outcome: 'settles_again', jobId: failed.id })
+      expect(await ledger.acceptance.acceptPayment(fresh)).toEqual({ outcome: 'settles_again', jobId: failed.id })
       expect(await countRows('staged_uploads', 'id', fresh.stagedUpload.id)).toBe(0)
 
       const claimed = await claimTestJob(ledger, failed.id)
@@ -264,7 +264,7 @@ describe('accepting a job', () => {
       const job = newTestJob()
       const { id } = await jobInState(ledger, 'settlement_failed', job)
       const before = await ledger.fingerprint()
-      expect(await ledger.acceptance.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
+      expect(await ledger.acceptance.acceptPayment(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
       expect(await ledger.fingerprint()).toBe(before)
     })
 
@@ -273,7 +273,7 @@ describe('accepting a job', () => {
       const { id } = await jobInState(ledger, 'settlement_failed', job)
       const { payer } = job.authorization
       const cheaper = testAuthorization({ payer, authorizedMaximum: atomicAmount(5000n) })
-      await ledger.acceptance.acceptJob(sentAgain(job, { authorization: cheaper }))
+      await ledger.acceptance.acceptPayment(sentAgain(job, { authorization: cheaper }))
       expect((await claimTestJob(ledger, id)).sealed?.chargeAmount).toBe(5000n)
     })
   })
@@ -287,7 +287,7 @@ describe('accepting a job', () => {
         const before = await ledger.fingerprint()
         const fresh = testAuthorization({ payer: job.authorization.payer })
         for (const authorization of [job.authorization, fresh])
-          expect(await ledger.acceptance.acceptJob(sentAgain(job, { authorization }))).toEqual({
+          expect(await ledger.acceptance.acceptPayment(sentAgain(job, { authorization }))).toEqual({
             outcome: 'exists',
             jobId: id,
           })
@@ -341,14 +341,14 @@ describe('accepting a job', () => {
       const others = TWENTY.map(() => newTestJob())
       for (const job of [unstorable, ...others]) await bindTestKey(ledger, job)
       const [refused, ...accepted] = await Promise.all(
-        [unstorable, ...others].map((job) => ledger.acceptance.acceptJob(job)),
+        [unstorable, ...others].map((job) => ledger.acceptance.acceptPayment(job)),
       )
       expect(refused).toEqual({ outcome: 'unstorable', sqlState: '22P05' })
       expect(outcomes(accepted)).toEqual({ accepted: 20 })
       expect(await countRows('jobs', 'payer', payer)).toBe(0)
       expect(await countRows('authorizations', 'payer', payer)).toBe(0)
       const corrected = paidAgain(unstorable)
-      expect(await ledger.acceptance.acceptJob(corrected)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptPayment(corrected)).toMatchObject({ outcome: 'accepted' })
     })
 
     it('stores a signed authorization exactly, including a deadline beyond the range of timestamps', async () => {
@@ -379,7 +379,7 @@ describe('claims of permits', () => {
       await jobInState(ledger, 'completed', jobByPermit(payer))
       const next = jobByPermit(payer)
       await bindTestKey(ledger, next)
-      expect(await ledger.acceptance.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
+      expect(await ledger.acceptance.acceptPayment(next)).toMatchObject({ outcome: 'accepted' })
     })
 
     it('keeps a permit nonce claimed while its payment is settling', async () => {
@@ -387,7 +387,7 @@ describe('claims of permits', () => {
       await jobInState(ledger, 'settling', jobByPermit(payer))
       const next = jobByPermit(payer)
       await bindTestKey(ledger, next)
-      expect(await ledger.acceptance.acceptJob(next)).toEqual({ outcome: 'permit_already_used' })
+      expect(await ledger.acceptance.acceptPayment(next)).toEqual({ outcome: 'permit_already_used' })
     })
   })
 
