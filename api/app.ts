@@ -3,6 +3,7 @@ import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { AllowanceDependencies } from './allowances/store-permit.ts'
+import { composePaidRequests, type PaidRequestParts } from './composition/paid-requests.ts'
 import type { Admission } from './limits/admission.ts'
 import {
   addConnectionLimits,
@@ -12,14 +13,12 @@ import {
 } from './limits/connection-limits.ts'
 import { REQUEST_TIMEOUT_MS } from './limits/load-gate.ts'
 import type { RateLimiter, UnreadLimiter } from './limits/rate-limits.ts'
-import { type PaidRequestDependencies, quoteAndChallenge } from './paid-request/handle-paid-request.ts'
 import { addCors } from './plugins/cors.ts'
 import { addErrorHandling, answerMalformedHttp, answerUnroutable, createErrorRenderer } from './plugins/errors.ts'
 import { addHttpRules } from './plugins/http-rules.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addRequestTelemetry } from './plugins/request-telemetry.ts'
-import { readQuotedRequest } from './request/effective-request.ts'
 import { addAllowanceRoutes } from './routes/allowances.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addCatalogRoutes } from './routes/catalogs.ts'
@@ -43,7 +42,7 @@ import type { RequestMetrics } from './telemetry/metrics.ts'
 const MAXIMUM_BODY_BYTES = 40 * 1024 * 1024
 
 /** Everything that the HTTP server needs; composed at start. */
-export interface AppDependencies extends PaidRequestDependencies {
+export interface AppDependencies extends PaidRequestParts {
   /** Returns whether a thrown error was caused by a dependency and not by the request. */
   readonly isDependencyFailure: (error: unknown) => boolean
   readonly admission: Admission
@@ -126,16 +125,13 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addVoiceRoutes(app, { ...dependencies, catalog })
   addBalanceRoutes(app, dependencies)
   addAllowanceRoutes(app, dependencies)
-  await addQuoteRoutes(app, {
-    ...dependencies,
-    readQuotedRequest: (request, options) => readQuotedRequest(dependencies, request, options),
-    challenge: (paidRequest, requestId) => quoteAndChallenge(dependencies, paidRequest, requestId),
-  })
+  const handlers = composePaidRequests(dependencies)
+  await addQuoteRoutes(app, { ...dependencies, ...handlers })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
-  await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
+  await addPaidRoutes(app, { ...dependencies, handlers }, { ...dependencies, limitRate })
   const renderError = createErrorRenderer(dependencies.isDependencyFailure, dependencies.logger)
-  addMcpRoute(app, { ...dependencies, limits: dependencies, renderError })
+  addMcpRoute(app, { ...dependencies, ...handlers, handlers, limits: dependencies, renderError })
   addPages(app, { ...dependencies, catalog })
   await addDiscoveryRoutes(app, { ...dependencies, operations, catalog, publishedCatalog: catalogs.published })
 }

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
-import { lastingPermit } from '../paid-request/payment/permit-terms.ts'
+import { lastingPermit } from '../paid-request/pay/permit-terms.ts'
 import type { allowanceStatusSchema } from '../schemas/allowances.ts'
 import {
   type AllowanceDependencies,

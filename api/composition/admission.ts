@@ -10,7 +10,7 @@ import { createLoadGate, type LoadLimits } from '../limits/load-gate.ts'
 import { createPayingCallers } from '../limits/paying-callers.ts'
 import { createRateBuckets, type RateBuckets } from '../limits/rate-buckets.ts'
 import { createRateLimiter, createUnreadLimiter, createVerificationLimiter } from '../limits/rate-limits.ts'
-import { createPayerMemory } from '../paid-request/payment/payer-memory.ts'
+import { createPayerMemory } from '../paid-request/pay/payer-memory.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { addLoadMetrics } from '../telemetry/metrics.ts'
 

@@ -2,7 +2,7 @@ import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store
 import { listenForOutcomes } from '#shared/ledger/outcome-listener.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
-import { createOutcomeAwaiter, type OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'
+import { createOutcomeAwaiter, type OutcomeAwaiter } from '../paid-request/answer/await-outcome.ts'
 
 /** Poll interval behind NOTIFY: the longest delay of a caller whose notification was lost. */
 const OUTCOME_POLL_MS = 1000

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { ApiConfig } from '../config.ts'
-import type { PayerScreen } from '../paid-request/payment/payer-screen.ts'
+import type { PayerScreen } from '../paid-request/pay/payer-screen.ts'
 
 const ADDRESS = /^0x[0-9a-f]{40}$/
 const READ_AGAIN_MS = 30_000

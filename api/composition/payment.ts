@@ -27,7 +27,7 @@ import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
-import { createRememberedSearch } from '../paid-request/payment/require-unsettled.ts'
+import { createRememberedSearch } from '../paid-request/pay/require-unsettled.ts'
 import type { ReadinessChecks, ReadinessWarnings } from '../routes/health.ts'
 
 type Hex = `0x${string}`

@@ -1,7 +1,7 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
-import { invalidPayment } from '../paid-request/payment/read-authorization.ts'
+import { invalidPayment } from '../paid-request/pay/read-authorization.ts'
 import type { ReadCall } from '../request/call.ts'
 import { isIdempotencyKey, readPaymentHeader } from '../request/headers.ts'
 import { isKeyName, keyRefused, refuseKeys } from '../request/private-keys.ts'

@@ -1,87 +1,28 @@
-import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
-import type { ChainClock } from '#shared/chain/reading/chain-clock.ts'
-import type { PayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
-import type { SettlementSearch } from '#shared/chain/reading/settlement-search.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { JobQueue } from '#shared/jobs/job-queue.ts'
-import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
-import type { PermitStore } from '#shared/ledger/allowances/permit-store.ts'
-import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
-import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
-import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
-import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import type { ReceiptSecret } from '#shared/payment/receipt.ts'
-import type { StatementSigner } from '#shared/payment/statement-signer.ts'
-import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
-import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import type { BodyArrival } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
-import { readEffectiveRequest } from '../request/effective-request.ts'
+import type { Requests } from '../request/effective-request.ts'
 import { readPaidHeaders } from '../request/headers.ts'
-import type { Catalogs } from '../request/live-catalog.ts'
-import type { RequestPreparer } from '../request/worker-threads/request-preparer.ts'
-import {
-  bindQuote,
-  challengeOf,
-  findBinding,
-  findQuotedCatalog,
-  type PaidRequest,
-  requireQuotedSize,
-} from './challenge/bind-quote.ts'
-import { renderChallenge } from './challenge/challenge.ts'
-import type { Listings } from './challenge/listing.ts'
-import { requireDescription } from './challenge/require-description.ts'
-import { acceptJob, findOwnJob, type ServingJob } from './job/accept-job.ts'
-import type { OutcomeAwaiter } from './job/await-outcome.ts'
-import { type PaidResponse, requestedMedia, respond, respondWithMedia } from './job/respond.ts'
-import type { PayerMemory, RecentRefusal } from './payment/payer-memory.ts'
-import type { PayerScreen } from './payment/payer-screen.ts'
-import { acceptInTurn, type PermitTurns } from './payment/permit-turns.ts'
-import { type PresentedPayment, readAuthorization } from './payment/read-authorization.ts'
-import { requireUnsettled } from './payment/require-unsettled.ts'
-import { type VerificationLimiter, verifyAuthorization } from './payment/verify-authorization.ts'
+import type { Jobs } from './accept/jobs.ts'
+import type { ServingJob } from './accept/serve-payment.ts'
+import type { PaidResponse } from './answer/respond.ts'
+import { isRefusedPayment } from './pay/payer-memory.ts'
+import type { Payments } from './pay/payments.ts'
+import type { PresentedPayment } from './pay/read-authorization.ts'
+import type { PaidRequest } from './quote/bind-quote.ts'
+import type { Quotes } from './quote/quotes.ts'
 
-/** Everything that handling a paid request needs, from validation to the response. */
-export interface PaidRequestDependencies {
-  readonly catalogs: Catalogs
-  readonly terms: PaymentTerms
-  readonly challengeSecrets: ChallengeSecrets
-  readonly receiptSecrets: readonly ReceiptSecret[]
-  readonly signer: StatementSigner
-  readonly publicBaseUrl: string
-  readonly listings: Listings
-  readonly mp3Inspector: Mp3Inspector
-  readonly preparer: RequestPreparer
-  readonly store: AcceptanceStore
-  readonly queue: JobQueue
-  readonly uploads: ObjectStore
-  readonly checkObjects: OpenedObjectStore['check']
-  readonly media: ObjectStore
-  readonly verifier: AuthorizationVerifier
-  readonly settlementSearch: SettlementSearch
-  readonly chainClock: Pick<ChainClock, 'chainNow'>
-  readonly requireFees: () => Promise<void>
-  /** What settling a charge is expected to cost, where the minimum charge follows it; `null` otherwise. */
-  readonly readChargeGas: (() => Promise<AtomicAmount>) | null
-  readonly payerScreen: PayerScreen
-  readonly payerFunds: PayerFundsReader
-  readonly balances: BalanceReader
-  readonly payers: PayerMemory
-  readonly permitTurns: PermitTurns
-  readonly limitVerifications: VerificationLimiter
-  readonly permitStore: PermitStore
-  readonly maximumOpenExposure: AtomicAmount
-  readonly highestPrice: () => AtomicAmount
-  readonly outcomes: OutcomeAwaiter
-  readonly logger: Logger
+/** Those who handle a paid request, from validation to the response. */
+export interface PaidRequestHandlers {
+  readonly requests: Requests
+  readonly quotes: Quotes
+  readonly payments: Payments
+  readonly jobs: Jobs
   readonly tracer: Tracer
-  readonly now: () => Date
 }
 
 /** The connection that a paid request arrived on. */
@@ -110,120 +51,69 @@ export interface Caller extends DecoderCaller {
  * no work starts before the payment is claimed.
  */
 export async function handlePaidRequest(
-  dependencies: PaidRequestDependencies,
+  handlers: PaidRequestHandlers,
   operation: AnyOperation,
-  request: Call,
+  call: Call,
   caller: Caller,
 ): Promise<PaidResponse> {
-  const { tracer } = dependencies
-  const { idempotencyKey, paymentHeader } = readPaidHeaders(request.headers)
-  const recent = paymentHeader && findRecentRefusal(dependencies, paymentHeader, idempotencyKey)
+  const { requests, quotes, payments, jobs, tracer } = handlers
+  const { idempotencyKey, paymentHeader } = readPaidHeaders(call.headers)
+  const recent = paymentHeader && payments.findRecentRefusal(paymentHeader, idempotencyKey)
   const effectiveRequest = await tracer.stage('validate', async () => {
-    const quotedCatalog = await findQuotedCatalog(dependencies, operation, idempotencyKey, {
+    const quotedCatalog = await quotes.findQuotedCatalog(operation, idempotencyKey, {
       isPaid: paymentHeader !== null,
       knownQuote: recent?.challenge.quote ?? null,
     })
-    return await readEffectiveRequest(dependencies, operation, request, { ...caller, quotedCatalog })
+    return await requests.readEffectiveRequest(operation, call, { ...caller, quotedCatalog })
   })
   const paidRequest = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest, effectiveRequest }
-  if (paymentHeader === null) return await quoteAndChallenge(dependencies, paidRequest, request.id)
+  if (paymentHeader === null) return quotes.renderChallenge(await quotes.bindQuote(paidRequest), call.id)
 
   if (recent?.challenge.requestDigest === paidRequest.requestDigest)
-    return renderChallenge(dependencies, recent.challenge, request.id, recent.error)
-  const binding = await findBinding(dependencies.store, paidRequest)
+    return quotes.renderChallenge(recent.challenge, call.id, recent.error)
+  const binding = await quotes.findBinding(paidRequest)
   try {
-    requireDescription(dependencies, paymentHeader, paidRequest, binding)
-    const payment = readAuthorization(dependencies, paymentHeader, paidRequest)
-    const job = await findOrAcceptJob(dependencies, paidRequest, binding, payment, request, caller)
-    tracer.describe({ jobId: job.jobId, payer: payment.authorization.payer })
-    effectiveRequest.releaseContent()
-    caller.releaseBody()
-    const stopWaiting = caller.startWaiting({ jobId: job.jobId, payer: payment.authorization.payer })
-    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(job.jobId, stopWaiting, job))
-    const response = respond(outcome, dependencies, operation, job.isNew)
-    const media = requestedMedia(operation, request.headers.accept)
-    return media ? await respondWithMedia(dependencies, response, media) : response
+    const payment = payments.readPayment(paymentHeader, paidRequest, binding)
+    const job = await findOrAcceptJob(handlers, { paidRequest, binding, payment, call, caller })
+    const served = { jobId: job.jobId, payer: payment.authorization.payer }
+    tracer.describe(served)
+    releaseContent({ paidRequest, caller })
+    const stopWaiting = caller.startWaiting(served)
+    const outcome = await tracer.stage('hold', () => jobs.awaitOutcome(job, stopWaiting))
+    return await jobs.respond(outcome, { operation, isNew: job.isNew, accept: call.headers.accept })
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure is answered as it is.
     if (!isRefusedPayment(error)) throw error
-    await requireUnsettled(dependencies, paymentHeader, error, idempotencyKey, request)
-    return await refuse(dependencies, paidRequest, paymentHeader, request.id, error)
+    await payments.requireUnsettled(paymentHeader, error, idempotencyKey, call)
+    const challenge = await quotes.bindQuote(paidRequest)
+    return quotes.renderChallenge(challenge, call.id, payments.rememberRefusal(paymentHeader, error, challenge))
   }
 }
 
-/** Prices the request, binds the key to it and renders the 402 to sign. */
-export async function quoteAndChallenge(
-  dependencies: Pick<
-    PaidRequestDependencies,
-    'catalogs' | 'readChargeGas' | 'terms' | 'store' | 'tracer' | 'challengeSecrets' | 'listings' | 'signer'
-  >,
-  paidRequest: PaidRequest,
-  requestId: string,
-): Promise<PaidResponse> {
-  const challenge = await bindQuote(dependencies, paidRequest)
-  return renderChallenge(dependencies, challenge, requestId)
-}
-
-/** Renders the challenge to sign instead of a refused payment, and remembers what the chain refused. */
-async function refuse(
-  dependencies: PaidRequestDependencies,
-  paidRequest: PaidRequest,
-  { decoded }: PaymentHeader,
-  requestId: string,
-  error: AppError,
-): Promise<PaidResponse> {
-  const challenge = await bindQuote(dependencies, paidRequest)
-  const refusal =
-    decoded.outcome === 'decoded'
-      ? dependencies.payers.rememberRefusal(decoded.payment.authorization, error, challenge)
-      : error
-  return renderChallenge(dependencies, challenge, requestId, refusal)
-}
-
-/**
- * Returns the refusal of a payment that the chain recently refused for the same key, while its challenge is valid. For the
- * same request it is repeated without a statement or an RPC call, since presenting the payment again costs the caller
- * nothing.
- */
-function findRecentRefusal(
-  { payers, now }: Pick<PaidRequestDependencies, 'payers' | 'now'>,
-  { decoded }: PaymentHeader,
-  idempotencyKey: string,
-): RecentRefusal | null {
-  if (decoded.outcome !== 'decoded') return null
-  const recent = payers.findRefusal(decoded.payment.authorization)
-  const isSame =
-    isRefusedPayment(recent?.error) &&
-    recent?.challenge.idempotencyKey === idempotencyKey &&
-    recent.challenge.expiresAt > now()
-  return isSame ? recent : null
+/** A request with its payment. */
+interface PaidCall {
+  readonly paidRequest: PaidRequest
+  readonly binding: CurrentBinding | null
+  readonly payment: PresentedPayment
+  readonly call: Call
+  readonly caller: Caller
 }
 
 /** Returns the payer's job under this key; without one, verifies the payment and accepts a new job. */
-async function findOrAcceptJob(
-  dependencies: PaidRequestDependencies,
-  paidRequest: PaidRequest,
-  binding: CurrentBinding | null,
-  payment: PresentedPayment,
-  request: Call,
-  caller: Pick<Caller, 'releaseBody' | 'startWaitingForTurn' | 'clientNetwork'>,
-): Promise<ServingJob> {
-  const findExisting = () => findOwnJob(dependencies.store, paidRequest.idempotencyKey, payment)
-  const existing = await findExisting()
+async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): Promise<ServingJob> {
+  const { jobs } = handlers
+  const { payment, caller } = paid
+  const { idempotencyKey } = paid.paidRequest
+  const existing = await jobs.findOwnJob(idempotencyKey, payment)
   if (existing !== null) return { jobId: existing, isNew: false }
   try {
-    const releaseContent = () => {
-      paidRequest.effectiveRequest.releaseContent()
-      caller.releaseBody()
-    }
-    const signed = { ...payment, idempotencyKey: paidRequest.idempotencyKey, releaseContent }
-    return await acceptInTurn(dependencies, { ...signed, startWaitingForTurn: caller.startWaitingForTurn }, () =>
-      verifyAndAccept(dependencies, paidRequest, binding, payment, request, caller),
-    )
+    const { startWaitingForTurn } = caller
+    const signed = { ...payment, idempotencyKey, startWaitingForTurn, releaseContent: () => releaseContent(paid) }
+    return await jobs.acceptInTurn(signed, () => verifyAndAccept(handlers, paid))
   } catch (error) {
     // A duplicate of this request may have been settled during verification: then its own payment refuses this one.
     const isRefused = isRefusedPayment(error) || (error instanceof AppError && error.code === 'permit_already_used')
-    const settledMeanwhile = isRefused ? await findExisting() : null
+    const settledMeanwhile = isRefused ? await jobs.findOwnJob(idempotencyKey, payment) : null
     if (settledMeanwhile === null) throw error
     return { jobId: settledMeanwhile, isNew: false }
   }
@@ -231,24 +121,18 @@ async function findOrAcceptJob(
 
 /** Accepts a job at the price of the challenge that the key is bound to, or of a new one when that has expired. */
 async function verifyAndAccept(
-  dependencies: PaidRequestDependencies,
-  paidRequest: PaidRequest,
-  binding: CurrentBinding | null,
-  payment: PresentedPayment,
-  request: Call,
-  { clientNetwork }: Pick<Caller, 'clientNetwork'>,
+  { quotes, payments, jobs, tracer }: PaidRequestHandlers,
+  { paidRequest, binding, payment, call, caller: { clientNetwork } }: PaidCall,
 ): Promise<ServingJob> {
-  const { tracer } = dependencies
-  const { effectiveRequest } = paidRequest
-  if (binding?.isLive) requireQuotedSize(paidRequest, binding.quote.terms)
-  // A live quote stays good, whatever is offered by now.
-  const challenge = binding?.isLive ? challengeOf(paidRequest, binding) : await bindQuote(dependencies, paidRequest)
-  const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge, request))
+  const challenge = await quotes.challengeToPay(paidRequest, binding)
+  const verified = await tracer.stage('verify', () => payments.verifyAuthorization(payment, challenge, call))
   return await tracer.stage('accept', () =>
-    acceptJob(dependencies, challenge, effectiveRequest, { ...verified, clientNetwork }),
+    jobs.servePayment(challenge, paidRequest.effectiveRequest, { ...verified, clientNetwork }),
   )
 }
 
-function isRefusedPayment(error: unknown): error is AppError {
-  return error instanceof AppError && error.entry.kind === 'payment'
+/** Frees what may be large: the connection may stay open for minutes after its last use. */
+function releaseContent({ paidRequest, caller }: Pick<PaidCall, 'paidRequest' | 'caller'>): void {
+  paidRequest.effectiveRequest.releaseContent()
+  caller.releaseBody()
 }

@@ -6,6 +6,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { MeasuredAudio, UploadField } from '#shared/operations/operation.ts'
 import { type AnyOperation, uploadOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { DecoderCaller } from './audio/decoder-queue.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { type BodyArrival, UNLIMITED_ARRIVAL } from './body-bytes.ts'
@@ -16,10 +17,18 @@ import { finishRequest, type Prepared, type PreparedRequest, type PreparedUpload
 import { quoteFormSchema } from './quote-request.ts'
 import type { RequestPreparer } from './worker-threads/request-preparer.ts'
 
-interface Dependencies {
-  readonly catalogs: Pick<Catalogs, 'offered' | 'published'>
-  readonly preparer: Pick<RequestPreparer, 'prepareRequest' | 'prepareQuote' | 'measureAudio'>
+/** What requests are read with. */
+export interface RequestContext {
+  readonly catalogs: Catalogs
+  readonly preparer: RequestPreparer
   readonly mp3Inspector: Mp3Inspector
+}
+
+/** Reads what callers ask for. */
+export type Requests = ReturnType<typeof createRequests>
+
+export function createRequests(context: RequestContext) {
+  return bindTo(context, { readEffectiveRequest, readQuotedRequest })
 }
 
 /** The request that is executed, with the digest that identifies it and its upload, if any. */
@@ -68,14 +77,14 @@ export interface ReadOptions extends DecoderCaller {
  * Validates the request, applies defaults and measures the upload. Throws every 400 of the endpoint, before any
  * provider or payment is involved.
  */
-export async function readEffectiveRequest(
-  dependencies: Dependencies,
+async function readEffectiveRequest(
+  context: RequestContext,
   operation: AnyOperation,
   request: Call,
   options: ReadOptions,
 ): Promise<EffectiveRequest> {
-  const prepared = await prepare(dependencies, operation, request, options)
-  return await finish(dependencies, operation, prepared, options)
+  const prepared = await prepare(context, operation, request, options)
+  return await finish(context, operation, prepared, options)
 }
 
 /** A request to be priced, and whether the answer is the challenge to sign instead of a quote. */
@@ -89,21 +98,17 @@ export interface QuotedRequest {
  * Does the same for the request inside the body of `POST /v1/quotes`, JSON or a form. A transcription there may describe
  * its recording instead of containing it: then nothing is decoded, and the description is not proven.
  */
-export async function readQuotedRequest(
-  dependencies: Dependencies,
-  request: Call,
-  options: ReadOptions,
-): Promise<QuotedRequest> {
+async function readQuotedRequest(context: RequestContext, request: Call, options: ReadOptions): Promise<QuotedRequest> {
   const { operation, prepared, wantsChallenge } = isForm(request)
-    ? await prepareQuoteForm(dependencies, request, options)
-    : await dependencies.preparer.prepareQuote(request.body)
-  const effectiveRequest = await finish(dependencies, operation, prepared, options)
+    ? await prepareQuoteForm(context, request, options)
+    : await context.preparer.prepareQuote(request.body)
+  const effectiveRequest = await finish(context, operation, prepared, options)
   return { operation, effectiveRequest, wantsChallenge }
 }
 
-async function prepareQuoteForm(dependencies: Dependencies, request: FastifyRequest, options: ReadOptions) {
+async function prepareQuoteForm(context: RequestContext, request: FastifyRequest, options: ReadOptions) {
   const operation = uploadOperation
-  const { body: form, ...upload } = await readForm(dependencies, request, {
+  const { body: form, ...upload } = await readForm(context, request, {
     upload: { ...operation.upload, formTypes: { ...operation.upload.formTypes, challenge: 'boolean' } },
     bodySchema: quoteFormSchema(operation),
     options,
@@ -112,15 +117,15 @@ async function prepareQuoteForm(dependencies: Dependencies, request: FastifyRequ
 }
 
 async function prepare(
-  dependencies: Dependencies,
+  context: RequestContext,
   operation: AnyOperation,
   request: Call,
   options: ReadOptions,
 ): Promise<Prepared> {
   const { upload, bodySchema } = operation
-  const read = options.quotedCatalog ?? dependencies.catalogs.offered()
-  if (!upload || !isForm(request)) return await dependencies.preparer.prepareRequest(operation, request.body, read)
-  return await readForm(dependencies, request, { upload, bodySchema, options })
+  const read = options.quotedCatalog ?? context.catalogs.offered()
+  if (!upload || !isForm(request)) return await context.preparer.prepareRequest(operation, request.body, read)
+  return await readForm(context, request, { upload, bodySchema, options })
 }
 
 interface Form<Body> {
@@ -131,7 +136,7 @@ interface Form<Body> {
 
 /** Reads a form with an upload, and measures the upload. */
 async function readForm<Body>(
-  { preparer, catalogs }: Dependencies,
+  { preparer, catalogs }: RequestContext,
   request: FastifyRequest,
   { upload, bodySchema, options: { arrival = UNLIMITED_ARRIVAL, quotedCatalog } }: Form<Body>,
 ): Promise<PreparedUpload & { readonly body: Body }> {
@@ -154,12 +159,12 @@ function uploadLimits({ maximumBytes, maximumDurationMs }: AudioLimits, { models
 }
 
 async function finish(
-  dependencies: Dependencies,
+  context: RequestContext,
   operation: AnyOperation,
   prepared: Prepared,
   { quotedCatalog, client, hasPriority }: ReadOptions,
 ): Promise<EffectiveRequest> {
-  const { mp3Inspector, catalogs } = dependencies
+  const { mp3Inspector, catalogs } = context
   if (prepared.kind === 'request') return withContent(prepared, null, null)
   // Not `prepared`: what a closure refers to outlives the release of the content.
   const { body } = prepared

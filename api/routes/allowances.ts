@@ -3,7 +3,7 @@ import { describeAllowance } from '../allowances/describe-allowance.ts'
 import { readPermit } from '../allowances/read-permit.ts'
 import { type AllowanceDependencies, storePermit } from '../allowances/store-permit.ts'
 import type { RateLimiter } from '../limits/rate-limits.ts'
-import type { VerificationLimiter } from '../paid-request/payment/verify-authorization.ts'
+import type { VerificationLimiter } from '../paid-request/pay/verify-authorization.ts'
 import { requireJson } from '../request/headers.ts'
 import { readWallet } from '../request/query-wallet.ts'
 

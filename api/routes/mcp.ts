@@ -4,12 +4,16 @@ import { createProtocol, refuseOther, refuseUnreadable } from '../mcp/protocol.t
 import { INSTRUCTIONS, listTools } from '../mcp/tool-list.ts'
 import { INTERFACE_VERSION } from '../openapi/document.ts'
 import { requireJson } from '../request/headers.ts'
-import { derived } from '../request/live-catalog.ts'
+import { type Catalogs, derived } from '../request/live-catalog.ts'
+import type { RequestPreparer } from '../request/worker-threads/request-preparer.ts'
 import { runToolCall, type ToolCallDependencies } from './tool-calls.ts'
 
 const PATH = '/mcp'
 
 interface McpDependencies extends ToolCallDependencies {
+  readonly preparer: Pick<RequestPreparer, 'readMessage'>
+  readonly publicBaseUrl: string
+  readonly catalogs: Catalogs
   readonly limitUnread: UnreadLimiter
 }
 

@@ -5,12 +5,13 @@ import { shrinkAdvice } from '#shared/audio/conversion.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
+import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import type { Admission } from '../limits/admission.ts'
 import type { RateLimiter } from '../limits/rate-limits.ts'
-import { isHeldProbe } from '../paid-request/challenge/held-probe.ts'
-import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/challenge/probe-challenge.ts'
-import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
-import type { PaidResponse } from '../paid-request/job/respond.ts'
+import type { PaidResponse } from '../paid-request/answer/respond.ts'
+import { handlePaidRequest, type PaidRequestHandlers } from '../paid-request/handle-paid-request.ts'
+import { isHeldProbe } from '../paid-request/quote/held-probe.ts'
+import { isProbe, mayBeProbe } from '../paid-request/quote/probe-challenge.ts'
 import { withinTrace } from '../plugins/request-telemetry.ts'
 import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
@@ -20,6 +21,12 @@ import { createCallerHold } from './held-connection.ts'
 
 /** Codes that parsing a body throws before the route's handler runs. */
 const UNREADABLE_BODY_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
+
+interface PaidRouteDependencies {
+  readonly handlers: PaidRequestHandlers
+  readonly challengeSecrets: ChallengeSecrets
+  readonly now: () => Date
+}
 
 /** Which callers are admitted, and how long their connections are held. */
 export interface ConnectionLimits {
@@ -33,7 +40,7 @@ export interface ConnectionLimits {
 /** Adds one route for each paid operation. */
 export async function addPaidRoutes(
   app: FastifyInstance,
-  dependencies: PaidRequestDependencies,
+  dependencies: PaidRouteDependencies,
   limits: ConnectionLimits,
 ): Promise<void> {
   const familyOf = new Map(operations.map(({ path, family }) => [path, family]))
@@ -54,7 +61,7 @@ export async function addPaidRoutes(
 function addPaidRoute(
   app: FastifyInstance,
   operation: AnyOperation,
-  dependencies: PaidRequestDependencies,
+  dependencies: PaidRouteDependencies,
   limits: ConnectionLimits,
 ): void {
   app.post(operation.path, {
@@ -89,7 +96,7 @@ function withAdvice(error: unknown, { upload }: AnyOperation): unknown {
 }
 
 async function respondTo(
-  dependencies: PaidRequestDependencies,
+  dependencies: PaidRouteDependencies,
   operation: AnyOperation,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -98,14 +105,14 @@ async function respondTo(
   const hasPriority = limits.admission.reservationOf(request)?.hasPriority ?? false
   const { status, headers, body, outcome } = isProbe(request.headers, request.body)
     ? await answerProbe(dependencies, operation, request, reply, limits)
-    : await answerCall(dependencies, operation, { call: request, request, reply, hasPriority }, limits)
+    : await answerCall(dependencies.handlers, operation, { call: request, request, reply, hasPriority }, limits)
   request.outcome = outcome
   return await reply.status(status).headers(headers).send(body)
 }
 
 /** Answers a probe; that of the operator's preflight is held first as long as a call may be. */
 async function answerProbe(
-  dependencies: PaidRequestDependencies,
+  dependencies: PaidRouteDependencies,
   operation: AnyOperation,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -117,7 +124,7 @@ async function answerProbe(
     if (!ended.aborted) await once(ended, 'abort')
     hold.release()
   }
-  return { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
+  return { ...dependencies.handlers.quotes.renderProbeChallenge(operation, request.id), outcome: 'probed' }
 }
 
 /** A call and the connection that it arrived on. */
@@ -131,7 +138,7 @@ export interface ArrivedCall {
 
 /** Answers a call to an operation; its caller is held meanwhile. */
 export async function answerCall(
-  dependencies: PaidRequestDependencies,
+  handlers: PaidRequestHandlers,
   operation: AnyOperation,
   { call, request, reply, hasPriority }: ArrivedCall,
   limits: Omit<ConnectionLimits, 'limitRate'>,
@@ -142,7 +149,7 @@ export async function answerCall(
   reservation?.retain()
   try {
     return await withinTrace(request, () =>
-      handlePaidRequest(dependencies, operation, call, {
+      handlePaidRequest(handlers, operation, call, {
         client: clientGroups(request.ip),
         clientNetwork: clientNetwork(request.ip),
         hasPriority,

@@ -2,30 +2,26 @@ import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, uploadOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Admission } from '../limits/admission.ts'
 import type { RateLimiter } from '../limits/rate-limits.ts'
-import { type PaidRequest, quoteOffered } from '../paid-request/challenge/bind-quote.ts'
-import type { PaidResponse } from '../paid-request/job/respond.ts'
+import type { Quotes } from '../paid-request/quote/quotes.ts'
 import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { clientGroups } from '../request/client-address.ts'
-import type { EffectiveRequest, QuotedRequest, ReadOptions, Recording } from '../request/effective-request.ts'
+import type { EffectiveRequest, Recording, Requests } from '../request/effective-request.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders } from '../request/headers.ts'
 import type { Catalogs } from '../request/live-catalog.ts'
 import type { quoteSchema } from '../schemas/quotes.ts'
 
 export const QUOTES_PATH = '/v1/quotes'
 
-interface QuoteDependencies {
-  readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
-  readonly readChargeGas: (() => Promise<AtomicAmount>) | null
+export interface QuoteDependencies {
+  readonly catalogs: Pick<Catalogs, 'record'>
   readonly terms: PaymentTerms
-  /** Reads an operation and its request as its endpoint does, with the same defaults, measurements and 400s. */
-  readonly readQuotedRequest: (request: FastifyRequest, options: ReadOptions) => Promise<QuotedRequest>
-  /** Binds the key to the request and renders its 402, as the endpoint does for an unpaid request. */
-  readonly challenge: (paidRequest: PaidRequest, requestId: string) => Promise<PaidResponse>
+  readonly requests: Requests
+  readonly quotes: Quotes
   /** Pricing an upload decodes it, and a challenge binds a key, so quotes are rate-limited like the paid endpoints. */
   readonly limitRate: RateLimiter
   readonly admission: Admission
@@ -64,11 +60,11 @@ async function respondTo(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const { admission, readQuotedRequest } = dependencies
+  const { admission, requests, quotes } = dependencies
   const reservation = admission.reservationOf(request)
   reservation?.retain()
   try {
-    const { operation, effectiveRequest, wantsChallenge } = await readQuotedRequest(request, {
+    const { operation, effectiveRequest, wantsChallenge } = await requests.readQuotedRequest(request, {
       client: clientGroups(request.ip),
       hasPriority: false,
       arrival: reservation ?? UNLIMITED_ARRIVAL,
@@ -81,7 +77,7 @@ async function respondTo(
     const { requestDigest, recording } = effectiveRequest
     await admission.requireCapacity(request, operation, recording?.isInspected ?? false)
     const paidRequest = { operation, idempotencyKey, requestDigest, effectiveRequest }
-    const { status, headers, body, outcome } = await dependencies.challenge(paidRequest, request.id)
+    const { status, headers, body, outcome } = quotes.renderChallenge(await quotes.bindQuote(paidRequest), request.id)
     request.outcome = outcome
     return await reply.status(status).headers(headers).send(body)
   } finally {
@@ -91,12 +87,12 @@ async function respondTo(
 
 /** Throws as `quoteOffered`. */
 export async function renderQuote(
-  { catalogs, readChargeGas, terms }: Pick<QuoteDependencies, 'catalogs' | 'readChargeGas' | 'terms'>,
+  { catalogs, quotes, terms }: Pick<QuoteDependencies, 'catalogs' | 'quotes' | 'terms'>,
   operation: AnyOperation,
   effectiveRequest: EffectiveRequest,
 ): Promise<z.infer<typeof quoteSchema>> {
   const { publicModel, requestDigest, recording } = effectiveRequest
-  const quote = await quoteOffered({ catalogs, readChargeGas }, operation, effectiveRequest)
+  const quote = await quotes.quoteOffered(operation, effectiveRequest)
   await catalogs.record(quote.catalogVersion)
   return {
     object: 'quote',

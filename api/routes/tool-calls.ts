@@ -3,22 +3,24 @@ import type { CallToolResult } from '@modelcontextprotocol/server'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppError } from '#shared/errors/app-error.ts'
 import { operationById } from '#shared/operations/registry.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { UnreadLimiter } from '../limits/rate-limits.ts'
 import { readCallHeaders, requireUsable } from '../mcp/call-headers.ts'
 import { errorResult, quoteResult, resultOf } from '../mcp/results/tool-results.ts'
-import type { PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
+import type { PaidRequestHandlers } from '../paid-request/handle-paid-request.ts'
 import type { ErrorRenderer } from '../plugins/errors.ts'
 import { countToolCall, traceToolCall } from '../plugins/request-telemetry.ts'
 import type { ReadCall } from '../request/call.ts'
 import { clientGroups } from '../request/client-address.ts'
-import { readQuotedRequest } from '../request/effective-request.ts'
 import { readIdempotencyKey } from '../request/headers.ts'
 import type { ReadMessage } from '../request/worker-threads/request-preparer.ts'
 import { isPaidTool, type PaidToolName, TOOL_OPERATIONS } from '../schemas/tool-operations.ts'
 import { answerCall, type ConnectionLimits } from './paid.ts'
-import { QUOTES_PATH, renderQuote } from './quotes.ts'
+import { QUOTES_PATH, type QuoteDependencies, renderQuote } from './quotes.ts'
 
-export interface ToolCallDependencies extends PaidRequestDependencies {
+export interface ToolCallDependencies extends QuoteDependencies {
+  readonly handlers: PaidRequestHandlers
+  readonly tracer: Tracer
   readonly limits: ConnectionLimits
   readonly limitUnread: UnreadLimiter
   readonly renderError: ErrorRenderer
@@ -67,7 +69,7 @@ async function runPaid(
   const idempotencyKey = readIdempotencyKey(call.headers)
   const hasPriority = await limits.admission.admitRead(call, { operation, idempotencyKey })
   if (hasPriority) limitUnread.rememberPayer(request)
-  const response = await answerCall(dependencies, operation, { call, request, reply, hasPriority }, limits)
+  const response = await answerCall(dependencies.handlers, operation, { call, request, reply, hasPriority }, limits)
   countToolCall(request, response.status, paymentProblem?.code ?? response.outcome)
   return resultOf(tool, response, idempotencyKey, paymentProblem)
 }
@@ -81,7 +83,7 @@ async function runQuote(
   reservation?.retain()
   try {
     const caller = { client: clientGroups(request.ip), hasPriority: false }
-    const { operation, effectiveRequest } = await readQuotedRequest(dependencies, call, caller)
+    const { operation, effectiveRequest } = await dependencies.requests.readQuotedRequest(call, caller)
     return quoteResult(await renderQuote(dependencies, operation, effectiveRequest))
   } finally {
     reservation?.release()

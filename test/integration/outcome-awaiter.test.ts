@@ -2,7 +2,7 @@ import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { listenForOutcomes, type OutcomeListener } from '#shared/ledger/outcome-listener.ts'
-import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../api/paid-request/job/await-outcome.ts'
+import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../api/paid-request/answer/await-outcome.ts'
 import { fencedWrites, jobInState } from '../support/ledger/job-in-state.ts'
 import { createTestLedger, type TestLedger } from '../support/ledger/test-ledger.ts'
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES, type ErrorCode, type ErrorCodeEntry } from '#shared/errors/error-codes.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { exposureError } from '../../api/paid-request/job/exposure-errors.ts'
+import { exposureError } from '../../api/paid-request/accept/exposure-errors.ts'
 
 /** The statuses of statement O30 in test/contract/specification.ts. */
 const ALLOWED_STATUSES = [400, 401, 402, 404, 405, 408, 409, 410, 412, 413, 415, 417, 429, 503]

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { HELD_PROBE_HEADER, isHeldProbe, sealHeldProbe } from '../../api/paid-request/challenge/held-probe.ts'
+import { HELD_PROBE_HEADER, isHeldProbe, sealHeldProbe } from '../../api/paid-request/quote/held-probe.ts'
 
 const NOW = new Date('2026-11-28T06:00:00.500Z')
 const later = (seconds: number) => new Date(NOW.getTime() + seconds * 1000)

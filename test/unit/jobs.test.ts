@@ -4,7 +4,7 @@ import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
 import { isUnfinished, mayMove, statesBefore } from '#shared/jobs/transitions.ts'
-import { respond } from '../../api/paid-request/job/respond.ts'
+import { respond } from '../../api/paid-request/answer/respond.ts'
 import { settingsSchema } from '../../workers/config.ts'
 import {
   imageBytes,
@@ -18,9 +18,9 @@ import { createJobMemory, largestJobBytes, type MemoryReservation } from '../../
 import { createJobSlots } from '../../workers/job/job-slots.ts'
 
 /** Returns the error of a failed job, which needs no dependency. */
-function errorOf(failureCode: ErrorCode): unknown {
+async function errorOf(failureCode: ErrorCode): Promise<unknown> {
   try {
-    return respond({ state: 'failed', failureCode }, {} as never, {} as never, true)
+    return await respond({} as never, { state: 'failed', failureCode }, { operation: {} as never, isNew: true })
   } catch (error) {
     return error
   }
@@ -91,9 +91,12 @@ async function given(reservation: Promise<MemoryReservation | null>): Promise<Me
 }
 
 describe('the answer to a job', () => {
-  it('a job that failed with a 429 states when to retry', () => {
-    expect(errorOf('uncharged_work_limit')).toMatchObject({ code: 'uncharged_work_limit', retryAfterSeconds: 5 })
-    expect(errorOf('provider_rejected')).toMatchObject({ code: 'provider_rejected', retryAfterSeconds: undefined })
+  it('a job that failed with a 429 states when to retry', async () => {
+    expect(await errorOf('uncharged_work_limit')).toMatchObject({ code: 'uncharged_work_limit', retryAfterSeconds: 5 })
+    expect(await errorOf('provider_rejected')).toMatchObject({
+      code: 'provider_rejected',
+      retryAfterSeconds: undefined,
+    })
   })
 })
 

@@ -3,7 +3,7 @@ import { NO_ARCHIVE, type ReceiptArchive } from '#shared/archive/receipt-archive
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { CurrentReceipt } from '#shared/payment/receipt.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import { CURRENT_RECEIPT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } from '../current-receipt.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readFirst } from '../read-rows.ts'

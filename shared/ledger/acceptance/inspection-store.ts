@@ -1,4 +1,4 @@
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Sql } from '../pool.ts'
 
 export type InspectionStore = ReturnType<typeof createInspectionStore>

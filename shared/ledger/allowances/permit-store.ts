@@ -1,5 +1,5 @@
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { countRows, readFirst } from '../read-rows.ts'
 

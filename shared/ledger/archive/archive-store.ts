@@ -1,5 +1,5 @@
 import type { RecordedObject } from '#shared/archive/archived-object.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readFirst, readOne, readRows } from '../read-rows.ts'
 import { SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'

@@ -3,7 +3,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { Configuration, DeploymentControl, Switches } from '#shared/operators/configuration.ts'
 import { removedDeployments } from '#shared/operators/controlled-deployments.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readRevision } from './revision.ts'
 

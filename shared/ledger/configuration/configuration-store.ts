@@ -1,5 +1,5 @@
 import type { PastCall } from '#shared/operators/price-again.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
 import { discardDraft, findDraft, saveDraft } from './drafts.ts'

@@ -1,7 +1,7 @@
 import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { DeploymentControl } from '#shared/operators/configuration.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import { recordAction } from '../operators/record-action.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'

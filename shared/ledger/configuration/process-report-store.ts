@@ -1,6 +1,6 @@
 import type { ProcessIdentity, ProcessReport, SeenProcess } from '#shared/operators/process-report.ts'
 import type { WorkerKeys } from '#shared/operators/validate-configuration.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
 

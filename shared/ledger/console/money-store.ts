@@ -1,4 +1,4 @@
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool } from '../pool.ts'
 import { readModelDays } from '../reports/margin.ts'
 import { exportCalls } from './export-calls.ts'

@@ -16,7 +16,7 @@ import {
   type PayerExposure,
   readExposures,
 } from '../acceptance/read-exposure.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import { insertUnchargedWork } from '../insert-uncharged-work.ts'
 import { moveJob, moveJobs, type SharedTransition, shareMove } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'

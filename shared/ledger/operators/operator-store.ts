@@ -1,7 +1,7 @@
 import type { AuditHead } from '#shared/operators/audit-chain.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { Operator } from '#shared/operators/operator-account.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readFirst, readRows } from '../read-rows.ts'
 import {

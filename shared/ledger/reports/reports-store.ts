@@ -1,4 +1,4 @@
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readKeyUse } from './key-use.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'

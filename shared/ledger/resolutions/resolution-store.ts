@@ -1,6 +1,6 @@
 import { RESOLVABLE_ITEMS, type ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { ItemRecord } from '#shared/operators/item.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { BEGINNING, microsecondsOf, type PositionRow, timestampOf } from '../position.ts'
 import { type List, type ListPage, readList } from '../read-list.ts'

@@ -1,4 +1,4 @@
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import { LOSS_WINDOW_SECONDS } from '../new-payer-exposure.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { countRows } from '../read-rows.ts'

@@ -1,6 +1,6 @@
 import type { LeasedJob, StoredSettlement, StoredTransaction, Written } from '#shared/jobs/job.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
-import { bindTo } from '../bind-to.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import { inFencedTransaction, lockLeasedJob } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'

@@ -13,11 +13,11 @@ import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { createVerificationLimiter } from '../../../api/limits/rate-limits.ts'
-import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
-import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
-import type { PayerScreen } from '../../../api/paid-request/payment/payer-screen.ts'
-import type { requiredPermit } from '../../../api/paid-request/payment/permit-terms.ts'
-import { verifyAuthorization } from '../../../api/paid-request/payment/verify-authorization.ts'
+import { createPayerMemory } from '../../../api/paid-request/pay/payer-memory.ts'
+import type { PayerScreen } from '../../../api/paid-request/pay/payer-screen.ts'
+import type { requiredPermit } from '../../../api/paid-request/pay/permit-terms.ts'
+import { verifyAuthorization } from '../../../api/paid-request/pay/verify-authorization.ts'
+import type { Challenge } from '../../../api/paid-request/quote/challenge.ts'
 import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createContractVerifier } from '../../support/chain/contract-verifier.ts'
@@ -306,6 +306,7 @@ describe('verifying one authorization on chain', () => {
       payers,
       limitVerifications: createVerificationLimiter(newRateBuckets(), newPayersPerMinute),
       publicBaseUrl: 'https://api.farebox.example',
+      challengeSecrets: ['a secret of challenges'] as const,
       permitStore: {
         findStoredPermit: async (owner: string) => stored.get(owner) ?? null,
         forgetStoredPermit: async ({ owner }: { owner: string }) => void stored.delete(owner),

@@ -11,12 +11,13 @@ import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { type Admission, createAdmission } from '../../../api/limits/admission.ts'
 import { createLoadGate } from '../../../api/limits/load-gate.ts'
+import { createQuotes } from '../../../api/paid-request/quote/quotes.ts'
 import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
 import { UNSHARED_VERDICTS } from '../../../api/request/audio/shared-verdicts.ts'
-import { readQuotedRequest } from '../../../api/request/effective-request.ts'
+import { createRequests } from '../../../api/request/effective-request.ts'
 import { createRequestPreparer } from '../../../api/request/worker-threads/request-preparer.ts'
 import { addQuoteRoutes } from '../../../api/routes/quotes.ts'
 import { quoteSchema } from '../../../api/schemas/quotes.ts'
@@ -24,7 +25,7 @@ import { fixedCatalogs } from '../../support/http/fixed-catalogs.ts'
 import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multipart-body.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { until } from '../../support/until.ts'
-import { admission, composeApp, limitRate, terms } from './compose-app.ts'
+import { admission, composeApp, limitRate, listings, signer, terms } from './compose-app.ts'
 
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
 const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
@@ -42,13 +43,26 @@ const composeQuotes = (admitting: Admission, readChargeGas: (() => Promise<Atomi
   composeApp((composed) =>
     addQuoteRoutes(composed, {
       catalogs: fixedCatalogs(),
-      readChargeGas,
       terms,
       limitRate,
       admission: admitting,
-      readQuotedRequest: (request, options) =>
-        readQuotedRequest({ catalogs: fixedCatalogs(), preparer, mp3Inspector }, request, options),
-      challenge: async () => ({ status: 402, headers: {}, body: '{}', outcome: 'challenged' }),
+      requests: createRequests({ catalogs: fixedCatalogs(), preparer, mp3Inspector }),
+      quotes: createQuotes({
+        catalogs: fixedCatalogs(),
+        readChargeGas,
+        terms,
+        listings,
+        signer,
+        challengeSecrets: ['a secret of challenges'],
+        tracer: { stage: (_: string, work: () => unknown) => work() } as never,
+        store: {
+          bindKey: async ({ quote }: object & { quote: unknown }) => ({
+            outcome: 'bound',
+            quote,
+            expiresAt: new Date(),
+          }),
+        } as never,
+      }),
     }),
   )
 const app = await composeQuotes(admission)
@@ -244,8 +258,7 @@ describe('a transcription that describes its recording', () => {
 
 /** Reads a described recording of 24 ms. */
 function readShort(options: object) {
-  return readQuotedRequest(
-    { catalogs: fixedCatalogs(), preparer, mp3Inspector },
+  return createRequests({ catalogs: fixedCatalogs(), preparer, mp3Inspector }).readQuotedRequest(
     { body: describing({ duration_ms: 24 }), headers: {} } as never,
     { client: ['192.0.2.1'], hasPriority: true, ...options },
   )

@@ -214,7 +214,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I4',
     changes: [
       {
-        file: 'api/paid-request/job/accept-job.ts',
+        file: 'api/paid-request/accept/serve-payment.ts',
         within: 'findOwnJob',
         change: removeIf('idempotency_key_reused'),
       },
@@ -257,7 +257,7 @@ export const mutations: readonly Mutation[] = [
     statements: ['ALTER TABLE authorizations DROP CONSTRAINT one_claim_per_nonce'],
     changes: [
       {
-        file: 'api/paid-request/job/accept-job.ts',
+        file: 'api/paid-request/accept/serve-payment.ts',
         within: 'findOwnJob',
         change: dropAlternative('claim'),
       },

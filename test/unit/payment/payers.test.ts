@@ -16,9 +16,9 @@ import {
   type PayerFunds,
 } from '#shared/payment/exposure.ts'
 import { settlementPause } from '#shared/payment/settlement-retry.ts'
-import type { Challenge } from '../../../api/paid-request/challenge/challenge.ts'
-import { createPayerMemory } from '../../../api/paid-request/payment/payer-memory.ts'
-import { createRememberedSearch, requireUnsettled } from '../../../api/paid-request/payment/require-unsettled.ts'
+import { createPayerMemory } from '../../../api/paid-request/pay/payer-memory.ts'
+import { createRememberedSearch, requireUnsettled } from '../../../api/paid-request/pay/require-unsettled.ts'
+import type { Challenge } from '../../../api/paid-request/quote/challenge.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 
 function open(nonce: bigint, amount: bigint, changes: Partial<OpenPayment> = {}): OpenPayment {

@@ -5,10 +5,7 @@ import { storedAuthorization, storedAuthorizationSchema } from '#shared/payment/
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import { SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import { openPaymentHeader, type SignedPayment } from '#shared/payment/x402-wire.ts'
-import {
-  type AuthorizationDependencies,
-  readAuthorization,
-} from '../../../api/paid-request/payment/read-authorization.ts'
+import { readAuthorization, type SignatureContext } from '../../../api/paid-request/pay/read-authorization.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 
 const address = (digit: string) => `0x${digit.repeat(40)}`
@@ -92,11 +89,11 @@ const DEPENDENCIES = {
     acceptedFacilitators: [facilitator, OTHER_FACILITATOR, FORMER_FACILITATOR],
     formerFacilitators: [FORMER_FACILITATOR],
     maxTimeoutSeconds: 900,
-  } as unknown as AuthorizationDependencies['terms'],
+  } as unknown as SignatureContext['terms'],
   publicBaseUrl: 'https://farebox.example',
   challengeSecrets: [NEW_SECRET, OLD_SECRET],
-  verifier: { isSignedByPayer: () => true } as unknown as AuthorizationDependencies['verifier'],
-} satisfies AuthorizationDependencies
+  verifier: { isSignedByPayer: () => true } as unknown as SignatureContext['verifier'],
+} satisfies SignatureContext
 interface Changes {
   readonly signedFor?: `0x${string}`
   readonly acceptedFor?: `0x${string}`

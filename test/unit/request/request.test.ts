@@ -9,10 +9,10 @@ import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { speech } from '#shared/operations/speech.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
-import { requestedMedia } from '../../../api/paid-request/job/respond.ts'
+import { requestedMedia } from '../../../api/paid-request/answer/respond.ts'
 import { capacityFor } from '../../../api/request/body-bytes.ts'
 import { clientGroup, clientGroups, clientNetwork, widerClientGroup } from '../../../api/request/client-address.ts'
-import { readEffectiveRequest } from '../../../api/request/effective-request.ts'
+import { createRequests } from '../../../api/request/effective-request.ts'
 import { acceptQuality } from '../../../api/request/headers.ts'
 import { createDelimiterCounter } from '../../../api/request/multipart.ts'
 import { prepareBody } from '../../../api/request/prepare-request.ts'
@@ -53,23 +53,23 @@ const body = { model: 'speechvendor/scribe-v2', response_format: 'json' }
 /** Reads a transcription request whose recording only the effective request still refers to. */
 async function readWithRecording() {
   const audio = new Uint8Array(BYTES)
-  const effectiveRequest = await readEffectiveRequest(
-    {
-      catalogs: fixedCatalogs(),
-      preparer: {
-        prepareRequest: async () => ({
-          kind: 'upload',
-          body: { ...body },
-          upload: { audio, sha256: '0'.repeat(64) } as never,
-          uploadParam: 'file',
-        }),
-      } as never,
-      mp3Inspector: { inspect: async () => ({ durationMs: 1000 }) } as never,
-    },
-    transcriptions,
-    { isMultipart: () => false, body: null } as never,
-    { client: {} as never, hasPriority: false },
-  )
+  const requests = createRequests({
+    catalogs: fixedCatalogs(),
+    preparer: {
+      prepareRequest: async () => ({
+        kind: 'upload',
+        body: { ...body },
+        upload: { audio, sha256: '0'.repeat(64) } as never,
+        uploadParam: 'file',
+      }),
+    } as never,
+    mp3Inspector: { inspect: async () => ({ durationMs: 1000 }) } as never,
+  })
+  const call = { isMultipart: () => false, body: null } as never
+  const effectiveRequest = await requests.readEffectiveRequest(transcriptions, call, {
+    client: {} as never,
+    hasPriority: false,
+  })
   return { effectiveRequest, recording: new WeakRef(audio) }
 }
 const CHATS = 40
@@ -79,19 +79,18 @@ async function readWithText() {
   const catalogs = fixedCatalogs()
   const body = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'x'.repeat(TEXT_CHARACTERS) }] }
   const parsed: unknown = JSON.parse(JSON.stringify(body))
-  return await readEffectiveRequest(
-    {
-      catalogs,
-      preparer: {
-        prepareRequest: async (operation: AnyOperation, given: unknown, read: Catalog) =>
-          prepareBody(operation, given, { read, offered: catalogs.offered }),
-      } as never,
-      mp3Inspector: {} as never,
-    },
-    chatCompletions,
-    { body: parsed } as never,
-    { client: {} as never, hasPriority: false },
-  )
+  const requests = createRequests({
+    catalogs,
+    preparer: {
+      prepareRequest: async (operation: AnyOperation, given: unknown, read: Catalog) =>
+        prepareBody(operation, given, { read, offered: catalogs.offered }),
+    } as never,
+    mp3Inspector: {} as never,
+  })
+  return await requests.readEffectiveRequest(chatCompletions, { body: parsed } as never, {
+    client: {} as never,
+    hasPriority: false,
+  })
 }
 /** For polling: a reference that was read is kept until the end of its turn. */
 function isCollected(reference: WeakRef<object>): boolean {

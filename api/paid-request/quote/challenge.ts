@@ -25,7 +25,8 @@ export interface Challenge extends ChallengeSubject {
   readonly expiresAt: Date
 }
 
-interface ChallengeDependencies {
+/** What challenges are rendered with. */
+export interface ChallengeContext {
   readonly terms: PaymentTerms
   readonly challengeSecrets: ChallengeSecrets
   readonly listings: Listings
@@ -36,7 +37,7 @@ const gasMinimumSchema = chargeBoundsSchema.pick({ gas_minimum_charge_usd: true 
 
 /** Renders the 402 (or 412) that offers `challenge`. `refusal` is the reason why a presented payment was refused. */
 export function renderChallenge(
-  { terms, challengeSecrets, listings, signer }: ChallengeDependencies,
+  { terms, challengeSecrets, listings, signer }: ChallengeContext,
   challenge: Challenge,
   requestId: string,
   refusal?: AppError,

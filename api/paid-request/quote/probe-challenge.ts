@@ -4,16 +4,8 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { isObject } from '#shared/operations/text/tool-arguments.ts'
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import type { Catalogs } from '../../request/live-catalog.ts'
-import { renderPaymentRequired } from './challenge.ts'
-import type { Listings } from './listing.ts'
-
-interface ProbeDependencies {
-  readonly catalogs: Pick<Catalogs, 'offered'>
-  readonly terms: PaymentTerms
-  readonly listings: Listings
-}
+import type { QuoteContext } from './bind-quote.ts'
+import { type ChallengeContext, renderPaymentRequired } from './challenge.ts'
 
 /** More than any spelling of an empty object that a listing service sends. */
 const MAXIMUM_PROBE_BYTES = 64
@@ -43,7 +35,7 @@ export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
  * Throws `model_unavailable` when no model of the operation's category is available.
  */
 export function renderProbeChallenge(
-  { catalogs, terms, listings }: ProbeDependencies,
+  { catalogs, terms, listings }: Pick<ChallengeContext, 'terms' | 'listings'> & Pick<QuoteContext, 'catalogs'>,
   operation: AnyOperation,
   requestId: string,
 ) {

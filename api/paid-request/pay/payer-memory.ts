@@ -3,7 +3,7 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
-import type { Challenge } from '../challenge/challenge.ts'
+import type { Challenge } from '../quote/challenge.ts'
 
 /**
  * How long a refused payment is answered from memory. A payer who adds funds and repeats the same payment waits at most
@@ -39,6 +39,11 @@ const LACK_OF_MEANS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 /** Returns whether the refusal came from reading the chain, which its caller's allowance has paid for. */
 export function isChainRefusal(code: ErrorCode): boolean {
   return CHAIN_REFUSALS.has(code)
+}
+
+/** Returns whether a payment is refused, so that the answer is the challenge to sign instead. */
+export function isRefusedPayment(error: unknown): error is AppError {
+  return error instanceof AppError && error.entry.kind === 'payment'
 }
 
 /** A payment that the chain recently refused, with the challenge that its refusal offered. */

@@ -15,9 +15,9 @@ import type { Tracer } from '#shared/runtime/tracing.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
 import type { RequestPreparer } from '../../request/worker-threads/request-preparer.ts'
-import type { Challenge } from '../challenge/challenge.ts'
-import { invalidPayment } from '../payment/read-authorization.ts'
-import type { VerifiedPayment } from '../payment/verify-authorization.ts'
+import { invalidPayment } from '../pay/read-authorization.ts'
+import type { VerifiedPayment } from '../pay/verify-authorization.ts'
+import type { Challenge } from '../quote/challenge.ts'
 import { exposureError, NEW_PAYER_LIMITS, OPEN_WORK_RETRY_SECONDS } from './exposure-errors.ts'
 
 const KIND_NAMES: Record<UnchargedKind, string> = {
@@ -32,8 +32,9 @@ const KIND_NAMES: Record<UnchargedKind, string> = {
 /** How long a caller waits for the answer whether media could be stored. */
 const STORAGE_PATIENCE_MS = 3000
 
-interface Dependencies {
-  readonly store: Pick<AcceptanceStore, 'acceptPayment' | 'markEnqueued'>
+/** What jobs are accepted with. */
+export interface AcceptanceContext {
+  readonly store: AcceptanceStore
   readonly payerFunds: PayerFundsReader
   readonly maximumOpenExposure: AtomicAmount
   readonly highestPrice: () => AtomicAmount
@@ -67,7 +68,7 @@ export interface ServingJob {
  * provider call whose outcome is unknown.
  */
 export async function findOwnJob(
-  store: Pick<AcceptanceStore, 'findPriorWork'>,
+  { store }: AcceptanceContext,
   idempotencyKey: string,
   payment: PresentedClaim,
 ): Promise<string | null> {
@@ -89,17 +90,17 @@ export async function findOwnJob(
  * 409s of a key or payment that belongs to another request, the refusals of a payer with too much open or
  * uncharged work, and `storage_unavailable`.
  */
-export async function acceptJob(
-  dependencies: Dependencies,
+export async function servePayment(
+  context: AcceptanceContext,
   challenge: Challenge,
   { publicModel, requestDigest, content }: EffectiveRequest,
   { authorization, challengeTokenSha256, clientNetwork, ...verified }: CallersPayment,
 ): Promise<ServingJob> {
-  const { uploads } = dependencies
+  const { uploads } = context
   const { json, audio } = content()
-  if (challenge.operation.hostsMedia) await requireMediaStorage(dependencies)
-  const stagedUpload = audio && (await stageUpload(dependencies, audio))
-  const acceptance = await acceptWithinFunds(dependencies, verified, {
+  if (challenge.operation.hostsMedia) await requireMediaStorage(context)
+  const stagedUpload = audio && (await stageUpload(context, audio))
+  const acceptance = await acceptWithinFunds(context, verified, {
     idempotencyKey: challenge.idempotencyKey,
     operation: challenge.operation.id,
     publicModel,
@@ -110,7 +111,7 @@ export async function acceptJob(
     challengeTokenSha256,
     stagedUpload,
     clientNetwork,
-    origin: dependencies.tracer.current() ?? { requestId: null, traceparent: null },
+    origin: context.tracer.current() ?? { requestId: null, traceparent: null },
   })
   // Its key is stored nowhere; the sweeper repeats a failed deletion.
   if (stagedUpload && acceptance.outcome !== 'accepted')
@@ -120,7 +121,7 @@ export async function acceptJob(
     case 'settles_again': {
       const state = acceptance.outcome === 'accepted' ? 'accepted' : 'generated'
       const queueName = queueOf({ operation: challenge.operation.id, state })
-      enqueueInBackground(dependencies, acceptance.jobId, queueName)
+      enqueueInBackground(context, acceptance.jobId, queueName)
       return { jobId: acceptance.jobId, isNew: true }
     }
     case 'exists':
@@ -131,13 +132,13 @@ export async function acceptJob(
     case 'permit_already_used':
       throw new AppError(acceptance.outcome, { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS })
     case 'unstorable':
-      dependencies.logger.warn('the ledger cannot store a value of a payment', { code: acceptance.sqlState })
+      context.logger.warn('the ledger cannot store a value of a payment', { code: acceptance.sqlState })
       throw invalidPayment('it has a value that cannot be stored')
     case 'exceeds_funds':
     case 'exceeds_open_limit':
     case 'exceeds_trust':
     case 'unpaid_debt':
-      throw exposureError(acceptance, dependencies.maximumOpenExposure)
+      throw exposureError(acceptance, context.maximumOpenExposure)
     case 'uncharged_work_limit':
       throw unchargedWorkError(acceptance.exhausted)
     case 'new_payer_limit': {
@@ -154,7 +155,7 @@ export async function acceptJob(
  * them again when they do not suffice: funds may have arrived, and settlements begun.
  */
 async function acceptWithinFunds(
-  { store, payerFunds, maximumOpenExposure, highestPrice }: Dependencies,
+  { store, payerFunds, maximumOpenExposure, highestPrice }: AcceptanceContext,
   { needsPermit, verifiedAtMs }: Pick<VerifiedPayment, 'needsPermit' | 'verifiedAtMs'>,
   job: Omit<NewJob, 'exposure'>,
 ): Promise<Acceptance> {
@@ -176,7 +177,7 @@ async function acceptWithinFunds(
 }
 
 /** Throws `storage_unavailable` while media could not be stored: their provider would be paid for nothing. */
-async function requireMediaStorage({ checkObjects }: Pick<Dependencies, 'checkObjects'>): Promise<void> {
+async function requireMediaStorage({ checkObjects }: AcceptanceContext): Promise<void> {
   try {
     await withDeadline(STORAGE_PATIENCE_MS, checkObjects(), () => {
       throw new Error('the object store does not answer')
@@ -187,10 +188,7 @@ async function requireMediaStorage({ checkObjects }: Pick<Dependencies, 'checkOb
 }
 
 /** Encrypts and stores the upload. The bytes of a large one are transferred to a thread and unusable afterwards. */
-async function stageUpload(
-  { uploads, preparer }: Pick<Dependencies, 'uploads' | 'preparer'>,
-  audio: Uint8Array,
-): Promise<StagedUpload> {
+async function stageUpload({ uploads, preparer }: AcceptanceContext, audio: Uint8Array): Promise<StagedUpload> {
   const stagedUpload = newStagedUpload()
   const sealed = await preparer.encryptUpload(stagedUpload, audio)
   try {
@@ -205,11 +203,7 @@ async function stageUpload(
  * Enqueues without waiting. The row is the outbox: if the queue is down, the sweeper enqueues the job in its next
  * round.
  */
-function enqueueInBackground(
-  { store, queue, logger }: Pick<Dependencies, 'store' | 'queue' | 'logger'>,
-  jobId: string,
-  queueName: QueueName,
-): void {
+function enqueueInBackground({ store, queue, logger }: AcceptanceContext, jobId: string, queueName: QueueName): void {
   queue
     .enqueue(jobId, queueName)
     .then(() => store.markEnqueued(jobId))

@@ -6,8 +6,8 @@ import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { HOW_TO_PAY } from '#shared/payment/how-to-pay.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/payment/x402-wire.ts'
-import type { ChallengeSubject } from '../challenge/challenge.ts'
-import { resourceUrl } from '../challenge/listing.ts'
+import type { ChallengeSubject } from '../quote/challenge.ts'
+import { resourceUrl } from '../quote/listing.ts'
 
 /** A payment that its payer signed to this service for this request. Whether it can be settled is not known yet. */
 export interface PresentedPayment {
@@ -23,7 +23,8 @@ export interface PresentedPayment {
   readonly alteredTerm: string | null
 }
 
-export interface AuthorizationDependencies {
+/** What a payment is read with. */
+export interface SignatureContext {
   readonly terms: PaymentTerms
   readonly publicBaseUrl: string
   readonly challengeSecrets: ChallengeSecrets
@@ -36,7 +37,7 @@ export interface AuthorizationDependencies {
  * of whatever differs from the challenge.
  */
 export function readAuthorization(
-  { terms, publicBaseUrl, challengeSecrets, verifier }: AuthorizationDependencies,
+  { terms, publicBaseUrl, challengeSecrets, verifier }: SignatureContext,
   { decoded }: PaymentHeader,
   subject: ChallengeSubject,
 ): PresentedPayment {

@@ -20,11 +20,13 @@ export interface PaidRequest extends ChallengeSubject {
   readonly effectiveRequest: EffectiveRequest
 }
 
-interface Dependencies {
-  readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
+/** What quotes are made with. */
+export interface QuoteContext {
+  readonly catalogs: Catalogs
+  /** What settling a charge is expected to cost, where the minimum charge follows it; `null` otherwise. */
   readonly readChargeGas: (() => Promise<AtomicAmount>) | null
-  readonly terms: Pick<PaymentTerms, 'challengeLifetimeSeconds'>
-  readonly store: Pick<AcceptanceStore, 'bindKey' | 'findBinding' | 'replaceDescription'>
+  readonly terms: PaymentTerms
+  readonly store: AcceptanceStore
   readonly tracer: Tracer
 }
 
@@ -32,13 +34,11 @@ interface Dependencies {
  * Prices the request and binds the key to it, in place of a description of its recording that does not hold. A request
  * that has no price any more keeps the live quote of its key. Throws `idempotency_key_reused` (409), and as `quoteOffered`.
  */
-export async function bindQuote(
-  { catalogs, readChargeGas, terms, store, tracer }: Dependencies,
-  paidRequest: PaidRequest,
-): Promise<Challenge> {
+export async function bindQuote(context: QuoteContext, paidRequest: PaidRequest): Promise<Challenge> {
+  const { catalogs, terms, store, tracer } = context
   const { idempotencyKey, requestDigest } = paidRequest
   const binding = await tracer.stage('quote', async () => {
-    const priced = await priceRequest({ catalogs, readChargeGas, store }, paidRequest)
+    const priced = await priceRequest(context, paidRequest)
     if (priced.outcome === 'bound') return priced
     const { quote } = priced
     await catalogs.record(quote.catalogVersion)
@@ -61,8 +61,22 @@ export async function bindQuote(
   return challengeOf(paidRequest, binding)
 }
 
+/**
+ * Returns the challenge that a payment of the request must answer: what its key is bound to while that is live, whatever is
+ * offered by now, else a new one.
+ */
+export async function challengeToPay(
+  context: QuoteContext,
+  paidRequest: PaidRequest,
+  binding: CurrentBinding | null,
+): Promise<Challenge> {
+  if (!binding?.isLive) return await bindQuote(context, paidRequest)
+  requireQuotedSize(paidRequest, binding.quote.terms)
+  return challengeOf(paidRequest, binding)
+}
+
 /** Returns the challenge for a request whose key is bound to `quote`. */
-export function challengeOf(
+function challengeOf(
   { operation, idempotencyKey, requestDigest }: ChallengeSubject,
   { quote, expiresAt }: Pick<Challenge, 'quote' | 'expiresAt'>,
 ): Challenge {
@@ -77,15 +91,12 @@ type Priced =
  * Prices the request. Reports `idempotency_key_reused` in preference to a pricing error, and returns the live quote of
  * the key where the model, the voice or the length was offered when that was made.
  */
-async function priceRequest(
-  { store, ...dependencies }: Pick<Dependencies, 'catalogs' | 'readChargeGas' | 'store'>,
-  paidRequest: PaidRequest,
-): Promise<Priced> {
+async function priceRequest(context: QuoteContext, paidRequest: PaidRequest): Promise<Priced> {
   try {
-    const quote = await quoteOffered(dependencies, paidRequest.operation, paidRequest.effectiveRequest)
+    const quote = await quoteOffered(context, paidRequest.operation, paidRequest.effectiveRequest)
     return { outcome: 'priced', quote }
   } catch (error) {
-    const binding = await findBinding(store, paidRequest)
+    const binding = await findBinding(context, paidRequest)
     if (!binding?.isLive || binding.requestDigest !== paidRequest.requestDigest) throw error
     return { outcome: 'bound', quote: binding.quote, expiresAt: binding.expiresAt }
   }
@@ -96,7 +107,7 @@ async function priceRequest(
  * settling it is expected to cost. Throws `model_unavailable` and `payment_network_unavailable` (503).
  */
 export async function quoteOffered(
-  { catalogs, readChargeGas }: { readonly catalogs: Pick<Catalogs, 'offered'> } & Pick<Dependencies, 'readChargeGas'>,
+  { catalogs, readChargeGas }: QuoteContext,
   operation: AnyOperation,
   effectiveRequest: Pick<EffectiveRequest, 'publicModel' | 'quote'>,
 ): Promise<Quote<JsonValue>> {
@@ -129,10 +140,7 @@ export function describedDigest(
  * Returns the binding of the key, if any. Throws `idempotency_key_reused` (409) when it is bound to another request,
  * except by a description of this request's recording that does not hold.
  */
-export async function findBinding(
-  store: Pick<AcceptanceStore, 'findBinding'>,
-  paidRequest: PaidRequest,
-): Promise<CurrentBinding | null> {
+export async function findBinding({ store }: QuoteContext, paidRequest: PaidRequest): Promise<CurrentBinding | null> {
   const binding = await store.findBinding(paidRequest.idempotencyKey)
   if (binding && binding.requestDigest !== paidRequest.requestDigest && describedDigest(binding, paidRequest) === null)
     throw keyReused()
@@ -143,10 +151,7 @@ export async function findBinding(
  * Throws `idempotency_key_reused` (409) for a request whose text is longer than the one that the quote counted, although
  * they have one digest: numbers may be written with any number of zeros.
  */
-export function requireQuotedSize(
-  { operation, effectiveRequest: { spelledSize } }: PaidRequest,
-  terms: JsonValue,
-): void {
+function requireQuotedSize({ operation, effectiveRequest: { spelledSize } }: PaidRequest, terms: JsonValue): void {
   if (spelledSize === null || !operation.spelling) return
   if (spelledSize > operation.spelling.quotedSize(operation.termsSchema.parse(terms)))
     throw new AppError('idempotency_key_reused', {
@@ -166,10 +171,7 @@ function keyReused(): AppError {
  * `knownQuote`: the key's quote, where it is in memory.
  */
 export async function findQuotedCatalog(
-  {
-    catalogs,
-    store,
-  }: { readonly catalogs: Pick<Catalogs, 'offered' | 'find'>; readonly store: Pick<AcceptanceStore, 'findBinding'> },
+  { catalogs, store }: QuoteContext,
   { upload, catalogDefaults }: AnyOperation,
   idempotencyKey: string,
   { isPaid, knownQuote }: { readonly isPaid: boolean; readonly knownQuote: Quote<unknown> | null },

@@ -4,8 +4,8 @@ import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
-import { type AuthorizationDependencies, readAuthorization } from '../payment/read-authorization.ts'
-import { describedDigest, type PaidRequest } from './bind-quote.ts'
+import { describedDigest, type PaidRequest } from '../quote/bind-quote.ts'
+import { readAuthorization, type SignatureContext } from './read-authorization.ts'
 
 /**
  * Throws `audio_claim_mismatch` (402), which names what differs, when the payment answers the challenge for a recording
@@ -13,7 +13,7 @@ import { describedDigest, type PaidRequest } from './bind-quote.ts'
  * recording itself. Throws for a payment that is also wrong in another way what `readAuthorization` throws.
  */
 export function requireDescription(
-  dependencies: AuthorizationDependencies,
+  context: SignatureContext,
   paymentHeader: PaymentHeader,
   paidRequest: PaidRequest,
   binding: CurrentBinding | null,
@@ -23,8 +23,8 @@ export function requireDescription(
   const requestDigest = describedDigest(binding, paidRequest)
   if (requestDigest === null) return
   const described = { ...paidRequest, requestDigest }
-  if (!isIssuedFor(paymentHeader, described, dependencies.challengeSecrets)) return
-  readAuthorization(dependencies, paymentHeader, described)
+  if (!isIssuedFor(paymentHeader, described, context.challengeSecrets)) return
+  readAuthorization(context, paymentHeader, described)
   throw new AppError('audio_claim_mismatch', {
     message: `The recording is not the one that was priced: ${differences(binding.description.audio, recording.audio)}. Nothing was charged. This challenge has the price of the recording that was sent; sign it and send the same request again.`,
   })

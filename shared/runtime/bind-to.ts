@@ -1,7 +1,7 @@
-type OnLedger = (on: never, ...parameters: never[]) => unknown
+type OnContext = (on: never, ...parameters: never[]) => unknown
 
 /** The functions of a module without their first parameter. */
-type Bound<Functions extends Record<string, OnLedger>> = {
+type Bound<Functions extends Record<string, OnContext>> = {
   readonly [Name in keyof Functions]: Functions[Name] extends (
     on: never,
     ...parameters: infer Parameters
@@ -10,7 +10,7 @@ type Bound<Functions extends Record<string, OnLedger>> = {
     : never
 }
 
-/** Returns a module's functions as a store, bound to the pool, session or transaction that they run on. */
+/** Returns a module's functions as one object, bound to their context, such as the pool that they run on. */
 export function bindTo<On, Functions extends Record<string, (on: On, ...parameters: never[]) => unknown>>(
   on: On,
   functions: Functions,

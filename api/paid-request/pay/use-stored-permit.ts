@@ -5,7 +5,7 @@ import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 
-export interface StoredPermitDependencies {
+export interface StoredPermitContext {
   readonly terms: Pick<PaymentTerms, 'asset' | 'permit2' | 'settlementContract'>
   readonly permitStore: Pick<PermitStore, 'findStoredPermit' | 'forgetStoredPermit'>
   readonly payerFunds: PayerFundsReader
@@ -16,7 +16,7 @@ export interface StoredPermitDependencies {
  * can bring it. Reads nothing of the chain.
  */
 export async function findStoredPermit(
-  { terms, permitStore }: StoredPermitDependencies,
+  { terms, permitStore }: StoredPermitContext,
   { payer, facilitator, authorizedMaximum }: Authorization,
 ): Promise<AllowancePermit | null> {
   if (facilitator !== terms.settlementContract) return null
@@ -30,7 +30,7 @@ export async function findStoredPermit(
  * returned as it was signed. Throws `payment_network_unavailable`.
  */
 export async function useStoredPermit(
-  { terms, permitStore, payerFunds }: StoredPermitDependencies,
+  { terms, permitStore, payerFunds }: StoredPermitContext,
   authorization: Authorization,
   stored: AllowancePermit,
 ): Promise<Authorization> {

@@ -5,14 +5,14 @@ import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
+import type { Verification } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import type { Challenge } from '../challenge/challenge.ts'
+import type { Challenge } from '../quote/challenge.ts'
 import type { PayerMemory } from './payer-memory.ts'
 import { type PayerScreen, requirePermitted, requireUnlisted } from './payer-screen.ts'
 import { requiredPermit, requiredPermitMessage } from './permit-terms.ts'
-import type { PresentedPayment } from './read-authorization.ts'
-import { findStoredPermit, type StoredPermitDependencies, useStoredPermit } from './use-stored-permit.ts'
+import type { PresentedPayment, SignatureContext } from './read-authorization.ts'
+import { findStoredPermit, type StoredPermitContext, useStoredPermit } from './use-stored-permit.ts'
 
 /**
  * Takes from the rate of the caller's network for verifications of new payers. Throws `rate_limited` (429). Returns
@@ -20,10 +20,9 @@ import { findStoredPermit, type StoredPermitDependencies, useStoredPermit } from
  */
 export type VerificationLimiter = (request: Pick<FastifyRequest, 'ip'>) => () => void
 
-interface Dependencies extends StoredPermitDependencies {
+/** What payments for new work are verified with. */
+export interface VerificationContext extends SignatureContext, StoredPermitContext {
   readonly terms: PaymentTerms
-  readonly publicBaseUrl: string
-  readonly verifier: AuthorizationVerifier
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   /** Throws while fees on the network are above what settlements may offer. */
   readonly requireFees: () => Promise<void>
@@ -48,28 +47,24 @@ export interface VerifiedPayment extends Pick<PresentedPayment, 'authorization' 
  * the caller's network, and `payment_network_unavailable` (503) when the chain cannot be read.
  */
 export async function verifyAuthorization(
-  dependencies: Dependencies,
+  context: VerificationContext,
   { authorization: signed, challengeTokenSha256, challengeExpiresAt, alteredTerm }: PresentedPayment,
   challenge: Challenge,
   request: Pick<FastifyRequest, 'ip'>,
 ): Promise<VerifiedPayment> {
-  const { terms, verifier, chainClock, requireFees, payers, now } = dependencies
+  const { terms, verifier, chainClock, requireFees, payers, now } = context
   const verifiedAtMs = performance.now()
   if (alteredTerm !== null)
     throw new AppError('payment_terms_mismatch', {
       message: `The payment repeats the challenge with a different ${alteredTerm}. Sign the challenge without changing it.`,
     })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
-  requirePermitted(dependencies.payerScreen, signed.payer)
+  requirePermitted(context.payerScreen, signed.payer)
   if (signed.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
   // The same payment under another key: the signature does not cover the key.
   const recent = payers.findRefusal(signed)
   if (recent) throw recent.error
-  const [chainNow, found] = await Promise.all([
-    chainClock.chainNow(),
-    findStoredPermit(dependencies, signed),
-    requireFees(),
-  ])
+  const [chainNow, found] = await Promise.all([chainClock.chainNow(), findStoredPermit(context, signed), requireFees()])
   const nowSeconds = BigInt(Math.floor(chainNow.getTime() / 1000))
   const neededSeconds = secondsNeeded(terms, challenge)
   requireTime(signed.deadline, nowSeconds, neededSeconds)
@@ -78,10 +73,10 @@ export async function verifyAuthorization(
   if (stored === null) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
 
   const isKnown = payers.isKnown(signed.payer)
-  const giveBack = isKnown ? null : dependencies.limitVerifications(request)
-  await requireUnlisted(dependencies.payerScreen, signed.payer)
-  if (!isKnown) await requireBalance(dependencies, signed)
-  const authorization = stored === null ? signed : await useStoredPermit(dependencies, signed, stored)
+  const giveBack = isKnown ? null : context.limitVerifications(request)
+  await requireUnlisted(context.payerScreen, signed.payer)
+  if (!isKnown) await requireBalance(context, signed)
+  const authorization = stored === null ? signed : await useStoredPermit(context, signed, stored)
   // Its own permit counts after all.
   if (stored !== null && authorization === signed) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
   const verification = await verifier.verify(authorization, authorization.authorizedMaximum)
@@ -89,7 +84,7 @@ export async function verifyAuthorization(
     throw new AppError('payment_network_unavailable', { cause: verification.cause })
   if (verification.outcome === 'refused') {
     const { code } = verification
-    const error = new AppError(code, detailsOf(dependencies, authorization, verification, nowSeconds))
+    const error = new AppError(code, detailsOf(context, authorization, verification, nowSeconds))
     throw code === 'permit_already_used' ? payers.rememberRefusal(signed, error, challenge) : error
   }
   payers.rememberVerified(authorization.payer)
@@ -99,7 +94,7 @@ export async function verifyAuthorization(
 
 /** Returns what to say of a refusal; a missing allowance comes with the permit that its payer can sign instead. */
 function detailsOf(
-  { terms, publicBaseUrl }: Pick<Dependencies, 'terms' | 'publicBaseUrl'>,
+  { terms, publicBaseUrl }: Pick<VerificationContext, 'terms' | 'publicBaseUrl'>,
   { payer: owner, authorizedMaximum: maximum }: Authorization,
   { detail, permitNonce: nonce }: Extract<Verification, { outcome: 'refused' }>,
   nowSeconds: bigint,
@@ -115,7 +110,7 @@ function detailsOf(
  * diagnosis.
  */
 async function requireBalance(
-  { balances }: Pick<Dependencies, 'balances'>,
+  { balances }: Pick<VerificationContext, 'balances'>,
   { payer, authorizedMaximum }: Authorization,
 ): Promise<void> {
   const balance = await balances.readBalance(payer)

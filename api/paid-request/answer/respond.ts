@@ -10,8 +10,8 @@ import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { acceptQuality } from '../../request/headers.ts'
-import { encodeHeader } from '../challenge/challenge.ts'
-import { resourceUrl } from '../challenge/listing.ts'
+import { encodeHeader } from '../quote/challenge.ts'
+import { resourceUrl } from '../quote/listing.ts'
 
 /** The response of a paid route. A text `body` is sent unchanged, so that replays are equal byte for byte. */
 export interface PaidResponse {
@@ -22,28 +22,45 @@ export interface PaidResponse {
   readonly outcome: string
 }
 
-interface Dependencies {
+/** What results are answered with. */
+export interface AnswerContext {
   readonly receiptSecrets: readonly ReceiptSecret[]
   readonly signer: StatementSigner
   readonly publicBaseUrl: string
+  readonly store: AcceptanceStore
+  readonly media: ObjectStore
 }
 
 /** Delay before a retry for work that outlasted the held connection. */
 const RETRY_AFTER_SECONDS = 5
 
 /**
- * Renders the result of a completed job; throws the `AppError` of any other state. `isNew`: this request created the
- * job.
+ * Answers with the result of a completed job, as JSON or as the media that `accept` prefers; throws the `AppError` of any
+ * other state. `isNew`: this request created the job.
  */
-export function respond(
+export async function respond(
+  context: AnswerContext,
   outcome: JobOutcome,
-  dependencies: Dependencies,
+  {
+    operation,
+    isNew,
+    accept,
+  }: { readonly operation: AnyOperation; readonly isNew: boolean; readonly accept?: string | undefined },
+): Promise<PaidResponse> {
+  const response = renderOutcome(context, outcome, operation, isNew)
+  const media = requestedMedia(operation, accept)
+  return media ? await respondWithMedia(context, response, media) : response
+}
+
+function renderOutcome(
+  context: AnswerContext,
+  outcome: JobOutcome,
   operation: AnyOperation,
   isNew: boolean,
 ): PaidResponse {
   switch (outcome.state) {
     case 'completed':
-      return { ...renderResult(outcome, dependencies, operation), outcome: isNew ? 'completed' : 'replayed' }
+      return { ...renderResult(outcome, context, operation), outcome: isNew ? 'completed' : 'replayed' }
     case 'expired':
       throw new AppError('result_expired', { headers: { 'x-receipt-id': outcome.receiptId } })
     case 'failed':
@@ -72,7 +89,7 @@ export function respond(
 
 function renderResult(
   outcome: Extract<JobOutcome, { state: 'completed' }>,
-  { receiptSecrets, signer, publicBaseUrl }: Dependencies,
+  { receiptSecrets, signer, publicBaseUrl }: AnswerContext,
   operation: AnyOperation,
 ): Omit<PaidResponse, 'outcome'> {
   const { network, payer, transaction } = outcome.paymentResponse
@@ -158,8 +175,8 @@ const FILE_EXPIRED =
  * Replaces the JSON result with the media themselves; the other fields travel in headers. Throws `result_expired` (410)
  * for a hosted file past its expiry.
  */
-export async function respondWithMedia(
-  { store, media }: { readonly store: Pick<AcceptanceStore, 'findMedia'>; readonly media: Pick<ObjectStore, 'get'> },
+async function respondWithMedia(
+  { store, media }: AnswerContext,
   response: PaidResponse,
   mediaResponse: MediaResponse,
 ): Promise<PaidResponse> {

@@ -4,19 +4,16 @@ import type { SettlementOnChain, SettlementSearch } from '#shared/chain/reading/
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { resolvedError } from '../job/respond.ts'
-import { isChainRefusal, type PayerMemory } from './payer-memory.ts'
-import type { VerificationLimiter } from './verify-authorization.ts'
+import { resolvedError } from '../answer/respond.ts'
+import { isChainRefusal } from './payer-memory.ts'
+import type { VerificationContext } from './verify-authorization.ts'
 
-interface Dependencies {
-  readonly terms: PaymentTerms
-  readonly verifier: Pick<AuthorizationVerifier, 'isSignedByPayer'>
-  readonly payers: Pick<PayerMemory, 'isKnown'>
-  readonly limitVerifications: VerificationLimiter
+/** What is asked about a payment that is refused. */
+export interface RefusalContext
+  extends Pick<VerificationContext, 'terms' | 'verifier' | 'payers' | 'limitVerifications'> {
   readonly settlementSearch: SettlementSearch
   readonly store: Pick<AcceptanceStore, 'findPriorWork' | 'recordUnknownSettlement' | 'findUnknownEnding'>
   readonly logger: Logger
@@ -32,13 +29,13 @@ interface Dependencies {
  * allowance of its network, as a verification does.
  */
 export async function requireUnsettled(
-  dependencies: Dependencies,
+  context: RefusalContext,
   { decoded }: PaymentHeader,
   refusal: AppError,
   idempotencyKey: string,
   request: Pick<FastifyRequest, 'id' | 'ip'>,
 ): Promise<void> {
-  const { terms, verifier, payers, limitVerifications, settlementSearch, store, logger } = dependencies
+  const { terms, verifier, payers, limitVerifications, settlementSearch, store, logger } = context
   // The ledger knows this payment.
   if (refusal.code === 'fresh_signature_required' || decoded.outcome !== 'decoded') return
   const { authorization } = decoded.payment

@@ -3,8 +3,8 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { AcceptanceStore, PermitCall } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { ServingJob } from '../job/accept-job.ts'
-import type { OutcomeAwaiter } from '../job/await-outcome.ts'
+import type { ServingJob } from '../accept/serve-payment.ts'
+import type { OutcomeAwaiter } from '../answer/await-outcome.ts'
 
 /** How long the turn of a call lasts: the pause before its retry, then a challenge and a signature. */
 const TURN_SECONDS = 2

@@ -1,0 +1,60 @@
+import type { AppError } from '#shared/errors/app-error.ts'
+import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
+import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
+import type { PaidRequest } from '../quote/bind-quote.ts'
+import type { Challenge } from '../quote/challenge.ts'
+import { isRefusedPayment, type RecentRefusal } from './payer-memory.ts'
+import { type PresentedPayment, readAuthorization } from './read-authorization.ts'
+import { requireDescription } from './require-description.ts'
+import { type RefusalContext, requireUnsettled } from './require-unsettled.ts'
+import { type VerificationContext, verifyAuthorization } from './verify-authorization.ts'
+
+/** Reads and verifies payments, and explains their refusals. */
+export type Payments = ReturnType<typeof createPayments>
+
+export type PaymentContext = VerificationContext & RefusalContext
+
+export function createPayments(context: PaymentContext) {
+  return bindTo(context, { findRecentRefusal, readPayment, verifyAuthorization, requireUnsettled, rememberRefusal })
+}
+
+/**
+ * Returns the refusal of a payment that the chain recently refused for the same key, while its challenge is valid. For the
+ * same request it is repeated without a statement or an RPC call, since presenting the payment again costs the caller
+ * nothing.
+ */
+function findRecentRefusal(
+  { payers, now }: PaymentContext,
+  { decoded }: PaymentHeader,
+  idempotencyKey: string,
+): RecentRefusal | null {
+  if (decoded.outcome !== 'decoded') return null
+  const recent = payers.findRefusal(decoded.payment.authorization)
+  const isSame =
+    isRefusedPayment(recent?.error) &&
+    recent?.challenge.idempotencyKey === idempotencyKey &&
+    recent.challenge.expiresAt > now()
+  return isSame ? recent : null
+}
+
+/** Reads a payment for a request, without network calls. Throws as `requireDescription` and `readAuthorization`. */
+function readPayment(
+  context: PaymentContext,
+  header: PaymentHeader,
+  paidRequest: PaidRequest,
+  binding: CurrentBinding | null,
+): PresentedPayment {
+  requireDescription(context, header, paidRequest, binding)
+  return readAuthorization(context, header, paidRequest)
+}
+
+/** Remembers a payment that is refused, if the chain refused it. Returns what to answer with the challenge. */
+function rememberRefusal(
+  { payers }: PaymentContext,
+  { decoded }: PaymentHeader,
+  error: AppError,
+  challenge: Challenge,
+): AppError {
+  return decoded.outcome === 'decoded' ? payers.rememberRefusal(decoded.payment.authorization, error, challenge) : error
+}

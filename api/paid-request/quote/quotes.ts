@@ -1,0 +1,28 @@
+import { bindTo } from '#shared/runtime/bind-to.ts'
+import {
+  bindQuote,
+  challengeToPay,
+  findBinding,
+  findQuotedCatalog,
+  type QuoteContext,
+  quoteOffered,
+} from './bind-quote.ts'
+import { type ChallengeContext, renderChallenge } from './challenge.ts'
+import { renderProbeChallenge } from './probe-challenge.ts'
+
+/** Prices requests, binds their keys, and renders what is to be signed. */
+export type Quotes = ReturnType<typeof createQuotes>
+
+export type QuotesContext = QuoteContext & ChallengeContext
+
+export function createQuotes(context: QuotesContext) {
+  return bindTo(context, {
+    findQuotedCatalog,
+    findBinding,
+    quoteOffered,
+    bindQuote,
+    challengeToPay,
+    renderChallenge,
+    renderProbeChallenge,
+  })
+}
