@@ -9,7 +9,7 @@ import { replaceStuckTransactions } from './settlement/own-keys/replace-stuck-tr
 import { requireExclusiveKeys } from './settlement/own-keys/require-exclusive-keys.ts'
 import { watchFinality } from './settlement/own-keys/watch-finality.ts'
 import { watchGas } from './settlement/own-keys/watch-gas.ts'
-import { watchRemoteFinality } from './settlement/remote-facilitator/watch-finality.ts'
+import { watchRemoteFinality } from './settlement/remote-facilitator/watch-remote-finality.ts'
 import { endLostCalls, enqueueAccepted, reconcileSettlements } from './sweepers/due-jobs.ts'
 import { enforceBudgets } from './sweepers/enforce-budgets.ts'
 import { retentionSweeps } from './sweepers/retention.ts'

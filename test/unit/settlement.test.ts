@@ -4,11 +4,11 @@ import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settle
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'
+import { gatherBatches } from '../../workers/settlement/own-keys/batches.ts'
 import { findEarlierCharge } from '../../workers/settlement/own-keys/find-earlier-charge.ts'
-import { gatherBatches } from '../../workers/settlement/own-keys/gather-batches.ts'
-import { createGathering, type Gathering } from '../../workers/settlement/own-keys/gathering.ts'
 import { judgeSettlement } from '../../workers/settlement/own-keys/judge-settlement.ts'
 import type { TransactionStatus } from '../../workers/settlement/own-keys/read-statuses.ts'
+import { createGathering, type Gathering } from '../../workers/settlement/own-keys/when.ts'
 import { testAuthorization } from '../support/ledger/test-authorization.ts'
 
 const DEADLINE = 1000n

@@ -5,7 +5,7 @@ import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
-import type { BatchesState, SettlementBatches } from '../settlement/own-keys/gather-batches.ts'
+import type { BatchesState, SettlementBatches } from '../settlement/own-keys/batches.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
 import { addTotals, sharedReading } from './ledger-metrics.ts'
 

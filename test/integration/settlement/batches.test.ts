@@ -3,7 +3,7 @@ import { toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
 import { readSettlementGas } from '#shared/ledger/reports/settlement-gas.ts'
-import { gatherBatches } from '../../../workers/settlement/own-keys/gather-batches.ts'
+import { gatherBatches } from '../../../workers/settlement/own-keys/batches.ts'
 import { addBatchMetrics, measuredSettlementStore } from '../../../workers/telemetry/settlement-metrics.ts'
 import {
   age,

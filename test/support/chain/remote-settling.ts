@@ -8,8 +8,8 @@ import type { SettlementStore } from '#shared/ledger/settlement/settlement-store
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { SettlementSteps } from '../../../workers/job/step-outcome.ts'
-import { createRemoteSettlement } from '../../../workers/settlement/remote-facilitator/settle-charge.ts'
-import { watchRemoteFinality } from '../../../workers/settlement/remote-facilitator/watch-finality.ts'
+import { createRemoteSettlement } from '../../../workers/settlement/remote-facilitator/settle-remotely.ts'
+import { watchRemoteFinality } from '../../../workers/settlement/remote-facilitator/watch-remote-finality.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import type { TestWorker } from '../processes/test-worker.ts'
 

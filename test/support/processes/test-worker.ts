@@ -39,11 +39,11 @@ import {
   type BatchDependencies,
   gatherBatches,
   type SettlementBatches,
-} from '../../../workers/settlement/own-keys/gather-batches.ts'
+} from '../../../workers/settlement/own-keys/batches.ts'
 import {
   createOwnKeySettlement,
   type SettlementDependencies,
-} from '../../../workers/settlement/own-keys/settle-charge.ts'
+} from '../../../workers/settlement/own-keys/settle-with-key.ts'
 import { startTestDevnet, type TestDevnet } from '../chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../chain/rpc-proxy.ts'
 import { acceptTestJob } from '../ledger/job-in-state.ts'

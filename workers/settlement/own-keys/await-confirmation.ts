@@ -6,7 +6,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { StepContext } from '../../job/step-outcome.ts'
-import type { SettlementBatches } from './gather-batches.ts'
+import type { SettlementBatches } from './batches.ts'
 import { judgeSettlement, type Verdict } from './judge-settlement.ts'
 import {
   gasOfReverts,

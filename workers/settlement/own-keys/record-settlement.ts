@@ -5,8 +5,8 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import type { Ending, StepContext, StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
 import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
+import type { SettlementBatches } from './batches.ts'
 import { findEarlierCharge } from './find-earlier-charge.ts'
-import type { SettlementBatches } from './gather-batches.ts'
 
 interface RecordingDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
@@ -26,36 +26,38 @@ export async function recordSettlement(
   dependencies: RecordingDependencies,
   job: LeasedJob,
   context: StepContext,
-  lookedUp: readonly string[] = [],
-  waitsSinceMs = performance.now(),
 ): Promise<StepOutcome> {
   const { settler, batches, logger } = dependencies
-  const findCharge = (earlier: EarlierSettlement) => findEarlierCharge(settler, earlier)
-  const prepared = await settler.prepare(job.authorization, requireSealed(job).chargeAmount)
-  if (prepared.outcome === 'unreachable') {
-    logger.warn('payment network unreachable', { jobId: job.id, error: prepared.cause })
-    return whileUnprepared(settler, job)
-  }
-  if (prepared.outcome === 'not_listed') return whileNotListed(dependencies, job)
-  if (prepared.outcome === 'refused') {
-    const earlier = await lookUpEarlier(dependencies, job, findCharge)
-    return earlier.outcome === 'none_charged' ? failSettlement(dependencies, job, prepared.code) : earlier.step
-  }
   const { chargeAmount } = requireSealed(job)
-  const { terms, ...sender } = prepared
-  // In a batch it only waits from now on: for others, and for the chain.
-  if (prepared.contract !== null) context.releaseSlot()
-  const settlement = await batches.record(
-    { job, charge: { authorization: job.authorization, chargeAmount, terms }, lookedUp },
-    { ...sender, waitsSinceMs, preparedMs: performance.now() },
-  )
-  if (settlement === 'outdated') return recordSettlement(dependencies, job, context, lookedUp, waitsSinceMs)
-  if (settlement === 'settled_before') {
-    const earlier = await lookUpEarlier(dependencies, job, findCharge)
-    if (earlier.outcome !== 'none_charged') return earlier.step
-    return recordSettlement(dependencies, job, context, earlier.settlementIds, waitsSinceMs)
+  const lookUp = () =>
+    lookUpEarlier(dependencies, job, (earlier: EarlierSettlement) => findEarlierCharge(settler, earlier))
+  const waitsSinceMs = performance.now()
+  let lookedUp: readonly string[] = []
+  for (;;) {
+    const prepared = await settler.prepare(job.authorization, chargeAmount)
+    if (prepared.outcome === 'unreachable') {
+      logger.warn('payment network unreachable', { jobId: job.id, error: prepared.cause })
+      return whileUnprepared(settler, job)
+    }
+    if (prepared.outcome === 'not_listed') return whileNotListed(dependencies, job)
+    if (prepared.outcome === 'refused') {
+      const earlier = await lookUp()
+      return earlier.outcome === 'none_charged' ? failSettlement(dependencies, job, prepared.code) : earlier.step
+    }
+    const { terms, ...sender } = prepared
+    // In a batch it only waits from now on: for others, and for the chain.
+    if (prepared.contract !== null) context.releaseSlot()
+    const settlement = await batches.record(
+      { job, charge: { authorization: job.authorization, chargeAmount, terms }, lookedUp },
+      { ...sender, waitsSinceMs, preparedMs: performance.now() },
+    )
+    if (settlement === 'stale') return { next: 'stale' }
+    if (settlement === 'settled_before') {
+      const earlier = await lookUp()
+      if (earlier.outcome !== 'none_charged') return earlier.step
+      lookedUp = earlier.settlementIds
+    } else if (settlement !== 'outdated') return { next: 'moved', job: { ...job, state: 'settling', settlement } }
   }
-  return settlement === 'stale' ? { next: 'stale' } : { next: 'moved', job: { ...job, state: 'settling', settlement } }
 }
 
 /** Delay before the next attempt while the chain cannot be reached or has not mined the transaction. */

@@ -5,10 +5,10 @@ import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts
 import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
-import type { SettlementBatches } from './gather-batches.ts'
+import type { SettlementBatches } from './batches.ts'
 import type { Verdict } from './judge-settlement.ts'
+import { MAXIMUM_BATCH_PAYMENTS } from './line.ts'
 import { later, whileNotListed, whileUnprepared } from './record-settlement.ts'
-import { MAXIMUM_BATCH_PAYMENTS } from './store-payments.ts'
 
 interface SigningAgainDependencies {
   readonly settlementStore: Pick<SettlementStore, 'renewSettlement' | 'markForReview'> &

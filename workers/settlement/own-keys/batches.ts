@@ -7,19 +7,11 @@ import type { SettlementStore } from '#shared/ledger/settlement/settlement-store
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
-import { createGathering, type Gathering } from './gathering.ts'
-import {
-  batchesOf,
-  choosePayments,
-  MAXIMUM_BATCH_PAYMENTS,
-  type Payment,
-  type PaymentOutcome,
-  type SettlementDispatch,
-  type StorePaymentsDependencies,
-  storePayments,
-} from './store-payments.ts'
+import { choosePayments, MAXIMUM_BATCH_PAYMENTS, type Payment, type SettlementDispatch } from './line.ts'
+import { createGathering, type Gathering } from './when.ts'
+import { batchesOf, type PaymentOutcome, type StorePaymentsDependencies, storePayments } from './write.ts'
 
-export interface BatchDependencies extends NonceRoomDependencies, StorePaymentsDependencies {
+export interface BatchDependencies extends NonceSlotDependencies, StorePaymentsDependencies {
   readonly settlementStore: StorePaymentsDependencies['settlementStore'] & Pick<SettlementStore, 'abandonBatch'>
   readonly settler: StorePaymentsDependencies['settler'] & Pick<Settler, 'batchGas' | 'broadcast'>
   readonly blockWatch: Pick<BlockWatch, 'nextBlock' | 'follow'>
@@ -123,11 +115,11 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
   }
 
   const openStream = ({ sender }: SettlementDispatch): Gathering<Payment, Outcome> => {
-    const room = createNonceRoom(dependencies, sender)
+    const slots = createNonceSlots(dependencies, sender)
     return createGathering({
       choose,
-      send: (payments, decide) => send(payments, room.minedCount(), decide),
-      whenNonceFree: () => room.wait(),
+      send: (payments, decide) => send(payments, slots.minedCount(), decide),
+      whenNonceFree: () => slots.wait(),
       nextBlock: blockWatch.nextBlock,
     })
   }
@@ -188,7 +180,7 @@ function smaller(one: bigint, other: bigint): bigint {
   return one < other ? one : other
 }
 
-interface NonceRoomDependencies {
+interface NonceSlotDependencies {
   readonly accounts: Pick<SettlementAccounts, 'countAccountNonces'>
   readonly blockWatch: Pick<BlockWatch, 'follow'>
 }
@@ -198,7 +190,7 @@ const LONGEST_WAIT_MS = 2500
 const NEVER = new AbortController().signal
 
 /** Creates the count of one key's account nonces that the chain has used: each of them lets another one be taken. */
-function createNonceRoom({ accounts, blockWatch }: NonceRoomDependencies, key: `0x${string}`) {
+function createNonceSlots({ accounts, blockWatch }: NonceSlotDependencies, key: `0x${string}`) {
   let mined = 0n
   const hasGrown = async () => {
     const count = await accounts.countAccountNonces(key).catch(() => mined)

@@ -13,7 +13,7 @@ import {
 } from '../finish-settlement.ts'
 import type { EarlierSettlementDependencies } from '../look-up-earlier.ts'
 import { awaitConfirmation, type ConfirmationDependencies } from './await-confirmation.ts'
-import type { SettlementBatches } from './gather-batches.ts'
+import type { SettlementBatches } from './batches.ts'
 import { later, recordSettlement } from './record-settlement.ts'
 import { signAgain } from './sign-again.ts'
 

@@ -33,7 +33,7 @@ export interface GatheringOptions<Item, Outcome> {
 /** Gathers what one settlement key sends. */
 export interface Gathering<Item, Outcome> {
   add(item: Item): Promise<Outcome>
-  /** Returns how many wait for room. */
+  /** Returns how many wait for an account nonce. */
   waitingForNonce(): number
 }
 
@@ -57,12 +57,12 @@ export function createGathering<Item extends object, Outcome>({
 }: GatheringOptions<Item, Outcome>): Gathering<Item, Outcome> {
   const waiting = new Map<Item, Waiting<Item, Outcome>>()
   let isRunning = false
-  let isWaitingForRoom = false
+  let isWaitingForNonce = false
   let sentAt = Number.NEGATIVE_INFINITY
   let onAdded: (() => void) | null = null
   const sendMs: number[] = []
 
-  /** Returns how long those that wait lose nothing; 0 when they should go now. */
+  /** Returns how long the next ones may still gather without missing the next block; 0 when they should go now. */
   const sendWindowMs = () => {
     const next = nextBlock()
     if (!next || sentAt < next.sinceMs) return 0
@@ -116,9 +116,9 @@ export function createGathering<Item extends object, Outcome>({
       }
       if (left.length > 0) {
         putBack(left)
-        isWaitingForRoom = true
+        isWaitingForNonce = true
         await whenNonceFree()
-        isWaitingForRoom = false
+        isWaitingForNonce = false
       }
       await nextTick()
     }
@@ -132,7 +132,7 @@ export function createGathering<Item extends object, Outcome>({
         onAdded?.()
         if (!isRunning) void run()
       }),
-    waitingForNonce: () => (isWaitingForRoom ? waiting.size : 0),
+    waitingForNonce: () => (isWaitingForNonce ? waiting.size : 0),
   }
 }
 
