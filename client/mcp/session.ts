@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Farebox, Wallet } from '../farebox.ts'
 import { FareboxError, uncharged } from '../wire/farebox-error.ts'
+import { PaidAnswers } from './call/paid-answers.ts'
 import type { McpSession } from './tool.ts'
 
 /** What a person sets where the server is started. */
@@ -47,6 +48,7 @@ export function openSession(
     limits,
     folders,
     nonce: randomUUID(),
+    answers: new PaidAnswers(),
     close: async () => {
       await Promise.all([paying.close(), reading.close()])
       await folders.close()

@@ -2,6 +2,7 @@ import type { ContentBlock } from '@modelcontextprotocol/server'
 import * as z from 'zod'
 import type { Farebox } from '../farebox.ts'
 import { FareboxError, uncharged } from '../wire/farebox-error.ts'
+import type { PaidAnswers } from './call/paid-answers.ts'
 import type { ToolTexts } from './description/tool-texts.ts'
 import type { Folders } from './folders/open-folders.ts'
 import type { LimitStore } from './limits/open-limits.ts'
@@ -16,6 +17,7 @@ export interface McpSession {
   readonly folders: Folders
   /** Random for each process: equal calls without a `request_id` are one call within a session only. */
   readonly nonce: string
+  readonly answers: PaidAnswers
 }
 
 /** One tool call. */

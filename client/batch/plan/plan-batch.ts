@@ -13,7 +13,7 @@ import { plannedFile } from './planned-file.ts'
 import { Preparer } from './preparer.ts'
 import { askTerms } from './pricing.ts'
 import { type SurveyedSource, survey } from './survey.ts'
-import { attachWork, keysOf, type PlannedJob, type PlannedWork } from './work.ts'
+import { keysOf, PlannedBatch, type PlannedJob, type PlannedWork } from './work.ts'
 
 /**
  * Probes, prepares and prices recordings. Sends no audio and pays nothing; asks the service for its prices if there is
@@ -87,7 +87,7 @@ function makePlan(
     await work.means?.preparer.discard()
     await removeCopies(sources)
   }
-  return attachWork({ files, totals, discard }, work)
+  return new PlannedBatch({ files, totals, discard }, work)
 }
 
 /** Removes what standard input was kept in. */

@@ -78,15 +78,26 @@ export interface PlannedWork {
   readonly again: readonly { readonly sha256: string; readonly occurrence: number }[]
 }
 
-const WORK = new WeakMap<BatchPlan, PlannedWork>()
+/** A plan with the work behind it, which only a run sees. */
+export class PlannedBatch implements BatchPlan {
+  readonly files: BatchPlan['files']
+  readonly totals: BatchPlan['totals']
+  readonly discard: BatchPlan['discard']
+  readonly #work: PlannedWork
 
-export function attachWork(plan: BatchPlan, work: PlannedWork): BatchPlan {
-  WORK.set(plan, work)
-  return plan
+  constructor({ files, totals, discard }: BatchPlan, work: PlannedWork) {
+    this.files = files
+    this.totals = totals
+    this.discard = discard
+    this.#work = work
+  }
+
+  static workOf(plan: BatchPlan): PlannedWork {
+    if (!(#work in plan)) throw new TypeError('the plan was not made by planBatch')
+    return plan.#work
+  }
 }
 
 export function workOf(plan: BatchPlan): PlannedWork {
-  const work = WORK.get(plan)
-  if (work === undefined) throw new TypeError('the plan was not made by planBatch')
-  return work
+  return PlannedBatch.workOf(plan)
 }

@@ -4,58 +4,6 @@ import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agree, type CallName, toolCallKey } from './agree.ts'
 
-interface Kept {
-  readonly identity: string
-  readonly answer: Answer<unknown>
-  readonly size: number
-}
-
-/** A session may last for days. */
-const MOST_KEPT = 32 * 1024 * 1024
-
-/**
- * The answers that a session has paid for, the latest ones within a bound. A repetition is answered from here without a
- * request and without a signature, also when the limits are used up; beyond the bound, the service repeats the answer.
- */
-export class PaidAnswers {
-  readonly #kept = new Map<string, Kept>()
-  readonly #most: number
-  #size = 0
-
-  constructor(most = MOST_KEPT) {
-    this.#most = most
-  }
-
-  /** Returns what was paid for under a key. */
-  get(key: string): Pick<Kept, 'identity' | 'answer'> | undefined {
-    const kept = this.#kept.get(key)
-    if (kept === undefined) return undefined
-    this.#drop(key, kept)
-    this.#add(key, kept)
-    return kept
-  }
-
-  keep(key: string, identity: string, answer: Answer<unknown>): void {
-    const before = this.#kept.get(key)
-    if (before !== undefined) this.#drop(key, before)
-    this.#add(key, { identity, answer, size: JSON.stringify(answer.result).length })
-    for (const [oldest, kept] of this.#kept) {
-      if (this.#size <= this.#most) break
-      this.#drop(oldest, kept)
-    }
-  }
-
-  #add(key: string, kept: Kept): void {
-    this.#kept.set(key, kept)
-    this.#size += kept.size
-  }
-
-  #drop(key: string, { size }: Kept): void {
-    this.#kept.delete(key)
-    this.#size -= size
-  }
-}
-
 /** Clients end a call that reports nothing for a minute. */
 const HEARTBEAT_MS = 10_000
 
@@ -73,9 +21,6 @@ interface PreparedCall<Result> {
   readonly quote: () => Promise<string>
   readonly pay: (options: CallOptions) => Promise<Answer<Result>>
 }
-
-/** The answers of each session. */
-const answersOf = new WeakMap<McpSession, PaidAnswers>()
 
 /**
  * Makes a paid call of a tool: key, price, limits, agreement, payment. The same call is charged once, however often it is
@@ -95,8 +40,7 @@ export async function payTool<Result>(
   try {
     const known = farebox.knownCall(key)
     const prepared = await call.prepare(farebox, known)
-    const answers = answersOf.get(session) ?? new PaidAnswers()
-    answersOf.set(session, answers)
+    const { answers } = session
     const kept = answers.get(key)
     const before = kept?.identity ?? known?.identity
     if (before !== undefined && before !== prepared.identity) throw conflict()

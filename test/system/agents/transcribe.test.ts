@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path'
 import type { CallToolResult } from '@modelcontextprotocol/client'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createFarebox, type Farebox, walletFromPrivateKey } from '../../../client/farebox.ts'
+import { PaidAnswers } from '../../../client/mcp/call/paid-answers.ts'
 import { type Folders, type MeasuredFile, openFolders } from '../../../client/mcp/folders/open-folders.ts'
 import { openLimits } from '../../../client/mcp/limits/open-limits.ts'
 import type { Exchange, McpSession } from '../../../client/mcp/tool.ts'
@@ -354,6 +355,7 @@ describe('a folder that is replaced by a link during a call', () => {
       limits: openLimits(join(place, 'home')),
       folders: { ...folders, ...own },
       nonce: 'one',
+      answers: new PaidAnswers(),
     }
   }
   /** Puts a link to the folder outside in the place of the one inside. */

@@ -8,7 +8,7 @@ import { McpServer } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import { afterEach, describe, expect, it } from 'vitest'
 import * as z from 'zod'
-import { attachWork, type PlannedWork } from '../../../../client/batch/plan/work.ts'
+import { PlannedBatch, type PlannedWork } from '../../../../client/batch/plan/work.ts'
 import type { BatchPlan } from '../../../../client/batch/types.ts'
 import type { Farebox, KnownCall } from '../../../../client/farebox.ts'
 import { homeDirectory } from '../../../../client/journal/home-directory.ts'
@@ -263,7 +263,7 @@ function agreementToBatch(known: Pick<KnownCall, 'state' | 'maximum'> | null, co
   const state = { confirmAbove, asked: [] as bigint[] }
   const upload = { key: 'key', price: 60_000n, upload: { durationMs: 60_000 } }
   const work = { jobs: [{ kind: 'file', uploads: [upload] }] } as unknown as PlannedWork
-  const plan = attachWork({ totals: { toDo: 1 } } as BatchPlan, work)
+  const plan = new PlannedBatch({ totals: { toDo: 1 } } as BatchPlan, work)
   const limits = {
     current: () => ({ call: '1', session: '1', day: '1', confirmAbove: state.confirmAbove, tools: {} }),
   } satisfies Partial<LimitStore> as Partial<LimitStore> as LimitStore
