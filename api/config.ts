@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { feeSettings } from '#shared/catalog/fee-limit.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
+import { callTimeSettings, checkCallTimes } from '#shared/operations/text/output-time.ts'
 import { accountAddress, accountAddresses } from '#shared/payment/account-settings.ts'
 import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
@@ -80,10 +80,7 @@ export const settingsSchema = z.object({
   CHALLENGE_SECRET: challengeSecrets,
   RECEIPT_SECRETS: receiptSecrets,
   RECEIPT_SIGNING_KEY: signingSeeds,
-  CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   ...callTimeSettings,
-  /** How long a payment must still be valid at acceptance, for an answer of ordinary length; a longer one needs more. */
-  MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
   ...exposureSettings,
   ...newPayerSettings,
   HOLD_SECONDS: z.coerce.number().positive().default(280),
@@ -142,6 +139,7 @@ export const settingsSchema = z.object({
 
 const configSchema = settingsSchema.check(
   checkObjectStore,
+  checkCallTimes,
   checkSettlementContract,
   ({ value, issues }) => {
     if (value.MEDIA_DELIVERY === 'proxy' || value.S3_BUCKET !== undefined) return
@@ -158,18 +156,6 @@ const configSchema = settingsSchema.check(
     if (!followsGas || url === undefined) return
     const message = 'a remote facilitator pays the gas: leave it out beside FACILITATOR_URL'
     issues.push({ code: 'custom', path: ['MINIMUM_CHARGE_FOLLOWS_GAS'], message, input: undefined })
-  },
-  ({ value: { AUTHORIZATION_LIFETIME_SECONDS: lifetime, ...value }, issues }) => {
-    const needed = value.MINIMUM_AUTHORIZATION_SECONDS + longestExtraSeconds(value.OUTPUT_TOKENS_PER_SECOND)
-    if (lifetime >= needed) return
-    const message = `must be at least ${Math.ceil(needed)}: MINIMUM_AUTHORIZATION_SECONDS and the time for an answer of ${LONGEST_OUTPUT_TOKENS} tokens beyond it`
-    issues.push({ code: 'custom', path: ['AUTHORIZATION_LIFETIME_SECONDS'], message, input: undefined })
-  },
-  ({ value: { MINIMUM_AUTHORIZATION_SECONDS: minimum, ...value }, issues }) => {
-    const needed = value.PROVIDER_TIMEOUT_SECONDS + value.SETTLEMENT_MARGIN_SECONDS
-    if (minimum >= needed) return
-    const message = `must be at least ${Math.ceil(needed)}, the sum of PROVIDER_TIMEOUT_SECONDS and SETTLEMENT_MARGIN_SECONDS: a payment that expires sooner is accepted, and then no worker calls a provider for it`
-    issues.push({ code: 'custom', path: ['MINIMUM_AUTHORIZATION_SECONDS'], message, input: undefined })
   },
 )
 

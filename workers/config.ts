@@ -4,7 +4,7 @@ import { parseProviderKeys } from '#shared/catalog/provider-keys.ts'
 import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
+import { callTimeSettings, checkCallTimes } from '#shared/operations/text/output-time.ts'
 import { accountAddresses, privateKey } from '#shared/payment/account-settings.ts'
 import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
 import { dollars, exposureSettings } from '#shared/payment/exposure-settings.ts'
@@ -68,7 +68,6 @@ export const settingsSchema = z.object({
   /** A remote facilitator that settles with its own keys, instead of SETTLEMENT_PRIVATE_KEYS. */
   FACILITATOR_URL: z.url().optional(),
   FACILITATOR_API_KEY: z.string().min(1).optional(),
-  FACILITATOR_TIMEOUT_SECONDS: z.coerce.number().positive().default(30),
   /** Id of the newest of the API's receipt secrets; the secret itself stays in the API. */
   RECEIPT_SECRET_ID: z.string().regex(/^[a-z0-9]+$/),
   /** Public URL of the API, used in the media URLs of results. */
@@ -95,22 +94,6 @@ export const settingsSchema = z.object({
   SCREENING_API_KEY: z.string().min(1).optional(),
   SCREENING_MODEL: z.string().min(1).optional(),
   ...callTimeSettings,
-  /** A streamed answer whose first words have arrived is given up after a pause of this length. */
-  PROVIDER_STALL_SECONDS: z.coerce.number().positive().max(86_400).default(120),
-  /**
-   * A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after this.
-   */
-  MAXIMUM_START_DEFERRAL_SECONDS: z.coerce.number().positive().default(300),
-  /**
-   * A charge that only this payment prevents from being settled becomes a debt after this. At least the API's
-   * AUTHORIZATION_LIFETIME_SECONDS, so that no signature of that lifetime is given up while it is valid.
-   */
-  MAXIMUM_CHARGE_DEFERRAL_SECONDS: z.coerce.number().positive().default(900),
-  /**
-   * A settlement whose transaction is still not on chain needs review after this; a result whose charge could not be
-   * sent because of an outage is withheld without a debt.
-   */
-  MAXIMUM_SETTLEMENT_SECONDS: z.coerce.number().positive().default(86_400),
   /** A transaction at the head of its nonce queue that is not mined within this time is replaced with a higher fee. */
   FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),
   ...feeSettings,
@@ -143,21 +126,6 @@ const configSchema = settingsSchema.check(
     issues.push({ code: 'custom', path: ['SETTLEMENT_PRIVATE_KEYS'], message, input: undefined })
   },
 )
-
-/** A payment must outlast the longest call and its settlement, and a charge must not be given up while it is valid. */
-function checkCallTimes({ value, issues }: z.core.ParsePayload<z.infer<typeof settingsSchema>>): void {
-  const { AUTHORIZATION_LIFETIME_SECONDS: lifetime, MAXIMUM_CHARGE_DEFERRAL_SECONDS: deferral } = value
-  const { PROVIDER_TIMEOUT_SECONDS: timeout, SETTLEMENT_MARGIN_SECONDS: margin } = value
-  const needed = timeout + longestExtraSeconds(value.OUTPUT_TOKENS_PER_SECOND) + margin
-  const refuse = (name: string, message: string) =>
-    issues.push({ code: 'custom', path: [name], message, input: undefined })
-  if (lifetime < needed) {
-    const message = `must be at least ${Math.ceil(needed)}: PROVIDER_TIMEOUT_SECONDS, the time for an answer of ${LONGEST_OUTPUT_TOKENS} tokens beyond it, and SETTLEMENT_MARGIN_SECONDS`
-    refuse('AUTHORIZATION_LIFETIME_SECONDS', message)
-  }
-  if (deferral < lifetime)
-    refuse('MAXIMUM_CHARGE_DEFERRAL_SECONDS', `must be at least AUTHORIZATION_LIFETIME_SECONDS (${lifetime})`)
-}
 
 export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
   /** Where the `api_key_env` names of the deployments file are looked up. */

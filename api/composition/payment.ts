@@ -21,8 +21,9 @@ import {
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import { createSettlementVerification } from '#shared/chain/verification/settlement-verification.ts'
+import { minimumRemainingSeconds } from '#shared/operations/text/output-time.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { CHALLENGE_LIFETIME_SECONDS, type PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
@@ -99,9 +100,9 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
         acceptedRecipients: config.PAY_TO,
         ...facilitatorsOf(config, keys),
         maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
-        minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
+        minimumRemainingSeconds: minimumRemainingSeconds(config),
         outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,
-        challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
+        challengeLifetimeSeconds: CHALLENGE_LIFETIME_SECONDS,
       },
       challengeSecrets: config.CHALLENGE_SECRET,
       receiptSecrets: config.RECEIPT_SECRETS,

@@ -234,7 +234,6 @@ describe('settlement through a facilitator', () => {
       workerEnvironment: {
         LEASE_SECONDS: String(LEASE_SECONDS),
         SWEEP_SECONDS: '0.2',
-        FACILITATOR_TIMEOUT_SECONDS: '60',
       },
     })
   })
