@@ -75,8 +75,6 @@ export const settingsSchema = z.object({
   PAYER_SCREENING_FILE: z.string().min(1).optional(),
   /** A contract with `isSanctioned(address)`, such as Chainalysis' oracle, that every payer is asked about. */
   PAYER_SCREENING_ORACLE: accountAddress.optional(),
-  /** `/readyz` warns when the gas balance of a settlement key covers fewer settlements than this. */
-  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: challengeSecrets,
   RECEIPT_SECRETS: receiptSecrets,
   RECEIPT_SIGNING_KEY: signingSeeds,
@@ -102,11 +100,9 @@ export const settingsSchema = z.object({
     .optional(),
   /**
    * Per client (an IPv4 address or an IPv6 /64; a /48 has ten times as much), across all API processes when the queue
-   * is in Redis; bursts of up to a minute's worth.
+   * is in Redis; bursts of up to a minute's worth. Requests of known payers are counted separately, up to ten times this.
    */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
-  /** The same for requests of payers with a payment that verified on chain within the last hour. */
-  PAID_REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(60_000),
   /**
    * Payments of all other payers that are verified on chain, per client: each costs RPC calls, and wallets are free.
    */
@@ -117,20 +113,10 @@ export const settingsSchema = z.object({
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
-  /** Large bodies that are parsed and measured concurrently, each on a separate thread. */
-  PREPARATION_THREADS: z.coerce.number().int().min(1).max(64).default(2),
   /** Limit of request bodies in memory, an eighth of which is for bodies up to 64 KB; at least two of the largest. */
   MAXIMUM_BODY_MEGABYTES: z.coerce.number().int().min(80).default(512),
-  /** Limit of callers that wait for the results of their paid requests. */
+  /** Limit of callers that wait for the results of their paid requests; those of a payer or a client get a share. */
   MAXIMUM_HELD_CONNECTIONS: z.coerce.number().int().min(1).default(5000),
-  /** The same for one payer; by default two fifths of MAXIMUM_HELD_CONNECTIONS. */
-  MAXIMUM_HELD_PER_PAYER: z.coerce.number().int().min(1).optional(),
-  /** The same for one client (an IPv4 address, an IPv6 /64 or a /48); by default half of MAXIMUM_HELD_CONNECTIONS. */
-  MAXIMUM_HELD_PER_CLIENT: z.coerce.number().int().min(1).optional(),
-  /** Limit of open connections; further ones are closed immediately. */
-  MAXIMUM_CONNECTIONS: z.coerce.number().int().min(1).default(20_000),
-  /** Limit of connections of one client, or of its requests in progress behind TRUSTED_PROXIES. */
-  MAXIMUM_CONNECTIONS_PER_CLIENT: z.coerce.number().int().min(1).default(4000),
   /** New work of a kind is rejected while accepted work of that kind has waited longer than this. */
   MAXIMUM_QUEUE_AGE_SECONDS: z.coerce.number().positive().default(60),
   ...telemetrySettings,

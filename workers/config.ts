@@ -101,8 +101,6 @@ export const settingsSchema = z.object({
   MINIMUM_DAILY_MARGIN_USDC: dollars('0'),
   /** Confirmations, the settlement's own block included, before its result is released. */
   CONFIRMATIONS: z.coerce.number().int().min(1).default(1),
-  /** Logs a warning when a settlement key can pay for fewer settlements than this. */
-  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   LEASE_SECONDS: z.coerce.number().positive().default(15),
   /** How long results are kept for replay, at least a day; receipts are kept permanently. */
   RESULT_RETENTION_HOURS: z.coerce.number().min(24).default(168),

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { minimumRemainingSeconds } from '#shared/operations/text/output-time.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
+import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { readConfig as readApiConfig } from '../../api/config.ts'
 import { isOwnServer } from '../../infra/commands/preflight/check-stores.ts'
 import { concurrencyOf, readConfig as readWorkerConfig } from '../../workers/config.ts'
@@ -266,6 +267,12 @@ describe('settings from the environment', () => {
         expect(maximumHeadAgeMs(read({ ...settings, MAXIMUM_HEAD_AGE_SECONDS: '0' }))).toBe(Number.POSITIVE_INFINITY)
         expect(() => read({ ...settings, MAXIMUM_HEAD_AGE_SECONDS: '-1' })).toThrow('MAXIMUM_HEAD_AGE_SECONDS')
       }
+    })
+
+    it('uncharged work counts for an hour', () => {
+      const budget = { windowSeconds: 3600, perPayer: 1_000_000n, maximumForgiven: 20_000_000n }
+      for (const config of [readApiConfig(API_SETTINGS), readWorkerConfig(WORKER_SETTINGS)])
+        expect(unchargedBudget(config)).toEqual(budget)
     })
 
     it('fees are limited by the price of the native token unless the operator chooses a maximum', () => {

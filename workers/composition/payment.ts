@@ -57,7 +57,7 @@ export interface PaymentParts
   extends SettlingParty,
     Pick<RunJobDependencies, 'payerFunds' | 'chainClock' | 'settlementMarginMs'>,
     Pick<ReplacementDependencies, 'accounts' | 'network' | 'feeBumpAfterMs'>,
-    Pick<GasWatchDependencies, 'facilitators' | 'gasWarningSettlements' | 'nativeTokenUsd'>,
+    Pick<GasWatchDependencies, 'facilitators' | 'nativeTokenUsd'>,
     Pick<FinalityDependencies, 'blocks'> {
   readonly settler: Settler
   /** Looks the payment up on chain before a settlement fails. */
@@ -129,7 +129,6 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
     facilitators: accounts.facilitators,
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
-    gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
     nativeTokenUsd,
     settlementMarginMs: SETTLEMENT_MARGIN_SECONDS * 1000,
   }
