@@ -13,8 +13,6 @@ import { checkSettlementContract, settlementContractSettings } from '#shared/pay
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
-const concurrency = z.coerce.number().int().min(1)
-
 /** All settings of a worker. Deployment files are checked against this schema. */
 export const settingsSchema = z.object({
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
@@ -26,15 +24,10 @@ export const settingsSchema = z.object({
     .transform((list) => list.split(',').map((name) => name.trim()))
     .pipe(z.array(z.enum(QUEUE_NAMES)).nonempty()),
   /**
-   * Jobs that are prepared, call a provider or sign at the same time, for each queue without its own setting. Those that
-   * wait for the chain do not count. High, since memory and each deployment have limits of their own.
+   * Jobs of each queue that are prepared, call a provider or sign at the same time. Those that wait for the chain do not
+   * count. High, since memory and each deployment have limits of their own.
    */
-  WORKER_CONCURRENCY: concurrency.default(1000),
-  WORKER_CONCURRENCY_TEXT: concurrency.optional(),
-  WORKER_CONCURRENCY_IMAGES: concurrency.optional(),
-  WORKER_CONCURRENCY_SPEECH: concurrency.optional(),
-  WORKER_CONCURRENCY_TRANSCRIPTIONS: concurrency.optional(),
-  WORKER_CONCURRENCY_SETTLEMENT: concurrency.optional(),
+  WORKER_CONCURRENCY: z.coerce.number().int().min(1).default(1000),
   /** How long jobs may continue after a signal; the process manager needs a few seconds more. */
   DRAIN_SECONDS: z.coerce.number().positive().default(30),
   /**
@@ -104,7 +97,6 @@ export const settingsSchema = z.object({
   LEASE_SECONDS: z.coerce.number().positive().default(15),
   /** How long results are kept for replay, at least a day; receipts are kept permanently. */
   RESULT_RETENTION_HOURS: z.coerce.number().min(24).default(168),
-  SWEEP_SECONDS: z.coerce.number().positive().default(1),
   ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
@@ -140,13 +132,6 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Worker
 }
 
 /** Returns how many jobs of each served queue run concurrently. */
-export function concurrencyOf(settings: WorkerConfig): ReadonlyMap<QueueName, number> {
-  const specific = {
-    text: settings.WORKER_CONCURRENCY_TEXT,
-    images: settings.WORKER_CONCURRENCY_IMAGES,
-    speech: settings.WORKER_CONCURRENCY_SPEECH,
-    transcriptions: settings.WORKER_CONCURRENCY_TRANSCRIPTIONS,
-    settlement: settings.WORKER_CONCURRENCY_SETTLEMENT,
-  } as const satisfies Record<QueueName, number | undefined>
-  return new Map(settings.WORKER_QUEUES.map((name) => [name, specific[name] ?? settings.WORKER_CONCURRENCY]))
+export function concurrencyOf({ WORKER_QUEUES: queues, WORKER_CONCURRENCY: jobs }: WorkerConfig) {
+  return new Map<QueueName, number>(queues.map((name) => [name, jobs]))
 }

@@ -23,6 +23,10 @@ import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addBatchMetrics, addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 import { addSnapshotMetrics } from './telemetry/snapshot-metrics.ts'
 
+/** Sweeps find what a lost message or a crash left behind: a second late at most, or sooner where leases are short. */
+const LONGEST_SWEEP_INTERVAL_MS = 1000
+const SWEEPS_PER_LEASE = 15
+
 /** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
 const HAND_BACK_MS = 5000
 
@@ -59,7 +63,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       rollUpTotals(reportsStore),
       rollUpHours(reportsStore),
     ],
-    config.SWEEP_SECONDS * 1000,
+    sweepIntervalMs(dependencies.leaseMs),
     logger,
   )
   const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
@@ -78,6 +82,10 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
     await dependencies.close()
   }, drainMs + HAND_BACK_MS)
   logger.info('taking jobs')
+}
+
+function sweepIntervalMs(leaseMs: number): number {
+  return Math.min(LONGEST_SWEEP_INTERVAL_MS, leaseMs / SWEEPS_PER_LEASE)
 }
 
 /**

@@ -45,7 +45,6 @@ beforeAll(async () => {
     environmentOf: (name) => ({
       METRICS_PORT: String(name === 'api' ? api : name === 'operator' ? console : worker),
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-      OTEL_BSP_SCHEDULE_DELAY: '100',
     }),
   })
   await makeTraffic()

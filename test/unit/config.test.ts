@@ -51,15 +51,14 @@ describe('settings from the environment', () => {
       ])
     })
 
-    it('a worker serves only the queues of WORKER_QUEUES, each with its own concurrency', () => {
+    it('a worker serves only the queues of WORKER_QUEUES, each with WORKER_CONCURRENCY jobs', () => {
       const config = readWorkerConfig({
         ...WORKER_SETTINGS,
         WORKER_QUEUES: 'settlement, text',
         WORKER_CONCURRENCY: '4',
-        WORKER_CONCURRENCY_SETTLEMENT: '64',
       })
       expect([...concurrencyOf(config)]).toEqual([
-        ['settlement', 64],
+        ['settlement', 4],
         ['text', 4],
       ])
     })
@@ -69,7 +68,7 @@ describe('settings from the environment', () => {
       ['QUEUE_PREFIX', { QUEUE_PREFIX: 'farebox' }],
       ['QUEUE_PREFIX', { QUEUE_PREFIX: '{}' }],
       ['WORKER_QUEUES', { WORKER_QUEUES: 'text,video' }],
-      ['WORKER_CONCURRENCY_TEXT', { WORKER_CONCURRENCY_TEXT: '0' }],
+      ['WORKER_CONCURRENCY', { WORKER_CONCURRENCY: '0' }],
       ['DRAIN_SECONDS', { DRAIN_SECONDS: '-1' }],
       ['METRICS_PORT', { METRICS_PORT: '70000' }],
       ['OTEL_EXPORTER_OTLP_ENDPOINT', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }],

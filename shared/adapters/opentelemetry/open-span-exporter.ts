@@ -15,7 +15,6 @@ export interface SpanExporterOptions {
   readonly serviceName: string
   /** Share of the requests that are traced, 0 to 1; a worker follows the decision of the API. */
   readonly sampledShare: number
-  readonly exportEveryMs: number
 }
 
 export interface SpanExporter {
@@ -37,7 +36,6 @@ export function openSpanExporter(options: SpanExporterOptions): SpanExporter {
     spanProcessors: [
       new BatchSpanProcessor({
         exporter: new OTLPTraceExporter({ url: `${options.endpoint.replace(/\/$/, '')}/v1/traces` }),
-        scheduledDelayMillis: options.exportEveryMs,
       }),
     ],
   })

@@ -233,7 +233,6 @@ describe('settlement through a facilitator', () => {
       apiEnvironment: { HOLD_SECONDS: '2' },
       workerEnvironment: {
         LEASE_SECONDS: String(LEASE_SECONDS),
-        SWEEP_SECONDS: '0.2',
       },
     })
   })

@@ -73,7 +73,7 @@ describe('recovery after a crash', () => {
         return { ...real, upstreamUrl: vendors.url }
       },
       apiEnvironment: { DRAIN_SECONDS: '1' },
-      workerEnvironment: { LEASE_SECONDS: String(LEASE_SECONDS), SWEEP_SECONDS: '0.2' },
+      workerEnvironment: { LEASE_SECONDS: String(LEASE_SECONDS) },
     })
   })
 
@@ -222,7 +222,7 @@ describe('workers of different queues', () => {
     const [generator, settler] = await Promise.all([findFreePort(), findFreePort()])
     metricsPorts = { generator, settler }
     collector = await startTraceCollector()
-    const tracing = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '100' }
+    const tracing = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
     sandbox = await startTestSandbox({
       workers: 2,
       // Short, so that callers are answered while no settler runs; the others repeat their request.

@@ -82,7 +82,6 @@ describe.skipIf(!haveS3())('farebox on a real S3 server', () => {
     sandbox = await startTestSandbox({
       outerServices: s3.environment({ S3_ENDPOINT: `http://127.0.0.1:${link.port}` }),
       apiEnvironment: { MEDIA_DELIVERY: 'redirect' },
-      workerEnvironment: { SWEEP_SECONDS: '0.2' },
     })
   })
   afterAll(async () => {
