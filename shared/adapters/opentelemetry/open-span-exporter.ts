@@ -22,6 +22,9 @@ export interface SpanExporter {
   close(): Promise<void>
 }
 
+/** Soon enough for a person who looks for the trace of a call that just ended. */
+const EXPORT_EVERY_MS = 1000
+
 /** A collector that does not respond must not keep a process from ending. */
 const LAST_EXPORT_MS = 2000
 
@@ -36,6 +39,7 @@ export function openSpanExporter(options: SpanExporterOptions): SpanExporter {
     spanProcessors: [
       new BatchSpanProcessor({
         exporter: new OTLPTraceExporter({ url: `${options.endpoint.replace(/\/$/, '')}/v1/traces` }),
+        scheduledDelayMillis: EXPORT_EVERY_MS,
       }),
     ],
   })
