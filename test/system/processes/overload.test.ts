@@ -54,7 +54,7 @@ beforeAll(async () => {
   baseUrl = sandbox.info.baseUrl
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
   neighbor = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
-  expect((await payChat(baseUrl, await signChat(baseUrl, neighbor))).status).toBe(200)
+  await payChatPatiently([baseUrl], await signChat(baseUrl, neighbor))
 })
 afterAll(async () => {
   await sandbox.stop()
