@@ -14,7 +14,7 @@ import { endLostCalls, enqueueAccepted, reconcileSettlements } from './sweepers/
 import { enforceBudgets } from './sweepers/enforce-budgets.ts'
 import { retentionSweeps } from './sweepers/retention.ts'
 import { rollUpHours, rollUpTotals } from './sweepers/roll-up-totals.ts'
-import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
+import { type Sweep, startSweepers, sweepIntervalMs } from './sweepers/sweeper.ts'
 import { addDeploymentMetrics, addRetirementMetric } from './telemetry/deployment-metrics.ts'
 import { describeWorker } from './telemetry/describe-worker.ts'
 import { addMemoryMetrics } from './telemetry/job-metrics.ts'
@@ -22,10 +22,6 @@ import { addKeyMetrics } from './telemetry/key-metrics.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addBatchMetrics, addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 import { addSnapshotMetrics } from './telemetry/snapshot-metrics.ts'
-
-/** Sweeps find what a lost message or a crash left behind: a second late at most, or sooner where leases are short. */
-const LONGEST_SWEEP_INTERVAL_MS = 1000
-const SWEEPS_PER_LEASE = 15
 
 /** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
 const HAND_BACK_MS = 5000
@@ -82,10 +78,6 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
     await dependencies.close()
   }, drainMs + HAND_BACK_MS)
   logger.info('taking jobs')
-}
-
-function sweepIntervalMs(leaseMs: number): number {
-  return Math.min(LONGEST_SWEEP_INTERVAL_MS, leaseMs / SWEEPS_PER_LEASE)
 }
 
 /**
