@@ -213,6 +213,9 @@ describe('a worker’s /metrics', () => {
 
   test('a worker’s metrics report the same ledger totals after a restart', async () => {
     const before = await readLedgerTotals()
+    // Spans that are not exported yet would be lost with the process.
+    for (const { requestId } of [answers.paid, answers.uncharged, answers.unsettled])
+      await until(() => traceOf(collector.spans, requestId).some(({ name }) => name === 'run job'))
     process.kill(sandbox.pidOf('worker'), 'SIGKILL')
     await sandbox.restart('worker')
     expect(await readLedgerTotals()).toEqual(before)
