@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { feeSettings } from '#shared/catalog/fee-limit.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
+import { callTimeSettings, checkCallTimes } from '#shared/operations/text/output-time.ts'
 import { accountAddress, accountAddresses } from '#shared/payment/account-settings.ts'
 import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
@@ -75,15 +75,10 @@ export const settingsSchema = z.object({
   PAYER_SCREENING_FILE: z.string().min(1).optional(),
   /** A contract with `isSanctioned(address)`, such as Chainalysis' oracle, that every payer is asked about. */
   PAYER_SCREENING_ORACLE: accountAddress.optional(),
-  /** `/readyz` warns when the gas balance of a settlement key covers fewer settlements than this. */
-  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: challengeSecrets,
   RECEIPT_SECRETS: receiptSecrets,
   RECEIPT_SIGNING_KEY: signingSeeds,
-  CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   ...callTimeSettings,
-  /** How long a payment must still be valid at acceptance, for an answer of ordinary length; a longer one needs more. */
-  MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
   ...exposureSettings,
   ...newPayerSettings,
   HOLD_SECONDS: z.coerce.number().positive().default(280),
@@ -105,11 +100,9 @@ export const settingsSchema = z.object({
     .optional(),
   /**
    * Per client (an IPv4 address or an IPv6 /64; a /48 has ten times as much), across all API processes when the queue
-   * is in Redis; bursts of up to a minute's worth.
+   * is in Redis; bursts of up to a minute's worth. Requests of known payers are counted separately, up to ten times this.
    */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
-  /** The same for requests of payers with a payment that verified on chain within the last hour. */
-  PAID_REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(60_000),
   /**
    * Payments of all other payers that are verified on chain, per client: each costs RPC calls, and wallets are free.
    */
@@ -120,20 +113,10 @@ export const settingsSchema = z.object({
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
-  /** Large bodies that are parsed and measured concurrently, each on a separate thread. */
-  PREPARATION_THREADS: z.coerce.number().int().min(1).max(64).default(2),
   /** Limit of request bodies in memory, an eighth of which is for bodies up to 64 KB; at least two of the largest. */
   MAXIMUM_BODY_MEGABYTES: z.coerce.number().int().min(80).default(512),
-  /** Limit of callers that wait for the results of their paid requests. */
+  /** Limit of callers that wait for the results of their paid requests; those of a payer or a client get a share. */
   MAXIMUM_HELD_CONNECTIONS: z.coerce.number().int().min(1).default(5000),
-  /** The same for one payer; by default two fifths of MAXIMUM_HELD_CONNECTIONS. */
-  MAXIMUM_HELD_PER_PAYER: z.coerce.number().int().min(1).optional(),
-  /** The same for one client (an IPv4 address, an IPv6 /64 or a /48); by default half of MAXIMUM_HELD_CONNECTIONS. */
-  MAXIMUM_HELD_PER_CLIENT: z.coerce.number().int().min(1).optional(),
-  /** Limit of open connections; further ones are closed immediately. */
-  MAXIMUM_CONNECTIONS: z.coerce.number().int().min(1).default(20_000),
-  /** Limit of connections of one client, or of its requests in progress behind TRUSTED_PROXIES. */
-  MAXIMUM_CONNECTIONS_PER_CLIENT: z.coerce.number().int().min(1).default(4000),
   /** New work of a kind is rejected while accepted work of that kind has waited longer than this. */
   MAXIMUM_QUEUE_AGE_SECONDS: z.coerce.number().positive().default(60),
   ...telemetrySettings,
@@ -142,6 +125,7 @@ export const settingsSchema = z.object({
 
 const configSchema = settingsSchema.check(
   checkObjectStore,
+  checkCallTimes,
   checkSettlementContract,
   ({ value, issues }) => {
     if (value.MEDIA_DELIVERY === 'proxy' || value.S3_BUCKET !== undefined) return
@@ -158,18 +142,6 @@ const configSchema = settingsSchema.check(
     if (!followsGas || url === undefined) return
     const message = 'a remote facilitator pays the gas: leave it out beside FACILITATOR_URL'
     issues.push({ code: 'custom', path: ['MINIMUM_CHARGE_FOLLOWS_GAS'], message, input: undefined })
-  },
-  ({ value: { AUTHORIZATION_LIFETIME_SECONDS: lifetime, ...value }, issues }) => {
-    const needed = value.MINIMUM_AUTHORIZATION_SECONDS + longestExtraSeconds(value.OUTPUT_TOKENS_PER_SECOND)
-    if (lifetime >= needed) return
-    const message = `must be at least ${Math.ceil(needed)}: MINIMUM_AUTHORIZATION_SECONDS and the time for an answer of ${LONGEST_OUTPUT_TOKENS} tokens beyond it`
-    issues.push({ code: 'custom', path: ['AUTHORIZATION_LIFETIME_SECONDS'], message, input: undefined })
-  },
-  ({ value: { MINIMUM_AUTHORIZATION_SECONDS: minimum, ...value }, issues }) => {
-    const needed = value.PROVIDER_TIMEOUT_SECONDS + value.SETTLEMENT_MARGIN_SECONDS
-    if (minimum >= needed) return
-    const message = `must be at least ${Math.ceil(needed)}, the sum of PROVIDER_TIMEOUT_SECONDS and SETTLEMENT_MARGIN_SECONDS: a payment that expires sooner is accepted, and then no worker calls a provider for it`
-    issues.push({ code: 'custom', path: ['MINIMUM_AUTHORIZATION_SECONDS'], message, input: undefined })
   },
 )
 

@@ -23,6 +23,7 @@ import { openOutcomes } from './composition/outcomes.ts'
 import { composePayerScreen } from './composition/payer-screen.ts'
 import { composePayment } from './composition/payment.ts'
 import type { ApiConfig } from './config.ts'
+import { connectionLimits } from './limits/connection-limits.ts'
 import { createDecodingLimiter } from './limits/rate-limits.ts'
 import { createPermitTurns } from './paid-request/accept/permit-turns.ts'
 import { createListings } from './paid-request/quote/listing.ts'
@@ -75,7 +76,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     oracle: payment.screeningOracle,
     logger,
   })
-  const preparer = createRequestPreparer(catalogs.offered, config.PREPARATION_THREADS)
+  const preparer = createRequestPreparer(catalogs.offered)
   resources.defer(() => preparer.close())
   const admission = composeAdmission(config, resources, {
     metrics,
@@ -136,10 +137,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     },
     readinessWarnings: payment.readinessWarnings,
     isDependencyFailure: isConnectionFailure,
-    connectionLimits: {
-      connections: config.MAXIMUM_CONNECTIONS,
-      connectionsPerClient: config.MAXIMUM_CONNECTIONS_PER_CLIENT,
-    },
+    connectionLimits: connectionLimits(config.MAXIMUM_HELD_CONNECTIONS),
     holdMs: config.HOLD_SECONDS * 1000,
     stopping,
     startReporting: () =>

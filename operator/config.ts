@@ -45,8 +45,6 @@ export const settingsSchema = z.object({
     .transform((list) => list.split(','))
     .pipe(z.array(accountAddress).nonempty())
     .optional(),
-  /** The console warns when the gas of a settlement key covers fewer settlements than this. */
-  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })

@@ -4,7 +4,7 @@ import { parseProviderKeys } from '#shared/catalog/provider-keys.ts'
 import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
+import { callTimeSettings, checkCallTimes } from '#shared/operations/text/output-time.ts'
 import { accountAddresses, privateKey } from '#shared/payment/account-settings.ts'
 import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings.ts'
 import { dollars, exposureSettings } from '#shared/payment/exposure-settings.ts'
@@ -12,8 +12,6 @@ import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
-
-const concurrency = z.coerce.number().int().min(1)
 
 /** All settings of a worker. Deployment files are checked against this schema. */
 export const settingsSchema = z.object({
@@ -26,15 +24,10 @@ export const settingsSchema = z.object({
     .transform((list) => list.split(',').map((name) => name.trim()))
     .pipe(z.array(z.enum(QUEUE_NAMES)).nonempty()),
   /**
-   * Jobs that are prepared, call a provider or sign at the same time, for each queue without its own setting. Those that
-   * wait for the chain do not count. High, since memory and each deployment have limits of their own.
+   * Jobs of each queue that are prepared, call a provider or sign at the same time. Those that wait for the chain do not
+   * count. High, since memory and each deployment have limits of their own.
    */
-  WORKER_CONCURRENCY: concurrency.default(1000),
-  WORKER_CONCURRENCY_TEXT: concurrency.optional(),
-  WORKER_CONCURRENCY_IMAGES: concurrency.optional(),
-  WORKER_CONCURRENCY_SPEECH: concurrency.optional(),
-  WORKER_CONCURRENCY_TRANSCRIPTIONS: concurrency.optional(),
-  WORKER_CONCURRENCY_SETTLEMENT: concurrency.optional(),
+  WORKER_CONCURRENCY: z.coerce.number().int().min(1).default(1000),
   /** How long jobs may continue after a signal; the process manager needs a few seconds more. */
   DRAIN_SECONDS: z.coerce.number().positive().default(30),
   /**
@@ -68,7 +61,6 @@ export const settingsSchema = z.object({
   /** A remote facilitator that settles with its own keys, instead of SETTLEMENT_PRIVATE_KEYS. */
   FACILITATOR_URL: z.url().optional(),
   FACILITATOR_API_KEY: z.string().min(1).optional(),
-  FACILITATOR_TIMEOUT_SECONDS: z.coerce.number().positive().default(30),
   /** Id of the newest of the API's receipt secrets; the secret itself stays in the API. */
   RECEIPT_SECRET_ID: z.string().regex(/^[a-z0-9]+$/),
   /** Public URL of the API, used in the media URLs of results. */
@@ -95,22 +87,6 @@ export const settingsSchema = z.object({
   SCREENING_API_KEY: z.string().min(1).optional(),
   SCREENING_MODEL: z.string().min(1).optional(),
   ...callTimeSettings,
-  /** A streamed answer whose first words have arrived is given up after a pause of this length. */
-  PROVIDER_STALL_SECONDS: z.coerce.number().positive().max(86_400).default(120),
-  /**
-   * A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after this.
-   */
-  MAXIMUM_START_DEFERRAL_SECONDS: z.coerce.number().positive().default(300),
-  /**
-   * A charge that only this payment prevents from being settled becomes a debt after this. At least the API's
-   * AUTHORIZATION_LIFETIME_SECONDS, so that no signature of that lifetime is given up while it is valid.
-   */
-  MAXIMUM_CHARGE_DEFERRAL_SECONDS: z.coerce.number().positive().default(900),
-  /**
-   * A settlement whose transaction is still not on chain needs review after this; a result whose charge could not be
-   * sent because of an outage is withheld without a debt.
-   */
-  MAXIMUM_SETTLEMENT_SECONDS: z.coerce.number().positive().default(86_400),
   /** A transaction at the head of its nonce queue that is not mined within this time is replaced with a higher fee. */
   FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),
   ...feeSettings,
@@ -118,12 +94,9 @@ export const settingsSchema = z.object({
   MINIMUM_DAILY_MARGIN_USDC: dollars('0'),
   /** Confirmations, the settlement's own block included, before its result is released. */
   CONFIRMATIONS: z.coerce.number().int().min(1).default(1),
-  /** Logs a warning when a settlement key can pay for fewer settlements than this. */
-  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   LEASE_SECONDS: z.coerce.number().positive().default(15),
   /** How long results are kept for replay, at least a day; receipts are kept permanently. */
   RESULT_RETENTION_HOURS: z.coerce.number().min(24).default(168),
-  SWEEP_SECONDS: z.coerce.number().positive().default(1),
   ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
@@ -144,21 +117,6 @@ const configSchema = settingsSchema.check(
   },
 )
 
-/** A payment must outlast the longest call and its settlement, and a charge must not be given up while it is valid. */
-function checkCallTimes({ value, issues }: z.core.ParsePayload<z.infer<typeof settingsSchema>>): void {
-  const { AUTHORIZATION_LIFETIME_SECONDS: lifetime, MAXIMUM_CHARGE_DEFERRAL_SECONDS: deferral } = value
-  const { PROVIDER_TIMEOUT_SECONDS: timeout, SETTLEMENT_MARGIN_SECONDS: margin } = value
-  const needed = timeout + longestExtraSeconds(value.OUTPUT_TOKENS_PER_SECOND) + margin
-  const refuse = (name: string, message: string) =>
-    issues.push({ code: 'custom', path: [name], message, input: undefined })
-  if (lifetime < needed) {
-    const message = `must be at least ${Math.ceil(needed)}: PROVIDER_TIMEOUT_SECONDS, the time for an answer of ${LONGEST_OUTPUT_TOKENS} tokens beyond it, and SETTLEMENT_MARGIN_SECONDS`
-    refuse('AUTHORIZATION_LIFETIME_SECONDS', message)
-  }
-  if (deferral < lifetime)
-    refuse('MAXIMUM_CHARGE_DEFERRAL_SECONDS', `must be at least AUTHORIZATION_LIFETIME_SECONDS (${lifetime})`)
-}
-
 export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
   /** Where the `api_key_env` names of the deployments file are looked up. */
   readonly environment: Readonly<Record<string, string | undefined>>
@@ -174,13 +132,6 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Worker
 }
 
 /** Returns how many jobs of each served queue run concurrently. */
-export function concurrencyOf(settings: WorkerConfig): ReadonlyMap<QueueName, number> {
-  const specific = {
-    text: settings.WORKER_CONCURRENCY_TEXT,
-    images: settings.WORKER_CONCURRENCY_IMAGES,
-    speech: settings.WORKER_CONCURRENCY_SPEECH,
-    transcriptions: settings.WORKER_CONCURRENCY_TRANSCRIPTIONS,
-    settlement: settings.WORKER_CONCURRENCY_SETTLEMENT,
-  } as const satisfies Record<QueueName, number | undefined>
-  return new Map(settings.WORKER_QUEUES.map((name) => [name, specific[name] ?? settings.WORKER_CONCURRENCY]))
+export function concurrencyOf({ WORKER_QUEUES: queues, WORKER_CONCURRENCY: jobs }: WorkerConfig) {
+  return new Map<QueueName, number>(queues.map((name) => [name, jobs]))
 }

@@ -55,6 +55,13 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
 
 const now = () => new Date()
 
+/**
+ * A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after five
+ * minutes. After a day a result whose charge could not be sent because of an outage is withheld without a debt, and a
+ * settlement whose transaction is still not on chain needs review.
+ */
+const LONGEST_DEFERRAL_MS = { fail: 300_000, withhold: 86_400_000, review: 86_400_000 }
+
 /** Composes the worker process. A failure closes what was opened. */
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
   const deploymentsFile = await readDeploymentsFile(config)
@@ -120,10 +127,9 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     now,
     leaseMs,
     longestDeferralMs: {
-      fail: config.MAXIMUM_START_DEFERRAL_SECONDS * 1000,
-      owe: config.MAXIMUM_CHARGE_DEFERRAL_SECONDS * 1000,
-      withhold: config.MAXIMUM_SETTLEMENT_SECONDS * 1000,
-      review: config.MAXIMUM_SETTLEMENT_SECONDS * 1000,
+      ...LONGEST_DEFERRAL_MS,
+      // No signature is given up while it is valid.
+      owe: config.AUTHORIZATION_LIFETIME_SECONDS * 1000,
     },
     serves: new Set(concurrency.keys()),
     leases: createJobLeases({ executionStore, leaseMs, logger }),

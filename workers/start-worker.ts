@@ -14,7 +14,7 @@ import { endLostCalls, enqueueAccepted, reconcileSettlements } from './sweepers/
 import { enforceBudgets } from './sweepers/enforce-budgets.ts'
 import { retentionSweeps } from './sweepers/retention.ts'
 import { rollUpHours, rollUpTotals } from './sweepers/roll-up-totals.ts'
-import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
+import { type Sweep, startSweepers, sweepIntervalMs } from './sweepers/sweeper.ts'
 import { addDeploymentMetrics, addRetirementMetric } from './telemetry/deployment-metrics.ts'
 import { describeWorker } from './telemetry/describe-worker.ts'
 import { addMemoryMetrics } from './telemetry/job-metrics.ts'
@@ -59,7 +59,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       rollUpTotals(reportsStore),
       rollUpHours(reportsStore),
     ],
-    config.SWEEP_SECONDS * 1000,
+    sweepIntervalMs(dependencies.leaseMs),
     logger,
   )
   const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config

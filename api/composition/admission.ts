@@ -16,7 +16,7 @@ import { addLoadMetrics } from '../telemetry/metrics.ts'
 
 const SPEED_CHECK_MS = 1000
 
-/** Defaults of the limits of waiting callers, as shares of all of them. */
+/** How many of the waiting callers one payer and one client may be. */
 const HELD_SHARE_OF_PAYER = 2 / 5
 const HELD_SHARE_OF_CLIENT = 1 / 2
 /** A client that retries while its earlier connection is not yet known to be lost holds two. */
@@ -62,26 +62,21 @@ export function composeAdmission(
     limitRate: createRateLimiter({
       rateBuckets,
       requestsPerMinute: config.REQUESTS_PER_MINUTE,
-      paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
       isKnownPayer: payingCallers.isKnownPayer,
     }),
-    limitUnread: createUnreadLimiter(rateBuckets, {
-      requestsPerMinute: config.REQUESTS_PER_MINUTE,
-      paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
-    }),
+    limitUnread: createUnreadLimiter(rateBuckets, config.REQUESTS_PER_MINUTE),
     limitVerifications: createVerificationLimiter(rateBuckets, config.NEW_PAYER_VERIFICATIONS_PER_MINUTE),
   }
 }
 
 function loadLimits(config: ApiConfig): LoadLimits {
   const total = config.MAXIMUM_HELD_CONNECTIONS
-  const { MAXIMUM_HELD_PER_PAYER: perPayer, MAXIMUM_HELD_PER_CLIENT: perClient } = config
   return {
     bodyBytes: config.MAXIMUM_BODY_MEGABYTES * 1024 * 1024,
     held: {
       total,
-      perPayer: perPayer ?? Math.ceil(total * HELD_SHARE_OF_PAYER),
-      perClient: perClient ?? Math.ceil(total * HELD_SHARE_OF_CLIENT),
+      perPayer: Math.ceil(total * HELD_SHARE_OF_PAYER),
+      perClient: Math.ceil(total * HELD_SHARE_OF_CLIENT),
       perJob: HELD_PER_JOB,
     },
     queueAgeMs: config.MAXIMUM_QUEUE_AGE_SECONDS * 1000,

@@ -1,5 +1,6 @@
 import type { Registry } from 'prom-client'
 import type { InspectionStore } from '#shared/ledger/acceptance/inspection-store.ts'
+import { CHALLENGE_LIFETIME_SECONDS } from '#shared/payment/payment-terms.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
 import type { DecodingLimiter } from '../limits/rate-limits.ts'
@@ -36,7 +37,7 @@ export async function composeAudioInspection(
     decode: ffmpegPath === undefined ? undefined : createFfmpegDecoder({ ffmpegPath, timeLimitMs: DECODE_TIMEOUT_MS }),
     cache: createInspectionCache({
       maximumEntries: CACHED_INSPECTIONS,
-      timeToLiveMs: config.CHALLENGE_LIFETIME_SECONDS * 1000,
+      timeToLiveMs: CHALLENGE_LIFETIME_SECONDS * 1000,
     }),
     verdicts:
       ffmpegPath === undefined
@@ -44,7 +45,7 @@ export async function composeAudioInspection(
         : createSharedVerdicts({
             store,
             readInspector: createInspectorIdentity(ffmpegPath),
-            lifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
+            lifetimeSeconds: CHALLENGE_LIFETIME_SECONDS,
             patienceMs: VERDICT_PATIENCE_MS,
             onFailure: (error) => logger.warn('inspections are not shared at the moment', { error }),
           }),

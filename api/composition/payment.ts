@@ -1,7 +1,7 @@
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
-import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+import { GAS_WARNING_SETTLEMENTS, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { type AllowanceReader, createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/chain/network/contracts.ts'
 import { openChain } from '#shared/chain/network/open-chain.ts'
@@ -21,8 +21,9 @@ import {
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import { createSettlementVerification } from '#shared/chain/verification/settlement-verification.ts'
+import { minimumRemainingSeconds } from '#shared/operations/text/output-time.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { CHALLENGE_LIFETIME_SECONDS, type PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
@@ -99,9 +100,9 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
         acceptedRecipients: config.PAY_TO,
         ...facilitatorsOf(config, keys),
         maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
-        minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
+        minimumRemainingSeconds: minimumRemainingSeconds(config),
         outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,
-        challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
+        challengeLifetimeSeconds: CHALLENGE_LIFETIME_SECONDS,
       },
       challengeSecrets: config.CHALLENGE_SECRET,
       receiptSecrets: config.RECEIPT_SECRETS,
@@ -126,7 +127,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
         // A remote facilitator watches its own gas.
         const ours = config.FACILITATOR_ADDRESSES ?? []
         const read = await Promise.all(ours.map((facilitator) => gas.readGas(facilitator)))
-        return read.some(({ settlementsLeft }) => settlementsLeft < config.GAS_WARNING_SETTLEMENTS)
+        return read.some(({ settlementsLeft }) => settlementsLeft < GAS_WARNING_SETTLEMENTS)
       },
       chain_head_old: async () => nodes.readStates().some((state) => isLate(state, oldestHeadMs)),
       clock_skew: async () => Math.abs((await chainClock.skewMs()) ?? 0) > LARGEST_SKEW_MS,

@@ -10,6 +10,17 @@ export interface ConnectionLimits {
   readonly connectionsPerClient: number
 }
 
+/** Room for idle connections, uploads and free requests beside the callers that are held. */
+const CONNECTIONS_PER_HELD = 4
+const LEAST_CONNECTIONS = 20_000
+const SHARE_OF_CLIENT = 1 / 5
+
+/** Returns the limits of a process that may hold as many callers as given. */
+export function connectionLimits(maximumHeld: number): ConnectionLimits {
+  const connections = Math.max(LEAST_CONNECTIONS, CONNECTIONS_PER_HELD * maximumHeld)
+  return { connections, connectionsPerClient: Math.ceil(connections * SHARE_OF_CLIENT) }
+}
+
 /** Time limit from a new connection, or the end of the previous response, to the end of a request's head. */
 export const HEAD_TIMEOUT_MS = 30_000
 /** How often that limit is checked. */

@@ -7,12 +7,13 @@ import { clientGroup } from '../request/client-address.ts'
 import type { PayingCheck } from './paying-callers.ts'
 import type { RateBuckets } from './rate-buckets.ts'
 
+/** How many times as many requests a client may send whose payments verify, counted separately. */
+const PAID_FACTOR = 10
+
 interface RateLimits {
   readonly rateBuckets: RateBuckets
   /** Per client, with bursts of up to a minute's worth. */
   readonly requestsPerMinute: number
-  /** The same for requests of payers whose payments verify, which are counted separately. */
-  readonly paidRequestsPerMinute: number
   /** Returns whether a request draws on the paid bucket. */
   readonly isKnownPayer: PayingCheck
 }
@@ -32,7 +33,7 @@ export function createRateLimiter(limits: RateLimits): RateLimiter {
   const { rateBuckets, isKnownPayer } = limits
   return (request, reply, family) => {
     const [kind, perMinute] = isKnownPayer(request)
-      ? (['paid', limits.paidRequestsPerMinute] as const)
+      ? (['paid', PAID_FACTOR * limits.requestsPerMinute] as const)
       : (['unpaid', limits.requestsPerMinute] as const)
     const { remaining, fullInSeconds, retryAfterSeconds } = rateBuckets.take(kind, request.ip, perMinute)
     reply.headers(limitHeaders(family, perMinute, remaining, fullInSeconds, Date.now()))
@@ -121,15 +122,7 @@ export interface UnreadLimiter {
   rememberPayer(caller: Caller): void
 }
 
-interface UnreadLimits {
-  readonly requestsPerMinute: number
-  readonly paidRequestsPerMinute: number
-}
-
-export function createUnreadLimiter(
-  rateBuckets: RateBuckets,
-  { requestsPerMinute, paidRequestsPerMinute }: UnreadLimits,
-): UnreadLimiter {
+export function createUnreadLimiter(rateBuckets: RateBuckets, requestsPerMinute: number): UnreadLimiter {
   const payingNetworks = new LRUCache<string, true>({ max: MAXIMUM_NETWORKS, ttl: REMEMBERED_MS })
   const countedAsUnpaid = new WeakSet<Caller>()
   return {
@@ -138,7 +131,7 @@ export function createUnreadLimiter(
       const unpaid = rateBuckets.take('unpaid', ip, requestsPerMinute)
       if (unpaid.retryAfterSeconds === null) return void countedAsUnpaid.add(request)
       const { retryAfterSeconds } = payingNetworks.has(clientGroup(ip))
-        ? rateBuckets.take('unread', ip, paidRequestsPerMinute)
+        ? rateBuckets.take('unread', ip, PAID_FACTOR * requestsPerMinute)
         : unpaid
       if (retryAfterSeconds !== null) throw new AppError('rate_limited', { retryAfterSeconds })
     },

@@ -26,7 +26,7 @@ export type Run = (work: Work) => (this: Command) => Promise<void>
 /**
  * Returns the function that runs a command by its command line and settings and returns its exit code: 0 when done, 1 for a
  * `Refusal`, 2 for wrong usage (then it prints the help, too) and for what failed, unless its work says otherwise. `define`
- * adds description, options and actions.
+ * adds description, options and actions. `name` is that of npm's script, or the path of a program that has none.
  */
 export function createMain(name: string, define: (command: Command, run: Run) => Command) {
   return async (commandLine: readonly string[], settings: Settings): Promise<number> => {
@@ -35,7 +35,7 @@ export function createMain(name: string, define: (command: Command, run: Run) =>
       async function act(this: Command) {
         exitCode = await finish(this, () => work(this.optsWithGlobals(), settings, ...this.args))
       }
-    const command = new Command(`npm run ${name} --`)
+    const command = new Command(name.endsWith('.ts') ? `npx node ${name}` : `npm run ${name} --`)
       .configureHelp({ helpWidth: HELP_WIDTH, showGlobalOptions: true })
       .configureOutput({
         writeOut: (text) => console.log(text.trimEnd()),

@@ -58,6 +58,5 @@ export function composeConsole(
     refunds: createRefundReader(chain, config.REFUND_SENDERS ?? []),
     gas: createGasReader(chain, createFeeEstimator(chain)),
     facilitators: config.FACILITATOR_ADDRESSES ?? [],
-    gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
   }
 }

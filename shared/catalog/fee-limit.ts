@@ -19,6 +19,9 @@ export const feeSettings = {
 /** Gas of a charge that is alone in its transaction, through the settlement contract (infra/settlement-contract.md). */
 export const CHARGE_GAS = 97_000n
 
+/** A settlement key that has gas for fewer settlements is low, for warnings and for the alert FareboxGasLow. */
+export const GAS_WARNING_SETTLEMENTS = 1000
+
 /** Base's lowest base fee (docs.base.org, configuration changelog, 19 February 2026). */
 export const LOWEST_BASE_FEE_WEI = 5_000_000n
 

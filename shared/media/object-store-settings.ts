@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** Settings of the object store, the same for API, workers and `npm run bucket:init`. */
+/** Settings of the object store, the same for API, workers and `infra/commands/bucket-init`. */
 export const objectStoreSettings = {
   /** A folder that API and workers share. Set either this or S3_BUCKET. */
   OBJECT_STORE_DIRECTORY: z.string().min(1).optional(),

@@ -14,11 +14,8 @@ export const dollars = (standard: string) =>
 export const exposureSettings = {
   /** Limit of one payer's open exposure, in USDC. */
   MAXIMUM_OPEN_EXPOSURE_USDC: dollars('20'),
-  /**
-   * A payer's uncharged work within the window, in USDC, beyond what they paid for within it.
-   */
+  /** A payer's uncharged work within an hour, in USDC, beyond what they paid for within it. */
   UNCHARGED_BUDGET_USDC: dollars('1').refine((amount) => amount > 0n, 'must be more than 0'),
-  UNCHARGED_WINDOW_SECONDS: z.coerce.number().int().min(60).max(604_800).default(3600),
 }
 
 /** Settings of payments that are not covered by what their payers have paid so far; for the API. */
@@ -27,12 +24,14 @@ export const newPayerSettings = {
   NEW_PAYER_DAILY_LOSS_USDC: dollars('20'),
 }
 
+const UNCHARGED_WINDOW_SECONDS = 3600
+
 const settingsSchema = z.object(exposureSettings)
 
 /** Returns the budget of uncharged work that the settings describe. */
 export function unchargedBudget(settings: z.infer<typeof settingsSchema>): UnchargedBudget {
   return {
-    windowSeconds: settings.UNCHARGED_WINDOW_SECONDS,
+    windowSeconds: UNCHARGED_WINDOW_SECONDS,
     perPayer: settings.UNCHARGED_BUDGET_USDC,
     maximumForgiven: settings.MAXIMUM_OPEN_EXPOSURE_USDC,
   }

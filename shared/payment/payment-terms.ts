@@ -1,3 +1,6 @@
+/** How long a challenge may be paid. */
+export const CHALLENGE_LIFETIME_SECONDS = 600
+
 /** The fixed part of every challenge. Addresses are in lower case. */
 export interface PaymentTerms {
   /** CAIP-2, `eip155:8453` in production. */
@@ -24,8 +27,8 @@ export interface PaymentTerms {
   /** Time for which a payer's signature should stay valid, in seconds. */
   readonly maxTimeoutSeconds: number
   /**
-   * Minimum remaining validity of a signature at acceptance, in seconds: provider timeout plus settlement margin. A
-   * long answer needs more: see `extraOutputSeconds`.
+   * Minimum remaining validity of a signature at acceptance, in seconds. A long answer needs more: see
+   * `extraOutputSeconds`.
    */
   readonly minimumRemainingSeconds: number
   readonly outputTokensPerSecond: number

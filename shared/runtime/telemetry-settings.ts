@@ -9,7 +9,6 @@ export const telemetrySettings = {
   OTEL_EXPORTER_OTLP_ENDPOINT: z.url().optional(),
   /** Share of the requests that are traced. */
   OTEL_TRACES_SAMPLER_ARG: z.coerce.number().min(0).max(1).default(1),
-  OTEL_BSP_SCHEDULE_DELAY: z.coerce.number().int().positive().default(5000),
 }
 
 const settingsSchema = z.object(telemetrySettings)

@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
+import { PREPARATION_THREADS } from '../../api/request/worker-threads/request-preparer.ts'
 import { MULTIPART_CONTENT_TYPE, multipartBody } from '../support/http/multipart-body.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { startMeasuredSandbox } from './observed-api/observation.ts'
@@ -14,8 +15,6 @@ const UNIQUE_BYTES = 24
 /** Settings of `MAXIMUM_BODY_MEGABYTES`; the last is the default. */
 const LIMITS_MEGABYTES = [128, 512]
 const MEGABYTE = 1024 * 1024
-/** The API's default. */
-const PREPARATION_THREADS = 2
 /** Memory of a thread for the largest body: its text, its decoded bytes and uncollected garbage. */
 const THREAD_MEGABYTES = 200
 const PROBE_EVERY_MS = 20

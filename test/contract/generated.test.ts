@@ -5,6 +5,7 @@ import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { buildOpenApiDocument } from '../../api/openapi/document.ts'
 import { describeServer, generatedFiles } from '../../client/mcp/description/generate/generated-files.ts'
+import { buildSettlementContract } from '../../infra/contracts/build-settlement-contract.ts'
 import { PUBLIC_BASE_URL, terms } from '../integration/routes/compose-app.ts'
 import { type JsonSchema, renderTypes } from '../support/client/render-types.ts'
 import { renderSettingNames } from '../support/deployment/deployed-settings.ts'
@@ -46,6 +47,11 @@ describe('every generated file is current (`npm run generate` writes them)', () 
 
   test('the names of settings, none of which may be the key of a deployment', async () => {
     await expect(renderSettingNames()).toMatchFileSnapshot(`${ROOT}shared/catalog/setting-names.ts`)
+  })
+
+  test('the settlement contract, as the compiler of the lockfile makes it of its source, byte for byte', async () => {
+    const text = `${JSON.stringify(await buildSettlementContract(), null, 2)}\n`
+    await expect(text).toMatchFileSnapshot(`${ROOT}infra/contracts/SettlementContract.json`)
   })
 
   test('the PrometheusRule, with the rules of infra/prometheus and no others', async () => {

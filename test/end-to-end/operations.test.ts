@@ -45,7 +45,6 @@ beforeAll(async () => {
     environmentOf: (name) => ({
       METRICS_PORT: String(name === 'api' ? api : name === 'operator' ? console : worker),
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-      OTEL_BSP_SCHEDULE_DELAY: '100',
     }),
   })
   await makeTraffic()
@@ -214,6 +213,9 @@ describe('a worker’s /metrics', () => {
 
   test('a worker’s metrics report the same ledger totals after a restart', async () => {
     const before = await readLedgerTotals()
+    // Spans that are not exported yet would be lost with the process.
+    for (const { requestId } of [answers.paid, answers.uncharged, answers.unsettled])
+      await until(() => traceOf(collector.spans, requestId).some(({ name }) => name === 'run job'))
     process.kill(sandbox.pidOf('worker'), 'SIGKILL')
     await sandbox.restart('worker')
     expect(await readLedgerTotals()).toEqual(before)

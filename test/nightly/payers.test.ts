@@ -14,7 +14,7 @@ const REFUSALS: Readonly<Record<Attack, string>> = {
   // A wait for SDKs, which sign the next permit.
   'permit spent elsewhere': '409 permit_already_used (none)',
 }
-/** Fixed, so that test runs are reproducible; `npm run fuzz` uses others. */
+/** Fixed, so that test runs are reproducible; `npm run campaign -- fuzz` uses others. */
 const SEED = 402
 const RUNS = 300
 /** `npm run campaign -- duplicates --rounds 1000` is the full run. */

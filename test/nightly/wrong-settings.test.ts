@@ -314,7 +314,7 @@ const storeCases: readonly Case[] = [
     'a missing bucket',
     withBucket({ S3_BUCKET: 'nowhere' }),
     'S3_BUCKET: there is no bucket nowhere at',
-    'npm run bucket:init creates it',
+    'infra/commands/bucket-init/main.ts creates it',
   ),
   forOne(
     'worker',

@@ -13,6 +13,7 @@ const campaigns: Readonly<Record<string, string>> = {
   'payer-attacks':
     'payers who move funds, revoke the allowance, or burn or spend the nonce, at every stage of a payment',
   purse: 'an attacker with little money, many wallets and many addresses, next to honest payers',
+  fuzz: 'payment headers mutated at random, each of which must be refused without a trace',
   pool: 'a node that holds 16 pending transactions of a settlement key, and calls at a steady rate',
   'payer-overdraft': 'many concurrent calls paid from one small wallet',
   upgrade: 'an earlier version replaced by this one under load, and rolled back',

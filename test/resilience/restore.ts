@@ -46,7 +46,7 @@ export async function runRestore({ calls, checkout }: RestoreOptions): Promise<R
   const sandbox = await startStandaloneSandbox({
     ...(checkout === undefined ? {} : { rootOf: () => checkout }),
     apiEnvironment: { ...WITHOUT_BUDGETS, REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '5' },
-    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS: '5', SWEEP_SECONDS: '0.2' },
+    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS: '5' },
   })
   try {
     const chats = await signAll(sandbox, calls)

@@ -94,7 +94,6 @@ export async function startWatchedStack({
       RPC_TIMEOUT_MS: String(rpcTimeoutMs),
       // The only worker lives as long as its stack, so only starvation could cost it a lease.
       LEASE_SECONDS: '60',
-      SWEEP_SECONDS: '0.2',
       WORKER_CONCURRENCY: '64',
     },
   })

@@ -2,7 +2,9 @@ import { readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+import { minimumRemainingSeconds } from '#shared/operations/text/output-time.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
+import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { readConfig as readApiConfig } from '../../api/config.ts'
 import { isOwnServer } from '../../infra/commands/preflight/check-stores.ts'
 import { concurrencyOf, readConfig as readWorkerConfig } from '../../workers/config.ts'
@@ -49,15 +51,14 @@ describe('settings from the environment', () => {
       ])
     })
 
-    it('a worker serves only the queues of WORKER_QUEUES, each with its own concurrency', () => {
+    it('a worker serves only the queues of WORKER_QUEUES, each with WORKER_CONCURRENCY jobs', () => {
       const config = readWorkerConfig({
         ...WORKER_SETTINGS,
         WORKER_QUEUES: 'settlement, text',
         WORKER_CONCURRENCY: '4',
-        WORKER_CONCURRENCY_SETTLEMENT: '64',
       })
       expect([...concurrencyOf(config)]).toEqual([
-        ['settlement', 64],
+        ['settlement', 4],
         ['text', 4],
       ])
     })
@@ -67,7 +68,7 @@ describe('settings from the environment', () => {
       ['QUEUE_PREFIX', { QUEUE_PREFIX: 'farebox' }],
       ['QUEUE_PREFIX', { QUEUE_PREFIX: '{}' }],
       ['WORKER_QUEUES', { WORKER_QUEUES: 'text,video' }],
-      ['WORKER_CONCURRENCY_TEXT', { WORKER_CONCURRENCY_TEXT: '0' }],
+      ['WORKER_CONCURRENCY', { WORKER_CONCURRENCY: '0' }],
       ['DRAIN_SECONDS', { DRAIN_SECONDS: '-1' }],
       ['METRICS_PORT', { METRICS_PORT: '70000' }],
       ['OTEL_EXPORTER_OTLP_ENDPOINT', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }],
@@ -183,30 +184,21 @@ describe('settings from the environment', () => {
 
     it.each([
       ['lifetime that is too short', { AUTHORIZATION_LIFETIME_SECONDS: '743' }, 'at least 744'],
-      ['minimum that is too long', { MINIMUM_AUTHORIZATION_SECONDS: '517' }, 'at least 901'],
+      ['limit of calls that is too long', { PROVIDER_TIMEOUT_SECONDS: '427' }, 'at least 901'],
       ['writing speed that is too slow', { OUTPUT_TOKENS_PER_SECOND: '64' }, 'at least 1128'],
     ])('the API does not start with a %s for the longest answer that it sells', (_name, changes, message) => {
       expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow('AUTHORIZATION_LIFETIME_SECONDS')
       expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow(message)
     })
 
-    it.each([
-      ['limit of calls', { PROVIDER_TIMEOUT_SECONDS: '301' }, 'at least 361'],
-      ['margin for the settlement', { SETTLEMENT_MARGIN_SECONDS: '91' }, 'at least 361'],
-      ['minimum', { MINIMUM_AUTHORIZATION_SECONDS: '329' }, 'at least 330'],
-    ])(
-      'the API does not start with a %s that a payment at the minimum would not outlast',
-      (_name, changes, message) => {
-        expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow('MINIMUM_AUTHORIZATION_SECONDS')
-        expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow(message)
-      },
-    )
+    it('a payment must be valid for its call and another minute and a half when it arrives', () => {
+      expect(minimumRemainingSeconds(readApiConfig(API_SETTINGS))).toBe(360)
+      expect(minimumRemainingSeconds({ PROVIDER_TIMEOUT_SECONDS: 30.5 })).toBe(121)
+    })
 
     const LONG_CALLS = {
       PROVIDER_TIMEOUT_SECONDS: '600',
       AUTHORIZATION_LIFETIME_SECONDS: '1200',
-      MINIMUM_AUTHORIZATION_SECONDS: '700',
-      MAXIMUM_CHARGE_DEFERRAL_SECONDS: '1200',
     }
 
     it('calls may take longer than five minutes when payments are valid for longer', () => {
@@ -215,11 +207,9 @@ describe('settings from the environment', () => {
     })
 
     it.each([
-      ['AUTHORIZATION_LIFETIME_SECONDS', { AUTHORIZATION_LIFETIME_SECONDS: '1043' }, 'at least 1044'],
-      ['AUTHORIZATION_LIFETIME_SECONDS', { OUTPUT_TOKENS_PER_SECOND: '64' }, 'at least 1428'],
-      ['MAXIMUM_CHARGE_DEFERRAL_SECONDS', { MAXIMUM_CHARGE_DEFERRAL_SECONDS: '1199' }, 'at least'],
+      ['AUTHORIZATION_LIFETIME_SECONDS', { AUTHORIZATION_LIFETIME_SECONDS: '1073' }, 'at least 1074'],
+      ['AUTHORIZATION_LIFETIME_SECONDS', { OUTPUT_TOKENS_PER_SECOND: '64' }, 'at least 1458'],
       ['PROVIDER_TIMEOUT_SECONDS', { PROVIDER_TIMEOUT_SECONDS: '3000000' }, '86400'],
-      ['PROVIDER_STALL_SECONDS', { PROVIDER_STALL_SECONDS: '0' }, 'PROVIDER_STALL_SECONDS'],
     ])('the worker does not start when %s does not fit the other times, as with %o', (name, changes, message) => {
       expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...LONG_CALLS, ...changes })).toThrow(name)
       expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...LONG_CALLS, ...changes })).toThrow(message)
@@ -276,6 +266,12 @@ describe('settings from the environment', () => {
         expect(maximumHeadAgeMs(read({ ...settings, MAXIMUM_HEAD_AGE_SECONDS: '0' }))).toBe(Number.POSITIVE_INFINITY)
         expect(() => read({ ...settings, MAXIMUM_HEAD_AGE_SECONDS: '-1' })).toThrow('MAXIMUM_HEAD_AGE_SECONDS')
       }
+    })
+
+    it('uncharged work counts for an hour', () => {
+      const budget = { windowSeconds: 3600, perPayer: 1_000_000n, maximumForgiven: 20_000_000n }
+      for (const config of [readApiConfig(API_SETTINGS), readWorkerConfig(WORKER_SETTINGS)])
+        expect(unchargedBudget(config)).toEqual(budget)
     })
 
     it('fees are limited by the price of the native token unless the operator chooses a maximum', () => {

@@ -8,6 +8,7 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import { createQueueAgeReader } from '../../api/limits/admission.ts'
+import { connectionLimits } from '../../api/limits/connection-limits.ts'
 import { createLoadGate, type RequestedWork, type Reservation } from '../../api/limits/load-gate.ts'
 import { createPayingCallers } from '../../api/limits/paying-callers.ts'
 import { signWitness } from '../support/payer/sign-authorization.ts'
@@ -286,6 +287,19 @@ describe('held connections', () => {
     expect(hold(gate, '1')).not.toBeNull()
     expect(gate.currentLoad().heldConnections).toBe(4)
   })
+})
+
+describe('open connections', () => {
+  it.each([
+    [1, { connections: 20_000, connectionsPerClient: 4000 }],
+    [5000, { connections: 20_000, connectionsPerClient: 4000 }],
+    [6001, { connections: 24_004, connectionsPerClient: 4801 }],
+  ])(
+    'are four times the %d callers that are held, at least 20,000, and a fifth of them of one client',
+    (held, limits) => {
+      expect(connectionLimits(held)).toEqual(limits)
+    },
+  )
 })
 
 describe('the age of a queue', () => {

@@ -10,16 +10,13 @@ import { refuseKeyNames, refuseKeys } from '../../api/request/private-keys.ts'
 import { TOOL_OPERATIONS } from '../../api/schemas/tool-operations.ts'
 
 const PER_MINUTE = 3
-const PAID_PER_MINUTE = 5
+const PAID_PER_MINUTE = 10 * PER_MINUTE
 const stranger = () => ({ ip: '192.0.2.1' })
 function newLimiter() {
   const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
   // The clock stands still: no allowance is refilled.
   const allowances = createRateBuckets({ shared: null, logger, now: () => 0 })
-  const limiter = createUnreadLimiter(allowances, {
-    requestsPerMinute: PER_MINUTE,
-    paidRequestsPerMinute: PAID_PER_MINUTE,
-  })
+  const limiter = createUnreadLimiter(allowances, PER_MINUTE)
   const takeUnpaid = () => allowances.take('unpaid', stranger().ip, PER_MINUTE)
   return { limiter, takeUnpaid }
 }

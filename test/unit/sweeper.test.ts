@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import type { LogFields } from '#shared/runtime/logger.ts'
-import { type Sweep, startSweepers } from '../../workers/sweepers/sweeper.ts'
+import { type Sweep, startSweepers, sweepIntervalMs } from '../../workers/sweepers/sweeper.ts'
 
 const INTERVAL_MS = 1000
 /** More rounds than any sweep here needs, so that one which never runs ends as well. */
@@ -49,4 +49,12 @@ it('a sweep that fails in its second batch reports the items of the first one', 
     ['swept failed', undefined],
     ['swept', 5],
   ])
+})
+
+it.each([
+  [3000, 200],
+  [15_000, 1000],
+  [60_000, 1000],
+])('with leases of %d ms sweeps run every %d ms', (leaseMs, intervalMs) => {
+  expect(sweepIntervalMs(leaseMs)).toBe(intervalMs)
 })

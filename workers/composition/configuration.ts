@@ -43,7 +43,7 @@ export interface LiveConfiguration {
 
 /**
  * How long after its quote a job may be accepted: a deployment that served the quoted model may be gone by then. Longer
- * than challenges live (CHALLENGE_LIFETIME_SECONDS of the API, 10 minutes by default).
+ * than challenges live (`CHALLENGE_LIFETIME_SECONDS`, 10 minutes).
  */
 const LONGEST_QUOTE_MS = 3_600_000
 

@@ -42,7 +42,7 @@ export function composeGeneration(
   config: WorkerConfig,
   { textJobs, file, metrics, now }: GenerationOptions,
 ): GenerationParts {
-  const http = openVendorHttp(config)
+  const http = openVendorHttp()
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
   const router = createRouter([], { now, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
   const providerKeys = allowedKeys(config, file)
@@ -71,8 +71,8 @@ function allowedKeys({ PROVIDER_KEYS: given }: Pick<WorkerConfig, 'PROVIDER_KEYS
   return given ?? providerKeysOf(file)
 }
 
-export function openVendorHttp(config: Pick<WorkerConfig, 'PROVIDER_STALL_SECONDS'>): SendHttp {
-  return createHttp({ fetch: createProviderFetch(), stallMs: config.PROVIDER_STALL_SECONDS * 1000 })
+export function openVendorHttp(): SendHttp {
+  return createHttp({ fetch: createProviderFetch() })
 }
 
 /** Reads the deployments file and the keys that it names. Throws a `StartFailure`. */

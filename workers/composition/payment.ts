@@ -27,6 +27,7 @@ import {
   type SettlementVerification,
 } from '#shared/chain/verification/settlement-verification.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
+import { SETTLEMENT_MARGIN_SECONDS } from '#shared/operations/text/output-time.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -56,7 +57,7 @@ export interface PaymentParts
   extends SettlingParty,
     Pick<RunJobDependencies, 'payerFunds' | 'chainClock' | 'settlementMarginMs'>,
     Pick<ReplacementDependencies, 'accounts' | 'network' | 'feeBumpAfterMs'>,
-    Pick<GasWatchDependencies, 'facilitators' | 'gasWarningSettlements' | 'nativeTokenUsd'>,
+    Pick<GasWatchDependencies, 'facilitators' | 'nativeTokenUsd'>,
     Pick<FinalityDependencies, 'blocks'> {
   readonly settler: Settler
   /** Looks the payment up on chain before a settlement fails. */
@@ -128,9 +129,8 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
     facilitators: accounts.facilitators,
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
-    gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
     nativeTokenUsd,
-    settlementMarginMs: config.SETTLEMENT_MARGIN_SECONDS * 1000,
+    settlementMarginMs: SETTLEMENT_MARGIN_SECONDS * 1000,
   }
 }
 
@@ -169,6 +169,9 @@ function composeOwnKeys(
   }
 }
 
+/** How long a remote facilitator may take to settle. */
+const REMOTE_SETTLEMENT_MS = 30_000
+
 /** A remote facilitator pays for gas itself and does not report its balance. */
 const unlimitedGas: GasReader = { readGas: async () => UNLIMITED_GAS }
 
@@ -178,11 +181,10 @@ function composeRemoteFacilitator(
   { chain, payerCode, blockWatch, url }: Chain & { readonly url: string },
 ): SettlingParty {
   const { FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations, RECEIPT_SECRET_ID: receiptSecretId } = config
-  const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode })
   const facilitator = tracedFacilitator(
     tracer,
-    createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own),
+    createRemoteFacilitator({ url, apiKey, timeoutMs: REMOTE_SETTLEMENT_MS, confirmations }, chain, own),
   )
   const steps = createRemoteSettlement({ receiptSecretId, now, logger, settlementStore, facilitator, blockWatch })
   return {

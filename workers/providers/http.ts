@@ -55,7 +55,7 @@ const MAXIMUM_ERROR_BODY_BYTES = 65_536
 /** 65,536 tokens in events of their own, each of which repeats ids and counts. */
 const MAXIMUM_STREAM_BYTES = 64 * 1024 * 1024
 
-/** The default of PROVIDER_STALL_SECONDS. */
+/** A streamed answer whose first words have arrived is given up after a pause of this length. */
 const STALL_MS = 120_000
 
 export interface HttpDependencies {

@@ -10,6 +10,14 @@ export interface Sweep {
   run(): Promise<number>
 }
 
+const LONGEST_INTERVAL_MS = 1000
+const SWEEPS_PER_LEASE = 15
+
+/** Returns how often sweeps run: what a lost message or a crash left behind waits a second, or less where leases are short. */
+export function sweepIntervalMs(leaseMs: number): number {
+  return Math.min(LONGEST_INTERVAL_MS, leaseMs / SWEEPS_PER_LEASE)
+}
+
 /** A round that would take longer continues at the next interval, so that its log line and a stop are not delayed. */
 const LONGEST_ROUND_MS = 10_000
 

@@ -70,8 +70,11 @@ export interface RequestPreparer {
   close(): Promise<void>
 }
 
+/** Large bodies that a process parses and measures at a time, beside its main thread. More need more processes. */
+export const PREPARATION_THREADS = 2
+
 /** Creates a preparer for `threads` large bodies at a time; others wait. Threads start when they are first needed. */
-export function createRequestPreparer(offered: CurrentCatalog, threads: number): RequestPreparer {
+export function createRequestPreparer(offered: CurrentCatalog, threads = PREPARATION_THREADS): RequestPreparer {
   const pool = new Piscina({
     filename: new URL('./thread.ts', import.meta.url).href,
     minThreads: 0,

@@ -61,7 +61,7 @@ async function withClient<T>(settings: S3Settings, work: (client: S3Client) => P
 const optionsSchema = z.object({ dryRun: z.boolean().default(false) })
 
 /** Runs the command and returns its exit code. */
-export const main = createMain('bucket:init', (command, run) =>
+export const main = createMain('infra/commands/bucket-init/main.ts', (command, run) =>
   command
     .description(DESCRIPTION)
     .option('--dry-run', 'check whether the bucket exists and print what would be done')

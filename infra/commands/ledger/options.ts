@@ -2,7 +2,6 @@ import { type Command, Option } from 'commander'
 import { z } from 'zod'
 import type { AuditHead } from '#shared/operators/audit-chain.ts'
 import { rpcUrls } from '#shared/payment/chain-settings.ts'
-import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { checkedFlags, checkedSettings, readSandbox, type Settings, UsageError } from '../command-line.ts'
 import { INVOICE_UNITS } from './invoice.ts'
 
@@ -38,7 +37,7 @@ the chain to the atomic unit. A period contains what finished at or after --from
       'after',
       `
 Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO, FACILITATOR_ADDRESSES and SETTLEMENT_CONTRACT
-(comma-separated) add addresses to those in the ledger. UNCHARGED_WINDOW_SECONDS as for the API (default: 3600).
+(comma-separated) add addresses to those in the ledger.
 
 Exit code: 0 when ledger and chain agree and the audit is complete, or ledger and invoice, 1 on any difference, 2 on
 wrong usage or when the database or the chain cannot be read.`,
@@ -84,7 +83,6 @@ const environmentSchema = z.object({
   PAY_TO: addresses.optional(),
   FACILITATOR_ADDRESSES: addresses.optional(),
   SETTLEMENT_CONTRACT: addresses.optional(),
-  UNCHARGED_WINDOW_SECONDS: exposureSettings.UNCHARGED_WINDOW_SECONDS,
 })
 
 /** Reads options and settings. Throws `UsageError`. */

@@ -1,5 +1,5 @@
 import { formatGwei, hashDomain, keccak256, type PublicClient, parseAbi } from 'viem'
-import { LOWEST_BASE_FEE_WEI, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
+import { GAS_WARNING_SETTLEMENTS, LOWEST_BASE_FEE_WEI, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { chainClientOf } from '#shared/chain/network/client.ts'
 import {
   CHAIN_ID,
@@ -182,14 +182,16 @@ const PERMIT_DOMAIN = hashDomain({
 })
 
 function checkGas(client: PublicClient, config: WorkerConfig): Promise<readonly Check[]> {
-  const { SETTLEMENT_PRIVATE_KEYS: keys = [], GAS_WARNING_SETTLEMENTS: least } = config
+  const { SETTLEMENT_PRIVATE_KEYS: keys = [] } = config
   const gas = createGasReader(client, createFeeEstimator(client, maximumFeePerGasWei(config)))
   return Promise.all(
     settlementKeys(keys).facilitators.map((address) =>
       attempted('gas', `the balance of ${address} cannot be read`, async () => {
         const { settlementsLeft } = await gas.readGas(address)
         const problems =
-          settlementsLeft < least ? [`${address} has gas for ${settlementsLeft} settlements; fund it`] : []
+          settlementsLeft < GAS_WARNING_SETTLEMENTS
+            ? [`${address} has gas for ${settlementsLeft} settlements; fund it`]
+            : []
         return judged('gas', problems, `${address} has gas for ${settlementsLeft} settlements`)
       }),
     ),

@@ -10,7 +10,7 @@ const TIMEOUT_MS = 10_000
 export async function checkProviders(config: WorkerConfig): Promise<readonly Check[]> {
   let deployments: readonly Deployment[]
   try {
-    deployments = await readDeployments(config, openVendorHttp(config))
+    deployments = await readDeployments(config, openVendorHttp())
   } catch (error) {
     return [failed('deployments', error instanceof Error ? error.message : String(error))]
   }

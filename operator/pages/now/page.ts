@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import { GAS_WARNING_SETTLEMENTS } from '#shared/catalog/fee-limit.ts'
 import type { GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import type { ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import type { MoneyStore } from '#shared/ledger/console/money-store.ts'
@@ -24,8 +25,6 @@ export interface NowPageDependencies {
   readonly gas: GasReader
   /** The addresses of the settlement keys. */
   readonly facilitators: readonly `0x${string}`[]
-  /** A key whose gas covers fewer settlements is low. */
-  readonly gasWarningSettlements: number
   readonly now: () => Date
 }
 
@@ -148,19 +147,19 @@ interface SettlementKey {
   readonly tone: Tone
 }
 
-async function readKeys({ gas, facilitators, gasWarningSettlements }: NowPageDependencies): Promise<SettlementKey[]> {
+async function readKeys({ gas, facilitators }: NowPageDependencies): Promise<SettlementKey[]> {
   return await Promise.all(
     facilitators.map(async (address): Promise<SettlementKey> => {
       const read = await gas.readGas(address).catch(() => null)
-      return { address, gas: read, tone: toneOfKey(read?.settlementsLeft ?? null, gasWarningSettlements) }
+      return { address, gas: read, tone: toneOfKey(read?.settlementsLeft ?? null) }
     }),
   )
 }
 
-function toneOfKey(settlementsLeft: number | null, warning: number): Tone {
+function toneOfKey(settlementsLeft: number | null): Tone {
   if (settlementsLeft === null) return 'warning'
   if (settlementsLeft === 0) return 'bad'
-  return settlementsLeft < warning ? 'warning' : 'good'
+  return settlementsLeft < GAS_WARNING_SETTLEMENTS ? 'warning' : 'good'
 }
 
 function queuesOf({ queues }: LedgerTotals, running: readonly SeenProcess[]) {

@@ -15,13 +15,15 @@ export interface SpanExporterOptions {
   readonly serviceName: string
   /** Share of the requests that are traced, 0 to 1; a worker follows the decision of the API. */
   readonly sampledShare: number
-  readonly exportEveryMs: number
 }
 
 export interface SpanExporter {
   readonly spans: Tracer
   close(): Promise<void>
 }
+
+/** Soon enough for a person who looks for the trace of a call that just ended. */
+const EXPORT_EVERY_MS = 1000
 
 /** A collector that does not respond must not keep a process from ending. */
 const LAST_EXPORT_MS = 2000
@@ -37,7 +39,7 @@ export function openSpanExporter(options: SpanExporterOptions): SpanExporter {
     spanProcessors: [
       new BatchSpanProcessor({
         exporter: new OTLPTraceExporter({ url: `${options.endpoint.replace(/\/$/, '')}/v1/traces` }),
-        scheduledDelayMillis: options.exportEveryMs,
+        scheduledDelayMillis: EXPORT_EVERY_MS,
       }),
     ],
   })

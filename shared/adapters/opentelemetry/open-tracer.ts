@@ -6,10 +6,7 @@ import { createTracer } from './tracer.ts'
 
 /** Opens the tracer of a process: it measures into `registry`, and exports spans when the settings name a collector. */
 export async function openTracer(
-  settings: Pick<
-    TelemetrySettings,
-    'OTEL_EXPORTER_OTLP_ENDPOINT' | 'OTEL_TRACES_SAMPLER_ARG' | 'OTEL_BSP_SCHEDULE_DELAY'
-  >,
+  settings: Pick<TelemetrySettings, 'OTEL_EXPORTER_OTLP_ENDPOINT' | 'OTEL_TRACES_SAMPLER_ARG'>,
   serviceName: string,
   registry: Registry,
 ): Promise<Tracer> {
@@ -22,7 +19,6 @@ export async function openTracer(
     endpoint,
     serviceName,
     sampledShare: settings.OTEL_TRACES_SAMPLER_ARG,
-    exportEveryMs: settings.OTEL_BSP_SCHEDULE_DELAY,
   })
   return createTracer({ ...exporter, observer })
 }

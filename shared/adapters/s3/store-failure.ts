@@ -44,7 +44,7 @@ function describeAnswer(error: unknown, settings: S3Settings, attempted?: Attemp
   const code = error instanceof Error ? error.name : ''
   switch (code) {
     case 'NoSuchBucket':
-      return `S3_BUCKET: there is no bucket ${bucket} at ${place}; npm run bucket:init creates it`
+      return `S3_BUCKET: there is no bucket ${bucket} at ${place}; infra/commands/bucket-init/main.ts creates it`
     case 'BucketAlreadyExists':
       return `S3_BUCKET: the bucket ${bucket} at ${place} belongs to somebody else; choose another name`
     case 'InvalidBucketName':

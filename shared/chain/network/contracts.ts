@@ -27,8 +27,8 @@ export const multicall3Abi = parseAbi([
 ])
 
 /**
- * The keccak256 hash of the settlement contract's runtime code, which is the same in every deployment:
- * `npm run build:settlement-contract` compares it with the source.
+ * The keccak256 hash of the settlement contract's runtime code, which is the same in every deployment. A test compares it
+ * with the source.
  */
 export const SETTLEMENT_CONTRACT_CODE_HASH = '0x9eae16c34380a49590c826e1c720ceca81919787d4084c26b4aecea86543aedf'
 

@@ -4,7 +4,6 @@ import { startStandaloneSandbox, type TestSandbox } from '../../support/processe
 /** All load comes from one client address, so the limits of one network would be the first bottleneck. */
 const UNLIMITED_RATE = {
   REQUESTS_PER_MINUTE: '100000000',
-  PAID_REQUESTS_PER_MINUTE: '100000000',
   NEW_PAYER_DAILY_LOSS_USDC: '1000000',
   NEW_PAYER_VERIFICATIONS_PER_MINUTE: '100000000',
   UNPAID_AUDIO_MINUTES_PER_MINUTE: '100000000',

@@ -19,8 +19,8 @@ const values = (keyword: string) =>
 const COPIED = values('COPY')
   .flatMap((copy) => copy.split(' ').slice(0, -1))
   .filter((path) => !path.startsWith('/'))
-/** These work on the repository. */
-const NOT_IN_IMAGE = ['infra/commands/build-settlement-contract/main.ts', 'infra/commands/complete-lockfile/main.ts']
+/** Works on the repository. */
+const NOT_IN_IMAGE = ['infra/commands/complete-lockfile/main.ts']
 
 /** Returns what the programs of the image import, and what those files import. */
 function filesOfPrograms(): readonly string[] {

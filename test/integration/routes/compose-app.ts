@@ -57,11 +57,9 @@ export const newRateBuckets = () => createRateBuckets({ shared: null, logger: si
 
 /** Creates the limits of a single process. */
 export function limitTo(requestsPerMinute: number): RateLimiter {
-  const paidRequestsPerMinute = requestsPerMinute
   return createRateLimiter({
     rateBuckets: newRateBuckets(),
     requestsPerMinute,
-    paidRequestsPerMinute,
     isKnownPayer: () => false,
   })
 }

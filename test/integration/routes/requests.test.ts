@@ -326,7 +326,6 @@ describe('rate limits', () => {
     const limitRate = createRateLimiter({
       rateBuckets: createRateBuckets({ shared, logger: { info: log, warn: log, error: log }, now: () => 0 }),
       requestsPerMinute,
-      paidRequestsPerMinute: PAID_LIMIT,
       isKnownPayer: ({ headers }) => headers['payment-signature'] !== undefined,
     })
     const app = await composeApp((composed) => {

@@ -442,17 +442,17 @@ describe('the chain’s time and gas', () => {
       expect(text).toMatch(/farebox_settlements{state="signed"} 0/)
       expect(text).toMatch(/farebox_settlement_oldest_unconfirmed_seconds 0/)
 
-      const { settlementsLeft } = await gas.readGas(chain.facilitator)
+      const read = await gas.readGas(chain.facilitator)
       const warnings: unknown[] = []
       const logger = { ...worker.dependencies.logger, warn: (...logged: unknown[]) => void warnings.push(logged) }
-      const watch = (gasWarningSettlements: number) =>
-        watchGas({ gas, facilitators: [chain.facilitator], gasWarningSettlements, nativeTokenUsd: 0.01, logger }).run()
-      await watch(settlementsLeft)
+      const watch = (settlementsLeft: number) => {
+        const known = { readGas: async () => ({ ...read, settlementsLeft }) }
+        return watchGas({ gas: known, facilitators: [chain.facilitator], nativeTokenUsd: 0.01, logger }).run()
+      }
+      await watch(1000)
       expect(warnings).toEqual([])
-      await watch(settlementsLeft + 1)
-      expect(warnings).toEqual([
-        ['a settlement key is low on gas', { facilitator: chain.facilitator, count: settlementsLeft }],
-      ])
+      await watch(999)
+      expect(warnings).toEqual([['a settlement key is low on gas', { facilitator: chain.facilitator, count: 999 }]])
     })
   })
 
@@ -480,7 +480,8 @@ describe('the chain’s time and gas', () => {
         )
         const warnings: string[] = []
         const logger = { ...worker.dependencies.logger, warn: (message: string) => void warnings.push(message) }
-        await watchGas({ gas, facilitators, gasWarningSettlements: 1, nativeTokenUsd: 0.01, logger }).run()
+        const ample = { readGas: async () => ({ ...(await gas.readGas(chain.facilitator)), settlementsLeft: 1000 }) }
+        await watchGas({ gas: ample, facilitators, nativeTokenUsd: 0.01, logger }).run()
         expect(warnings).toEqual(isLimited ? ['MAXIMUM_FEE_PER_GAS_WEI limits the fees of settlements'] : [])
       }
     })
@@ -551,7 +552,7 @@ describe('the chain’s time and gas', () => {
         const warnings: string[] = []
         const logger = { ...worker.dependencies.logger, warn: (message: string) => void warnings.push(message) }
         const facilitators = [chain.facilitator]
-        const watch = watchGas({ gas, facilitators, gasWarningSettlements: 1, nativeTokenUsd, logger })
+        const watch = watchGas({ gas, facilitators, nativeTokenUsd, logger })
         await watch.run()
         await watch.run()
         // Once: it may last for days.

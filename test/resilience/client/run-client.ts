@@ -63,7 +63,7 @@ export async function runClientCampaign(options: ClientCampaignOptions): Promise
   const sandbox = await startStandaloneSandbox({
     upstreamDelayMs: options.upstreamDelayMs,
     apiEnvironment: { ...WITHOUT_BUDGETS, REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10' },
-    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS, SWEEP_SECONDS: '0.2' },
+    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS },
   })
   try {
     const { seed, clips: count, onProgress } = options

@@ -91,7 +91,7 @@ export async function startBench({
     workerEntry: 'test/resilience/processes/worker.ts',
     // Long enough that every answer is final, unless the client runs out of patience.
     apiEnvironment: { ...WITHOUT_BUDGETS, HOLD_SECONDS: '240' },
-    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS: '60', SWEEP_SECONDS: '0.2' },
+    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS: '60' },
     environmentOf: () => ({ FAULT_POINTS_DIRECTORY: pointsDirectory }),
   })
   const points = createPointControl(pointsDirectory)

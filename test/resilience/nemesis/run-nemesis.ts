@@ -46,7 +46,7 @@ export function trialSeeds(seed: number, trials: number): readonly number[] {
 }
 
 /** A silent provider is abandoned within seconds, which is many times the latency of one that answers. */
-const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '15', SETTLEMENT_MARGIN_SECONDS: '30' }
+const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '15' }
 
 /** Returns whether all faults are those of batches: then each trial makes batches of several payments for them. */
 export function isAboutBatches({ kinds }: Pick<NemesisOptions, 'kinds'>): boolean {

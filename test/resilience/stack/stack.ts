@@ -137,7 +137,6 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       workerEnvironment: {
         ...WITHOUT_BUDGETS,
         LEASE_SECONDS: String(LEASE_SECONDS),
-        SWEEP_SECONDS: '0.2',
         FEE_BUMP_AFTER_SECONDS: '1',
         ...options.workerEnvironment,
       },

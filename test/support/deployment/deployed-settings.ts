@@ -1,4 +1,5 @@
 import { settingsSchema as apiSettings, readConfig as readApiConfig } from '../../../api/config.ts'
+import { PREPARATION_THREADS } from '../../../api/request/worker-threads/request-preparer.ts'
 import { settingsSchema as operatorSettings, readConfig as readOperatorConfig } from '../../../operator/config.ts'
 import { readConfig as readWorkerConfig, settingsSchema as workerSettings } from '../../../workers/config.ts'
 
@@ -85,7 +86,7 @@ export const shutdownSeconds = {
 /** The memory in MiB that a process needs with its settings, as infra/capacity.md states it. */
 export const neededMegabytes = {
   api: (environment: Readonly<Record<string, string>>): number => {
-    const { MAXIMUM_BODY_MEGABYTES, PREPARATION_THREADS, DECODERS } = readApiConfig(environment)
+    const { MAXIMUM_BODY_MEGABYTES, DECODERS } = readApiConfig(environment)
     return 200 + MAXIMUM_BODY_MEGABYTES + 200 * PREPARATION_THREADS + 100 * DECODERS
   },
   worker: (environment: Readonly<Record<string, string>>): number => {

@@ -2,10 +2,10 @@ import { parseArgs } from 'node:util'
 import { listenForStopSignals } from '../../../infra/sandbox/processes/supervise.ts'
 import { haveS3, startTestS3 } from './s3-server.ts'
 
-const HELP = `Usage: npm run s3:gateway [-- --day-seconds 10]
+const HELP = `Usage: npx node test/support/processes/s3-gateway.ts [--day-seconds 10]
 
 Runs Ceph's S3 gateway on this machine until Ctrl-C, with its objects in memory, and prints the
-settings with which farebox uses it: for npm run bucket:init, npm run demo and npm start.
+settings with which farebox uses it: for infra/commands/bucket-init/main.ts, npm run demo and npm start.
 Needs Debian's packages ceph-mon, ceph-osd, ceph-base, ceph-common and radosgw.
 
   --day-seconds  how long a day of a lifecycle rule lasts (a day)

@@ -283,9 +283,7 @@ describe('processes', () => {
 
   test('the page about capacity states the formulas of these limits', async () => {
     const page = await read('infra/capacity.md')
-    expect(page).toContain(
-      '200 MiB + `MAXIMUM_BODY_MEGABYTES` + 200 MiB × `PREPARATION_THREADS` + 100 MiB × `DECODERS`',
-    )
+    expect(page).toContain('600 MiB + `MAXIMUM_BODY_MEGABYTES` + 100 MiB × `DECODERS`')
     expect(page).toContain('400 MiB + 1.5 × `MAXIMUM_JOB_MEGABYTES`')
     expect(page).toMatch(/settler +\| 250 MiB/)
     expect(page).toMatch(/console +\| 250 MiB/)

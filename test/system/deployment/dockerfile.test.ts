@@ -14,7 +14,7 @@ import { startTestSandbox, type TestSandbox } from '../../support/processes/test
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 const run = promisify(execFile)
 /** All that an operator runs; the others are of the repository, or are run below. */
-const OTHERS = ['build-settlement-contract', 'check-health', 'complete-lockfile', 'configuration', 'ledger', 'migrate']
+const OTHERS = ['check-health', 'complete-lockfile', 'configuration', 'ledger', 'migrate']
 const COMMANDS = (await readdir(join(ROOT, 'infra/commands'))).filter(
   (name) => !name.endsWith('.ts') && !OTHERS.includes(name),
 )

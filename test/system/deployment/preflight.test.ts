@@ -287,7 +287,15 @@ describe('npm run preflight', () => {
       { FACILITATOR_ADDRESSES: OTHER_KEY.address, SETTLEMENT_PRIVATE_KEYS: OTHER_KEY.privateKey },
       'settlement contract: 0x',
     ],
-    ['a settlement key without gas', { GAS_WARNING_SETTLEMENTS: '100000000000000' }, 'gas: 0x'],
+    [
+      'a settlement key without gas',
+      {
+        FACILITATOR_ADDRESSES: OTHER_KEY.address,
+        SETTLEMENT_PRIVATE_KEYS: OTHER_KEY.privateKey,
+        SETTLEMENT_CONTRACT: 'none',
+      },
+      'gas: 0x',
+    ],
     [
       'a public address that does not answer',
       { PUBLIC_BASE_URL: 'http://127.0.0.1:1' },

@@ -233,8 +233,6 @@ describe('settlement through a facilitator', () => {
       apiEnvironment: { HOLD_SECONDS: '2' },
       workerEnvironment: {
         LEASE_SECONDS: String(LEASE_SECONDS),
-        SWEEP_SECONDS: '0.2',
-        FACILITATOR_TIMEOUT_SECONDS: '60',
       },
     })
   })

@@ -53,9 +53,7 @@ beforeAll(async () => {
       RPC_TIMEOUT_MS: name === 'api-2' ? '500' : String(PATIENCE_MS),
       ...(name === 'api-2' ? { PAYER_SCREENING_ORACLE: ORACLE } : {}),
       // One payment is corrupted in hundreds of ways and must still be valid afterwards.
-      CHALLENGE_LIFETIME_SECONDS: '3600',
       AUTHORIZATION_LIFETIME_SECONDS: '3600',
-      MAXIMUM_CHARGE_DEFERRAL_SECONDS: '3600',
     }),
   })
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })

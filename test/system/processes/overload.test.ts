@@ -20,14 +20,19 @@ const TRANSCRIPTIONS = '/v1/audio/transcriptions'
 const MEGABYTE = 1024 * 1024
 /** 70 MiB are for bodies over 64 KiB. Callers who have not paid may use 52.5 MiB of these, each of them 39. */
 const BODY_MEGABYTES = 80
-const HELD = 4
+/** Places of held callers; a payer may take two fifths of them, rounded up, and a client half. */
+const HELD = 8
+const HELD_EACH = 4
 /** Other clients than the tests' own, which the API knows by the header of its proxy. */
 const STRANGER = { 'x-forwarded-for': '203.0.113.7' }
 const ANOTHER_STRANGER = { 'x-forwarded-for': '203.0.113.8' }
+const NEIGHBOR = { 'x-forwarded-for': '203.0.113.9' }
 /** Longer than any job waits, unless a test backdates it. */
 const QUEUE_AGE_SECONDS = 600
 let sandbox: TestSandbox
 let payer: Payer
+/** A payer who pays from elsewhere, and has paid before. */
+let neighbor: Payer
 let baseUrl: string
 let metricsPort: number
 let decoders: GatedDecoders
@@ -38,8 +43,6 @@ beforeAll(async () => {
     apiEnvironment: {
       MAXIMUM_BODY_MEGABYTES: String(BODY_MEGABYTES),
       MAXIMUM_HELD_CONNECTIONS: String(HELD),
-      MAXIMUM_HELD_PER_PAYER: String(HELD),
-      MAXIMUM_HELD_PER_CLIENT: String(HELD),
       TRUSTED_PROXIES: '127.0.0.1',
       MAXIMUM_QUEUE_AGE_SECONDS: String(QUEUE_AGE_SECONDS),
       DECODERS: '1',
@@ -50,6 +53,8 @@ beforeAll(async () => {
   })
   baseUrl = sandbox.info.baseUrl
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
+  neighbor = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
+  await payChatPatiently([baseUrl], await signChat(baseUrl, neighbor))
 })
 afterAll(async () => {
   await sandbox.stop()
@@ -134,6 +139,13 @@ async function backdateWaitingJobs(): Promise<void> {
   await sandbox.sql(statement, [QUEUE_AGE_SECONDS])
 }
 const sign = () => signChat(baseUrl, payer)
+const signAsNeighbor = async (): Promise<SignedChat> => {
+  const chat = await signChat(baseUrl, neighbor)
+  return { ...chat, headers: { ...chat.headers, ...NEIGHBOR } }
+}
+/** Signs as many calls as there are places of held callers. */
+const signForAllPlaces = async () =>
+  await Promise.all(Array.from({ length: HELD_EACH }, () => [sign(), signAsNeighbor()]).flat())
 const pay = async () => await payChat(baseUrl, await sign())
 const countJobs = async ({ idempotencyKey }: SignedChat) =>
   (await sandbox.sql('SELECT 1 FROM jobs WHERE idempotency_key = $1', [idempotencyKey])).length
@@ -178,8 +190,7 @@ function forgeSignature(headers: Readonly<Record<string, string>>): Record<strin
   return { [name]: Buffer.from(JSON.stringify(payment)).toString('base64') }
 }
 it('health and discovery answer while bodies, held connections and queue age are all at their limits', async () => {
-  const [late, ...chats] = await Promise.all(Array.from({ length: HELD + 1 }, sign))
-  if (!late) throw new Error('expected one payment beyond the limit')
+  const [late, chats] = [await sign(), await signForAllPlaces()]
   process.kill(sandbox.pidOf('worker'), 'SIGKILL')
   await occupy(STRANGER, 35)
   await occupy(ANOTHER_STRANGER, 12)
@@ -291,6 +302,23 @@ describe('decoders', () => {
 })
 
 describe('held connections', () => {
+  it('answers a payer’s further calls with their state while the rest of the places stays free for others', async () => {
+    const calls = await Promise.all(Array.from({ length: HELD_EACH + 1 }, sign))
+    const others = await signAsNeighbor()
+    const upstream = sandbox.pidOf('upstream')
+    process.kill(upstream, 'SIGSTOP')
+    onTestFinished(() => void process.kill(upstream, 'SIGCONT'))
+    const answers: Awaited<ReturnType<typeof payChat>>[] = []
+    const paid = calls.map(async (chat) => void answers.push(await payChat(baseUrl, chat)))
+    await until(() => answers.length === 1)
+    expect(answers).toMatchObject([{ status: 503, code: 'request_in_progress', payment: 'authorized' }])
+    const held = payChat(baseUrl, others)
+    await until(async () => (await loadOf('held_connections')) === HELD_EACH + 1)
+    process.kill(upstream, 'SIGCONT')
+    await Promise.all(paid)
+    expect((await held).status).toBe(200)
+    expect(answers.slice(1).map(({ status }) => status)).toEqual(Array.from({ length: HELD_EACH }, () => 200))
+  })
   it('holds at most three callers of one job, and answers the others with its state', async () => {
     const chat = await sign()
     const upstream = sandbox.pidOf('upstream')
@@ -311,8 +339,7 @@ describe('held connections', () => {
   it('rejects a payment beyond the connection limit before accepting it, and answers paid callers with their job’s state', async () => {
     const finished = await sign()
     expect((await payChat(baseUrl, finished)).status).toBe(200)
-    const [late, ...accepted] = await Promise.all(Array.from({ length: HELD + 1 }, sign))
-    if (!late) throw new Error('expected one payment beyond the limit')
+    const [late, accepted] = [await sign(), await signForAllPlaces()]
     const upstream = sandbox.pidOf('upstream')
     process.kill(upstream, 'SIGSTOP')
     onTestFinished(() => void process.kill(upstream, 'SIGCONT'))

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { decodePaymentResponseHeader } from '@x402/core/http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
+import { SETTLEMENT_MARGIN_SECONDS } from '#shared/operations/text/output-time.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { replaceFile } from '../../../infra/sandbox/replace-file.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
@@ -27,7 +28,7 @@ const SPEECH = 'speechvendor/flash-v2.5'
 const IMAGE = 'textmodel-3.1-flash-lite-image'
 /** Far below the authorization's lifetime; it only elapses through {@link advanceWorkerClock}. */
 const TIMEOUT_SECONDS = 60
-const [PROVIDER_TIMEOUT_SECONDS, SETTLEMENT_MARGIN_SECONDS] = [120, 60]
+const PROVIDER_TIMEOUT_SECONDS = 120
 /**
  * Definite failures that open a circuit, how long they count, and its pause before a trial call
  * (`workers/providers/circuit.ts`).
@@ -74,15 +75,12 @@ beforeAll(async () => {
     deployments: (all) => testDeployments(all, unusedPort),
     apiEnvironment: {
       PROVIDER_TIMEOUT_SECONDS: String(PROVIDER_TIMEOUT_SECONDS),
-      SETTLEMENT_MARGIN_SECONDS: String(SETTLEMENT_MARGIN_SECONDS),
-      MINIMUM_AUTHORIZATION_SECONDS: String(PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS),
       AUTHORIZATION_LIFETIME_SECONDS: '36000',
     },
     workerEnvironment: {
       NODE_OPTIONS: `--import ${SHIFTED_CLOCK}`,
       CLOCK_SHIFT_FILE: clockFile,
       PROVIDER_TIMEOUT_SECONDS: String(PROVIDER_TIMEOUT_SECONDS),
-      SETTLEMENT_MARGIN_SECONDS: String(SETTLEMENT_MARGIN_SECONDS),
     },
   })
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 50_000_000n, approved: true })

@@ -208,7 +208,7 @@ const WAITED_FOR: readonly (readonly [name: string, server: keyof typeof SERVERS
   ['ledger', 'DATABASE_URL', command('ledger', '--no-chain')],
   ['ledger', 'RPC_URL', command('ledger')],
   ['archive', 'S3_ENDPOINT', command('archive')],
-  ['bucket:init', 'S3_ENDPOINT', command('bucket-init')],
+  ['bucket-init', 'S3_ENDPOINT', command('bucket-init')],
   ['preflight', 'S3_ENDPOINT', command('preflight')],
   ['deploy', 'RPC_URL', command('deploy-settlement-contract', '--owner', account, '--keys', account, '--dry-run')],
 ]

@@ -209,13 +209,16 @@ describe.skipIf(!canRunS3)('an archive in a bucket', () => {
   it('is refused while there is no bucket, or none that the keys open', async () => {
     await oldCalls(ledger, 1)
     const missing = await run()
-    expect([missing.exitCode, missing.errors]).toEqual([2, expect.stringContaining('npm run bucket:init creates it')])
+    expect([missing.exitCode, missing.errors]).toEqual([
+      2,
+      expect.stringContaining('infra/commands/bucket-init/main.ts creates it'),
+    ])
     await initializeBucket(s3.settings())
     const wrong = await run({ settings: { S3_SECRET_ACCESS_KEY: 'wrong' } })
     expect([wrong.exitCode, wrong.errors]).toEqual([2, expect.stringContaining('rejects the signature')])
   })
 
-  it('is refused while a lifecycle rule would delete archived receipts, and takes those of bucket:init', async () => {
+  it('is refused while a lifecycle rule would delete archived receipts, and takes those of bucket-init', async () => {
     const setRules = async (prefix: string) => {
       const client = createS3Client(s3.settings())
       await client.send(

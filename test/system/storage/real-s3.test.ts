@@ -82,7 +82,6 @@ describe.skipIf(!haveS3())('farebox on a real S3 server', () => {
     sandbox = await startTestSandbox({
       outerServices: s3.environment({ S3_ENDPOINT: `http://127.0.0.1:${link.port}` }),
       apiEnvironment: { MEDIA_DELIVERY: 'redirect' },
-      workerEnvironment: { SWEEP_SECONDS: '0.2' },
     })
   })
   afterAll(async () => {
@@ -103,7 +102,7 @@ describe.skipIf(!haveS3())('farebox on a real S3 server', () => {
     return data[0].url
   }
 
-  it('npm run bucket:init says what it did, what this store cannot do, and that nobody can read without keys', () => {
+  it('bucket-init says what it did, what this store cannot do, and that nobody can read without keys', () => {
     expect(prepared).toMatchObject({ exitCode: 0, errors: '' })
     expect(prepared.output).toBe(`bucket farebox-test: done
 public access blocked: all but BlockPublicAcls, with which this store refuses every upload. It was
@@ -221,7 +220,7 @@ reads without keys: refused
     },
   )
 
-  it('lets the store delete what the service failed to, day by day, by the rules of npm run bucket:init', async () => {
+  it('lets the store delete what the service failed to, day by day, by the rules of bucket-init', async () => {
     const gone = await expiry
     console.log(`a day of ${DAY_SECONDS} s; gone after: ${JSON.stringify(gone)}`)
     // A busy store deletes late and in any order, but never early. It counts whole seconds from the one of the upload.

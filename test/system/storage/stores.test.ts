@@ -101,7 +101,9 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
   describe('opening the object store', () => {
     it('names S3_BUCKET when the bucket does not exist', async () => {
       const message = await checked(s3.settings({ S3_BUCKET: 'nowhere' }))
-      expect(message).toBe(`S3_BUCKET: there is no bucket nowhere at ${s3.url}; npm run bucket:init creates it`)
+      expect(message).toBe(
+        `S3_BUCKET: there is no bucket nowhere at ${s3.url}; infra/commands/bucket-init/main.ts creates it`,
+      )
     })
 
     it.each([
@@ -161,7 +163,7 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
   const blockOf = async (Bucket: string) =>
     (await owner.send(new GetPublicAccessBlockCommand({ Bucket }))).PublicAccessBlockConfiguration
 
-  describe('npm run bucket:init', () => {
+  describe('bucket-init', () => {
     const EXCEPT_ACLS = {
       BlockPublicAcls: false,
       IgnorePublicAcls: true,
@@ -218,7 +220,7 @@ describe.skipIf(!haveS3())('a real S3 server', () => {
       expect(await initializeBucket(s3.settings({ S3_BUCKET: Bucket }))).toMatchObject({ isPublic: true })
     })
 
-    it('names the setting when bucket:init cannot use the store', async () => {
+    it('names the setting when bucket-init cannot use the store', async () => {
       const message = await messageOf(initializeBucket(s3.settings({ S3_ACCESS_KEY_ID: 'WRONG' })))
       expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
     })

@@ -1,4 +1,4 @@
-import { LOWEST_CHARGE } from '#shared/catalog/fee-limit.ts'
+import { GAS_WARNING_SETTLEMENTS, LOWEST_CHARGE } from '#shared/catalog/fee-limit.ts'
 import type { GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
@@ -8,7 +8,6 @@ import type { Sweep } from '../../sweepers/sweeper.ts'
 export interface GasWatchDependencies {
   readonly gas: GasReader
   readonly facilitators: readonly `0x${string}`[]
-  readonly gasWarningSettlements: number
   readonly nativeTokenUsd: number
   readonly logger: Logger
 }
@@ -19,13 +18,7 @@ const POLL_EVERY_MS = 30_000
  * Warns every 30 seconds about settlement keys that are low on gas; and once, each time it begins, about fees that the
  * operator's maximum limits and settlements that are expected to cost more than the lowest charge.
  */
-export function watchGas({
-  gas,
-  facilitators,
-  gasWarningSettlements,
-  nativeTokenUsd,
-  logger,
-}: GasWatchDependencies): Sweep {
+export function watchGas({ gas, facilitators, nativeTokenUsd, logger }: GasWatchDependencies): Sweep {
   const lasting = new Set<string>()
   const warnOnce = (isTrue: boolean, message: string, fields: { readonly facilitator: string; reason?: string }) => {
     const warning = `${fields.facilitator} ${message}`
@@ -39,7 +32,7 @@ export function watchGas({
     run: async () => {
       for (const facilitator of facilitators) {
         const { settlementsLeft, isFeeLimited, expectedSettlementWei } = await gas.readGas(facilitator)
-        if (settlementsLeft < gasWarningSettlements)
+        if (settlementsLeft < GAS_WARNING_SETTLEMENTS)
           logger.warn('a settlement key is low on gas', { facilitator, count: settlementsLeft })
         warnOnce(isFeeLimited, 'MAXIMUM_FEE_PER_GAS_WEI limits the fees of settlements', { facilitator })
         const expected = usdcOfWei(expectedSettlementWei, nativeTokenUsd)
