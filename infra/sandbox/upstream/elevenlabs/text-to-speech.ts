@@ -1,26 +1,16 @@
 import { z } from 'zod'
-import { type SpokenFormat, speakMp3 } from '../speaking/speak-mp3.ts'
+import { speakMp3 } from '../speaking/speak-mp3.ts'
 import { type ListingRoute, ok, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { invalid, refusal, refuseKey } from './refusals.ts'
 
-/** The models of speech synthesis. */
-const SPEECH_MODELS: ReadonlySet<string> = new Set([
-  'eleven_flash_v2_5',
-  'eleven_turbo_v2_5',
-  'eleven_multilingual_v2',
-  'eleven_v3',
-])
+/** The models of speech synthesis that are known here. */
+const SPEECH_MODELS: ReadonlySet<string> = new Set(['eleven_flash_v2_5', 'eleven_multilingual_v2'])
 
 /** The limit of one request to the Flash models. */
 const MAXIMUM_CHARACTERS = 40_000
 
-/** The vendor's MP3 formats, named codec_sample-rate_bitrate. */
-const FORMATS = new Map<string, SpokenFormat>([
-  ['mp3_22050_32', { sampleRate: 22_050, kilobitsPerSecond: 32 }],
-  ...([32, 64, 96, 128, 192] as const).map(
-    (rate) => [`mp3_44100_${rate}`, { sampleRate: 44_100, kilobitsPerSecond: rate }] as const,
-  ),
-])
+/** The vendor's default, named codec_sample-rate_bitrate; no other is simulated. */
+const FORMAT = 'mp3_44100_128'
 
 const requestBody = z.object({
   text: z.string(),
@@ -60,8 +50,7 @@ function speak({ parameter: voice, query, json, digest, lacks }: VendorRequest):
   }
   const { text, model_id: model, voice_settings: settings } = data
   if (!SPEECH_MODELS.has(model)) return invalid('model_not_found', `A model with ID ${model} does not exist.`)
-  const format = FORMATS.get(query.get('output_format') ?? 'mp3_44100_128')
-  if (format === undefined) return invalid('invalid_parameters', 'Unknown output_format.')
+  if ((query.get('output_format') ?? FORMAT) !== FORMAT) return invalid('invalid_parameters', 'Unknown output_format.')
   if (!isKnownVoice(voice))
     return refusal(400, 'not_found', 'voice_not_found', `A voice with the voice_id ${voice} was not found.`)
   if (voice.startsWith('library')) return invalid('invalid_uid', `An invalid ID has been received: '${voice}'.`)
@@ -71,7 +60,8 @@ function speak({ parameter: voice, query, json, digest, lacks }: VendorRequest):
     return invalid('max_character_limit_exceeded', message)
   }
   if (text.trim() === '') return invalid('invalid_parameters', 'The text has nothing to speak.')
-  const audio = lacks === 'output' ? new Uint8Array() : speakMp3(text, { speed: settings?.speed ?? 1, format, voice })
+  const audio =
+    lacks === 'output' ? new Uint8Array() : speakMp3(text, { speed: settings?.speed ?? 1, sampleRate: 44_100, voice })
   const headers = { 'request-id': digest.slice(0, 20), 'x-character-count': String(characters) }
   return ok(audio, { 'content-type': 'audio/mpeg', ...headers })
 }

@@ -22,7 +22,6 @@ function speak({ json, lacks }: VendorRequest): VendorAnswer {
   const request = readValid(speechRequest, json)
   if ('status' in request) return request
   const { input, voice, speed } = request
-  const format = { sampleRate: 24_000, kilobitsPerSecond: 128 } as const
-  const audio = lacks === 'output' ? new Uint8Array() : speakMp3(input, { speed, format, voice })
+  const audio = lacks === 'output' ? new Uint8Array() : speakMp3(input, { speed, sampleRate: 24_000, voice })
   return ok(audio, { 'content-type': 'audio/mpeg' })
 }
