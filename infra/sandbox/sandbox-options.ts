@@ -35,10 +35,11 @@ export interface SandboxOptions {
    * default true, unless a facilitator settles. Without it they sign for an account, and each settles by itself.
    */
   settlementContract?: boolean
-  /** Entry files, relative to the repository; by default `main.ts` of `api`, `workers` and `operator`. */
+  /** Entry files, relative to the repository; by default `main.ts` of `api`, `workers`, `operator` and `upstream`. */
   apiEntry?: string
   workerEntry?: string
   operatorEntry?: string
+  upstreamEntry?: string
   /** The checkout that a process runs from, asked at each start; default: this one. */
   rootOf?: (name: ServiceName) => string | undefined
   /** Inserts proxies: receives the real addresses and returns those that API and workers use. */

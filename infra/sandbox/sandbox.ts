@@ -199,7 +199,7 @@ async function startUpstream(options: SandboxOptions, { upstreamApiKey }: Sandbo
     'upstream',
     await startService({
       name: 'upstream',
-      entry: 'infra/sandbox/upstream/main.ts',
+      entry: options.upstreamEntry ?? 'infra/sandbox/upstream/main.ts',
       logsDirectory: join(options.directory, 'logs'),
       isReady: (line) => line.startsWith('{"listening":'),
       environment: {

@@ -73,11 +73,11 @@ describe('request', () => {
     await synthesized({ text: 'Grüße 🚋', speed: 1.125 })
     expect(upstream.calls).toHaveLength(1)
     expect(upstream.calls[0]?.fields).toEqual({
-      text: 'Grüße 🚋',
-      model_id: 'eleven_flash_v2_5',
+      text: '"Grüße 🚋"',
+      model_id: '"eleven_flash_v2_5"',
       voice_id: 'eleven-darian',
       output_format: 'mp3_44100_128',
-      speed: '1.125',
+      voice_settings: '{"speed":1.125}',
     })
   })
 

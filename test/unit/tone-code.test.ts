@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { measureMpeg } from '../../infra/sandbox/upstream/hearing/mpeg-duration.ts'
-import { symbolsOf, wordOf } from '../../infra/sandbox/upstream/hearing/tone-code.ts'
-import { createToneListener, LISTENING_RATE } from '../../infra/sandbox/upstream/hearing/tone-listener.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
+import { symbolsOf, wordOf } from '../support/media/tone-code.ts'
+import { hasSound } from '../support/media/tone-ear.ts'
+import { createToneListener, LISTENING_RATE } from '../support/media/tone-listener.ts'
 import { scriptSpeech, speakSamples } from '../support/media/tone-voice.ts'
 
 const word = fc.record({ text: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 8 }), speaker: fc.nat(15) })
@@ -71,5 +71,5 @@ describe('the code of scripted voices', () => {
 })
 
 test('only a recording with sound is decoded', () => {
-  expect(measureMpeg(generateMp3({ durationMs: 1000, seed: 'silence' }))?.hasSound).toBe(false)
+  expect(hasSound(generateMp3({ durationMs: 1000, seed: 'silence' }))).toBe(false)
 })

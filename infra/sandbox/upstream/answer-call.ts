@@ -2,13 +2,10 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { setTimeout as wait } from 'node:timers/promises'
-import type { CallLog, UpstreamCall } from './call-log.ts'
-import type { FaultQueue, FaultRule } from './faults.ts'
-import { padded, sendPieces, sendStream, split } from './send-answer.ts'
-import type { VendorAnswer, VendorRequest, VendorRoute } from './vendor-route.ts'
-import { loggedFields } from './writing/json-request.ts'
-
-const JSON_HEADERS = { 'content-type': 'application/json' }
+import type { CallLog } from './call-log.ts'
+import type { FaultQueue } from './faults.ts'
+import { sendAnswer } from './send-answer.ts'
+import { textFields, type VendorAnswer, type VendorRequest, type VendorRoute } from './vendor-route.ts'
 
 interface CallDependencies {
   readonly log: CallLog
@@ -37,107 +34,71 @@ export async function answerCall(
     return
   }
   const body = await buffer(request)
-  const read = { ...received, body, ...(await readForm(received.headers, body)) }
   const rule = ruleForAny ?? faults.take(route.path, body)
-  describe(call, route, read)
+  const lacks = rule?.fault === 'emptyText' ? 'output' : rule?.fault === 'noUsage' ? 'usage' : undefined
+  const form = await readForm(received.headers, body)
+  const json = form === undefined ? readJson(body) : undefined
+  const read = {
+    ...received,
+    ...form,
+    form: form?.form,
+    audio: form?.audio,
+    body,
+    json,
+    digest: sha256(body),
+    lacks,
+  } as const
+  call.fields = { ...(form === undefined ? loggedFields(json) : textFields(form.form)), ...route.describe?.(read) }
+  if (read.audio !== undefined)
+    Object.assign(call, { audioSha256: sha256(read.audio), audioBytes: read.audio.byteLength })
   const answer: VendorAnswer =
     rule?.fault === 'status'
-      ? { status: rule.status, accepted: rule.status >= 500, body: rule.body }
+      ? { status: rule.status, body: rule.body, headers: rule.headers }
       : (route.refuseKey(read.headers, apiKey) ?? (await route.answer(read)))
-  if (answer.accepted) log.started(call)
+  // Of answers that a rule dictates, those of 500 and more count as work.
+  if (rule?.fault === 'status' ? rule.status >= 500 : answer.status === 200) log.started(call)
   await wait(delayMs + (rule?.delayMs ?? 0))
-  if (!response.destroyed) await send({ log, call, route, rule, response, answer })
+  if (!response.destroyed) await sendAnswer(response, answer, { rule, log, call })
 }
 
-/** Faults that are the same for a streamed answer as for a whole one. */
-const FAULTS_OF_ANY_ANSWER: ReadonlySet<FaultRule['fault'] | undefined> = new Set([
-  'hang',
-  'resetAfterRead',
-  'hugeBody',
-  'status',
-])
-
-interface Sending {
-  readonly log: CallLog
-  readonly call: UpstreamCall
-  readonly route: VendorRoute
-  readonly rule: FaultRule | undefined
-  readonly response: ServerResponse
-  readonly answer: VendorAnswer
-}
-
-async function send({ log, call, route, rule, response, answer }: Sending): Promise<void> {
-  const body = bytesOf(answer.body)
-  const answerHeaders = { ...JSON_HEADERS, ...answer.headers }
-  const emptied = () => route.emptied(answer.body as object)
-  const onLast = () => log.answered(call, answer.status)
-  const whole = (bytes: Buffer, headers: Record<string, string> = {}) =>
-    sendPieces(response, answer.status, { ...answerHeaders, ...headers }, [bytes], { onLast })
-  if (answer.stream !== undefined && !FAULTS_OF_ANY_ANSWER.has(rule?.fault)) {
-    const written = rule?.fault === 'emptyText' ? emptied() : answer.body
-    const events = answer.stream(written, { reportsUsage: rule?.fault !== 'noUsage' })
-    if (rule?.fault === 'resetMidBody') call.status = answer.status
-    return sendStream(response, answer.headers ?? {}, events, { rule, onLast })
-  }
-  switch (rule?.fault) {
-    case 'hang':
-      return
-    case 'resetAfterRead':
-      response.socket?.resetAndDestroy()
-      return
-    case 'resetMidBody':
-      call.status = answer.status
-      response.writeHead(answer.status, { ...answerHeaders, 'content-length': String(body.length) })
-      response.write(body.subarray(0, body.length / 2), () => response.socket?.resetAndDestroy())
-      return
-    case 'truncatedJson':
-      return whole(body.subarray(0, body.length / 2))
-    case 'emptyText':
-      return whole(bytesOf(emptied()))
-    case 'hugeBody':
-      return sendPieces(response, answer.status, answerHeaders, padded(rule.bytes), { onLast })
-    case 'slowBody':
-      return sendPieces(response, answer.status, answerHeaders, split(body, rule.pieces), {
-        everyMs: rule.everyMs,
-        onLast,
-      })
-    case 'status':
-      return whole(body, rule.headers)
-    case 'resetBeforeRead':
-    case 'midStream':
-    case 'noUsage':
-    case 'none':
-    case undefined:
-      return whole(body)
-  }
-}
-
-function bytesOf(body: unknown): Buffer {
-  if (body instanceof Uint8Array) return Buffer.from(body)
-  return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body ?? {}))
-}
-
-/** Reads a multipart form and its file; nothing when the body is not one, which the route refuses like its vendor. */
-async function readForm(headers: Headers, body: Buffer): Promise<Pick<VendorRequest, 'form' | 'audio'>> {
+/** Reads a multipart form and its file; undefined when the body is not one, which the route refuses like its vendor. */
+async function readForm(headers: Headers, body: Buffer) {
   const contentType = headers.get('content-type')
-  if (!contentType?.startsWith('multipart/form-data')) return { form: undefined, audio: undefined }
+  if (!contentType?.startsWith('multipart/form-data')) return undefined
+  const form = await new Response(body, { headers: { 'content-type': contentType } }).formData().catch(() => undefined)
+  const file = form?.get('file')
+  return form && { form, audio: file instanceof Blob ? await file.bytes() : undefined }
+}
+
+function readJson(body: Uint8Array): unknown {
   try {
-    const form = await new Response(body, { headers: { 'content-type': contentType } }).formData()
-    const file = form.get('file')
-    return { form, audio: file instanceof Blob ? await file.bytes() : undefined }
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body))
   } catch {
-    return { form: undefined, audio: undefined }
+    return undefined
   }
 }
 
-function describe(call: UpstreamCall, route: VendorRoute, read: VendorRequest): void {
-  const { form, audio, body } = read
-  call.fields = route.describe?.(read) ?? (form === undefined ? loggedFields(body) : textFields(form))
-  if (audio === undefined) return
-  call.audioSha256 = createHash('sha256').update(audio).digest('hex')
-  call.audioBytes = audio.byteLength
+/**
+ * Returns the top-level fields of a JSON request, each as JSON text. A long Base64 string is replaced by its length and
+ * SHA-256 and that of a data URI is left out, so that a log of many images stays readable.
+ */
+function loggedFields(request: unknown): Record<string, string> {
+  if (typeof request !== 'object' || request === null || Array.isArray(request)) return {}
+  return Object.fromEntries(
+    Object.entries(request).map(([name, value]) => [
+      name,
+      JSON.stringify(value, (_, part: unknown) => shortened(part)).replaceAll(LONG_DATA_URI, ';base64,…'),
+    ]),
+  )
 }
 
-function textFields(form: FormData): Record<string, string> {
-  return Object.fromEntries([...form].flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])))
+const LONG_DATA_URI = /;base64,[A-Za-z0-9+/]{200,}=*/g
+
+function shortened(value: unknown): unknown {
+  if (typeof value !== 'string' || value.length < 512 || !/^[A-Za-z0-9+/]+={0,2}$/.test(value)) return value
+  return `(${value.length} Base64 characters, SHA-256 ${sha256(value)})`
+}
+
+function sha256(bytes: string | Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex')
 }

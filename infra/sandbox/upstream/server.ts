@@ -1,12 +1,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json as readJson } from 'node:stream/consumers'
-import { z } from 'zod'
 import { answerCall } from './answer-call.ts'
 import { createMessagesRoute } from './anthropic/messages.ts'
 import { modelRoute as anthropicModel } from './anthropic/models.ts'
 import { type CallLog, createCallLog } from './call-log.ts'
-import { speechToTextRoute } from './elevenlabs/speech-to-text.ts'
+import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
 import {
   modelsRoute as elevenLabsModels,
   voicesRoute as elevenLabsVoices,
@@ -15,37 +14,48 @@ import {
 import { createFaultQueue, type FaultQueue, type FaultRuleInput } from './faults.ts'
 import { createGenerateContentRoutes } from './gemini/generate-content.ts'
 import { modelRoutes as geminiModels } from './gemini/models.ts'
+import type { HearWords } from './hearing/hear.ts'
 import { createChatCompletionsRoute } from './openai/chat-completions.ts'
 import { imagesRoute } from './openai/images.ts'
 import { modelRoutes as openAiModels } from './openai/models.ts'
 import { speechRoute } from './openai/speech.ts'
-import { transcriptionsRoute } from './openai/transcriptions.ts'
+import { createTranscriptionsRoute } from './openai/transcriptions.ts'
 import { type ListingRoute, matchPath, type VendorRoute } from './vendor-route.ts'
 
 export interface UpstreamOptions {
   /** Default 0: any free port. */
   readonly port?: number
-  readonly host?: string
   /** The only accepted key; without it, every key is accepted. */
   readonly apiKey?: string | undefined
   /** Delay of every answer; default 0. */
   readonly delayMs?: number
   /** File that receives the call log as JSON lines. */
   readonly callLogPath?: string | undefined
+  /** Hears the words of recordings without a script. */
+  readonly hearWords?: HearWords
 }
 
 export type Upstream = Awaited<ReturnType<typeof startUpstream>>
 
+/** The lists of all vendors; OpenAI's are the last, since its requests have no header of their own. */
+const LISTINGS: readonly ListingRoute[] = [
+  elevenLabsModels,
+  elevenLabsVoices,
+  anthropicModel,
+  ...geminiModels,
+  ...openAiModels,
+]
+
 /** Starts the simulated vendors on one HTTP server. Rejects when the port is in use. */
 export async function startUpstream(options: UpstreamOptions = {}) {
-  const { port = 0, host = '127.0.0.1', apiKey, delayMs = 0, callLogPath } = options
+  const { port = 0, apiKey, delayMs = 0, callLogPath, hearWords } = options
   const routes: readonly VendorRoute[] = [
-    speechToTextRoute,
+    createSpeechToTextRoute(hearWords),
     textToSpeechRoute,
     createChatCompletionsRoute(),
     imagesRoute,
     speechRoute,
-    transcriptionsRoute,
+    createTranscriptionsRoute(hearWords),
     ...createGenerateContentRoutes(),
     createMessagesRoute(),
   ]
@@ -53,19 +63,18 @@ export async function startUpstream(options: UpstreamOptions = {}) {
   const log = createCallLog({ now: () => new Date(), path: callLogPath })
 
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
-    const url = new URL(request.url ?? '/', 'http://upstream')
-    if (url.pathname.startsWith('/_simulator/')) return answerControl({ faults, log }, url.pathname, request, response)
+    const { pathname, searchParams: query } = new URL(request.url ?? '/', 'http://upstream')
+    if (pathname.startsWith('/_simulator/')) return answerControl({ faults, log }, pathname, request, response)
     const headers = new Headers(Object.entries(request.headers).map(([name, value]) => [name, String(value)]))
-    const received = { headers, query: url.searchParams }
-    const listing = request.method === 'GET' ? find(LISTINGS, url, headers) : undefined
+    const listing = request.method === 'GET' ? find(LISTINGS, pathname, headers) : undefined
     if (listing !== undefined) {
       const { route, parameter } = listing
-      const { status, body } = route.refuseKey(headers, apiKey) ?? route.answer({ ...received, parameter })
+      const { status, body } = route.refuseKey(headers, apiKey) ?? route.answer({ query, parameter })
       return json(response, status, body)
     }
-    const called = request.method === 'POST' ? find(routes, url, headers) : undefined
+    const called = request.method === 'POST' ? find(routes, pathname, headers) : undefined
     if (called === undefined) return json(response, 404, { detail: 'Not Found' })
-    await answerCall({ log, faults, delayMs, apiKey }, { ...called, ...received, request, response })
+    await answerCall({ log, faults, delayMs, apiKey }, { ...called, headers, query, request, response })
   }
   const server = createServer((request, response) => {
     answer(request, response).catch((error: unknown) => {
@@ -77,11 +86,11 @@ export async function startUpstream(options: UpstreamOptions = {}) {
   // With Node's 5 s, a client on a busy machine may send on a connection that is just being closed.
   server.keepAliveTimeout = 0
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen(port, host, resolve)
+    server.once('error', reject).listen(port, '127.0.0.1', resolve)
   })
   const address = server.address() as AddressInfo
   return {
-    url: `http://${host}:${address.port}`,
+    url: `http://127.0.0.1:${address.port}`,
     port: address.port,
     /** Every call since the start or the last `clearCalls`, in order of arrival. */
     calls: log.calls,
@@ -103,7 +112,7 @@ export async function startUpstream(options: UpstreamOptions = {}) {
  * - `GET /_simulator/faults`, `PUT` with a JSON array of rules (replaces all), `DELETE`
  * - `GET /_simulator/calls`, `DELETE` (deletes them in memory; the file stays)
  *
- * Answers are `{"rules": […]}` and `{"calls": […]}`; 400 for an invalid rule, 404 and 405 otherwise.
+ * Answers are `{"rules": […]}` and `{"calls": […]}`; 400 for rules that are not valid.
  */
 async function answerControl(
   { faults, log }: { faults: FaultQueue; log: CallLog },
@@ -111,31 +120,15 @@ async function answerControl(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const { method } = request
-  if (path === '/_simulator/calls' && (method === 'GET' || method === 'DELETE')) {
-    if (method === 'DELETE') log.clear()
+  if (path.endsWith('/calls')) {
+    if (request.method === 'DELETE') log.clear()
     return json(response, 200, { calls: log.calls })
   }
-  if (path !== '/_simulator/faults') return json(response, path === '/_simulator/calls' ? 405 : 404, {})
-  if (method === 'PUT') {
-    const refusal = await replaceRules(faults, request)
-    if (refusal !== undefined) return json(response, 400, { error: refusal })
-  } else if (method === 'DELETE') {
-    faults.replace([])
-  } else if (method !== 'GET') {
-    return json(response, 405, {})
-  }
-  return json(response, 200, { rules: faults.rules })
-}
-
-async function replaceRules(faults: FaultQueue, request: IncomingMessage): Promise<string | undefined> {
   try {
-    faults.replace(await readJson(request))
-    return undefined
+    if (request.method !== 'GET') faults.replace(request.method === 'PUT' ? await readJson(request) : [])
+    json(response, 200, { rules: faults.rules })
   } catch (error) {
-    if (error instanceof z.ZodError) return z.prettifyError(error)
-    if (error instanceof SyntaxError) return 'The body is not JSON.'
-    throw error
+    json(response, 400, { error: String(error) })
   }
 }
 
@@ -143,19 +136,11 @@ function json(response: ServerResponse, status: number, body: unknown): void {
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 }
 
-/** The lists of all vendors; OpenAI's are the last, since its requests have no header of their own. */
-const LISTINGS: readonly ListingRoute[] = [
-  elevenLabsModels,
-  elevenLabsVoices,
-  anthropicModel,
-  ...geminiModels,
-  ...openAiModels,
-]
-
-function find<Found extends VendorRoute | ListingRoute>(routes: readonly Found[], { pathname }: URL, headers: Headers) {
+function find<Found extends VendorRoute | ListingRoute>(routes: readonly Found[], path: string, headers: Headers) {
   for (const route of routes) {
-    const parameter = matchPath(route, pathname)
-    if (parameter !== undefined && route.accepts?.(headers) !== false) return { route, parameter }
+    const parameter = matchPath(route, path)
+    if (parameter !== undefined && (route.header === undefined || headers.has(route.header)))
+      return { route, parameter }
   }
   return undefined
 }

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
-import { HIGH_TONES, LOW_TONES, SYMBOL_MS, symbolsOf } from '../../../infra/sandbox/upstream/hearing/tone-code.ts'
+import { HIGH_TONES, LOW_TONES, SYMBOL_MS, symbolsOf } from './tone-code.ts'
 
 /** A word that the simulated vendors hear in any MP3 that is made of the recording. */
 export interface ScriptedWord {

@@ -41,6 +41,7 @@ export async function startSharedServices(): Promise<SharedServices> {
   const startShared = async (worker: string) =>
     startSandbox({
       directory: join(directory, `sandbox-${worker}`),
+      upstreamEntry: 'test/support/vendors/hearing-vendors.ts',
       databaseUrl: (await copyDatabase(await database())).url,
       // Thousands of requests a minute, and a new payer for each test, come from one address.
       apiEnvironment: {

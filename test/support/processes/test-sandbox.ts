@@ -102,6 +102,7 @@ export async function startStandaloneSandbox(options: Partial<SandboxOptions> = 
   const directory = await mkdtemp(join(tmpdir(), 'farebox-test-'))
   const sandbox = await startSandbox({
     directory,
+    upstreamEntry: 'test/support/vendors/hearing-vendors.ts',
     ...options,
     apiEnvironment: { ...PATIENT_SETTINGS, ...options.apiEnvironment },
     workerEnvironment: { ...PATIENT_SETTINGS, ...options.workerEnvironment },

@@ -1,18 +1,10 @@
-import { type ListingRoute, listed } from '../vendor-route.ts'
+import { type ListingRoute, ok } from '../vendor-route.ts'
 import { refusal, refuseKey } from './refusals.ts'
 
-/** Models that are about to retire, or did. */
-const ENDING: Readonly<Record<string, { lifecycle: string; deprecated_at: string; retires_at: string }>> = {
-  'claude-sonnet-4-5': {
-    lifecycle: 'deprecated',
-    deprecated_at: '2026-09-15T00:00:00Z',
-    retires_at: '2026-11-30T00:00:00Z',
-  },
-  'claude-opus-4-20250514': {
-    lifecycle: 'retired',
-    deprecated_at: '2026-04-14T00:00:00Z',
-    retires_at: '2026-06-15T00:00:00Z',
-  },
+/** The lifecycle of models that are about to retire, or did: state, days of deprecation and retirement. */
+const ENDING: Readonly<Record<string, readonly [string, string, string]>> = {
+  'claude-sonnet-4-5': ['deprecated', '2026-09-15', '2026-11-30'],
+  'claude-opus-4-20250514': ['retired', '2026-04-14', '2026-06-15'],
 }
 
 /**
@@ -22,10 +14,11 @@ const ENDING: Readonly<Record<string, { lifecycle: string; deprecated_at: string
 export const modelRoute: ListingRoute = {
   path: '/v1/models/{model}',
   refuseKey,
-  accepts: (headers) => headers.has('anthropic-version'),
+  header: 'anthropic-version',
   answer: ({ parameter: model }) => {
     if (!model.startsWith('claude-')) return refusal(404, 'not_found_error', `model: ${model}`)
-    return listed({
+    const [lifecycle, deprecated, retires] = ENDING[model] ?? ['active']
+    return ok({
       type: 'model',
       id: model,
       display_name: model,
@@ -34,7 +27,9 @@ export const modelRoute: ListingRoute = {
       line: null,
       max_input_tokens: 1_000_000,
       max_tokens: 128_000,
-      ...(ENDING[model] ?? { lifecycle: 'active', deprecated_at: null, retires_at: null }),
+      lifecycle,
+      deprecated_at: deprecated === undefined ? null : `${deprecated}T00:00:00Z`,
+      retires_at: retires === undefined ? null : `${retires}T00:00:00Z`,
     })
   },
 }

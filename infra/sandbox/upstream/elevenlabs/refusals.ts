@@ -6,21 +6,24 @@ import type { VendorAnswer } from '../vendor-route.ts'
  * Source: elevenlabs.io/docs/eleven-api/resources/errors
  */
 export function refusal(status: number, type: string, code: string, message: string): VendorAnswer {
-  const requestId = randomUUID().replaceAll('-', '')
-  return { status, accepted: false, body: { detail: { type, code, message, status: code, request_id: requestId } } }
+  const request_id = randomUUID().replaceAll('-', '')
+  return { status, body: { detail: { type, code, message, status: code, request_id } } }
 }
 
-/** Returns a 422 like the vendor's framework for a form field; `input` quotes the value. */
-export function invalidField(field: string, type: string, message: string, input: string | null): VendorAnswer {
-  return { status: 422, accepted: false, body: { detail: [{ type, loc: ['body', field], msg: message, input }] } }
+export function invalid(code: string, message: string): VendorAnswer {
+  return refusal(400, 'validation_error', code, message)
+}
+
+/** Returns a 422 like the vendor's framework for a field; `input` quotes the value. */
+export function invalidField(field: string, type: string, msg: string, input: string | null = null): VendorAnswer {
+  return { status: 422, body: { detail: [{ type, loc: ['body', field], msg, input }] } }
 }
 
 /** Refuses a request without `xi-api-key`, or with any key except the accepted one. */
 export function refuseKey(headers: Headers, apiKey: string | undefined): VendorAnswer | undefined {
-  const given = headers.get('xi-api-key')
-  if (given === null || given === '') {
+  const given = headers.get('xi-api-key') ?? ''
+  if (given === '')
     return refusal(401, 'authentication_error', 'needs_authorization', 'The request has no xi-api-key header.')
-  }
   if (apiKey === undefined || given === apiKey) return undefined
   return refusal(401, 'authentication_error', 'invalid_api_key', 'Invalid API key')
 }

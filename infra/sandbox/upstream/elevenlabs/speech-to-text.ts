@@ -1,12 +1,11 @@
-import { createHash } from 'node:crypto'
-import { type Heard, type HeardItem, hear } from '../hearing/hear.ts'
-import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
-import { invalidField, refusal, refuseKey } from './refusals.ts'
+import { type Heard, type HeardItem, type HearWords, hear } from '../hearing/hear.ts'
+import { ok, textFields, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
+import { invalid, invalidField, refuseKey } from './refusals.ts'
 
 const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimental', 'scribe_v2'])
 
 /**
- * `POST /v1/speech-to-text` as documented by ElevenLabs, for one uploaded file and one channel, with its names,
+ * Creates `POST /v1/speech-to-text` as documented by ElevenLabs, for one uploaded file and one channel, with its names,
  * defaults (events tagged, word times, no diarization) and answer shape. The wording of refusals is our own.
  *
  * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert, and the same texts in the vendor's package
@@ -20,30 +19,25 @@ const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimenta
  * - `file`: "The file to transcribe (100ms minimum audio length)." Which error a shorter one gets is not documented.
  * - `speaker_id`, optional: "Unique identifier for the speaker of this word."
  */
-export const speechToTextRoute: VendorRoute = {
-  path: '/v1/speech-to-text',
-  refuseKey,
-  answer: transcribe,
-  emptied: (body) => ({ ...body, text: null, words: null }),
+export function createSpeechToTextRoute(hearWords: HearWords | undefined): VendorRoute {
+  return { path: '/v1/speech-to-text', refuseKey, answer: (request) => transcribe(request, hearWords) }
 }
 
 const LEAST_SECONDS = 0.1
 
-async function transcribe({ form, audio }: VendorRequest): Promise<VendorAnswer> {
-  if (form === undefined)
-    return refusal(400, 'validation_error', 'invalid_request', 'The body is not a multipart form.')
+async function transcribe(
+  { form, audio, digest, lacks }: VendorRequest,
+  hearWords: HearWords | undefined,
+): Promise<VendorAnswer> {
+  if (form === undefined) return invalid('invalid_request', 'The body is not a multipart form.')
   const options = readOptions(form)
   if ('status' in options) return options
-  if (audio === undefined) return invalidField('file', 'missing', 'Field required', null)
-  const heard = await hear(audio, options)
-  if (heard === undefined) {
-    return refusal(400, 'validation_error', 'invalid_content', 'The upload could not be read as audio.')
-  }
-  if (heard.durationSeconds < LEAST_SECONDS) {
-    return refusal(400, 'validation_error', 'invalid_parameters', 'The audio is shorter than 100ms.')
-  }
-  const transcriptionId = createHash('sha256').update(audio).digest('base64url').slice(0, 20)
-  return { status: 200, accepted: true, body: { ...transcriptBody(heard, options), transcription_id: transcriptionId } }
+  if (audio === undefined) return invalidField('file', 'missing', 'Field required')
+  const heard = await hear(audio, { ...options, hearWords })
+  if (heard === undefined) return invalid('invalid_content', 'The upload could not be read as audio.')
+  if (heard.durationSeconds < LEAST_SECONDS) return invalid('invalid_parameters', 'The audio is shorter than 100ms.')
+  const output = lacks === 'output' ? { text: null, words: null } : {}
+  return ok({ ...transcriptBody(heard, options), ...output, transcription_id: digest.slice(0, 20) })
 }
 
 interface Options {
@@ -51,55 +45,45 @@ interface Options {
   readonly diarize: boolean
   readonly granularity: string
   readonly tagAudioEvents: boolean
-  readonly maximumSpeakers?: number
+  readonly maximumSpeakers: number
 }
 
 function readOptions(form: FormData): Options | VendorAnswer {
-  const field = (name: string) => {
-    const value = form.get(name)
-    return typeof value === 'string' ? value : undefined
-  }
-  const model = field('model_id')
-  if (model === undefined) return invalidField('model_id', 'missing', 'Field required', null)
-  if (!MODELS.has(model)) {
-    return refusal(400, 'validation_error', 'invalid_parameters', `'${model}' is not a transcription model.`)
-  }
-  const granularity = field('timestamps_granularity') ?? 'word'
+  const {
+    model_id: model,
+    timestamps_granularity: granularity = 'word',
+    diarize = 'false',
+    tag_audio_events = 'true',
+    num_speakers: speakers = '32',
+    language_code: language,
+  } = textFields(form)
+  if (model === undefined) return invalidField('model_id', 'missing', 'Field required')
+  if (!MODELS.has(model)) return invalid('invalid_parameters', `'${model}' is not a transcription model.`)
   if (!['none', 'word', 'character'].includes(granularity)) {
-    return invalidField(
-      'timestamps_granularity',
-      'literal_error',
-      "Input should be 'none', 'word' or 'character'",
-      granularity,
-    )
+    const message = "Input should be 'none', 'word' or 'character'"
+    return invalidField('timestamps_granularity', 'literal_error', message, granularity)
   }
-  for (const name of ['diarize', 'tag_audio_events']) {
-    const value = field(name) ?? 'true'
-    if (!['true', 'false'].includes(value))
+  for (const [name, value] of Object.entries({ diarize, tag_audio_events }))
+    if (value !== 'true' && value !== 'false')
       return invalidField(name, 'bool_parsing', 'Input should be a boolean', value)
-  }
-  const speakers = field('num_speakers')
-  if (speakers !== undefined && !(/^\d{1,2}$/.test(speakers) && Number(speakers) >= 1 && Number(speakers) <= 32)) {
+  if (!(/^\d{1,2}$/.test(speakers) && Number(speakers) >= 1 && Number(speakers) <= 32))
     return invalidField('num_speakers', 'int_range', 'Input should be between 1 and 32', speakers)
-  }
-  const language = field('language_code')
-  if (language !== undefined && !/^[A-Za-z]{2,3}$/.test(language)) {
-    return refusal(400, 'validation_error', 'unsupported_language', `'${language}' is not a supported language.`)
-  }
+  if (language !== undefined && !/^[A-Za-z]{2,3}$/.test(language))
+    return invalid('unsupported_language', `'${language}' is not a supported language.`)
   return {
     language,
     granularity,
-    diarize: field('diarize') === 'true',
-    tagAudioEvents: field('tag_audio_events') !== 'false',
-    ...(speakers === undefined ? {} : { maximumSpeakers: Number(speakers) }),
+    diarize: diarize === 'true',
+    tagAudioEvents: tag_audio_events === 'true',
+    maximumSpeakers: Number(speakers),
   }
 }
 
-function transcriptBody({ language, items }: Heard, options: Options) {
+function transcriptBody({ language, text, items }: Heard, options: Options) {
   return {
     language_code: options.language ?? language,
     language_probability: options.language === undefined ? 0.987_654_32 : 1,
-    text: items.map(({ text }) => text).join(''),
+    text,
     words: items.map((item) => wordBody(item, options)),
   }
 }

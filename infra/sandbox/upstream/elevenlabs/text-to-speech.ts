@@ -1,30 +1,16 @@
-import { createHash } from 'node:crypto'
 import { z } from 'zod'
-import { type SpokenFormat, speakMp3 } from '../speaking/speak-mp3.ts'
-import { type ListingRoute, listed, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
-import { readJson } from '../writing/json-request.ts'
-import { refusal, refuseKey } from './refusals.ts'
+import { speakMp3 } from '../speaking/speak-mp3.ts'
+import { type ListingRoute, ok, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
+import { invalid, refusal, refuseKey } from './refusals.ts'
 
-/** The models of speech synthesis. */
-const SPEECH_MODELS: ReadonlySet<string> = new Set([
-  'eleven_flash_v2_5',
-  'eleven_turbo_v2_5',
-  'eleven_multilingual_v2',
-  'eleven_v3',
-])
+/** The models of speech synthesis that are known here. */
+const SPEECH_MODELS: ReadonlySet<string> = new Set(['eleven_flash_v2_5', 'eleven_multilingual_v2'])
 
 /** The limit of one request to the Flash models. */
 const MAXIMUM_CHARACTERS = 40_000
 
-/** The vendor's MP3 formats, named codec_sample-rate_bitrate. */
-const FORMATS = new Map<string, SpokenFormat>([
-  ['mp3_22050_32', { sampleRate: 22_050, kilobitsPerSecond: 32 }],
-  ['mp3_44100_32', { sampleRate: 44_100, kilobitsPerSecond: 32 }],
-  ['mp3_44100_64', { sampleRate: 44_100, kilobitsPerSecond: 64 }],
-  ['mp3_44100_96', { sampleRate: 44_100, kilobitsPerSecond: 96 }],
-  ['mp3_44100_128', { sampleRate: 44_100, kilobitsPerSecond: 128 }],
-  ['mp3_44100_192', { sampleRate: 44_100, kilobitsPerSecond: 192 }],
-])
+/** The vendor's default, named codec_sample-rate_bitrate; no other is simulated. */
+const FORMAT = 'mp3_44100_128'
 
 const requestBody = z.object({
   text: z.string(),
@@ -42,19 +28,8 @@ const requestBody = z.object({
 export const textToSpeechRoute: VendorRoute = {
   path: '/v1/text-to-speech/{voice_id}',
   refuseKey,
-  describe: describeFields,
+  describe: ({ parameter, query }) => ({ voice_id: parameter, output_format: query.get('output_format') ?? '' }),
   answer: speak,
-  emptied: () => new Uint8Array(),
-}
-
-function describeFields({ parameter: voice, query, body: bytes }: VendorRequest): Record<string, string> {
-  const body = requestBody.safeParse(readJson(bytes))
-  return {
-    voice_id: voice,
-    output_format: query.get('output_format') ?? '',
-    ...(body.success ? { text: body.data.text, model_id: body.data.model_id } : {}),
-    ...(body.data?.voice_settings?.speed == null ? {} : { speed: String(body.data.voice_settings.speed) }),
-  }
 }
 
 /** Returns whether the account has the voice. */
@@ -62,38 +37,33 @@ function isKnownVoice(voice: string): boolean {
   return !voice.startsWith('unknown')
 }
 
-function speak({ parameter: voice, query, body: bytes }: VendorRequest): VendorAnswer {
-  const body = requestBody.safeParse(readJson(bytes))
-  if (!body.success) return invalidBody(body.error)
-  const { text, model_id: model, voice_settings: settings } = body.data
-  if (!SPEECH_MODELS.has(model)) {
-    return refusal(400, 'validation_error', 'model_not_found', `A model with ID ${model} does not exist.`)
+function speak({ parameter: voice, query, json, digest, lacks }: VendorRequest): VendorAnswer {
+  const { data, error } = requestBody.safeParse(json)
+  if (data === undefined) {
+    const detail = error.issues.map(({ code, path }) => ({
+      type: code,
+      loc: ['body', ...path],
+      msg: 'Invalid',
+      input: null,
+    }))
+    return { status: 422, body: { detail } }
   }
-  const format = FORMATS.get(query.get('output_format') ?? 'mp3_44100_128')
-  if (format === undefined) return refusal(400, 'validation_error', 'invalid_parameters', 'Unknown output_format.')
-  if (!isKnownVoice(voice)) {
+  const { text, model_id: model, voice_settings: settings } = data
+  if (!SPEECH_MODELS.has(model)) return invalid('model_not_found', `A model with ID ${model} does not exist.`)
+  if ((query.get('output_format') ?? FORMAT) !== FORMAT) return invalid('invalid_parameters', 'Unknown output_format.')
+  if (!isKnownVoice(voice))
     return refusal(400, 'not_found', 'voice_not_found', `A voice with the voice_id ${voice} was not found.`)
-  }
-  if (voice.startsWith('library')) {
-    return refusal(400, 'validation_error', 'invalid_uid', `An invalid ID has been received: '${voice}'.`)
-  }
-  if (Array.from(text).length > MAXIMUM_CHARACTERS) {
+  if (voice.startsWith('library')) return invalid('invalid_uid', `An invalid ID has been received: '${voice}'.`)
+  const characters = Array.from(text).length
+  if (characters > MAXIMUM_CHARACTERS) {
     const message = `This request's text exceeds the character limit of ${MAXIMUM_CHARACTERS} characters.`
-    return refusal(400, 'validation_error', 'max_character_limit_exceeded', message)
+    return invalid('max_character_limit_exceeded', message)
   }
-  if (text.trim() === '')
-    return refusal(400, 'validation_error', 'invalid_parameters', 'The text has nothing to speak.')
-  const headers = {
-    'content-type': 'audio/mpeg',
-    'request-id': createHash('sha256').update(bytes).digest('base64url').slice(0, 20),
-    'x-character-count': String(Array.from(text).length),
-  }
-  return { status: 200, accepted: true, headers, body: speakMp3(text, { speed: settings?.speed ?? 1, format, voice }) }
-}
-
-function invalidBody({ issues }: z.ZodError): VendorAnswer {
-  const detail = issues.map(({ code, path }) => ({ type: code, loc: ['body', ...path], msg: 'Invalid', input: null }))
-  return { status: 422, accepted: false, body: { detail } }
+  if (text.trim() === '') return invalid('invalid_parameters', 'The text has nothing to speak.')
+  const audio =
+    lacks === 'output' ? new Uint8Array() : speakMp3(text, { speed: settings?.speed ?? 1, sampleRate: 44_100, voice })
+  const headers = { 'request-id': digest.slice(0, 20), 'x-character-count': String(characters) }
+  return ok(audio, { 'content-type': 'audio/mpeg', ...headers })
 }
 
 /**
@@ -103,9 +73,9 @@ function invalidBody({ issues }: z.ZodError): VendorAnswer {
 export const modelsRoute: ListingRoute = {
   path: '/v1/models',
   refuseKey,
-  accepts: (headers) => headers.has('xi-api-key'),
+  header: 'xi-api-key',
   answer: () =>
-    listed(
+    ok(
       [...SPEECH_MODELS].map((model_id) => ({
         model_id,
         name: model_id,
@@ -123,6 +93,6 @@ export const voicesRoute: ListingRoute = {
   answer: ({ query }) => {
     const ids = query.getAll('voice_ids').filter(isKnownVoice)
     const voices = ids.map((voice_id) => ({ voice_id, name: voice_id, category: 'generated' }))
-    return listed({ voices, has_more: false, total_count: voices.length })
+    return ok({ voices, has_more: false, total_count: voices.length })
   },
 }

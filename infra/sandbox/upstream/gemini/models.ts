@@ -1,4 +1,4 @@
-import { type ListingRoute, listed } from '../vendor-route.ts'
+import { type ListingRoute, ok } from '../vendor-route.ts'
 import { refusal, refuseKey } from './refusals.ts'
 
 /** Some of the vendor's models; a request for any other `gemini-…` finds it as well. */
@@ -9,13 +9,13 @@ const MODELS = ['gemini-3.8-flash', 'gemini-3.6-flash', 'gemini-3.5-flash-lite',
  * Source: ai.google.dev/api/models
  */
 export const modelRoutes: readonly ListingRoute[] = [
-  { path: '/v1beta/models', refuseKey, answer: () => listed({ models: MODELS.map(describe) }) },
+  { path: '/v1beta/models', refuseKey, answer: () => ok({ models: MODELS.map(describe) }) },
   {
     path: '/v1beta/models/{model}',
     refuseKey,
     answer: ({ parameter: model }) =>
       model.startsWith('gemini-')
-        ? listed(describe(model))
+        ? ok(describe(model))
         : refusal(404, 'NOT_FOUND', `Model is not found: models/${model}`),
   },
 ]

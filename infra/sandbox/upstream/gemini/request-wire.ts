@@ -42,7 +42,20 @@ const part = z.union([
 /** The vendor's own SDK sends these in capitals. */
 const thinkingLevel = z.enum(['minimal', 'low', 'medium', 'high']).or(z.enum(['MINIMAL', 'LOW', 'MEDIUM', 'HIGH']))
 
-const functionName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$/)
+const tool = z.strictObject({
+  functionDeclarations: z
+    .array(
+      z.strictObject({
+        name: z.string().regex(/^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$/),
+        description: z.string().optional(),
+        parametersJsonSchema: jsonSchema.optional(),
+      }),
+    )
+    .refine(
+      (declared) => new Set(declared.map(({ name }) => name)).size === declared.length,
+      'Duplicate function declaration found',
+    ),
+})
 
 /**
  * The request of `generateContent`. An unknown field is a 400, as at the vendor.
@@ -51,21 +64,7 @@ const functionName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$/)
 export const requestWire = z.strictObject({
   systemInstruction: z.strictObject({ parts: z.array(part).min(1) }).optional(),
   contents: z.array(z.strictObject({ role: z.enum(['user', 'model']).optional(), parts: z.array(part).min(1) })).min(1),
-  tools: z
-    .array(
-      z.strictObject({
-        functionDeclarations: z
-          .array(
-            z.strictObject({
-              name: functionName,
-              description: z.string().optional(),
-              parametersJsonSchema: jsonSchema.optional(),
-            }),
-          )
-          .refine(haveUniqueNames, 'Duplicate function declaration found'),
-      }),
-    )
-    .optional(),
+  tools: z.array(tool).optional(),
   toolConfig: z
     .strictObject({
       functionCallingConfig: z.strictObject({
@@ -105,7 +104,3 @@ export const requestWire = z.strictObject({
 
 export type GeminiRequest = z.infer<typeof requestWire>
 export type GeminiPart = z.infer<typeof part>
-
-function haveUniqueNames(declarations: readonly { readonly name: string }[]): boolean {
-  return new Set(declarations.map(({ name }) => name)).size === declarations.length
-}

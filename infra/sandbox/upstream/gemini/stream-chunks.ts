@@ -1,5 +1,5 @@
-import { inGroups, serverEvent } from '../server-event.ts'
-import { tokenPieces } from '../writing/count-tokens.ts'
+import { serverEvent } from '../server-event.ts'
+import { countTokens, inTokens } from '../writing/count-tokens.ts'
 
 interface Answer {
   readonly candidates?: readonly {
@@ -7,57 +7,38 @@ interface Answer {
     readonly finishReason: string
     readonly index: number
   }[]
-  readonly usageMetadata?: Readonly<Record<string, unknown>>
+  readonly usageMetadata?: Readonly<Record<string, number>>
 }
 
-type Part = Readonly<Record<string, unknown>>
-
-/** Tokens of one chunk of text. */
-const TOKENS_PER_CHUNK = 16
+interface Part {
+  readonly text?: string
+}
 
 /**
  * Divides an answer into the chunks of a stream, each an answer with the next part and cumulative counts. A function call is
  * never divided. Source: ai.google.dev/api/generate-content, streamGenerateContent
  */
-export function answerChunks(body: unknown, { reportsUsage }: { reportsUsage: boolean }): string[] {
-  const { candidates: [candidate] = [], usageMetadata, ...known } = body as Answer
-  const usage = reportsUsage ? usageMetadata : undefined
-  if (candidate?.content === undefined) {
-    return [
-      serverEvent({ ...(candidate === undefined ? {} : { candidates: [candidate] }), usageMetadata: usage, ...known }),
-    ]
-  }
-  const { content, index, finishReason } = candidate
-  const parts = (content.parts ?? []).flatMap(dividedPart)
-  const chunks = parts.length === 0 ? [undefined] : parts
+export function answerChunks(body: unknown): string[] {
+  const { candidates: [candidate] = [], usageMetadata: usage, ...known } = body as Answer
+  const { content, finishReason, index } = candidate ?? {}
+  const parts = (content?.parts ?? []).flatMap(dividedPart)
+  if (content === undefined || parts.length === 0) return [serverEvent(body as object)]
   let written = 0
-  return chunks.map((part, position) => {
-    const isLast = position === chunks.length - 1
-    written += typeof part?.['text'] === 'string' ? tokenPieces(part['text']).length : 0
-    const parted = part === undefined ? content : { role: content.role, parts: [part] }
-    return serverEvent({
-      candidates: [{ content: parted, ...(isLast ? { finishReason } : {}), index }],
-      usageMetadata: isLast ? usage : countsAfter(written, usage),
-      ...known,
-    })
+  return parts.map((part, position) => {
+    const isLast = position === parts.length - 1
+    written += countTokens(part.text ?? '')
+    const counts = usage && {
+      ...usage,
+      ...(written === 0 ? {} : { candidatesTokenCount: written }),
+      totalTokenCount: (usage['promptTokenCount'] ?? 0) + (usage['thoughtsTokenCount'] ?? 0) + written,
+    }
+    const parted = { content: { role: content.role, parts: [part] }, ...(isLast ? { finishReason } : {}), index }
+    return serverEvent({ candidates: [parted], usageMetadata: isLast ? usage : counts, ...known })
   })
 }
 
 function dividedPart(part: Part): Part[] {
   const { text, ...others } = part
   if (typeof text !== 'string') return [part]
-  const texts = inGroups(tokenPieces(text), TOKENS_PER_CHUNK)
-  return texts.map((piece, index) => (index === 0 ? { text: piece, ...others } : { text: piece }))
-}
-
-function countsAfter(written: number, counts: Answer['usageMetadata']): object | undefined {
-  if (counts === undefined) return undefined
-  const [input, thoughts] = [counts['promptTokenCount'], counts['thoughtsTokenCount']].map((count) =>
-    Number(count ?? 0),
-  )
-  return {
-    ...counts,
-    ...(written === 0 ? {} : { candidatesTokenCount: written }),
-    totalTokenCount: (input ?? 0) + (thoughts ?? 0) + written,
-  }
+  return inTokens(text, 16).map((piece, index) => ({ text: piece, ...(index === 0 ? others : {}) }))
 }

@@ -2,6 +2,7 @@ import { z } from 'zod'
 
 const textPart = z.object({ type: z.literal('text'), text: z.string() })
 const imagePart = z.object({ type: z.literal('image_url'), image_url: z.object({ url: z.string() }) })
+const content = z.union([z.string(), z.array(textPart)])
 
 const toolCall = z.object({
   id: z.string(),
@@ -10,26 +11,25 @@ const toolCall = z.object({
 })
 
 const message = z.discriminatedUnion('role', [
-  z.object({ role: z.enum(['system', 'developer']), content: z.union([z.string(), z.array(textPart)]) }),
+  z.object({ role: z.enum(['system', 'developer']), content }),
   z.object({
     role: z.literal('user'),
     content: z.union([z.string(), z.array(z.discriminatedUnion('type', [textPart, imagePart])).min(1)]),
   }),
   z.object({
     role: z.literal('assistant'),
-    content: z.union([z.string(), z.array(textPart)]).nullish(),
+    content: content.nullish(),
     tool_calls: z.array(toolCall).min(1).nullish(),
   }),
-  z.object({
-    role: z.literal('tool'),
-    tool_call_id: z.string(),
-    content: z.union([z.string(), z.array(textPart)]),
-  }),
+  z.object({ role: z.literal('tool'), tool_call_id: z.string(), content }),
 ])
 
 export type ChatMessage = z.infer<typeof message>
 
-const positiveInteger = z.int().min(1)
+const name = z.string().regex(/^[\w-]{1,64}$/)
+const schema = z.record(z.string(), z.unknown()).optional()
+const limit = z.int().min(1).nullish()
+const penalty = z.number().min(-2).max(2).nullish()
 
 /**
  * The request of a chat completion as documented by OpenAI, which also refuses unknown fields.
@@ -38,14 +38,14 @@ const positiveInteger = z.int().min(1)
 export const chatRequest = z.strictObject({
   model: z.string().min(1),
   messages: z.array(message).min(1),
-  max_tokens: positiveInteger.nullish(),
-  max_completion_tokens: positiveInteger.nullish(),
+  max_tokens: limit,
+  max_completion_tokens: limit,
   temperature: z.number().min(0).max(2).nullish(),
   top_p: z.number().min(0).max(1).nullish(),
   stop: z.union([z.string(), z.array(z.string())]).nullish(),
   seed: z.int().nullish(),
-  presence_penalty: z.number().min(-2).max(2).nullish(),
-  frequency_penalty: z.number().min(-2).max(2).nullish(),
+  presence_penalty: penalty,
+  frequency_penalty: penalty,
   reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
   /** Of vLLM and llama.cpp. */
   chat_template_kwargs: z.record(z.string(), z.unknown()).optional(),
@@ -64,11 +64,7 @@ export const chatRequest = z.strictObject({
     .array(
       z.object({
         type: z.literal('function'),
-        function: z.object({
-          name: z.string().regex(/^[\w-]{1,64}$/),
-          description: z.string().optional(),
-          parameters: z.record(z.string(), z.unknown()).optional(),
-        }),
+        function: z.object({ name, description: z.string().optional(), parameters: schema }),
       }),
     )
     .min(1)
@@ -81,15 +77,8 @@ export const chatRequest = z.strictObject({
     .optional(),
   response_format: z
     .discriminatedUnion('type', [
-      z.object({ type: z.literal('text') }),
-      z.object({ type: z.literal('json_object') }),
-      z.object({
-        type: z.literal('json_schema'),
-        json_schema: z.object({
-          name: z.string().regex(/^[\w-]{1,64}$/),
-          schema: z.record(z.string(), z.unknown()).optional(),
-        }),
-      }),
+      z.object({ type: z.enum(['text', 'json_object']) }),
+      z.object({ type: z.literal('json_schema'), json_schema: z.object({ name, schema }) }),
     ])
     .optional(),
 })
@@ -140,8 +129,3 @@ function turnFault(messages: readonly ChatMessage[]): string | undefined {
 }
 
 const UNANSWERED = "'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
-
-export function textOf(content: string | readonly z.infer<typeof textPart>[] | null | undefined): string {
-  if (content === null || content === undefined) return ''
-  return typeof content === 'string' ? content : content.map(({ text }) => text).join('')
-}

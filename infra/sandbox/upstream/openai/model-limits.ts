@@ -1,5 +1,5 @@
 import type { VendorAnswer } from '../vendor-route.ts'
-import type { Thinking } from '../writing/write-answer.ts'
+import type { Thinking } from '../writing/text-call.ts'
 import { invalidRequest } from './answers.ts'
 import type { ChatRequest } from './chat-request.ts'
 

@@ -1,8 +1,7 @@
 import { z } from 'zod'
 import { speakMp3 } from '../speaking/speak-mp3.ts'
-import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
-import { readJson } from '../writing/json-request.ts'
-import { invalidRequest, refuseKey } from './answers.ts'
+import { ok, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
+import { readValid, refuseKey } from './answers.ts'
 
 const speechRequest = z.strictObject({
   model: z.string().min(1),
@@ -17,18 +16,12 @@ const speechRequest = z.strictObject({
  *
  * Source: developers.openai.com/api/reference, Create speech; npm package `openai` 7, resources/audio/speech.d.ts.
  */
-export const speechRoute: VendorRoute = {
-  path: '/v1/audio/speech',
-  refuseKey,
-  answer: speak,
-  emptied: () => new Uint8Array(),
-}
+export const speechRoute: VendorRoute = { path: '/v1/audio/speech', refuseKey, answer: speak }
 
-function speak(request: VendorRequest): VendorAnswer {
-  const parsed = speechRequest.safeParse(readJson(request.body))
-  if (!parsed.success) return invalidRequest('Invalid value.', parsed.error.issues[0]?.path.join('.') ?? null)
-  const { input, voice, speed } = parsed.data
-  const format = { sampleRate: 24_000, kilobitsPerSecond: 128 } as const
-  const headers = { 'content-type': 'audio/mpeg' }
-  return { status: 200, accepted: true, headers, body: speakMp3(input, { speed, format, voice }) }
+function speak({ json, lacks }: VendorRequest): VendorAnswer {
+  const request = readValid(speechRequest, json)
+  if ('status' in request) return request
+  const { input, voice, speed } = request
+  const audio = lacks === 'output' ? new Uint8Array() : speakMp3(input, { speed, sampleRate: 24_000, voice })
+  return ok(audio, { 'content-type': 'audio/mpeg' })
 }

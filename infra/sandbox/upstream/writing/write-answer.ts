@@ -1,65 +1,36 @@
+import { createHash } from 'node:crypto'
 import { countTokens, tokenPieces } from './count-tokens.ts'
-import type { SeenImage } from './read-image.ts'
-import { sampleJson, sampleObject } from './sample-json.ts'
-
-export interface WritingTool {
-  readonly name: string
-  readonly description?: string | undefined
-  /** JSON Schema of the arguments, in the vendor's dialect. */
-  readonly parameters: unknown
-}
-
-/** A text call, independent of the vendor's wire format. Absent options have their vendors' defaults. */
-export interface WritingTask {
-  /** Every text that the model reads, in order: instructions, history, and finally the message to answer. */
-  readonly texts: readonly string[]
-  /** Tool results after the last message, which are answered with text. */
-  readonly toolResults?: readonly string[]
-  readonly tools?: readonly WritingTool[] | undefined
-  readonly toolChoice?: 'auto' | 'none' | 'required' | { readonly name: string } | undefined
-  /** Whether at most one tool is called. */
-  readonly callsOne?: boolean
-  readonly responseFormat?:
-    | { readonly type: 'text' | 'json_object' }
-    | { readonly type: 'json_schema'; readonly schema: unknown }
-    | undefined
-  readonly images?: readonly SeenImage[]
-  /** Returns an image's tokens; default 258, Gemini's fixed number for a small image. */
-  readonly imageTokens?: (image: SeenImage) => number
-  readonly maxOutputTokens?: number | undefined
-  readonly stopSequences?: readonly string[]
-  /** How hard the model thinks before it writes; by default not at all. */
-  readonly thinking?: Thinking | undefined
-}
-
-export interface Thinking {
-  readonly effort: 'minimal' | 'low' | 'medium' | 'high'
-  /** The most tokens that it may spend. */
-  readonly budgetTokens?: number | undefined
-}
+import type { CachedTokens, PromptBlock, PromptCache } from './prompt-cache.ts'
+import { sampleJson } from './sample-json.ts'
+import { type ReadConversation, readConversation, type TextCall, type Thinking } from './text-call.ts'
 
 export interface WrittenToolCall {
   readonly name: string
-  readonly arguments: Readonly<Record<string, unknown>>
+  readonly arguments: unknown
 }
 
 export interface WrittenAnswer {
-  /** `null` when the model only called tools; for `refused` it is the refusal. */
+  /** The text that was answered. */
+  readonly message: string
+  /** `null` when the model only called tools or the prompt was blocked; for `refused` it is the refusal. */
   readonly text: string | null
   readonly toolCalls: readonly WrittenToolCall[]
-  readonly finishReason: 'stop' | 'stop_sequence' | 'length' | 'tool_calls' | 'refused'
+  readonly finishReason: 'stop' | 'stop_sequence' | 'length' | 'tool_calls' | 'refused' | 'blocked'
   readonly stopSequence: string | null
   readonly inputTokens: number
+  /** Parts of the input. */
+  readonly cache: CachedTokens
   /** Visible and hidden tokens together; never more than `maxOutputTokens`. */
   readonly outputTokens: number
   readonly thinkingTokens: number
 }
 
 /**
- * Writes the answer for every simulated vendor of text. It depends only on the task:
+ * Writes the answer for every simulated vendor of text; undefined when an image cannot be read. It depends only on the
+ * call:
  *
  * - it greets, quotes the start of the last message, counts its words and names type and size of the images;
- * - `write 300 words` adds that many words; `please refuse` is refused;
+ * - `write 300 words` adds that many words; `please refuse` is refused, and `please block` before anything is generated;
  * - a tool is called when the choice requires it, or when the message names it or contains "use the tool", "call the" or
  *   "weather"; `all tools` calls each; tool results are answered with text unless a call is required;
  * - a JSON response format receives an object that is valid for the schema;
@@ -67,24 +38,24 @@ export interface WrittenAnswer {
  * - `think hard` makes a model that thinks spend as much as its effort allows, even the whole limit; `please say nothing`
  *   makes it end without a word.
  */
-export function writeAnswer(task: WritingTask): WrittenAnswer {
-  const message = task.texts.at(-1) ?? ''
-  const limit = task.maxOutputTokens ?? 8192
-  const inputTokens = countInput(task)
-  const thinkingTokens = countThinking(task.thinking, message, limit)
-  const finish = (answer: Pick<WrittenAnswer, 'text' | 'finishReason'> & Partial<WrittenAnswer>, visible: number) => ({
-    toolCalls: [],
-    stopSequence: null,
-    ...answer,
-    inputTokens,
-    thinkingTokens,
-    outputTokens: thinkingTokens + visible,
-  })
+export function writeAnswer(call: TextCall, promptCache: PromptCache): WrittenAnswer | undefined {
+  const conversation = readConversation(call.turns)
+  if (conversation === undefined) return undefined
+  const { message } = conversation
+  const { inputTokens, cache } = readInput(call, conversation, promptCache)
+  const limit = call.maxOutputTokens ?? 8192
+  const known = { message, inputTokens, cache, toolCalls: [], stopSequence: null }
+  if (/\bplease block\b/i.test(message))
+    return { ...known, text: null, finishReason: 'blocked', outputTokens: 0, thinkingTokens: 0 }
+  const thinkingTokens = countThinking(call.thinking, message, limit)
   const room = limit - thinkingTokens
-  const chosen = chooseTools(task, message)
-  const toolCalls = (task.callsOne === true ? chosen.slice(0, 1) : chosen).map(({ name, parameters }) => ({
+  const finish = (
+    answer: Pick<WrittenAnswer, 'text' | 'finishReason'> & Partial<WrittenAnswer>,
+    visible: number,
+  ): WrittenAnswer => ({ ...known, ...answer, thinkingTokens, outputTokens: thinkingTokens + visible })
+  const toolCalls = chooseTools(call, conversation).map(({ name, parameters }) => ({
     name,
-    arguments: sampleObject(parameters, message),
+    arguments: sampleJson({ ...(parameters as object), type: 'object' }, message),
   }))
   if (toolCalls.length > 0) {
     const visible = countTokens(JSON.stringify(toolCalls))
@@ -92,19 +63,16 @@ export function writeAnswer(task: WritingTask): WrittenAnswer {
     return finish({ text: null, toolCalls, finishReason: 'tool_calls' }, visible)
   }
   const refused = /\bplease refuse\b/i.test(message)
-  const pieces = tokenPieces(refused ? 'I am sorry, but I cannot help with that.' : compose(task, message))
-  const kept = pieces.slice(0, room)
-  const text = kept.join('')
-  const stop = firstStop(text, task.stopSequences ?? [])
+  const pieces = tokenPieces(refused ? 'I am sorry, but I cannot help with that.' : compose(call, conversation))
+  const text = pieces.slice(0, room).join('')
+  const stop = firstStop(text, call.stopSequences ?? [])
   if (stop !== undefined) {
     const before = text.slice(0, stop.at)
-    return finish(
-      { text: before, finishReason: 'stop_sequence', stopSequence: stop.sequence },
-      Math.min(room, countTokens(before) + 1),
-    )
+    const visible = Math.min(room, countTokens(before) + 1)
+    return finish({ text: before, finishReason: 'stop_sequence', stopSequence: stop.sequence }, visible)
   }
-  if (kept.length < pieces.length) return finish({ text, finishReason: 'length' }, kept.length)
-  return finish({ text, finishReason: refused ? 'refused' : 'stop' }, kept.length)
+  if (pieces.length > room) return finish({ text, finishReason: 'length' }, room)
+  return finish({ text, finishReason: refused ? 'refused' : 'stop' }, pieces.length)
 }
 
 /** The tokens that a hard question takes to think about. */
@@ -118,26 +86,43 @@ function countThinking(thinking: Thinking | undefined, message: string, limit: n
   return Math.min(wanted, budgetTokens, limit)
 }
 
-/** Counts the input with one additional token for each text, tool and schema; a text never counts more tokens than bytes. */
-function countInput(task: WritingTask): number {
-  const { texts, toolResults = [], tools = [], responseFormat, images = [], imageTokens = () => 258 } = task
-  const schema = responseFormat?.type === 'json_schema' ? [JSON.stringify(responseFormat.schema) ?? ''] : []
-  const described = tools.flatMap(({ name, description = '', parameters }) => [
-    `${name} ${description} ${JSON.stringify(parameters) ?? ''}`,
-  ])
-  const read = [...texts, ...toolResults, ...described, ...schema]
-  const ofTexts = read.reduce((sum, text) => sum + countTokens(text) + 1, 0)
-  return images.reduce((sum, image) => sum + imageTokens(image), ofTexts)
+/** Counts the input with one additional token for each part; a text never counts more tokens than bytes. */
+function readInput(call: TextCall, { images }: ReadConversation, promptCache: PromptCache) {
+  const { model, tools = [], turns, responseFormat, imageTokens = () => 258, cache: rule } = call
+  const blocks: PromptBlock[] = [
+    ...tools.map(({ name, description = '', parameters, isBreakpoint = false }) => ({
+      label: 'tool',
+      text: `${name} ${description} ${JSON.stringify(parameters) ?? ''}`,
+      isBreakpoint,
+    })),
+    ...turns.flatMap(({ role, parts }) =>
+      parts.map(({ kind, content, isBreakpoint = false }) => ({
+        label: kind === 'image' ? 'image' : role,
+        text: kind === 'image' ? createHash('sha256').update(content).digest('hex').slice(0, 8) : content,
+        isBreakpoint,
+      })),
+    ),
+  ]
+  const schema = responseFormat?.type === 'json_schema' ? [JSON.stringify(responseFormat.schema)] : []
+  const texts = [...blocks.filter(({ label }) => label !== 'image').map(({ text }) => text), ...schema]
+  const ofTexts = texts.reduce((sum, text) => sum + countTokens(text) + 1, 0)
+  const inputTokens = images.reduce((sum, image) => sum + imageTokens(image), ofTexts)
+  const { cached, written } = rule ? promptCache.read(model, blocks, rule) : { cached: 0, written: 0 }
+  const read = Math.min(cached, inputTokens)
+  return { inputTokens, cache: { cached: read, written: Math.min(written, inputTokens - read) } }
 }
 
-function chooseTools({ tools = [], toolChoice = 'auto', toolResults = [] }: WritingTask, message: string) {
+function chooseTools(
+  { tools = [], toolChoice = 'auto', callsOne = false }: TextCall,
+  { message, toolResults }: ReadConversation,
+) {
   if (toolChoice === 'none') return []
   if (typeof toolChoice === 'object') return tools.filter(({ name }) => name === toolChoice.name).slice(0, 1)
   const lowered = message.toLowerCase()
   const wanted = /\b(?:use|call)\s+(?:the|a|an|your)\b.*|\bweather\b|\ball tools\b/.test(lowered)
   const named = tools.filter(({ name }) => mentions(lowered, name))
   if (toolChoice !== 'required' && (toolResults.length > 0 || (!wanted && named.length === 0))) return []
-  if (/\ball tools\b/.test(lowered)) return tools
+  if (/\ball tools\b/.test(lowered)) return callsOne ? tools.slice(0, 1) : tools
   const related = tools.filter(({ name, description = '' }) => /weather/i.test(`${name} ${description}`))
   return [...named, ...(/\bweather\b/.test(lowered) ? related : []), ...tools].slice(0, 1)
 }
@@ -147,25 +132,25 @@ function mentions(lowered: string, name: string): boolean {
   return lowered.includes(plain) || lowered.includes(plain.replaceAll(/[_-]+/g, ' '))
 }
 
-function compose(task: WritingTask, message: string): string {
-  const { responseFormat } = task
+function compose({ responseFormat }: TextCall, conversation: ReadConversation): string {
+  const { message } = conversation
   if (/\bplease say nothing\b/i.test(message)) return ''
   if (responseFormat?.type === 'json_schema') return JSON.stringify(sampleJson(responseFormat.schema, message))
-  const text = converse(task, message)
+  const text = converse(conversation)
   return responseFormat?.type === 'json_object' ? JSON.stringify({ answer: text }) : text
 }
 
-function converse({ texts, toolResults = [], images = [] }: WritingTask, message: string): string {
+function converse({ message, isFirst, toolResults, images }: ReadConversation): string {
   const words = message.match(/\S+/gu) ?? []
   const quoted = Array.from(words.slice(0, 12).join(' ')).slice(0, 80).join('')
   const asked = /\b(\d{1,5}) words\b/i.exec(message)?.[1]
   const sentences = [
-    texts.length > 1 ? 'Hello again!' : 'Hello!',
+    isFirst ? 'Hello!' : 'Hello again!',
     `You wrote ${words.length} ${words.length === 1 ? 'word' : 'words'}: “${quoted}${words.length > 12 ? ' …' : ''}”.`,
-    ...images.map(
-      ({ contentType, width, height }) =>
-        `I see ${contentType === 'image/png' ? 'a PNG' : `an image of type ${contentType}`} of ${width} × ${height} pixels.`,
-    ),
+    ...images.map(({ type, width, height }) => {
+      const seen = type === 'image/png' ? 'a PNG' : `an image of type ${type}`
+      return `I see ${seen} of ${width} × ${height} pixels.`
+    }),
     ...toolResults.map((result) => `The tool answered: ${Array.from(result).slice(0, 400).join('')}.`),
     ...(asked === undefined ? [] : [writeWords(Math.min(Number(asked), 20_000))]),
   ]

@@ -3,10 +3,11 @@ import type { Upload } from '../../../../client/audio/prepare-recording.ts'
 import { readAgain } from '../../../../client/audio/read-recording.ts'
 import type { Transcript } from '../../../../client/audio/transcript.ts'
 import { hear } from '../../../../infra/sandbox/upstream/hearing/hear.ts'
+import { hearTones } from '../../media/tone-ear.ts'
 
 /** Returns what the simulated vendors hear, in the words of a transcription. */
 export async function transcribe(mp3: Uint8Array): Promise<Transcript> {
-  const heard = await hear(mp3, { tagAudioEvents: true })
+  const heard = await hear(mp3, { tagAudioEvents: true, hearWords: hearTones })
   const words = (heard?.items ?? []).map(({ text, type, speaker, startSeconds, endSeconds }) => ({
     word: text,
     type,

@@ -1,0 +1,54 @@
+import type { AnthropicRequest } from './request-wire.ts'
+
+/** The smallest budget of extended thinking. */
+const MINIMUM_BUDGET_TOKENS = 1024
+
+/**
+ * Returns the message of the 400 with which the vendor's model refuses the request although others accept it. Models
+ * without a version in their name have no limits.
+ *
+ * Source: platform.claude.com/docs/en/api/errors ("Prefill not supported"), …/about-claude/models/overview and
+ * …/migration-guide, …/build-with-claude/adaptive-thinking and …/effort
+ */
+export function limitExceededBy(request: AnthropicRequest): string | undefined {
+  const { model, messages, max_tokens: limit, temperature, top_p, top_k, thinking, output_config: output } = request
+  const generation = generationOf(model)
+  if (generation === undefined) return undefined
+  const maximum = generation < 4.6 ? 64_000 : 128_000
+  if (limit > maximum)
+    return `max_tokens: ${limit} > ${maximum}, which is the maximum allowed number of output tokens for ${model}`
+  if (generation >= 4.6 && messages.at(-1)?.role === 'assistant')
+    return 'This model does not support assistant message prefill. The conversation must end with a user message.'
+  const sampled = Object.entries({ temperature, top_p, top_k }).find(([, value]) => value !== undefined)?.[0]
+  if (sampled !== undefined && generation >= 4.7) return `\`${sampled}\` is deprecated for this model.`
+  if (output?.effort !== undefined && generation < 4.6) return 'This model does not support the effort parameter.'
+  if (thinking?.type === 'adaptive' && generation < 4.6) return 'adaptive thinking is not supported on this model'
+  if (thinking?.type !== 'enabled') return undefined
+  if (generation >= 4.7) return '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".'
+  if (thinking.budget_tokens >= limit) return '`max_tokens` must be greater than `thinking.budget_tokens`.'
+  return thinking.budget_tokens < MINIMUM_BUDGET_TOKENS
+    ? `thinking.enabled.budget_tokens: Input should be greater than or equal to ${MINIMUM_BUDGET_TOKENS}`
+    : undefined
+}
+
+/**
+ * Returns the tokens from which a prefix is cached; shorter ones cause no error. "512 tokens for Opus 5, Fable 5 and Mythos
+ * 5; 1,024 for Opus 4.8, Sonnet 5, Sonnet 4.6/4.5 and Opus 4.1/4; 2,048 for Opus 4.7; and 4,096 for Opus 4.6, Opus 4.5 and
+ * Haiku 4.5."
+ *
+ * Source: the vendor's page on prompt caching, as dev.to/creeta/claudes-prompt-cache-fails-silently-below-1024-tokens-1ch1
+ * quotes it, read on 26 November 2026
+ */
+export function minimumCacheable(model: string): number {
+  const generation = generationOf(model)
+  if (model.includes('haiku') && generation === 4.5) return 4096
+  if (generation === undefined || model.includes('sonnet')) return 1024
+  if (generation >= 5) return 512
+  if (generation === 4.7) return 2048
+  return generation === 4.5 || generation === 4.6 ? 4096 : 1024
+}
+
+export function generationOf(model: string): number | undefined {
+  const version = /^claude-[a-z]+-(\d{1,2})(?:-(\d{1,2}))?(?:-|$)/.exec(model)
+  return version === null ? undefined : Number(`${version[1]}.${version[2] ?? 0}`)
+}
