@@ -170,7 +170,14 @@ async function startDatabase(
   }
   const database = add('database', await startPostgres({ dataDirectory: join(directory, 'postgres') }))
   const { connectionString } = database
-  await migrateAll(connectionString, { serviceUrl: serviceUrlOf(connectionString) })
+  try {
+    await migrateAll(connectionString, { serviceUrl: serviceUrlOf(connectionString) })
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    throw new Error(`the ledger in ${directory} cannot be used (${reason}); \`npm start -- --fresh\` begins anew`, {
+      cause: error,
+    })
+  }
   return database
 }
 

@@ -30,8 +30,8 @@ export async function migrate(pool: Pool, options: MigrationOptions = {}): Promi
   const client = await pool.connect()
   try {
     await lockMigrations(client, options)
-    await createRecords(client)
     const pending = await withoutApplied(client, migrations)
+    await createRecords(client)
     for (const migration of pending) await applyUntilUnblocked(client, migration, options)
     return pending.map(({ name }) => name)
   } finally {

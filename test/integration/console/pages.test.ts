@@ -698,7 +698,7 @@ describe('the pages on providers, queues and processes', () => {
   afterAll(() => console.close())
 
   beforeEach(async () => {
-    await console.ledger.sql('TRUNCATE deployment_controls, queue_controls, process_reports')
+    await console.ledger.sql('TRUNCATE controls, process_reports')
   })
 
   const read = async (address: string, visitor = actor) => {

@@ -594,17 +594,6 @@ describe('queries of the ledger', () => {
           { kind: 'unknown_outcome', count: 1, totalAtomic: 43n },
         ],
         byPayer: { count: 4, totalAtomic: 216n, payers: 1, greatest: [{ payer, count: 4, totalAtomic: 216n }] },
-        unrecordedAttempts: { count: 0, totalAtomic: 0n },
-      })
-    })
-
-    test('reports failed calls that have no record of uncharged work', async () => {
-      await ledger.sql("UPDATE schema_additions SET applied_at = '2000-01-01'")
-      const { id, authorizationId } = await stored('failed')
-      await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty' WHERE job_id = $1", [id])
-      await ledger.sql('UPDATE authorizations SET authorized_maximum = 67 WHERE id = $1', [authorizationId])
-      expect(await readUnchargedWork(ledger.pool, PERIOD)).toMatchObject({
-        unrecordedAttempts: { count: 1, totalAtomic: 67n },
       })
     })
 

@@ -562,7 +562,9 @@ describe('deployments that change under load', () => {
     expect(await routes()).toHaveLength(statuses.length)
     expect(await routes()).toContain(FIRST_ROUTE)
     expect(
-      await sandbox.sql('SELECT operator FROM deployment_controls WHERE deployment = $1 AND is_drained', [FIRST]),
+      await sandbox.sql("SELECT operator FROM controls WHERE kind = 'deployment' AND subject = $1 AND is_stopped", [
+        FIRST,
+      ]),
     ).toEqual([{ operator: 'vendor budget' }])
     await publish(spent + 5_000_000n)
     await untilApplied((worker) => worker.deployments?.[FIRST]?.isDrained === false)
@@ -640,7 +642,12 @@ describe('deployments that change under load', () => {
     ['an unknown deployment', 1, ['drain', 'unknown', '--reason', 'why'], 'No deployment "unknown" is published'],
     ['no reason', 2, ['drain', FIRST], "required option '--reason <text>'"],
     ['a weight of 0', 2, ['weight', FIRST, '0', '--reason', 'why'], 'WEIGHT must be a number'],
-    ['a weight of 1,000,001', 2, ['weight', FIRST, '1000001', '--reason', 'why'], 'WEIGHT must be a number from 1 to 1000000'],
+    [
+      'a weight of 1,000,001',
+      2,
+      ['weight', FIRST, '1000001', '--reason', 'why'],
+      'WEIGHT must be a number from 1 to 1000000',
+    ],
     ['half a weight', 2, ['weight', FIRST, '0.5', '--reason', 'why'], 'WEIGHT must be a number'],
     ['an argument too many', 2, ['enable', FIRST, 'more', '--reason', 'why'], 'too many arguments'],
   ])('the command refuses %s with exit code %d', async (_, exitCode, commandLine, message) => {

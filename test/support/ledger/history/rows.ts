@@ -234,10 +234,10 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
     FROM history WHERE state = 'failed'`,
   unknown_settlements: `
     INSERT INTO unknown_settlements (network, payer, nonce, pay_to, authorized_maximum, transaction_hash, block_number,
-      amount, idempotency_key, request_id, found_at, resolved_at, resolution)
+      amount, idempotency_key, request_id, found_at, resolved_at)
     SELECT 'eip155:8453', payer, n * 1000003::numeric + 1, :pay_to, maximum, '0x' || ${hex64('unknown')}, block, charge,
       'lost-' || ${uuid('lost key')}, ${uuid('lost request')}, finished_at,
-      CASE WHEN n % 3 = 0 THEN finished_at + interval '1 day' END, CASE WHEN n % 3 = 0 THEN 'Paid by bank transfer' END
+      CASE WHEN n % 3 = 0 THEN finished_at + interval '1 day' END
     FROM history WHERE n % 5000 = 123`,
   resolutions: `
     INSERT INTO resolutions (item, job_id, settlement_id, payer, outcome, amount, reason, operator, resolved_at)
