@@ -263,6 +263,48 @@ describe('a database that a newer version has migrated', () => {
   })
 })
 
+describe('a migration that the programs which run now do not work with', () => {
+  const INCOMPATIBLE = 'ALTER TABLE jobs RENAME COLUMN request_id TO caller_request_id'
+  async function withRunningProcess(seen: string, work: (pool: pg.Pool, url: string) => Promise<void>): Promise<void> {
+    const url = await createEmptyDatabase()
+    await migrateAll(url)
+    await withPool(url, async (pool) => {
+      await pool.query(
+        `INSERT INTO process_reports (instance, kind, started_at, seen_at, report)
+         VALUES ('host-1', 'worker', now(), now() - $1::interval, '{}')`,
+        [seen],
+      )
+      await work(pool, url)
+    })
+  }
+
+  it.each([
+    ['says nothing about older programs', '', []],
+    ['needs programs of a migration beside it', '-- farebox: compatible-from 0002-first.sql\n', ['0002-first.sql']],
+  ])('is refused while one of them reports: it %s', async (_, directive, before) => {
+    await withRunningProcess('1 second', async (pool) => {
+      const first = { '0002-first.sql': '-- farebox: compatible-from 0001-schema.sql\nSELECT 1' }
+      const folder = await folderOf({
+        ...(before.length > 0 ? first : {}),
+        '0003-second.sql': `${directive}${INCOMPATIBLE}`,
+      })
+      await expect(migrate(pool, { folder })).rejects.toThrow(
+        '0003-second.sql: programs that run now do not work with it; stop them first, and repeat after 10 seconds: worker host-1',
+      )
+      const { rows } = await pool.query("SELECT name FROM schema_migrations WHERE name > '0002' ORDER BY name")
+      expect(rows.map(({ name }) => name)).toEqual(before)
+    })
+  })
+
+  it('is applied once none of them reports any more', async () => {
+    await withRunningProcess('11 seconds', async (pool) => {
+      expect(await migrate(pool, { folder: await folderOf({ '0002-next.sql': INCOMPATIBLE }) })).toEqual([
+        '0002-next.sql',
+      ])
+    })
+  })
+})
+
 /** Creates a database with the records of a version before 1.0, and one of its tables with a row. */
 async function createEarlierDatabase(): Promise<string> {
   const url = await createEmptyDatabase()
