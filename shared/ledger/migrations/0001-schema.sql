@@ -148,7 +148,7 @@ CREATE TABLE authorizations (
   deadline timestamptz NOT NULL,
   signed jsonb NOT NULL,
   -- The challenge token that it was accepted with: settled signatures are public on chain, the token is not.
-  challenge_token_sha256 text,
+  challenge_token_sha256 text NOT NULL,
   -- The nonce of the payer's EIP-2612 permit while this authorization may still submit it.
   permit_nonce numeric(78,0),
   permit_released_at timestamptz,
@@ -243,8 +243,8 @@ CREATE TABLE upstream_attempts (
   authorization_id uuid NOT NULL REFERENCES authorizations,
   deployment text NOT NULL,
   -- Who was called for which of its models, since deployments are renamed and get other models.
-  vendor text,
-  upstream_model text,
+  vendor text NOT NULL,
+  upstream_model text NOT NULL,
   -- failed_empty: the vendor worked and returned nothing usable.
   state text NOT NULL CHECK (state IN ('open', 'succeeded', 'failed_definite', 'failed_empty', 'failed_ambiguous')),
   reason text,

@@ -83,8 +83,8 @@ describe('the schema', () => {
         await violation(
           [`UPDATE upstream_attempts SET state = $2, finished_at = ${finished} WHERE job_id = $1`, [job.id, state]],
           [
-            `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
-             VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'open')`,
+            `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state)
+             VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'elevenlabs', 'scribe_v2', 'open')`,
             [job.id, job.authorizationId],
           ],
         ),
@@ -98,8 +98,8 @@ describe('the schema', () => {
       await violation(
         ["UPDATE upstream_attempts SET state = 'failed_definite', finished_at = now() WHERE job_id = $1", [job.id]],
         [
-          `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
-           VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'open')`,
+          `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state)
+           VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'elevenlabs', 'scribe_v2', 'open')`,
           [job.id, job.authorizationId],
         ],
       ),
@@ -118,8 +118,8 @@ describe('the schema', () => {
     const { network, payer, nonce } = first.authorization
     expect(
       await violation([
-        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
-         VALUES ($1, $2, $3, $4, $5, 1, now(), '{}')`,
+        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, challenge_token_sha256)
+         VALUES ($1, $2, $3, $4, $5, 1, now(), '{}', repeat('0', 64))`,
         [randomUUID(), second.id, network, payer, nonce.toString()],
       ]),
     ).toBe('one_claim_per_nonce')
@@ -150,8 +150,8 @@ describe('the schema', () => {
             [settling.id, state],
           ],
           [
-            `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
-           VALUES ($1, $2, $3, $4, $5, 1, now(), '{}')`,
+            `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, challenge_token_sha256)
+           VALUES ($1, $2, $3, $4, $5, 1, now(), '{}', repeat('0', 64))`,
             [authorizationId, settling.id, fresh.network, fresh.payer, fresh.nonce.toString()],
           ],
           [

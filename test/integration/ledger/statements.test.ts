@@ -355,8 +355,9 @@ describe('sequential scans', () => {
       // Without the jobs that they refer to.
       await large.sql('SET session_replication_role = replica')
       await large.sql(
-        `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state, vendor_cost, finished_at)
-         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'd', 'succeeded', 1, now() - n * interval '1 minute'
+        `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state, vendor_cost,
+           finished_at)
+         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'd', 'v', 'm', 'succeeded', 1, now() - n * interval '1 minute'
          FROM generate_series(1, 20000) AS n`,
       )
       await large.sql('ANALYZE upstream_attempts')

@@ -1,4 +1,4 @@
-import { createHmac, createPublicKey, randomUUID, verify } from 'node:crypto'
+import { createPublicKey, randomUUID, verify } from 'node:crypto'
 import fc from 'fast-check'
 import { encodeAbiParameters, encodeEventTopics, type Log, numberToHex, pad } from 'viem'
 import { describe, expect, it } from 'vitest'

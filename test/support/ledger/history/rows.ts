@@ -155,15 +155,15 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
       accepted_at, result_digest
     FROM history`,
   upstream_attempts: `
-    INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state, reason, started_at, finished_at)
-    SELECT ${uuid('attempt')}, job_id, authorization_id, CASE WHEN ${HAS_FAILOVER} THEN fallback ELSE deployment END,
+    INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state, reason, started_at, finished_at)
+    SELECT ${uuid('attempt')}, job_id, authorization_id, CASE WHEN ${HAS_FAILOVER} THEN fallback ELSE deployment END, 'vendor', model,
       CASE WHEN state <> 'failed' THEN 'succeeded'
         ELSE (ARRAY['failed_definite', 'failed_ambiguous', 'failed_empty', 'failed_definite'])[1 + n % 4] END,
       CASE WHEN state = 'failed' THEN 'answered 503' END, accepted_at + interval '300 ms',
       accepted_at + make_interval(secs => 0.5 + n % 11)
     FROM history
     UNION ALL
-    SELECT ${uuid('first attempt')}, job_id, authorization_id, deployment, 'failed_definite', 'answered 429',
+    SELECT ${uuid('first attempt')}, job_id, authorization_id, deployment, 'vendor', model, 'failed_definite', 'answered 429',
       accepted_at + interval '100 ms', accepted_at + interval '200 ms'
     FROM history WHERE ${HAS_FAILOVER}`,
   settlement_batches: `
