@@ -90,12 +90,10 @@ export function sandboxDeployments(options: SandboxDeploymentsOptions): Deployme
 
 /**
  * Publishes the generated deployments, whose upstream has another port at each start of the sandbox. What an operator
- * published is in force until then. A schema of an earlier version, which has no publications, is left alone.
+ * published is in force until then.
  */
 export async function importDeployments(databaseUrl: string, deployments: DeploymentsFileInput): Promise<void> {
   await withConnection({ connectionString: databaseUrl, applicationName: 'farebox sandbox' }, async (pool) => {
-    const { rows } = await pool.query<{ name: string | null }>(`SELECT to_regclass('publications')::text AS name`)
-    if (rows[0]?.name == null) return
     await importChangedFile(
       pool,
       { operator: 'sandbox', source: 'command' },

@@ -101,13 +101,16 @@ async function startParts(options: SandboxOptions, add: AddPart) {
   if (options.fresh) await discardState(directory)
   await mkdir(directory, { recursive: true })
   const secrets = await readOrCreateSecrets(directory, settlementKeys)
-  const [database, chain, upstream] = await Promise.all([
+  const steps = [
     step('database', 'PostgreSQL 18 with the ledger’s schema', () => startDatabase(options, add)),
     step('chain', `local chain ${DEVNET_CHAIN_ID} with USDC, Permit2 and the x402 proxy`, () =>
       startChain(options, secrets, add),
     ),
     step('upstream', 'simulated vendors of text, images and speech', () => startUpstream(options, secrets, add)),
-  ])
+  ] as const
+  // When one fails, the others are stopped, too: they must be there by then.
+  await Promise.allSettled(steps)
+  const [database, chain, upstream] = await Promise.all(steps)
   const { privateKey } = secrets.accounts.settlement
   const facilitatorUrl = await options.startFacilitator?.({ rpcUrl: chain.rpcUrl, privateKey })
   const serviceUrl = serviceUrlOf(database.connectionString)
@@ -170,7 +173,14 @@ async function startDatabase(
   }
   const database = add('database', await startPostgres({ dataDirectory: join(directory, 'postgres') }))
   const { connectionString } = database
-  await migrateAll(connectionString, { serviceUrl: serviceUrlOf(connectionString) })
+  try {
+    await migrateAll(connectionString, { serviceUrl: serviceUrlOf(connectionString) })
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    throw new Error(`the ledger in ${directory} cannot be used (${reason}); \`npm start -- --fresh\` begins anew`, {
+      cause: error,
+    })
+  }
   return database
 }
 

@@ -30,14 +30,41 @@ export async function migrate(pool: Pool, options: MigrationOptions = {}): Promi
   const client = await pool.connect()
   try {
     await lockMigrations(client, options)
-    await createRecords(client)
     const pending = await withoutApplied(client, migrations)
-    for (const migration of pending) await applyUntilUnblocked(client, migration, options)
+    await createRecords(client)
+    for (const migration of pending) {
+      await requireNoneRunning(client, migration, pending)
+      await applyUntilUnblocked(client, migration, options)
+    }
     return pending.map(({ name }) => name)
   } finally {
     // Ends the session, and with it the lock.
     client.release(true)
   }
+}
+
+/**
+ * Refuses a migration that programs which run now do not work with. They know all migrations that were applied before, and
+ * none of those that are pending.
+ */
+async function requireNoneRunning(
+  sql: Sql,
+  { name, compatibleFrom }: Migration,
+  pending: readonly Migration[],
+): Promise<void> {
+  if (compatibleFrom !== null && !pending.some((each) => each.name === compatibleFrom)) return
+  const { rows: tables } = await sql.query<{ exists: boolean }>(
+    `SELECT to_regclass('process_reports') IS NOT NULL AS exists`,
+  )
+  if (tables[0]?.exists !== true) return
+  const { rows: running } = await sql.query<{ kind: string; instance: string }>(
+    `SELECT kind, instance FROM process_reports WHERE seen_at >= now() - interval '10 seconds' ORDER BY kind, instance`,
+  )
+  if (running.length === 0) return
+  const names = running.map(({ kind, instance }) => `${kind} ${instance}`)
+  throw new Error(
+    `${name}: programs that run now do not work with it; stop them first, and repeat after 10 seconds: ${names.join(', ')}`,
+  )
 }
 
 /**

@@ -14,7 +14,7 @@ export interface Migration {
   readonly digest: string
   /**
    * The newest migration that a program must know to work with this one applied, too; `null` when a program must know
-   * this one (`-- farebox: compatible-from 0009-settlement-payer.sql`).
+   * this one (`-- farebox: compatible-from 0001-schema.sql`).
    */
   readonly compatibleFrom: string | null
   /** Whether its statements run one by one without a transaction (`-- farebox: no-transaction`). */

@@ -29,7 +29,6 @@ const RIGHTS: Readonly<Record<string, string>> = {
   operator_action_head: READ,
   console_secret: READ,
   schema_migrations: READ,
-  schema_additions: READ,
 }
 
 /** Anything that no other lock of the ledger uses. */

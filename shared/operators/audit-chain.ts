@@ -14,7 +14,7 @@ export interface ChainedAction extends AuditHead {
 /** Before the first action. */
 export const BEGINNING: AuditHead = { position: 0n, hash: '0'.repeat(64) }
 
-/** Returns the hash of an action that follows another one; the migration `0032-audit-chain.sql` computes the same. */
+/** Returns the hash of an action that follows another one; `operator_action_hash` of the ledger computes the same. */
 function hashOfAction(before: string, { position, parts }: Omit<ChainedAction, 'hash'>): string {
   const all = [before, position.toString(), ...parts]
   return sha256Hex(all.map((part) => (part === null ? '-' : `${Buffer.byteLength(part)}:${part}`)).join(','))

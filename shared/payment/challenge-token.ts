@@ -18,6 +18,8 @@ export interface ChallengeClaims {
 
 /** Contains only a digest of the key: keys are capabilities, and challenges may be shared. */
 const claimsSchema = z.strictObject({
+  /** Random, so that nobody can derive or request the token of another challenge. */
+  r: z.string(),
   k: z.string(),
   d: z.string(),
   m: z.string(),
@@ -30,33 +32,23 @@ export type OpenedChallenge =
       quotedMaximum: AtomicAmount
       matchesRequest: boolean
       expiresAt: Date
-      /**
-       * Identifies this token, for storage: the token itself is a capability. `null` for one of the previous version,
-       * which has no random part, so that anyone with key and request could obtain it.
-       */
-      tokenSha256: string | null
+      /** Identifies this token, for storage: the token itself is a capability. */
+      tokenSha256: string
     }
   | { outcome: 'forged' }
 
-/** Random bytes of each token, so that nobody can derive or request the token of another challenge. */
 const RANDOM_BYTES = 16
-/** The beginning of claims with a random part. */
-const RANDOM_PART = /^\{"k":"[\w-]{22}","k":/
 
-/**
- * Creates a token of the claims with a random part, authenticated together with HMAC-SHA-256 under the first
- * secret. The random part is a first member `k`, which JSON parsers replace by the second: version 0.1.0 refuses members
- * that it does not know, and has to open tokens of this version during a roll-out and after a rollback.
- */
+/** Creates a token of the claims, authenticated with HMAC-SHA-256 under the first secret. */
 export function sealChallengeToken(claims: ChallengeClaims, [newest]: ChallengeSecrets): string {
   const json = JSON.stringify({
+    r: randomBytes(RANDOM_BYTES).toString('base64url'),
     k: sha256Hex(claims.idempotencyKey),
     d: claims.requestDigest,
     m: claims.quotedMaximum.toString(),
     e: Math.floor(claims.expiresAt.getTime() / 1000),
   })
-  const random = randomBytes(RANDOM_BYTES).toString('base64url')
-  const body = Buffer.from(`{"k":"${random}",${json.slice(1)}`).toString('base64url')
+  const body = Buffer.from(json).toString('base64url')
   return `${body}.${mac(body, newest)}`
 }
 
@@ -69,13 +61,13 @@ export function openChallengeToken(
   const json = readJson(token, secrets)
   const claims = json === null ? null : parseClaims(json)
   const quotedMaximum = claims && parseAtomicAmount(claims.m)
-  if (json === null || !claims || quotedMaximum === null) return { outcome: 'forged' }
+  if (!claims || quotedMaximum === null) return { outcome: 'forged' }
   return {
     outcome: 'genuine',
     quotedMaximum,
     matchesRequest: claims.k === sha256Hex(request.idempotencyKey) && claims.d === request.requestDigest,
     expiresAt: new Date(claims.e * 1000),
-    tokenSha256: RANDOM_PART.test(json) ? sha256Hex(String(token)) : null,
+    tokenSha256: sha256Hex(String(token)),
   }
 }
 

@@ -270,7 +270,7 @@ describe('screening of a paid job', () => {
 
   async function run(jobId: string, http: SendHttp = patientHttp): Promise<void> {
     const connection = { baseUrl: worker.upstream.url, apiKey: 'test-key', http: realHttp }
-    const deployment = { priority: 0, weight: 1 }
+    const deployment = { vendor: 'vendor', upstreamModel: 'model', priority: 0, weight: 1 }
     const deployments = [
       {
         ...deployment,

@@ -33,7 +33,7 @@ const PASSWORD = 'correct-horse-battery'
 type Kind = 'api' | 'worker'
 /** Services and files that the cases refer to; they exist only once the tests run. */
 interface Services {
-  readonly databases: Readonly<Record<'right' | 'empty' | 'older' | 'newer' | 'changed', string>>
+  readonly databases: Readonly<Record<'right' | 'empty' | 'older' | 'newer' | 'changed' | 'beforeOne', string>>
   readonly redis: Readonly<Record<'right' | 'evicting' | 'locked', TestRedis>>
   readonly s3: TestS3
   /** Keys of a user of `s3` who may do nothing. */
@@ -97,7 +97,8 @@ async function openServices(): Promise<void> {
   stops.push(() => bare.remove())
   await writeFile(join(bare.folder, 'not-json'), 'deployments: []')
   const drop = 'DROP SCHEMA public CASCADE; CREATE SCHEMA public'
-  const forget = 'DELETE FROM schema_additions WHERE name = (SELECT max(name) FROM schema_additions)'
+  const forget = 'DELETE FROM schema_migrations WHERE name = (SELECT max(name) FROM schema_migrations)'
+  const ofEarlierVersion = 'ALTER TABLE schema_migrations DROP COLUMN compatible_from'
   services = {
     bare,
     s3,
@@ -110,7 +111,8 @@ async function openServices(): Promise<void> {
       empty: await openDatabase(drop),
       older: await openDatabase(forget),
       newer: await openDatabase("INSERT INTO schema_migrations (name, digest) VALUES ('9999-of-tomorrow.sql', 'x')"),
-      changed: await openDatabase("UPDATE schema_migrations SET digest = 'x' WHERE name LIKE '0002-%'"),
+      changed: await openDatabase("UPDATE schema_migrations SET digest = 'x' WHERE name LIKE '0001-%'"),
+      beforeOne: await openDatabase(ofEarlierVersion),
     },
     redis: {
       right: await openRedis(),
@@ -239,7 +241,7 @@ const cases: readonly Case[] = [
   ...forBoth(
     'a database that was never migrated',
     database('empty'),
-    /DATABASE_URL: .* is older than this program and lacks 0001-paid-requests\.sql, 0002-/,
+    /DATABASE_URL: .* is older than this program and lacks 0001-schema\.sql/,
     'npm run migrate',
   ),
   forOne(
@@ -258,7 +260,13 @@ const cases: readonly Case[] = [
     'api',
     'a database with a changed migration',
     database('changed'),
-    /DATABASE_URL: .* a different version of 0002-media\.sql/,
+    /DATABASE_URL: .* a different version of 0001-schema\.sql/,
+  ),
+  forOne(
+    'worker',
+    'a database of a version before 1.0',
+    database('beforeOne'),
+    /DATABASE_URL: .* cannot be used: the schema is of a version before 1\.0/,
   ),
   forOne(
     'api',

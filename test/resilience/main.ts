@@ -16,7 +16,7 @@ const campaigns: Readonly<Record<string, string>> = {
   fuzz: 'payment headers mutated at random, each of which must be refused without a trace',
   pool: 'a node that holds 16 pending transactions of a settlement key, and calls at a steady rate',
   'payer-overdraft': 'many concurrent calls paid from one small wallet',
-  upgrade: 'an earlier version replaced by this one under load, and rolled back',
+  upgrade: 'this version replaced by a made-up later one under load, and rolled back',
   client: 'the batch command is killed and run again, with and without its journal, while the service is killed too',
   rotations: 'a catalog published, a deployment drained and every kind of key rotated under load',
   restore: 'a ledger restored from a backup while calls go on, and callers who come back',

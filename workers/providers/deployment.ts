@@ -16,8 +16,8 @@ export interface ProviderPorts {
 export interface Deployment extends ProviderPorts {
   readonly name: string
   /** Who bills it, and for which model: as `vendorOf` and the deployments file name them. */
-  readonly vendor?: string
-  readonly upstreamModel?: string
+  readonly vendor: string
+  readonly upstreamModel: string
   /** Public model ids. */
   readonly serves: readonly string[]
   /** The lowest is tried first. */

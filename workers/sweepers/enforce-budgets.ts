@@ -42,11 +42,10 @@ export function enforceBudgets({ budgets, metrics, logger }: BudgetDependencies)
         return 0
       }
       const spent = await readSpentToday()
-      const vendors = new Map(deployments.map((entry) => [entry.name, vendorOf(entry)]))
       used.reset()
       const exhausted = new Map<string, string>()
       for (const [vendor, { usd_per_day: dollars }] of Object.entries(limits)) {
-        const own = spent.filter((each) => (each.vendor ?? vendors.get(each.deployment)) === vendor)
+        const own = spent.filter((each) => each.vendor === vendor)
         const sum = own.reduce((total, { amount }) => total + amount, 0n)
         const limit = atomicFromDollars(dollars)
         used.set({ vendor }, Number(sum) / Number(limit))

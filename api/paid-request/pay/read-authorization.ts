@@ -13,7 +13,7 @@ import { resourceUrl } from '../quote/listing.ts'
 export interface PresentedPayment {
   readonly authorization: Authorization
   /** SHA-256 of the token of the challenge that it answers. */
-  readonly challengeTokenSha256: string | null
+  readonly challengeTokenSha256: string
   /** When the challenge that it answers expires. */
   readonly challengeExpiresAt: Date
   /**

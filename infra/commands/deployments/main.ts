@@ -143,7 +143,7 @@ function textOf({
 }: NonNullable<Awaited<ReturnType<typeof listDeployments>>>): string {
   const lines = deployments.flatMap(({ name, is_drained: isDrained, priority, weight, serves, switched, workers }) => [
     `${name.padEnd(28)} ${isDrained ? 'drained' : 'enabled'}  priority ${priority}  weight ${weight}  ${serves.join(', ')}`,
-    ...(switched === null ? [] : [`  switched ${switched.at} by ${switched.operator}: ${switched.reason ?? ''}`]),
+    ...(switched === null ? [] : [`  switched ${switched.at} by ${switched.operator}: ${switched.reason}`]),
     ...workers.map((worker) => `  ${worker.instance}: ${stateOf(worker)}`),
   ])
   if (withheld.length > 0) lines.push(`Not offered until a deployment is enabled: ${withheld.join(', ')}.`)

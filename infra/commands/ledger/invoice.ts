@@ -73,7 +73,7 @@ export function daysOf(lines: readonly InvoiceLine[]): { readonly first: string;
  * Compares an invoice with the ledger by day and model, in units and in money. Invoice and ledger agree where they differ by
  * no more than the last decimals of the invoice, and a millionth of a dollar for each call, which the ledger rounds up.
  * An invoice may name upstream models or deployments; what is the name of both is that of the model. `upstreamModels` are
- * those that each deployment was published with, for attempts without one. Throws a `UsageError` when it names one attempt
+ * those that each deployment was published with. Throws a `UsageError` when it names one attempt
  * in two ways.
  */
 export function compareInvoice(
@@ -82,16 +82,14 @@ export function compareInvoice(
   upstreamModels: ReadonlyMap<string, readonly string[]>,
 ) {
   const models = [...new Set(lines.map(({ model }) => model))]
-  const upstreamOf = ({ deployment, upstreamModel }: VendorWork) =>
-    upstreamModel === null ? (upstreamModels.get(deployment) ?? []) : [upstreamModel]
   const published = new Set([...upstreamModels.values()].flat())
   const isOf = (model: string, one: VendorWork) =>
-    published.has(model) ? upstreamOf(one).includes(model) : one.deployment === model
+    published.has(model) ? one.upstreamModel === model : one.deployment === model
   const twice = work.find((one) => models.filter((model) => isOf(model, one)).length > 1)
-  if (twice !== undefined) {
-    const way = twice.upstreamModel === null ? 'its own name, as its model was not recorded then' : 'its upstream model'
-    throw new UsageError(`the invoice names ${twice.deployment} in two ways: name all of its lines by ${way}`)
-  }
+  if (twice !== undefined)
+    throw new UsageError(
+      `the invoice names ${twice.deployment} in two ways: name all of its lines by its upstream model`,
+    )
   const unknownModels = models.filter((model) => !published.has(model) && !upstreamModels.has(model))
   const known = models.filter((model) => !unknownModels.includes(model))
   const compared = known.flatMap((model) => {
@@ -127,7 +125,7 @@ export function compareInvoice(
 }
 
 function withModel({ deployment, upstreamModel }: VendorWork): string {
-  return upstreamModel === null ? deployment : `${deployment} (${upstreamModel})`
+  return `${deployment} (${upstreamModel})`
 }
 
 /**

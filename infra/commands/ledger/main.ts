@@ -35,13 +35,12 @@ async function checkInvoice(options: LedgerOptions, file: string): Promise<numbe
   })
 }
 
-/** Attempts without a vendor are from before it was recorded, and may be anyone's. */
 function ofVendor(work: readonly VendorWork[], name: string | undefined): readonly VendorWork[] {
   if (name === undefined) return work
-  const vendors = [...new Set(work.flatMap(({ vendor }) => vendor ?? []))]
+  const vendors = [...new Set(work.map(({ vendor }) => vendor))]
   if (vendors.length > 0 && !vendors.includes(name))
     throw new UsageError(`nothing was done at ${name} on these days; vendors: ${oneLine(vendors.join(', '))}`)
-  return work.filter(({ vendor }) => vendor === null || vendor === name)
+  return work.filter(({ vendor }) => vendor === name)
 }
 
 async function report(options: LedgerOptions): Promise<number> {

@@ -49,10 +49,10 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
       ['reverted settlements', ...sum(settlementGas.reverted)],
       ['batches that reverted as a whole', ...sum(settlementGas.revertedBatches)],
     ]),
-    ...section('Uncharged work (counted against the budgets of payers)', [
-      ...report.unchargedWork.byKind.map((row) => [row.kind, ...sum(row)]),
-      ['failed calls without a record', ...sum(report.unchargedWork.unrecordedAttempts)],
-    ]),
+    ...section(
+      'Uncharged work (counted against the budgets of payers)',
+      report.unchargedWork.byKind.map((row) => [row.kind, ...sum(row)]),
+    ),
     ...payers('Uncharged work by payer', report.unchargedWork.byPayer, 'entries'),
     ...section(`New payers now (limited together by NEW_PAYER_DAILY_LOSS_USDC)`, [
       ['open', usdc(report.newPayers.openAtomic)],

@@ -83,7 +83,7 @@ async function list(flags: unknown, settings: Settings): Promise<void> {
   const connection = { connectionString, applicationName: 'farebox payers' }
   const blocked = await withConnection(connection, (pool) => createControlStore(pool).readBlockedPayers())
   const lines = blocked.map(({ payer, until, operator, changedAt, reason }) =>
-    [payer, `until ${until?.toISOString() ?? 'unblocked'}`, operator, changedAt.toISOString(), reason ?? ''].join('  '),
+    [payer, `until ${until?.toISOString() ?? 'unblocked'}`, operator, changedAt.toISOString(), reason].join('  '),
   )
   console.log(asJson ? JSON.stringify(blocked, null, 2) : lines.join('\n') || 'No payer is blocked.')
 }

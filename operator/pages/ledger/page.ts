@@ -42,8 +42,7 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
         data: {
           days: days.map((day) => ({ ...day, state: stateOf(day) })),
           total: totalOf(days),
-          models: smallestFirst(groupsOf(models.days, ({ model }) => model)),
-          skipped: models.skipped,
+          models: smallestFirst(groupsOf(models, ({ model }) => model)),
           end: shown.until > now() ? null : shown.until.toISOString(),
           ...shownDays(shown),
           older: linkTo(shown, -1),
@@ -58,7 +57,7 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
     query: period,
     read: async ({ params: { model }, query }) => {
       const shown = periodOf(query, now())
-      const { days, skipped } = await money.readModelDays(shown, model)
+      const days = await money.readModelDays(shown, model)
       return {
         title: `Model ${model}`,
         view: 'ledger/model',
@@ -67,7 +66,6 @@ export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageD
           total: sumOfMargins(days),
           days: groupsOf(days, ({ day }) => day),
           deployments: smallestFirst(groupsOf(days, ({ deployment }) => deployment)),
-          skipped,
           ...shownDays(shown),
         },
       }

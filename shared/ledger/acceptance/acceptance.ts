@@ -17,7 +17,7 @@ export interface NewJob {
   readonly quote: Quote<JsonValue>
   readonly authorization: Authorization
   /** SHA-256 of the challenge token that the authorization is accepted with, and can be presented again with. */
-  readonly challengeTokenSha256: string | null
+  readonly challengeTokenSha256: string
   /** `null` for requests without an upload. */
   readonly stagedUpload: StagedUpload | null
   readonly exposure: ExposureTerms

@@ -23,7 +23,7 @@ export interface PriorWork {
 /** A payment as it was presented. */
 export interface PresentedClaim {
   readonly authorization: Authorization
-  /** SHA-256 of the challenge token, which unlike the signature never appears on chain. */
+  /** SHA-256 of the challenge token, which unlike the signature never appears on chain; `null` to ask without one. */
   readonly challengeTokenSha256: string | null
 }
 
@@ -37,23 +37,16 @@ interface PriorWorkRow {
   readonly hasSameToken: boolean | null
 }
 
-/**
- * How long a payment that an earlier version accepted, without storing its challenge token, can be presented again with
- * any token. Its callers may still wait for their results.
- */
-const TOKENLESS_SECONDS = 3600
-
 interface Presented {
   readonly idempotencyKey: string
   readonly claim: PresentedClaim
 }
 
-const ASKED = '(idempotency_key, network, payer, nonce, challenge_token_sha256, tokenless_seconds)'
+const ASKED = '(idempotency_key, network, payer, nonce, challenge_token_sha256)'
 const PRIOR_WORK_OF_ASKED = `
   SELECT holder.id AS "holderId", holder.payer, holder.state,
     holder.state = 'failed' AND bound.expires_at <= now() AS "isReleasable", claim.job_id AS "claimedFor",
-    CASE WHEN claim.challenge_token_sha256 IS NOT NULL THEN claim.challenge_token_sha256 = asked.challenge_token_sha256
-      ELSE claim.claimed_at > now() - make_interval(secs => asked.tokenless_seconds) END AS "hasSameToken"
+    claim.challenge_token_sha256 = asked.challenge_token_sha256 AS "hasSameToken"
   FROM (VALUES (true)) AS always
   LEFT JOIN jobs AS holder ON holder.idempotency_key = asked.idempotency_key
   LEFT JOIN idempotency_keys AS bound ON bound.idempotency_key = holder.idempotency_key
@@ -77,7 +70,7 @@ async function findPriorWorks(sql: Sql, presented: readonly Presented[]): Promis
     name: 'find_prior_works',
     text: `SELECT asked.idempotency_key AS "idempotencyKey", "holderId", prior.payer, state, "isReleasable", "claimedFor",
        "hasSameToken"
-     FROM ${listed('text', 'text', 'text', 'numeric', 'text', 'float8')} AS asked ${ASKED}
+     FROM ${listed('text', 'text', 'text', 'numeric', 'text')} AS asked ${ASKED}
      CROSS JOIN LATERAL (${PRIOR_WORK_OF_ASKED}) AS prior`,
     values: columnsOf(presented.map(askedValues)),
   })
@@ -86,7 +79,7 @@ async function findPriorWorks(sql: Sql, presented: readonly Presented[]): Promis
 
 function askedValues({ idempotencyKey, claim: { authorization, challengeTokenSha256 } }: Presented) {
   const { network, payer, nonce } = authorization
-  return [idempotencyKey, network, payer, nonce.toString(), challengeTokenSha256, TOKENLESS_SECONDS] as const
+  return [idempotencyKey, network, payer, nonce.toString(), challengeTokenSha256] as const
 }
 
 function priorWorkFromRow({ holderId: jobId, payer, state, claimedFor, ...row }: PriorWorkRow): PriorWork {

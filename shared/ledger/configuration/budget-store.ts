@@ -15,8 +15,7 @@ export function createBudgetStore(pool: Pool) {
 
 /** What a deployment's vendor bills for attempts, in atomic USDC. */
 export interface Spent {
-  /** `null` in rows of programs before 0038. */
-  readonly vendor: string | null
+  readonly vendor: string
   readonly deployment: string
   /** Whether the attempts ended before `stableBefore`. */
   readonly isStable: boolean

@@ -31,9 +31,9 @@ async function readSwitches(sql: Sql): Promise<Switches> {
   }>({
     name: 'read_switches',
     text: `SELECT
-         (SELECT coalesce(jsonb_agg(queue), '[]') FROM queue_controls WHERE is_paused) AS paused,
-         (SELECT coalesce(jsonb_agg(jsonb_build_object('payer', payer, 'until', blocked_until)), '[]')
-            FROM payer_controls WHERE is_blocked) AS blocked`,
+         (SELECT coalesce(jsonb_agg(subject), '[]') FROM controls WHERE kind = 'queue' AND is_stopped) AS paused,
+         (SELECT coalesce(jsonb_agg(jsonb_build_object('payer', subject, 'until', stopped_until)), '[]')
+            FROM controls WHERE kind = 'payer' AND is_stopped) AS blocked`,
     values: [],
   })
   const { paused = [], blocked = [] } = rows[0] ?? {}
@@ -54,8 +54,8 @@ export async function readConfiguration(sql: Sql): Promise<Configuration | null>
          c.number AS catalog_number, c.content AS catalog,
          d.number AS deployments_number, d.content AS deployments,
          (SELECT coalesce(jsonb_agg(jsonb_build_object(
-              'deployment', deployment, 'is_drained', is_drained, 'weight', weight)), '[]')
-            FROM deployment_controls) AS controls
+              'deployment', subject, 'is_drained', is_stopped, 'weight', weight)), '[]')
+            FROM controls WHERE kind = 'deployment') AS controls
        FROM configuration_revision r
        LEFT JOIN LATERAL (SELECT number, content FROM publications WHERE kind = 'catalog'
          ORDER BY number DESC LIMIT 1) c ON true

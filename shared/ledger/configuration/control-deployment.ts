@@ -76,7 +76,7 @@ async function wasPublished(sql: Sql, deployment: string): Promise<boolean> {
 async function readOperator(sql: Sql, deployment: string): Promise<string | undefined> {
   const { rows } = await sql.query<{ operator: string }>({
     name: 'read_operator_of_deployment',
-    text: 'SELECT operator FROM deployment_controls WHERE deployment = $1',
+    text: "SELECT operator FROM controls WHERE kind = 'deployment' AND subject = $1",
     values: [deployment],
   })
   return rows[0]?.operator
@@ -103,11 +103,11 @@ async function write(
 ): Promise<void> {
   await sql.query({
     name: 'control_deployment',
-    text: `INSERT INTO deployment_controls (deployment, is_drained, weight, operator, reason)
-      VALUES ($1, $2, $3, $4, $5)
-      ON CONFLICT (deployment) DO UPDATE SET is_drained = EXCLUDED.is_drained, weight = EXCLUDED.weight,
-        operator = CASE WHEN $6 THEN deployment_controls.operator ELSE EXCLUDED.operator END,
-        reason = CASE WHEN $6 THEN deployment_controls.reason ELSE EXCLUDED.reason END, changed_at = now()`,
+    text: `INSERT INTO controls (kind, subject, is_stopped, weight, operator, reason)
+      VALUES ('deployment', $1, $2, $3, $4, $5)
+      ON CONFLICT (kind, subject) DO UPDATE SET is_stopped = EXCLUDED.is_stopped, weight = EXCLUDED.weight,
+        operator = CASE WHEN $6 THEN controls.operator ELSE EXCLUDED.operator END,
+        reason = CASE WHEN $6 THEN controls.reason ELSE EXCLUDED.reason END, changed_at = now()`,
     values: [deployment, isDrained, weight, operator, reason, keepsOperator],
   })
 }

@@ -44,8 +44,8 @@ async function controlQueue(pool: Pool, author: Author, change: QueueChange): Pr
     const revision = await raiseRevision(sql)
     await sql.query({
       name: 'control_queue',
-      text: `INSERT INTO queue_controls (queue, is_paused, operator, reason) VALUES ($1, $2, $3, $4)
-        ON CONFLICT (queue) DO UPDATE SET is_paused = EXCLUDED.is_paused, operator = EXCLUDED.operator,
+      text: `INSERT INTO controls (kind, subject, is_stopped, operator, reason) VALUES ('queue', $1, $2, $3, $4)
+        ON CONFLICT (kind, subject) DO UPDATE SET is_stopped = EXCLUDED.is_stopped, operator = EXCLUDED.operator,
           reason = EXCLUDED.reason, changed_at = now()`,
       values: [queue, isPaused, author.operator, reason],
     })
@@ -75,8 +75,8 @@ async function controlPayer(pool: Pool, author: Author, change: PayerChange): Pr
     const revision = await raiseRevision(sql)
     await sql.query({
       name: 'control_payer',
-      text: `INSERT INTO payer_controls (payer, is_blocked, blocked_until, operator, reason) VALUES ($1, $2, $3, $4, $5)
-        ON CONFLICT (payer) DO UPDATE SET is_blocked = EXCLUDED.is_blocked, blocked_until = EXCLUDED.blocked_until,
+      text: `INSERT INTO controls (kind, subject, is_stopped, stopped_until, operator, reason) VALUES ('payer', $1, $2, $3, $4, $5)
+        ON CONFLICT (kind, subject) DO UPDATE SET is_stopped = EXCLUDED.is_stopped, stopped_until = EXCLUDED.stopped_until,
           operator = EXCLUDED.operator, reason = EXCLUDED.reason, changed_at = now()`,
       values: [payer, isBlocked, isBlocked ? until : null, author.operator, reason],
     })
@@ -90,14 +90,15 @@ async function controlPayer(pool: Pool, author: Author, change: PayerChange): Pr
   })
 }
 
-const PAYER_CONTROL = `payer, is_blocked AND coalesce(blocked_until > now(), true) AS is_blocked, blocked_until, operator, reason,
-  changed_at`
+/** Whether a block is in force. */
+const IS_BLOCKED = 'is_stopped AND coalesce(stopped_until > now(), true)'
+const PAYER_CONTROL = `subject, ${IS_BLOCKED} AS is_stopped, stopped_until, operator, reason, changed_at`
 
 /** Returns whether a payer is blocked, and who blocked or unblocked it last; `null` if nobody ever did. */
 async function readPayerControl(sql: Sql, payer: string): Promise<ControlledPayer | null> {
   const { rows } = await sql.query<PayerRow>({
     name: 'read_payer_control',
-    text: `SELECT ${PAYER_CONTROL} FROM payer_controls WHERE payer = $1`,
+    text: `SELECT ${PAYER_CONTROL} FROM controls WHERE kind = 'payer' AND subject = $1`,
     values: [payer],
   })
   return rows.map(controlledPayer)[0] ?? null
@@ -107,30 +108,30 @@ async function readPayerControl(sql: Sql, payer: string): Promise<ControlledPaye
 async function readBlockedPayers(sql: Sql): Promise<readonly ControlledPayer[]> {
   const { rows } = await sql.query<PayerRow>({
     name: 'read_blocked_payers',
-    text: `SELECT ${PAYER_CONTROL} FROM payer_controls
-     WHERE is_blocked AND coalesce(blocked_until > now(), true) ORDER BY changed_at DESC, payer`,
+    text: `SELECT ${PAYER_CONTROL} FROM controls
+     WHERE kind = 'payer' AND ${IS_BLOCKED} ORDER BY changed_at DESC, subject`,
     values: [],
   })
   return rows.map(controlledPayer)
 }
 
 function controlledPayer(row: PayerRow): ControlledPayer {
-  return { payer: row.payer, isBlocked: row.is_blocked, until: row.blocked_until, ...recordOf(row) }
+  return { payer: row.subject, isBlocked: row.is_stopped, until: row.stopped_until, ...recordOf(row) }
 }
 
 async function isQueuePaused(sql: Sql, queue: string): Promise<boolean> {
-  const { rows } = await sql.query<{ is_paused: boolean }>({
+  const { rows } = await sql.query<{ is_stopped: boolean }>({
     name: 'is_queue_paused',
-    text: 'SELECT is_paused FROM queue_controls WHERE queue = $1',
+    text: "SELECT is_stopped FROM controls WHERE kind = 'queue' AND subject = $1",
     values: [queue],
   })
-  return rows[0]?.is_paused ?? false
+  return rows[0]?.is_stopped ?? false
 }
 
 /** Who made a change that acts at once, when and why. */
 export interface ControlRecord {
   readonly operator: string
-  readonly reason: string | null
+  readonly reason: string
   readonly changedAt: Date
 }
 
@@ -144,54 +145,43 @@ export interface ControlledPayer extends ControlRecord {
   readonly until: Date | null
 }
 
-interface RecordRow {
+interface ControlRow {
+  readonly subject: string
+  readonly is_stopped: boolean
   readonly operator: string
-  readonly reason: string | null
+  readonly reason: string
   readonly changed_at: Date
 }
 
-type DeploymentRow = RecordRow & {
-  readonly deployment: string
-  readonly is_drained: boolean
-  readonly weight: number | null
-}
-
-type PayerRow = RecordRow & {
-  readonly payer: string
-  readonly is_blocked: boolean
-  readonly blocked_until: Date | null
-}
-
-type QueueRow = RecordRow & { readonly queue: string; readonly is_paused: boolean }
+type DeploymentRow = ControlRow & { readonly weight: number | null }
+type PayerRow = ControlRow & { readonly stopped_until: Date | null }
 
 /** Returns what operators switched about deployments, with who did it last. */
 async function readDeploymentControls(sql: Sql): Promise<ReadonlyMap<string, DeploymentControl & ControlRecord>> {
   const { rows } = await sql.query<DeploymentRow>({
     name: 'read_deployment_controls',
-    text: 'SELECT deployment, is_drained, weight, operator, reason, changed_at FROM deployment_controls',
+    text: `SELECT subject, is_stopped, weight, operator, reason, changed_at FROM controls WHERE kind = 'deployment'`,
     values: [],
   })
-  return new Map(
-    rows.map((row) => [row.deployment, { isDrained: row.is_drained, weight: row.weight, ...recordOf(row) }]),
-  )
+  return new Map(rows.map((row) => [row.subject, { isDrained: row.is_stopped, weight: row.weight, ...recordOf(row) }]))
 }
 
 /** Returns the queues that were ever paused, with who paused or resumed them last. */
 async function readQueueControls(sql: Sql): Promise<ReadonlyMap<QueueName, ControlledQueue>> {
-  const { rows } = await sql.query<QueueRow>({
+  const { rows } = await sql.query<ControlRow>({
     name: 'read_queue_controls',
-    text: 'SELECT queue, is_paused, operator, reason, changed_at FROM queue_controls',
+    text: `SELECT subject, is_stopped, operator, reason, changed_at FROM controls WHERE kind = 'queue'`,
     values: [],
   })
-  const byName = new Map(rows.map((row) => [row.queue, row]))
+  const byName = new Map(rows.map((row) => [row.subject, row]))
   return new Map(
     QUEUE_NAMES.flatMap((name) => {
       const row = byName.get(name)
-      return row === undefined ? [] : [[name, { isPaused: row.is_paused, ...recordOf(row) }] as const]
+      return row === undefined ? [] : [[name, { isPaused: row.is_stopped, ...recordOf(row) }] as const]
     }),
   )
 }
 
-function recordOf({ operator, reason, changed_at: changedAt }: RecordRow): ControlRecord {
+function recordOf({ operator, reason, changed_at: changedAt }: ControlRow): ControlRecord {
   return { operator, reason, changedAt }
 }

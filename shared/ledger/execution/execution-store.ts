@@ -7,6 +7,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure, ExposureTerms } from '#shared/payment/exposure.ts'
 import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
+import { bindTo } from '#shared/runtime/bind-to.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { findExhaustedBudget } from '../acceptance/find-exhausted-budget.ts'
 import {
@@ -16,7 +17,6 @@ import {
   type PayerExposure,
   readExposures,
 } from '../acceptance/read-exposure.ts'
-import { bindTo } from '#shared/runtime/bind-to.ts'
 import { insertUnchargedWork } from '../insert-uncharged-work.ts'
 import { moveJob, moveJobs, type SharedTransition, shareMove } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
@@ -74,8 +74,8 @@ async function readEffectiveRequest(sql: Sql, jobId: string): Promise<JsonValue 
 /** A deployment as it is called: it may be renamed, or get another model. */
 interface CalledDeployment {
   readonly name: string
-  readonly vendor?: string | undefined
-  readonly upstreamModel?: string | undefined
+  readonly vendor: string
+  readonly upstreamModel: string
 }
 
 interface Attempt {
@@ -106,8 +106,8 @@ const START_ATTEMPTS: SharedTransition<Attempt> = {
     { name: 'attempt_id', type: 'uuid', of: ({ id }) => id },
     { name: 'authorization_id', type: 'uuid', of: ({ job }) => job.authorizationId },
     { name: 'deployment', type: 'text', of: ({ deployment }) => deployment.name },
-    { name: 'vendor', type: 'text', of: ({ deployment }) => deployment.vendor ?? null },
-    { name: 'upstream_model', type: 'text', of: ({ deployment }) => deployment.upstreamModel ?? null },
+    { name: 'vendor', type: 'text', of: ({ deployment }) => deployment.vendor },
+    { name: 'upstream_model', type: 'text', of: ({ deployment }) => deployment.upstreamModel },
     { name: 'failed_id', type: 'uuid', of: ({ failed }) => failed?.attemptId ?? null },
     { name: 'reason', type: 'text', of: ({ failed }) => failed?.reason ?? null },
   ],

@@ -10,18 +10,12 @@ export interface UnchargedWorkReport {
   /** Largest first. */
   readonly byKind: readonly (CountAndSum & { readonly kind: UnchargedKind })[]
   readonly byPayer: PayerAmounts
-  /**
-   * Calls without usable output or with an unknown outcome that have no record of uncharged work, at their authorized
-   * maximum. Only processes of a version before the record leave any.
-   */
-  readonly unrecordedAttempts: CountAndSum
 }
 
 export async function readUnchargedWork(sql: Sql, period: LedgerPeriod): Promise<UnchargedWorkReport> {
   return {
     byKind: await readByKind(sql, period),
     byPayer: await readByPayer(sql, period),
-    unrecordedAttempts: await readUnrecordedAttempts(sql, period),
   }
 }
 
@@ -43,21 +37,6 @@ async function readByPayer(sql: Sql, { from, to }: LedgerPeriod): Promise<PayerA
     values: [from, to, SHOWN_PAYERS],
   })
   return payerAmounts(rows)
-}
-
-function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  return readOne<CountAndSum>(sql, {
-    name: 'read_unrecorded_attempts',
-    text: `SELECT ${countAndSum('authorized_maximum')}
-     FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
-     WHERE state IN ('failed_empty', 'failed_ambiguous') AND finished_at >= $1 AND finished_at < $2
-       AND finished_at >= (SELECT applied_at FROM schema_additions WHERE name = '0010-uncharged-work.sql')
-       AND NOT EXISTS (SELECT FROM uncharged_work
-         WHERE uncharged_work.job_id = upstream_attempts.job_id
-           AND uncharged_work.authorization_id = upstream_attempts.authorization_id
-           AND kind IN ('empty_output', 'unknown_outcome', 'lost_call'))`,
-    values: [from, to],
-  })
 }
 
 /**

@@ -28,7 +28,19 @@ export interface LedgerTotals extends UnfinishedTotals {
   readonly resolved: Readonly<Record<ResolutionOutcome, CountAndTotal>>
 }
 
-type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'total'}` | 'in_review', string>
+const TOTAL_KINDS = ['charged', 'ambiguous', ...UNCHARGED_KINDS] as const
+
+/** What a row of `ledger_totals` (`stored`) does not know yet, up to `until`, an SQL condition on a time: its count and total. */
+const recentWork = (until: (time: string) => string) => `
+  SELECT count(*) AS count, coalesce(sum(charge_amount), 0) AS total FROM jobs
+  WHERE stored.kind = 'charged' AND state = 'completed' AND finished_at >= through ${until('finished_at')}
+  UNION ALL
+  SELECT count(*), coalesce(sum(authorized_maximum), 0)
+  FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
+  WHERE stored.kind = 'ambiguous' AND state = 'failed_ambiguous' AND finished_at >= through ${until('finished_at')}
+  UNION ALL
+  SELECT count(*), coalesce(sum(amount), 0) FROM uncharged_work
+  WHERE uncharged_work.kind = stored.kind AND created_at >= through ${until('created_at')}`
 
 /**
  * Reads the totals by partial indexes: the cost depends on open work and the last minutes, not on the length of the
@@ -36,35 +48,35 @@ type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'to
  */
 export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
   const unfinished = await readUnfinishedTotals(sql)
-  const totals = await sql.query<TotalsRow>(
-    `SELECT charged_jobs + charged.count AS charged_count, charged_total + charged.total AS charged_total,
-       ambiguous_attempts + ambiguous.count AS ambiguous_count, ambiguous_total + ambiguous.total AS ambiguous_total,
-       withheld.count AS withheld_count, withheld.total AS withheld_total,
-       (SELECT count(*) FROM jobs WHERE state = 'review' AND NOT EXISTS (
-          SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND resolutions.item = 'review')) AS in_review
-     FROM ledger_totals,
-       LATERAL (SELECT count(*), coalesce(sum(charge_amount), 0) AS total FROM jobs
-         WHERE state = 'completed' AND finished_at >= through) AS charged,
-       LATERAL (SELECT count(*), coalesce(sum(authorized_maximum), 0) AS total
-         FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
-         WHERE state = 'failed_ambiguous' AND finished_at >= through) AS ambiguous,
-       LATERAL (SELECT count(*), coalesce(sum(charge_amount), 0) AS total FROM jobs
-         WHERE state = 'settlement_failed') AS withheld
-     WHERE ledger_totals.id`,
-  )
-  const [row] = totals.rows
-  if (!row) throw new Error('the stored totals have one row')
+  const { rows } = await sql.query<TotalOf<(typeof TOTAL_KINDS)[number]>>({
+    name: 'read_ledger_totals',
+    text: `SELECT kind AS of, stored.count + sum(recent.count) AS count, stored.total + sum(recent.total) AS total
+     FROM ledger_totals AS stored, LATERAL (${recentWork(() => '')}) AS recent WHERE kind = ANY($1) GROUP BY kind`,
+    values: [TOTAL_KINDS],
+  })
+  const { charged, ambiguous, ...uncharged } = totalsOf(TOTAL_KINDS, rows)
   const { all: newPayers } = await readNewPayerExposure(sql)
   return {
     ...unfinished,
-    charged: countAndTotal(row.charged_count, row.charged_total),
-    ambiguous: countAndTotal(row.ambiguous_count, row.ambiguous_total),
-    withheld: countAndTotal(row.withheld_count, row.withheld_total),
-    uncharged: await readUnchargedTotals(sql),
+    ...(await readUncollected(sql)),
+    charged,
+    ambiguous,
+    uncharged,
     newPayerExposure: atomicAmount(newPayers.open + newPayers.lost),
-    inReview: Number(row.in_review),
     resolved: await readResolvedTotals(sql),
   }
+}
+
+async function readUncollected(sql: Sql): Promise<Pick<LedgerTotals, 'withheld' | 'inReview'>> {
+  const { rows } = await sql.query<{ count: string; total: string; in_review: string }>(
+    `SELECT count(*) AS count, coalesce(sum(charge_amount), 0) AS total,
+       (SELECT count(*) FROM jobs WHERE state = 'review' AND NOT EXISTS (
+          SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND resolutions.item = 'review')) AS in_review
+     FROM jobs WHERE state = 'settlement_failed'`,
+  )
+  const [row] = rows
+  if (!row) throw new Error('a SELECT of counts always returns one row')
+  return { withheld: countAndTotal(row.count, row.total), inReview: Number(row.in_review) }
 }
 
 /** Reads all resolutions: a person made each of them. */
@@ -91,20 +103,6 @@ function totalsOf<Name extends string>(names: readonly Name[], rows: readonly To
   return Object.fromEntries(names.map((name) => [name, totalOf(name)])) as Record<Name, CountAndTotal>
 }
 
-async function readUnchargedTotals(sql: Sql): Promise<LedgerTotals['uncharged']> {
-  const { rows } = await sql.query<TotalOf<UnchargedKind>>({
-    name: 'read_uncharged_totals',
-    text: `SELECT kind AS of, sum(count) AS count, sum(total) AS total FROM (
-       SELECT kind, count, total FROM uncharged_work_totals WHERE kind = ANY($1)
-       UNION ALL
-       SELECT kind, count(*), sum(amount) FROM ledger_totals JOIN uncharged_work ON created_at >= through
-       WHERE ledger_totals.id GROUP BY kind) AS parts
-     GROUP BY kind`,
-    values: [UNCHARGED_KINDS],
-  })
-  return totalsOf(UNCHARGED_KINDS, rows)
-}
-
 function countAndTotal(count: string, total: string): CountAndTotal {
   return { count: Number(count), total: atomicAmount(BigInt(total)) }
 }
@@ -117,34 +115,24 @@ const STABLE_AFTER = '10 minutes'
 const ROLL_UP_AFTER = '20 minutes'
 
 /**
- * Moves old charges into the stored totals, so that reading stays cheap. Returns the number of charges moved. Safe in every worker concurrently: the second one finds the row locked, or up
- * to date. Completed jobs, finished attempts and uncharged work never change, so the totals stay right.
+ * Moves what is old into the stored totals, so that reading stays cheap. Returns the number of charges moved. Safe in every
+ * worker concurrently: the second one finds the rows locked, or up to date. Completed jobs, finished attempts and uncharged
+ * work never change, so the totals stay right.
  */
 export async function rollUpTotals(sql: Sql): Promise<number> {
   const { rows } = await sql.query<{ moved: number }>({
     name: 'roll_up_totals',
-    text: `WITH present AS MATERIALIZED (
-       SELECT through, now() - $1::interval AS until FROM ledger_totals
-       WHERE id AND through < now() - $2::interval FOR UPDATE SKIP LOCKED),
-     charged AS (
-       SELECT count(jobs.id) AS count, coalesce(sum(charge_amount), 0) AS total FROM present JOIN jobs
-         ON state = 'completed' AND finished_at >= through AND finished_at < until),
-     ambiguous AS (
-       SELECT count(authorizations.id) AS count, coalesce(sum(authorized_maximum), 0) AS total
-       FROM present JOIN upstream_attempts ON state = 'failed_ambiguous' AND finished_at >= through AND finished_at < until
-         JOIN authorizations ON authorizations.id = authorization_id),
-     uncharged AS (
-       INSERT INTO uncharged_work_totals AS totals (kind, count, total)
-       SELECT kind, count(*), sum(amount) FROM present JOIN uncharged_work ON created_at >= through AND created_at < until
-       GROUP BY kind
-       ON CONFLICT (kind) DO UPDATE
-         SET count = totals.count + excluded.count, total = totals.total + excluded.total)
-     UPDATE ledger_totals SET through = until,
-       charged_jobs = charged_jobs + charged.count, charged_total = charged_total + charged.total,
-       ambiguous_attempts = ambiguous_attempts + ambiguous.count, ambiguous_total = ambiguous_total + ambiguous.total
-     FROM present, charged, ambiguous WHERE ledger_totals.id
-     RETURNING charged.count::int AS moved`,
-    values: [STABLE_AFTER, ROLL_UP_AFTER],
+    text: `WITH stored AS MATERIALIZED (
+       SELECT kind, through, now() - $1::interval AS until FROM ledger_totals
+       WHERE kind = ANY($3) AND through < now() - $2::interval FOR UPDATE SKIP LOCKED),
+     moved AS (
+       SELECT kind, until, sum(recent.count) AS count, sum(recent.total) AS total
+       FROM stored, LATERAL (${recentWork((time) => `AND ${time} < until`)}) AS recent GROUP BY kind, until)
+     UPDATE ledger_totals AS totals
+     SET through = until, count = totals.count + moved.count, total = totals.total + moved.total
+     FROM moved WHERE totals.kind = moved.kind
+     RETURNING CASE totals.kind WHEN 'charged' THEN moved.count ELSE 0 END::int AS moved`,
+    values: [STABLE_AFTER, ROLL_UP_AFTER, TOTAL_KINDS],
   })
-  return rows[0]?.moved ?? 0
+  return rows.reduce((sum, { moved }) => sum + moved, 0)
 }

@@ -1,6 +1,5 @@
-import type { Pool, Sql } from '../pool.ts'
+import type { Sql } from '../pool.ts'
 import { readOne, readRows } from '../read-rows.ts'
-import { inTransaction } from '../transaction.ts'
 import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
 import type { LedgerPeriod } from './period.ts'
 
@@ -140,40 +139,28 @@ export interface ModelDay extends Margin {
 
 /**
  * Returns what models earned on the days of the period, newest first: the sums of hours that were rolled up, and those of
- * later calls. `model` is the only one meant, if any. Hours that a program without these sums rolled up are left out;
- * `skipped` is the number of their calls.
+ * later calls. `model` is the only one meant, if any.
  */
 export async function readModelDays(
-  pool: Pool,
+  sql: Sql,
   period: { readonly from: Date; readonly until: Date },
   model: string | null = null,
-): Promise<{ readonly days: readonly ModelDay[]; readonly skipped: number }> {
-  const { rows, skipped } = await inTransaction(pool, async (sql) => {
-    await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
-    const read = await readRows<MarginRow & { day: string; model: string; deployment: string }>(sql, {
-      name: 'read_model_days',
-      text: `WITH live AS MATERIALIZED (
-           SELECT greatest($1::timestamptz, (SELECT max(hour) + interval '1 hour' FROM ledger_hours)) AS since),
-         hours AS (
-           SELECT hour AS start, margins FROM ledger_hours WHERE hour >= $1 AND hour < $2 AND margins IS NOT NULL
-           UNION ALL ${marginsOfHours('(SELECT since FROM live)', '$2')})
-         SELECT to_char(start AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, model, deployment, sum(calls)::int AS calls,
-           sum(charged) AS charged, sum(vendor) AS vendor, sum(gas) AS gas,
-           sum(without_vendor_cost)::int AS without_vendor_cost, sum(without_gas)::int AS without_gas
-         FROM hours, jsonb_to_recordset(margins) AS sums (${MARGIN_COLUMNS})
-         WHERE $3::text IS NULL OR model = $3 GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3`,
-      values: [period.from, period.until, model],
-    })
-    const older = await readOne<{ skipped: number }>(sql, {
-      name: 'count_calls_outside_model_days',
-      text: `SELECT coalesce(sum(charged_jobs), 0)::int AS "skipped" FROM ledger_hours
-       WHERE hour >= $1 AND hour < $2 AND margins IS NULL`,
-      values: [period.from, period.until],
-    })
-    return { rows: read, skipped: older.skipped }
+): Promise<readonly ModelDay[]> {
+  const rows = await readRows<MarginRow & { day: string; model: string; deployment: string }>(sql, {
+    name: 'read_model_days',
+    text: `WITH live AS MATERIALIZED (
+         SELECT greatest($1::timestamptz, (SELECT max(hour) + interval '1 hour' FROM ledger_hours)) AS since),
+       hours AS (
+         SELECT hour AS start, margins FROM ledger_hours WHERE hour >= $1 AND hour < $2
+         UNION ALL ${marginsOfHours('(SELECT since FROM live)', '$2')})
+       SELECT to_char(start AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, model, deployment, sum(calls)::int AS calls,
+         sum(charged) AS charged, sum(vendor) AS vendor, sum(gas) AS gas,
+         sum(without_vendor_cost)::int AS without_vendor_cost, sum(without_gas)::int AS without_gas
+       FROM hours, jsonb_to_recordset(margins) AS sums (${MARGIN_COLUMNS})
+       WHERE $3::text IS NULL OR model = $3 GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3`,
+    values: [period.from, period.until, model],
   })
-  const days = rows.map((row) => ({ day: row.day, model: row.model, deployment: row.deployment, ...marginOf(row) }))
-  return { days, skipped }
+  return rows.map((row) => ({ day: row.day, model: row.model, deployment: row.deployment, ...marginOf(row) }))
 }
 
 /** Reads a row of {@link MARGIN_SUMS}. */

@@ -6,9 +6,9 @@ export interface VendorWork {
   /** `YYYY-MM-DD`, of the end of each attempt. */
   readonly day: string
   readonly deployment: string
-  /** As they were when it was called; `null` for attempts of programs before 0038. */
-  readonly vendor: string | null
-  readonly upstreamModel: string | null
+  /** As they were when it was called. */
+  readonly vendor: string
+  readonly upstreamModel: string
   readonly attempts: number
   /** Attempts whose cost, or usage, is not known. */
   readonly unknown: number
@@ -38,8 +38,7 @@ export async function readVendorWork(
          coalesce(sum(vendor_cost), 0) AS "costAtomic",
          (SELECT jsonb_object_agg(unit, quantity) FROM units
           WHERE units.day = ended.day AND units.deployment = ended.deployment
-            AND units.vendor IS NOT DISTINCT FROM ended.vendor
-            AND units.upstream_model IS NOT DISTINCT FROM ended.upstream_model) AS usage
+            AND units.vendor = ended.vendor AND units.upstream_model = ended.upstream_model) AS usage
        FROM ended GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,
     values: [first, last],
   })

@@ -52,7 +52,7 @@ export const ITEMS: Readonly<Record<ResolvableItem, string>> = {
       unknown.job_id, NULL::uuid AS settlement_id, unknown.request_id, unknown.network, unknown.payer,
       unknown.pay_to, unknown.nonce, unknown.amount, unknown.transaction_hash AS transaction,
       unknown.block_number, NULL::timestamptz AS paid_after,
-      unknown.resolution AS reason, unknown.found_at AS since,
+      NULL::text AS reason, unknown.found_at AS since,
       false AS is_result_stored, false AS is_owed, resolution.*
     FROM unknown_settlements AS unknown
     ${resolutionOf(`resolutions.item = 'unknown_settlement' AND resolutions.network = unknown.network

@@ -169,7 +169,7 @@ async function insertResolution(
 }
 
 /** Writes what follows from a resolution into the rows of the item. */
-async function follow(sql: Sql, item: ItemRecord, { outcome, refundTransaction }: ResolutionRecord): Promise<void> {
+async function follow(sql: Sql, item: ItemRecord, { outcome }: ResolutionRecord): Promise<void> {
   if (item.kind === 'debt' && (outcome === 'paid_outside' || outcome === 'forgiven'))
     await sql.query({
       name: 'clear_debt',
@@ -179,13 +179,8 @@ async function follow(sql: Sql, item: ItemRecord, { outcome, refundTransaction }
   if (item.kind === 'unknown_settlement' || item.kind === 'review')
     await sql.query({
       name: 'close_unknown_settlement',
-      text: `UPDATE unknown_settlements SET resolved_at = now(), resolution = $4
+      text: `UPDATE unknown_settlements SET resolved_at = now()
        WHERE network = $1 AND payer = $2 AND nonce = $3 AND resolved_at IS NULL`,
-      values: [
-        item.network,
-        item.payer,
-        item.nonce.toString(),
-        refundTransaction === null ? outcome.replaceAll('_', ' ') : `refunded in ${refundTransaction}`,
-      ],
+      values: [item.network, item.payer, item.nonce.toString()],
     })
 }

@@ -15,7 +15,7 @@ import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import type { ConsoleVisitor } from '../../support/console/console-visitor.ts'
 import { readForms } from '../../support/console/read-markup.ts'
 import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
-import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
+import { acceptTestJob, called, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
 import { unknownSettlement } from '../../support/ledger/open-item.ts'
 import { settlingBatch } from '../../support/ledger/settling-batch.ts'
@@ -698,7 +698,7 @@ describe('the pages on providers, queues and processes', () => {
   afterAll(() => console.close())
 
   beforeEach(async () => {
-    await console.ledger.sql('TRUNCATE deployment_controls, queue_controls, process_reports')
+    await console.ledger.sql('TRUNCATE controls, process_reports')
   })
 
   const read = async (address: string, visitor = actor) => {
@@ -715,7 +715,7 @@ describe('the pages on providers, queues and processes', () => {
   /** Records a call of a job of its own. */
   async function call(state: string, reason: string | null, seconds = 1): Promise<string> {
     const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
-    const { attemptId } = await console.ledger.execution.startAttempt(job, { name: NAME }, null)
+    const { attemptId } = await console.ledger.execution.startAttempt(job, called(NAME), null)
     await console.ledger.sql(
       `UPDATE upstream_attempts SET state = $2, reason = $3, started_at = now() - make_interval(secs => $4),
        finished_at = CASE WHEN $2 <> 'open' THEN now() END WHERE id = $1`,
@@ -762,7 +762,7 @@ describe('the pages on providers, queues and processes', () => {
 
     it('show a deployment that is not published any more as long as calls to it are known', async () => {
       const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
-      await console.ledger.execution.startAttempt(job, { name: 'removed' }, null)
+      await console.ledger.execution.startAttempt(job, called('removed'), null)
       expect(await read('/operator/providers/removed')).toContain('not published')
       expect((await actor.get('/operator/providers/never-called')).status).toBe(404)
     })

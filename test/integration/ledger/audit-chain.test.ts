@@ -1,10 +1,4 @@
-import { cp, mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
-import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { migrate } from '#shared/ledger/migrate.ts'
 import { createOperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import { readAuditHead, readChain } from '#shared/ledger/operators/read-chain.ts'
 import type { Sql } from '#shared/ledger/pool.ts'
@@ -12,7 +6,6 @@ import { inTransaction } from '#shared/ledger/transaction.ts'
 import { findBreaks } from '#shared/operators/audit-chain.ts'
 import { main } from '../../../infra/commands/ledger/main.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
-import { until } from '../../support/until.ts'
 
 const AUTHOR = { operator: 'tester', source: 'command' } as const
 /** Texts that two ways of writing down a row could differ in. */
@@ -167,39 +160,5 @@ describe('the audit of operators', () => {
         breaks: [expect.stringMatching(`^action 10 had the hash ${head.hash}, and has (?!${head.hash})[0-9a-f]{64}$`)],
       })
     })
-  })
-
-  it('gets its chain from the migration, with the actions that were there', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'farebox-migrations-'))
-    const name = `unchained_${Date.now()}`
-    const url = new URL(ledger.url)
-    url.pathname = `/${name}`
-    await ledger.sql(`CREATE DATABASE ${name} TEMPLATE template0`)
-    const pool = new pg.Pool({ connectionString: url.href })
-    try {
-      const migrations = fileURLToPath(new URL('../../../shared/ledger/migrations/', import.meta.url))
-      await cp(migrations, folder, { recursive: true, filter: (file) => !/\/00(?:3[1-9]|[4-9]\d)-[^/]*$/.test(file) })
-      await migrate(pool, { folder: pathToFileURL(`${folder}/`) })
-      await pool.query(
-        `INSERT INTO operator_actions (operator, source, action, subject, reason, details)
-         SELECT 'earlier', 'console', 'test.record', 'subject ' || n, nullif('because ' || n, 'because 7'), '{"n": [1, null]}'
-         FROM generate_series(1, 5000) AS n`,
-      )
-      expect(await migrate(pool)).toContain('0032-audit-chain.sql')
-      const migrated = { ...ledger, url: url.href, pool }
-      await record('the first new one', null, migrated)
-      expect(await judge(migrated)).toMatchObject({ exitCode: 0, head: { position: '5001' }, breaks: [] })
-      await expect(pool.query('DELETE FROM operator_actions')).rejects.toThrow('immutable')
-    } finally {
-      await pool.end()
-      // The server ends the last session a moment later than the pool.
-      await until(() =>
-        ledger.sql(`DROP DATABASE ${name}`).then(
-          () => true,
-          () => false,
-        ),
-      )
-      await rm(folder, { recursive: true })
-    }
   })
 })

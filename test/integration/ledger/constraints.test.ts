@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JobState } from '#shared/jobs/job.ts'
 import { claimTestJob, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
@@ -16,7 +16,8 @@ beforeAll(async () => {
 })
 afterAll(() => ledger.close())
 
-const COLUMNS_OF_SETTLEMENT = 'id, job_id, authorization_id, network, facilitator, account_nonce, charge_amount, state'
+const COLUMNS_OF_SETTLEMENT =
+  'id, job_id, authorization_id, network, payer, facilitator, account_nonce, charge_amount, state'
 
 /** Runs statements in one transaction, including deferred checks. Returns the violated constraint's name. */
 async function violation(...statements: readonly (readonly [string, readonly unknown[]])[]): Promise<string> {
@@ -82,8 +83,8 @@ describe('the schema', () => {
         await violation(
           [`UPDATE upstream_attempts SET state = $2, finished_at = ${finished} WHERE job_id = $1`, [job.id, state]],
           [
-            `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
-             VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'open')`,
+            `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state)
+             VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'elevenlabs', 'scribe_v2', 'open')`,
             [job.id, job.authorizationId],
           ],
         ),
@@ -97,8 +98,8 @@ describe('the schema', () => {
       await violation(
         ["UPDATE upstream_attempts SET state = 'failed_definite', finished_at = now() WHERE job_id = $1", [job.id]],
         [
-          `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
-           VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'open')`,
+          `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state)
+           VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'elevenlabs', 'scribe_v2', 'open')`,
           [job.id, job.authorizationId],
         ],
       ),
@@ -117,8 +118,8 @@ describe('the schema', () => {
     const { network, payer, nonce } = first.authorization
     expect(
       await violation([
-        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
-         VALUES ($1, $2, $3, $4, $5, 1, now(), '{}')`,
+        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, challenge_token_sha256)
+         VALUES ($1, $2, $3, $4, $5, 1, now(), '{}', repeat('0', 64))`,
         [randomUUID(), second.id, network, payer, nonce.toString()],
       ]),
     ).toBe('one_claim_per_nonce')
@@ -149,14 +150,14 @@ describe('the schema', () => {
             [settling.id, state],
           ],
           [
-            `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
-           VALUES ($1, $2, $3, $4, $5, 1, now(), '{}')`,
+            `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, challenge_token_sha256)
+           VALUES ($1, $2, $3, $4, $5, 1, now(), '{}', repeat('0', 64))`,
             [authorizationId, settling.id, fresh.network, fresh.payer, fresh.nonce.toString()],
           ],
           [
             `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT})
-           VALUES (gen_random_uuid(), $1, $2, $3, $4, 999999, 1, 'signed')`,
-            [settling.id, authorizationId, fresh.network, fresh.facilitator],
+           VALUES (gen_random_uuid(), $1, $2, $3, $4, $5, 999999, 1, 'signed')`,
+            [settling.id, authorizationId, fresh.network, fresh.payer, fresh.facilitator],
           ],
         ),
       ).toBe('one_charge_per_job')
@@ -165,11 +166,12 @@ describe('the schema', () => {
 
   it('rejects a second settlement of one authorization, even after a revert', async () => {
     const job = await jobInState(ledger, 'settlement_failed')
+    const { network, payer, facilitator } = job.authorization
     expect(
       await violation([
         `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT})
-         VALUES (gen_random_uuid(), $1, $2, $3, $4, 999999, 1, 'signed')`,
-        [job.id, job.authorizationId, job.authorization.network, job.authorization.facilitator],
+         VALUES (gen_random_uuid(), $1, $2, $3, $4, $5, 999999, 1, 'signed')`,
+        [job.id, job.authorizationId, network, payer, facilitator],
       ]),
     ).toBe('settlements_authorization_id_key')
   })
@@ -295,16 +297,6 @@ describe('the batches of settlements', () => {
   })
 })
 
-test('fills in the payer of a settlement written by the previous version, which stored none', async () => {
-  const job = await jobInState(ledger, 'generated')
-  const { network, facilitator, payer } = job.authorization
-  await ledger.sql(
-    `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT}) VALUES (gen_random_uuid(), $1, $2, $3, $4, 999999, 1, 'signed')`,
-    [job.id, job.authorizationId, network, facilitator],
-  )
-  expect(await ledger.sql('SELECT payer FROM settlements WHERE job_id = $1', [job.id])).toEqual([{ payer }])
-})
-
 describe('the verdicts on audio', () => {
   it.each([
     ['a digest of another length', ['00', 'aa'.repeat(32), 1, null], 'audio_inspections_audio_sha256_check'],
@@ -322,13 +314,26 @@ describe('the operators of the console', () => {
   const account = `INSERT INTO operators (name, role, password_hash) VALUES ($1, $2, 'hash')`
   const session = `INSERT INTO operator_sessions (token_sha256, operator, expires_at) VALUES ($1, $2, now())`
   const action = `INSERT INTO operator_actions (operator, source, action, subject) VALUES ('a', $1, 'b', 'c')`
-  const hour = 'INSERT INTO ledger_hours VALUES ($1, 0, 0, 0, 0, 0, 0, 0)'
+  const control = `INSERT INTO controls (kind, subject, is_stopped, operator, stopped_until, weight, reason)
+    VALUES ($1, $2, true, 'a', $3, $4, $5)`
+  const hour = "INSERT INTO ledger_hours VALUES ($1, 0, 0, 0, 0, 0, 0, 0, '[]')"
   it.each([
     ['a name that a link or a command would have to quote', account, ['a b', 'read'], 'operators_name_check'],
     ['a role of their own', account, ['a', 'admin'], 'operators_role_check'],
     ['a session with its token', session, ['token', 'a'], 'operator_sessions_token_sha256_check'],
     ['a session without an account', session, ['a'.repeat(64), 'a'], 'operator_sessions_operator_fkey'],
     ['an action from elsewhere', action, ['sql'], 'operator_actions_source_check'],
+    ['a control of something else', control, ['model', 'm', null, null, 'why'], 'controls_kind_check'],
+    ['a control without a reason', control, ['queue', 'text', null, null, ''], 'controls_reason_check'],
+    ['a blocked payer without an address', control, ['payer', '0xAb', null, null, 'why'], 'payer_is_an_address'],
+    ['a queue with a weight', control, ['queue', 'text', null, 1, 'why'], 'only_deployments_have_a_weight'],
+    ['a weight of zero', control, ['deployment', 'd', null, 0, 'why'], 'controls_weight_check'],
+    [
+      'a deployment drained until a time',
+      control,
+      ['deployment', 'd', '2026-03-01T10:30:00Z', null, 'why'],
+      'only_payers_are_stopped_until',
+    ],
     ['totals of a part of an hour', hour, ['2026-03-01T10:30:00Z'], 'ledger_hours_hour_check'],
   ] as const)('never have %s', async (_, insert, values, constraint) => {
     expect(await violation([insert, values])).toBe(constraint)

@@ -62,7 +62,7 @@ describe('controls of the operators', () => {
   afterAll(() => ledger.close())
 
   beforeEach(async () => {
-    await ledger.sql('TRUNCATE deployment_controls, queue_controls, process_reports')
+    await ledger.sql('TRUNCATE controls, process_reports')
   })
 
   async function configuration(): Promise<Configuration> {

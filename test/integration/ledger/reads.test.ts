@@ -558,13 +558,15 @@ describe('queries of the ledger', () => {
       await ledger.sql('UPDATE authorizations SET authorized_maximum = 43 WHERE id = $1', [jobs.failed.authorizationId])
       // An earlier attempt of the completed job succeeded as well, under an earlier authorization.
       await ledger.sql(
-        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
-       SELECT gen_random_uuid(), job_id, network, payer, 1, 47, deadline, signed FROM authorizations WHERE id = $1`,
+        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed,
+         challenge_token_sha256)
+       SELECT gen_random_uuid(), job_id, network, payer, 1, 47, deadline, signed, challenge_token_sha256 FROM authorizations WHERE id = $1`,
         [jobs.completed.authorizationId],
       )
       await ledger.sql(
-        `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state, started_at, finished_at)
-       SELECT gen_random_uuid(), job_id, id, 'x', 'succeeded', $2, $2 FROM authorizations WHERE job_id = $1 AND nonce = 1`,
+        `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state, started_at,
+         finished_at)
+       SELECT gen_random_uuid(), job_id, id, 'x', 'v', 'm', 'succeeded', $2, $2 FROM authorizations WHERE job_id = $1 AND nonce = 1`,
         [jobs.completed.id, WITHIN],
       )
       const record = (kind: string, amount: bigint) =>
@@ -594,17 +596,6 @@ describe('queries of the ledger', () => {
           { kind: 'unknown_outcome', count: 1, totalAtomic: 43n },
         ],
         byPayer: { count: 4, totalAtomic: 216n, payers: 1, greatest: [{ payer, count: 4, totalAtomic: 216n }] },
-        unrecordedAttempts: { count: 0, totalAtomic: 0n },
-      })
-    })
-
-    test('reports failed calls that have no record of uncharged work', async () => {
-      await ledger.sql("UPDATE schema_additions SET applied_at = '2000-01-01'")
-      const { id, authorizationId } = await stored('failed')
-      await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty' WHERE job_id = $1", [id])
-      await ledger.sql('UPDATE authorizations SET authorized_maximum = 67 WHERE id = $1', [authorizationId])
-      expect(await readUnchargedWork(ledger.pool, PERIOD)).toMatchObject({
-        unrecordedAttempts: { count: 1, totalAtomic: 67n },
       })
     })
 

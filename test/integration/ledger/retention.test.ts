@@ -17,6 +17,7 @@ import { measureAudio } from '../../../api/request/prepare-request.ts'
 import {
   acceptTestJob,
   bindTestKey,
+  called,
   claimTestJob,
   completionOf,
   fencedWrites,
@@ -157,7 +158,7 @@ describe('results that were withheld', () => {
   /** Runs the job with media that expire at `mediaExpireAt`, and fails its settlement. */
   async function doUnpaidWork(jobId: string, mediaExpireAt: Date): Promise<void> {
     const job = await claimTestJob(ledger, jobId)
-    const { attemptId } = await ledger.execution.startAttempt(job, { name: 'elevenlabs' }, null)
+    const { attemptId } = await ledger.execution.startAttempt(job, called('elevenlabs'), null)
     const resultBody = JSON.stringify({ attemptId })
     const sealed = {
       usage: { images: 1 },

@@ -9,7 +9,7 @@ import { type SharedStatement, shareStatement } from '#shared/ledger/share-state
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExposureTerms } from '#shared/payment/exposure.ts'
 import { writeHistory } from '../../support/ledger/history/write-history.ts'
-import { acceptTestJob, bindTestKey, jobInState, storedState } from '../../support/ledger/job-in-state.ts'
+import { acceptTestJob, bindTestKey, called, jobInState, storedState } from '../../support/ledger/job-in-state.ts'
 import { AMPLE_FUNDS, newTestJob, TEST_PRICE } from '../../support/ledger/new-test-job.ts'
 import { recordStatements } from '../../support/ledger/record-statements.ts'
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
@@ -470,7 +470,7 @@ describe('statements for several items', () => {
       const [stale, ...current] = jobs
       if (!stale) throw new Error('no job')
       const asked = [{ ...stale, fence: stale.fence - 1n }, ...current]
-      const started = await Promise.all(asked.map((job) => ledger.execution.startAttempt(job, { name: 'one' }, null)))
+      const started = await Promise.all(asked.map((job) => ledger.execution.startAttempt(job, called('one'), null)))
       expect(started.map(({ written }) => written)).toEqual(['stale', ...current.map(() => 'written')])
       const attempts = await ledger.sql<{ id: string; job_id: string; authorization_id: string }>(
         'SELECT id, job_id, authorization_id FROM upstream_attempts WHERE job_id = ANY($1)',
@@ -487,7 +487,7 @@ describe('statements for several items', () => {
       const [locked, ...others] = jobs
       if (!locked) throw new Error('no job')
       const unlock = await lockRow(locked)
-      const [waiting, ...starting] = jobs.map((job) => ledger.execution.startAttempt(job, { name: 'one' }, null))
+      const [waiting, ...starting] = jobs.map((job) => ledger.execution.startAttempt(job, called('one'), null))
       expect((await Promise.all(starting)).map(({ written }) => written)).toEqual(others.map(() => 'written'))
       await unlock()
       expect(await waiting).toMatchObject({ written: 'written' })

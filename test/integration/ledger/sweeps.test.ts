@@ -12,6 +12,7 @@ import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
 import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/retention.ts'
 import {
   acceptTestJob,
+  called,
   claimTestJob,
   fencedWrites,
   jobInState,
@@ -187,7 +188,7 @@ describe('taking deferred jobs', () => {
     // One that moves on, or is deferred again, makes room for the next.
     const [one, two] = claimed
     if (!one || !two) throw new Error('no job')
-    await ledger.execution.startAttempt(one, { name: 'elevenlabs' }, null)
+    await ledger.execution.startAttempt(one, called('elevenlabs'), null)
     await ledger.execution.deferJob(two, 60_000)
     expect(await take(200)).toHaveLength(2)
   })
@@ -195,7 +196,7 @@ describe('taking deferred jobs', () => {
   it('takes a lost provider call although a worker of the previous version left it marked as deferred', async () => {
     const jobId = await acceptTestJob(ledger)
     const job = await claimTestJob(ledger, jobId)
-    await ledger.execution.startAttempt(job, { name: 'elevenlabs' }, null)
+    await ledger.execution.startAttempt(job, called('elevenlabs'), null)
     await ledger.sql(
       `UPDATE jobs SET deferred_since = now(), deferrals = 1, lease_expires_at = now() - interval '1 second',
          run_after = now() - interval '1 second', enqueued_at = NULL WHERE id = $1`,

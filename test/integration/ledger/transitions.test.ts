@@ -8,6 +8,7 @@ import { createSettlementStore, type SettlementStore } from '#shared/ledger/sett
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import {
   acceptTestJob,
+  called,
   claimTestJob,
   completionOf,
   type FencedWrite,
@@ -190,7 +191,7 @@ describe('transitions between the states of a job', () => {
       const job = await jobInState(ledger, 'generating')
       const [first] = await attemptsOf(job.id)
       const failed = { attemptId: first?.id ?? '', reason: 'HTTP 429' }
-      const { written, attemptId } = await ledger.execution.startAttempt(job, { name: 'second' }, failed)
+      const { written, attemptId } = await ledger.execution.startAttempt(job, called('second'), failed)
       expect(written).toBe('written')
       expect(await attemptsOf(job.id)).toEqual([
         { id: first?.id, deployment: 'elevenlabs', state: 'failed_definite', reason: 'HTTP 429' },
@@ -201,7 +202,7 @@ describe('transitions between the states of a job', () => {
     it('rejects a second attempt while the first is open or has failed ambiguously', async () => {
       const job = await jobInState(ledger, 'generating')
       const before = await ledger.fingerprint()
-      await expect(ledger.execution.startAttempt(job, { name: 'second' }, null)).rejects.toThrow(
+      await expect(ledger.execution.startAttempt(job, called('second'), null)).rejects.toThrow(
         'one_call_per_authorization',
       )
       expect(await ledger.fingerprint()).toBe(before)
@@ -209,7 +210,7 @@ describe('transitions between the states of a job', () => {
         "UPDATE upstream_attempts SET state = 'failed_ambiguous', finished_at = now() WHERE job_id = $1",
         [job.id],
       )
-      await expect(ledger.execution.startAttempt(job, { name: 'second' }, null)).rejects.toThrow(
+      await expect(ledger.execution.startAttempt(job, called('second'), null)).rejects.toThrow(
         'one_call_per_authorization',
       )
     })

@@ -9,6 +9,7 @@ import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import {
   acceptTestJob,
   bindTestKey,
+  called,
   claimTestJob,
   fencedWrites,
   jobInState,
@@ -172,7 +173,7 @@ describe('the record of uncharged work', () => {
     await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty', finished_at = now() WHERE job_id = $1", [
       job.id,
     ])
-    await expect(ledger.execution.startAttempt(job, { name: 'another' }, null)).rejects.toThrow(
+    await expect(ledger.execution.startAttempt(job, called('another'), null)).rejects.toThrow(
       'one_call_per_authorization',
     )
   })

@@ -10,6 +10,7 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { guardExecutionStore } from '../../../workers/settlement/failure-guard.ts'
 import { requireExclusiveKeys } from '../../../workers/settlement/own-keys/require-exclusive-keys.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { called } from '../../support/ledger/job-in-state.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type Payer, unlockPayer } from '../../support/payer/payer.ts'
@@ -40,7 +41,7 @@ describe('a ledger that was restored from a backup', () => {
   async function loseProviderCall(jobId: string): Promise<void> {
     const job = await worker.ledger.execution.leaseJob(jobId, 1)
     if (!job) throw new Error('the job is not due')
-    await worker.ledger.execution.startAttempt(job, { name: 'elevenlabs' }, null)
+    await worker.ledger.execution.startAttempt(job, called('elevenlabs'), null)
     // The first claim of a lost provider call only extends its lease.
     await worker.ledger.sql(
       "UPDATE jobs SET lease_expires_at = now(), orphaned_at = now() - interval '1 minute' WHERE id = $1",

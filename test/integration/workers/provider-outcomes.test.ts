@@ -53,6 +53,8 @@ afterAll(() => Promise.all([worker.stop(), images.stop()]))
 const gemini = (): Deployment => ({
   name: 'gemini',
   serves: [MODEL],
+  vendor: 'vendor',
+  upstreamModel: 'model',
   priority: 0,
   weight: 1,
   text: createGeminiText({
@@ -66,6 +68,8 @@ const gemini = (): Deployment => ({
 const whisper = (): Deployment => ({
   name: 'whisper',
   serves: ['speechvendor/scribe-v2'],
+  vendor: 'vendor',
+  upstreamModel: 'model',
   priority: 1,
   weight: 1,
   transcription: createOpenAiCompatibleTranscription({
@@ -156,6 +160,8 @@ describe('a call for media', () => {
   const painter = (): Deployment => ({
     name: 'painter',
     serves: [body.model],
+    vendor: 'vendor',
+    upstreamModel: 'model',
     priority: 0,
     weight: 1,
     image: createGeminiImage({

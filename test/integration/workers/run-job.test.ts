@@ -15,6 +15,7 @@ import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { emptyOutput } from '../../../workers/providers/failures.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
 import { addDeploymentMetrics, addRetirementMetric } from '../../../workers/telemetry/deployment-metrics.ts'
+import { called } from '../../support/ledger/job-in-state.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer } from '../../support/payer/payer.ts'
@@ -58,12 +59,15 @@ const PROVIDER_FAILURES: readonly ProviderFailureRow[] = [
 ]
 /** The timeout for a provider that never answers. */
 const HANGING_TIMEOUT_MS = 400
-const router = createRouter([{ name: 'first', serves: ['model'], priority: 0, weight: 1 }], {
-  now: () => new Date(),
-  random: Math.random,
-  maximumTimeoutMs: 1000,
-  failuresToOpen: 1,
-})
+const router = createRouter(
+  [{ name: 'first', serves: ['model'], vendor: 'vendor', upstreamModel: 'model', priority: 0, weight: 1 }],
+  {
+    now: () => new Date(),
+    random: Math.random,
+    maximumTimeoutMs: 1000,
+    failuresToOpen: 1,
+  },
+)
 
 describe('running a job', () => {
   let worker: TestWorker
@@ -232,7 +236,7 @@ describe('running a job', () => {
       const { jobId, payer } = await worker.accept()
       const dead = await worker.ledger.execution.leaseJob(jobId, 60_000)
       if (!dead) throw new Error('not claimed')
-      await worker.ledger.execution.startAttempt(dead, { name: 'elevenlabs' }, null)
+      await worker.ledger.execution.startAttempt(dead, called('elevenlabs'), null)
       const expired =
         "UPDATE jobs SET lease_expires_at = now() - interval '1 second', orphaned_at = now() WHERE id = $1"
       await worker.ledger.sql(expired, [jobId])

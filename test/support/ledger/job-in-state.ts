@@ -11,6 +11,9 @@ import { NETWORK } from './test-authorization.ts'
 import { newTestBatch, recordingOf, signRandomBytes } from './test-batch.ts'
 import type { TestLedger } from './test-ledger.ts'
 
+/** A deployment as an attempt records it. */
+export const called = (name: string) => ({ name, vendor: 'elevenlabs', upstreamModel: 'scribe_v2' })
+
 type Completion = Parameters<SettlementStore['completeJob']>[1]
 
 const LEASE_MS = 60_000
@@ -129,7 +132,7 @@ export const fencedWrites = {
         [job.id],
       )
       const failed = open ? { attemptId: open.id, reason: 'test' } : null
-      return (await ledger.execution.startAttempt(job, { name: 'elevenlabs' }, failed)).written
+      return (await ledger.execution.startAttempt(job, called('elevenlabs'), failed)).written
     },
   },
   sealResult: {

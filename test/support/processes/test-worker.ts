@@ -134,6 +134,8 @@ export async function startTestWorker(): Promise<TestWorker> {
   const deployment: Deployment = {
     name: 'elevenlabs',
     serves: ['speechvendor/scribe-v2'],
+    vendor: 'vendor',
+    upstreamModel: 'model',
     priority: 0,
     weight: 1,
     transcription: createElevenLabsTranscription({

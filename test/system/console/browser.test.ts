@@ -5,7 +5,7 @@ import { findBarriers, findOverflow } from '../../support/browser/accessibility.
 import { DESKTOP, PHONE, startBrowser, type TestBrowser, type Visitor } from '../../support/browser/browser.ts'
 import { findForeignMarkup } from '../../support/browser/foreign-markup.ts'
 import { startTestConsole, TEST_PASSWORD, type TestConsole } from '../../support/console/test-console.ts'
-import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
+import { acceptTestJob, called, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
 const PAGE = (body: string) => `<!doctype html><html lang="en"><title>A page</title><main><h1>A page</h1>${body}</main>`
@@ -206,7 +206,7 @@ describe.skipIf(!havePrograms('chromium'))('a live page of the console', () => {
     await abroad.page.getByRole('button', { name: 'Sign in' }).click()
     await abroad.page.getByRole('heading', { name: 'Now', exact: true }).waitFor()
     const job = await claimTestJob(console.ledger, await acceptTestJob(console.ledger))
-    const { attemptId } = await console.ledger.execution.startAttempt(job, { name: 'drawn' }, null)
+    const { attemptId } = await console.ledger.execution.startAttempt(job, called('drawn'), null)
     await console.ledger.sql("UPDATE upstream_attempts SET started_at = now() - interval '2 hours' WHERE id = $1", [
       attemptId,
     ])

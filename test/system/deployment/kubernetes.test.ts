@@ -285,7 +285,7 @@ describe('the Kubernetes manifests', () => {
       expect(new Set(objects.map(({ metadata }) => metadata.namespace))).toEqual(new Set(['farebox']))
       const jobs = [workload('Job', 'migrate'), ledgerJob()].map(({ template }) => template.spec.containers[0])
       const images = [...names.map(containerOf), ...jobs]
-      expect(new Set(images.map(({ image }) => image))).toEqual(new Set(['registry.example/farebox:0.1.0']))
+      expect(new Set(images.map(({ image }) => image))).toEqual(new Set(['registry.example/farebox:1.0.0']))
     })
 
     test('the rendered overlay conforms to the schemas', async () => {

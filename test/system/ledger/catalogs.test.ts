@@ -107,8 +107,8 @@ describe('a catalog that changes while it serves', () => {
     const before = await versionNow()
     await ledger.sql(
       `WITH raised AS (UPDATE configuration_revision SET revision = revision + 1)
-     INSERT INTO deployment_controls (deployment, is_drained, operator) VALUES ($1, $2, 'ada')
-     ON CONFLICT (deployment) DO UPDATE SET is_drained = EXCLUDED.is_drained`,
+     INSERT INTO controls (kind, subject, is_stopped, operator, reason) VALUES ('deployment', $1, $2, 'ada', 'test')
+     ON CONFLICT (kind, subject) DO UPDATE SET is_stopped = EXCLUDED.is_stopped`,
       [name, isDrained],
     )
     await expect.poll(versionNow).not.toBe(before)

@@ -140,7 +140,6 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
       unchargedWork: {
         byKind: [{ kind: 'unknown_outcome', count: 1, totalAtomic: '5034' }],
         byPayer: { count: 1, totalAtomic: '5034', payers: 1 },
-        unrecordedAttempts: nothing,
       },
       newPayers: { openAtomic: '0', owedOrUnchargedAtomic: '5034' },
       reconciliation: {

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -9,7 +9,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLedgerCheck } from '#shared/ledger/check-schema.ts'
 import { migrate } from '#shared/ledger/migrate.ts'
-import { readMigrations, statementsOf } from '#shared/ledger/migration-files.ts'
+import { readMigrations } from '#shared/ledger/migration-files.ts'
 import { createPool } from '#shared/ledger/pool.ts'
 import { migrateAll } from '../../../infra/commands/migrate/main.ts'
 import { askSharedServices } from '../../support/processes/ask-shared-services.ts'
@@ -75,7 +75,7 @@ async function withPool<T>(url: string, work: (pool: pg.Pool) => Promise<T>): Pr
 it('runs every migration once and nothing when repeated, and leaves every constraint and index valid', async () => {
   const url = await createEmptyDatabase()
   const applied = await migrateAll(url)
-  expect(applied[0]).toBe('0001-paid-requests.sql')
+  expect(applied[0]).toBe('0001-schema.sql')
   expect(applied).toEqual([...applied].sort())
   expect(await migrateAll(url)).toEqual([])
   await withPool(url, async (pool) => {
@@ -113,7 +113,7 @@ it('leaves nothing of a migration that fails halfway, and keeps those before it'
   })
   await withPool(url, async (pool) => {
     await expect(migrate(pool, { folder })).rejects.toThrow('0002-second.sql: division by zero')
-    expect(await tablesOf(pool)).toEqual(['first', 'schema_additions', 'schema_migrations'])
+    expect(await tablesOf(pool)).toEqual(['first', 'schema_migrations'])
     await writeFile(new URL('0002-second.sql', folder), 'CREATE TABLE second (id int)')
     expect(await migrate(pool, { folder })).toEqual(['0002-second.sql'])
   })
@@ -218,54 +218,6 @@ it('builds an index without blocking writes, and repeats it after an interruptio
     expect(rows).toEqual([{ indisvalid: true }])
   })
 })
-it('keeps one charge per job while the index for it is replaced, also when that is interrupted and repeated', async () => {
-  const url = await createEmptyDatabase()
-  await migrateAll(url)
-  const migration = (await readMigrations()).find(({ name }) => name.endsWith('-constraints-and-indexes.sql'))
-  const steps = (migration ? statementsOf(migration) : []).filter((statement) => statement.includes('charge_per_job'))
-  expect(steps.length).toBeGreaterThan(3)
-  await withPool(url, async (pool) => {
-    const run = async (statements: readonly string[]) => {
-      for (const statement of statements) {
-        await pool.query(statement)
-        const { rows } = await pool.query(
-          `SELECT FROM pg_indexes JOIN pg_index ON indexrelid = indexname::regclass
-           WHERE tablename = 'settlements' AND indexdef LIKE '%UNIQUE%(job_id)%' AND indisvalid`,
-        )
-        expect([statement, rows.length]).toEqual([statement, expect.toSatisfy((count: number) => count > 0)])
-      }
-    }
-    for (let done = 1; done <= steps.length; done += 1) {
-      await run(steps.slice(0, done))
-      await run(steps)
-    }
-  })
-})
-it('may be interrupted anywhere while it prepares batches, with one settlement for each account nonce at any time', async () => {
-  const url = await createEmptyDatabase()
-  const names = (await readMigrations()).map(({ name }) => name).filter((name) => name < '0024')
-  const migrations = new URL('../../../shared/ledger/migrations/', import.meta.url)
-  const files = await Promise.all(
-    names.map(async (name) => [name, await readFile(new URL(name, migrations), 'utf8')] as const),
-  )
-  const folder = await folderOf(Object.fromEntries(files))
-  const batches = (await readMigrations()).find(({ name }) => name.startsWith('0024-'))
-  const steps = batches ? statementsOf(batches) : []
-  expect(steps.length).toBeGreaterThan(10)
-  await withPool(url, async (pool) => {
-    await migrate(pool, { folder })
-    for (let done = 1; done <= steps.length; done += 1)
-      for (const statement of [...steps.slice(0, done), ...steps]) {
-        await pool.query(statement)
-        const { rows } = await pool.query(
-          `SELECT FROM pg_indexes JOIN pg_index ON indexrelid = indexname::regclass
-           WHERE tablename = 'settlements' AND indexdef LIKE '%UNIQUE%account_nonce)%' AND indisvalid`,
-        )
-        expect(rows.length).toBeGreaterThan(0)
-      }
-    expect((await migrateAll(url)).slice(0, 2)).toEqual([batches?.name, '0025-account-nonces-of-batches.sql'])
-  })
-})
 it('names an earlier migration wherever a migration says which programs it is compatible with', async () => {
   for (const { name, compatibleFrom } of await readMigrations()) {
     if (compatibleFrom === null) continue
@@ -296,9 +248,9 @@ async function judgeAfter(text: string): Promise<string> {
 
 describe('a database that a newer version has migrated', () => {
   it('is used when its migrations are compatible with a version that this program includes', async () => {
-    expect(
-      await judgeAfter('-- farebox: compatible-from 0013-settlement-gas.sql\nCREATE TABLE tomorrow (id int)'),
-    ).toBe('starts')
+    expect(await judgeAfter('-- farebox: compatible-from 0001-schema.sql\nCREATE TABLE tomorrow (id int)')).toBe(
+      'starts',
+    )
   })
 
   it.each([
@@ -309,25 +261,80 @@ describe('a database that a newer version has migrated', () => {
       /is newer than this program, which cannot work with 9999-of-tomorrow\.sql; start a newer one/,
     )
   })
+})
 
-  it('is not used by version 0.1.0 any more, which starts only if it knows every row of schema_migrations', async () => {
+describe('a migration that the programs which run now do not work with', () => {
+  const INCOMPATIBLE = 'ALTER TABLE jobs RENAME COLUMN request_id TO caller_request_id'
+  async function withRunningProcess(seen: string, work: (pool: pg.Pool, url: string) => Promise<void>): Promise<void> {
     const url = await createEmptyDatabase()
     await migrateAll(url)
     await withPool(url, async (pool) => {
-      const { rows } = await pool.query<{ name: string }>('SELECT name FROM schema_migrations ORDER BY name')
-      expect(rows.map(({ name }) => name.slice(0, 4))).toEqual([
-        '0001',
-        '0002',
-        '0003',
-        '0004',
-        '0005',
-        '0006',
-        '0007',
-        '0008',
-        '0009',
-        // It takes tables away that earlier versions read.
-        '0041',
+      await pool.query(
+        `INSERT INTO process_reports (instance, kind, started_at, seen_at, report)
+         VALUES ('host-1', 'worker', now(), now() - $1::interval, '{}')`,
+        [seen],
+      )
+      await work(pool, url)
+    })
+  }
+
+  it.each([
+    ['says nothing about older programs', '', []],
+    ['needs programs of a migration beside it', '-- farebox: compatible-from 0002-first.sql\n', ['0002-first.sql']],
+  ])('is refused while one of them reports: it %s', async (_, directive, before) => {
+    await withRunningProcess('1 second', async (pool) => {
+      const first = { '0002-first.sql': '-- farebox: compatible-from 0001-schema.sql\nSELECT 1' }
+      const folder = await folderOf({
+        ...(before.length > 0 ? first : {}),
+        '0003-second.sql': `${directive}${INCOMPATIBLE}`,
+      })
+      await expect(migrate(pool, { folder })).rejects.toThrow(
+        '0003-second.sql: programs that run now do not work with it; stop them first, and repeat after 10 seconds: worker host-1',
+      )
+      const { rows } = await pool.query("SELECT name FROM schema_migrations WHERE name > '0002' ORDER BY name")
+      expect(rows.map(({ name }) => name)).toEqual(before)
+    })
+  })
+
+  it('is applied once none of them reports any more', async () => {
+    await withRunningProcess('11 seconds', async (pool) => {
+      expect(await migrate(pool, { folder: await folderOf({ '0002-next.sql': INCOMPATIBLE }) })).toEqual([
+        '0002-next.sql',
       ])
+    })
+  })
+})
+
+/** Creates a database with the records of a version before 1.0, and one of its tables with a row. */
+async function createEarlierDatabase(): Promise<string> {
+  const url = await createEmptyDatabase()
+  await withPool(url, (pool) =>
+    pool.query(`CREATE TABLE schema_migrations (name text PRIMARY KEY, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+      CREATE TABLE schema_additions (name text PRIMARY KEY, digest text NOT NULL, compatible_from text NOT NULL);
+      INSERT INTO schema_migrations VALUES ('0001-paid-requests.sql', 'x'); CREATE TABLE jobs (id int); INSERT INTO jobs VALUES (1)`),
+  )
+  return url
+}
+describe('a database of a version before 1.0', () => {
+  const SENTENCE = 'the schema is of a version before 1.0, which cannot be migrated: use an empty database'
+
+  it('is refused by the migration, which says what to do and changes nothing', async () => {
+    const url = await createEarlierDatabase()
+    const run = promisify(execFile)(process.execPath, [COMMAND], { env: { ...process.env, DATABASE_URL: url } })
+    await expect(run).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining(SENTENCE) })
+    await withPool(url, async (pool) => {
+      expect(await tablesOf(pool)).toEqual(['jobs', 'schema_additions', 'schema_migrations'])
+      expect((await pool.query('SELECT id FROM jobs')).rows).toEqual([{ id: 1 }])
+    })
+  })
+
+  it('is refused at the start of a process', async () => {
+    const url = await createEarlierDatabase()
+    await withPool(url, async (pool) => {
+      const check = createLedgerCheck({ pool, databaseUrl: url, now: () => new Date() })
+      await expect(check.schema()).rejects.toThrow(
+        new RegExp(`^DATABASE_URL: the database at \\S+ cannot be used: ${SENTENCE}$`),
+      )
     })
   })
 })

@@ -1,4 +1,4 @@
-import { type ChildProcess, exec, spawn } from 'node:child_process'
+import { type ChildProcess, exec, execFile, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
@@ -204,6 +204,23 @@ describe('the sandbox from start to end', () => {
     await expectStopsWith(running, 'api')
     running = await start()
     await expectStopsWith(running, 'chain')
+  })
+
+  test('refuses a ledger of a version before 1.0 with exit code 1, and says how to begin anew', async () => {
+    const earlier = await mkdtemp(join(tmpdir(), 'farebox-earlier-'))
+    onTestFinished(() => rm(earlier, { recursive: true, force: true }))
+    const postgres = await startPostgres({ dataDirectory: join(earlier, '.farebox/postgres') })
+    const ledger = new Client({ connectionString: postgres.connectionString })
+    await ledger.connect()
+    await ledger.query('CREATE TABLE schema_migrations (name text PRIMARY KEY, digest text NOT NULL)')
+    await ledger.end()
+    await postgres.stop()
+    const refused = await promisify(execFile)(process.execPath, [START], { cwd: earlier }).catch(
+      (error: Error & { code: number; stderr: string }) => error,
+    )
+    expect(refused).toMatchObject({ code: 1 })
+    expect(refused.stderr).toContain('the schema is of a version before 1.0')
+    expect(refused.stderr).toContain('`npm start -- --fresh` begins anew')
   })
 
   test('settles a payment by itself with --no-contract, on the state of a sandbox that has a contract', async () => {

@@ -562,7 +562,9 @@ describe('deployments that change under load', () => {
     expect(await routes()).toHaveLength(statuses.length)
     expect(await routes()).toContain(FIRST_ROUTE)
     expect(
-      await sandbox.sql('SELECT operator FROM deployment_controls WHERE deployment = $1 AND is_drained', [FIRST]),
+      await sandbox.sql("SELECT operator FROM controls WHERE kind = 'deployment' AND subject = $1 AND is_stopped", [
+        FIRST,
+      ]),
     ).toEqual([{ operator: 'vendor budget' }])
     await publish(spent + 5_000_000n)
     await untilApplied((worker) => worker.deployments?.[FIRST]?.isDrained === false)

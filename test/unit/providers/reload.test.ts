@@ -33,6 +33,8 @@ const portOf = (): TextProvider => ({ generateText: () => Promise.reject(new Err
 const deployment = (name: string, changes: Partial<Deployment> = {}): Deployment => ({
   name,
   serves: ['model'],
+  vendor: 'vendor',
+  upstreamModel: 'model',
   priority: 0,
   weight: 1,
   ...changes,

@@ -21,6 +21,8 @@ const passes = (milliseconds: number) => vi.setSystemTime(Date.now() + milliseco
 const deployment = (name: string, changes: Partial<Deployment> = {}): Deployment => ({
   name,
   serves: ['model'],
+  vendor: 'vendor',
+  upstreamModel: 'model',
   priority: 0,
   weight: 1,
   ...changes,

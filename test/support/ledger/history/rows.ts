@@ -155,15 +155,15 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
       accepted_at, result_digest
     FROM history`,
   upstream_attempts: `
-    INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state, reason, started_at, finished_at)
-    SELECT ${uuid('attempt')}, job_id, authorization_id, CASE WHEN ${HAS_FAILOVER} THEN fallback ELSE deployment END,
+    INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, vendor, upstream_model, state, reason, started_at, finished_at)
+    SELECT ${uuid('attempt')}, job_id, authorization_id, CASE WHEN ${HAS_FAILOVER} THEN fallback ELSE deployment END, 'vendor', model,
       CASE WHEN state <> 'failed' THEN 'succeeded'
         ELSE (ARRAY['failed_definite', 'failed_ambiguous', 'failed_empty', 'failed_definite'])[1 + n % 4] END,
       CASE WHEN state = 'failed' THEN 'answered 503' END, accepted_at + interval '300 ms',
       accepted_at + make_interval(secs => 0.5 + n % 11)
     FROM history
     UNION ALL
-    SELECT ${uuid('first attempt')}, job_id, authorization_id, deployment, 'failed_definite', 'answered 429',
+    SELECT ${uuid('first attempt')}, job_id, authorization_id, deployment, 'vendor', model, 'failed_definite', 'answered 429',
       accepted_at + interval '100 ms', accepted_at + interval '200 ms'
     FROM history WHERE ${HAS_FAILOVER}`,
   settlement_batches: `
@@ -234,10 +234,10 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
     FROM history WHERE state = 'failed'`,
   unknown_settlements: `
     INSERT INTO unknown_settlements (network, payer, nonce, pay_to, authorized_maximum, transaction_hash, block_number,
-      amount, idempotency_key, request_id, found_at, resolved_at, resolution)
+      amount, idempotency_key, request_id, found_at, resolved_at)
     SELECT 'eip155:8453', payer, n * 1000003::numeric + 1, :pay_to, maximum, '0x' || ${hex64('unknown')}, block, charge,
       'lost-' || ${uuid('lost key')}, ${uuid('lost request')}, finished_at,
-      CASE WHEN n % 3 = 0 THEN finished_at + interval '1 day' END, CASE WHEN n % 3 = 0 THEN 'Paid by bank transfer' END
+      CASE WHEN n % 3 = 0 THEN finished_at + interval '1 day' END
     FROM history WHERE n % 5000 = 123`,
   resolutions: `
     INSERT INTO resolutions (item, job_id, settlement_id, payer, outcome, amount, reason, operator, resolved_at)
