@@ -640,7 +640,12 @@ describe('deployments that change under load', () => {
     ['an unknown deployment', 1, ['drain', 'unknown', '--reason', 'why'], 'No deployment "unknown" is published'],
     ['no reason', 2, ['drain', FIRST], "required option '--reason <text>'"],
     ['a weight of 0', 2, ['weight', FIRST, '0', '--reason', 'why'], 'WEIGHT must be a number'],
-    ['a weight of 1,000,001', 2, ['weight', FIRST, '1000001', '--reason', 'why'], 'WEIGHT must be a number from 1 to 1000000'],
+    [
+      'a weight of 1,000,001',
+      2,
+      ['weight', FIRST, '1000001', '--reason', 'why'],
+      'WEIGHT must be a number from 1 to 1000000',
+    ],
     ['half a weight', 2, ['weight', FIRST, '0.5', '--reason', 'why'], 'WEIGHT must be a number'],
     ['an argument too many', 2, ['enable', FIRST, 'more', '--reason', 'why'], 'too many arguments'],
   ])('the command refuses %s with exit code %d', async (_, exitCode, commandLine, message) => {

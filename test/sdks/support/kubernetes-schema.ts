@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { CUSTOM_RESOURCES, isCustomResource } from './custom-resources.ts'
-import type { KubernetesObject } from './kustomize.ts'
+import { CUSTOM_RESOURCES, isCustomResource } from '../../support/deployment/custom-resources.ts'
+import type { KubernetesObject } from '../../support/deployment/kustomize.ts'
 
 const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url))
 
