@@ -48,6 +48,8 @@ export default defineConfig({
     projects: [
       project('change', ['test/{unit,integration,contract,end-to-end,resilience}/**/*.test.ts'], LONGEST_TEST_MS),
       project('system', ['test/system/**/*.test.ts'], LONGEST_CAMPAIGN_MS),
+      // Packages of its own, which `npm run test:sdks` installs.
+      project('sdks', ['test/sdks/**/*.test.ts'], LONGEST_CAMPAIGN_MS),
       project('nightly', ['test/nightly/**/*.test.ts'], LONGEST_CAMPAIGN_MS),
     ],
   },

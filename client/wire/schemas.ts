@@ -1,5 +1,4 @@
 // Generated from the service's OpenAPI document npm run generate.
-// biome-ignore-all format: generated
 
 export type Error = {
   readonly "type": "error"

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
-import autocannon from 'autocannon'
 import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
 import { startService } from '../../infra/sandbox/processes/service-processes.ts'
 import { atLeast, type BenchResult, runBench } from './measuring/bench.ts'
 import { startFarebox } from './measuring/farebox.ts'
+import { sendLoad } from './measuring/sdk-packages.ts'
 
 const PATHS = ['/v1/models', '/v1/pricing']
 const CONNECTIONS = 32
@@ -60,8 +60,8 @@ async function startBareFastify(path: string, answer: Response, logsDirectory: s
 }
 
 async function measure(url: string, duration: number) {
-  await autocannon({ url, connections: CONNECTIONS, amount: WARM_UP_REQUESTS })
-  const result = await autocannon({ url, connections: CONNECTIONS, duration })
+  await sendLoad({ url, connections: CONNECTIONS, amount: WARM_UP_REQUESTS })
+  const result = await sendLoad({ url, connections: CONNECTIONS, duration })
   if (result.non2xx > 0 || result.errors > 0)
     throw new Error(`${url}: ${result.non2xx} refusals, ${result.errors} errors`)
   return {

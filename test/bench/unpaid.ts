@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import autocannon from 'autocannon'
 import { atLeast, type BenchResult, runBench } from './measuring/bench.ts'
 import { type ContestantName, startContestant } from './measuring/contestants.ts'
 import { newCall } from './measuring/paid-load.ts'
 import { readCpuMs } from './measuring/process-usage.ts'
+import { sendLoad } from './measuring/sdk-packages.ts'
 
 const CONNECTIONS = 32
 /** The contestants take turns, so that a change in the machine's load affects both. */
@@ -37,7 +37,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
 
 async function measure(who: ContestantName, baseUrl: string, pids: Readonly<Record<string, number>>, seconds: number) {
   const sendRequests = (duration: number) =>
-    autocannon({
+    sendLoad({
       url: `${baseUrl}/v1/chat/completions`,
       connections: CONNECTIONS,
       duration,

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
@@ -17,10 +17,10 @@ import { PATIENCE_MS } from '../support/patience.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
 import { createPayer } from '../support/payer/payer.ts'
 import { type ObservedAnswer, type ObservedSandbox, useObservedSandbox } from '../support/processes/observed-sandbox.ts'
-import { keyHeader } from '../support/sdks/sdk-contract.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
+const keyHeader = () => ({ 'x-idempotency-key': randomUUID() })
 const TEXT_BODY = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
 const TEXT_QUOTE = { operation: 'createMessage', request: TEXT_BODY }
 const DESCRIBED_AUDIO = { sha256: 'a'.repeat(64), bytes: 400_000, duration_ms: 25_000 }

@@ -38,7 +38,9 @@ describe('every generated file is current (`npm run generate` writes them)', () 
   })
 
   test('the requests to vendors, which the compiler holds against the types of their SDKs', async () => {
-    await expect(await renderRequestBodies()).toMatchFileSnapshot('fixtures/request-bodies.snap.ts')
+    await expect(await renderRequestBodies()).toMatchFileSnapshot(
+      `${ROOT}test/sdks/contract/fixtures/request-bodies.snap.ts`,
+    )
   })
 
   test('the page of all options', async () => {

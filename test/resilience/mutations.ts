@@ -62,7 +62,8 @@ async function inMutatedCopy<T>({ changes = [] }: Mutation, run: (root: string) 
   if (changes.length === 0) return await run(ROOT)
   const root = await mkdtemp(join(tmpdir(), 'farebox-mutation-'))
   try {
-    for (const name of COPIED) await cp(join(ROOT, name), join(root, name), { recursive: true })
+    const filter = (path: string) => !path.endsWith('/node_modules')
+    for (const name of COPIED) await cp(join(ROOT, name), join(root, name), { recursive: true, filter })
     await symlink(join(ROOT, 'node_modules'), join(root, 'node_modules'))
     for (const [file, changesOfFile] of Map.groupBy(changes, (change) => change.file)) {
       const path = join(root, file)

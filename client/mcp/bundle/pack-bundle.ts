@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { promisify } from 'node:util'
-import { packExtension } from '@anthropic-ai/mcpb'
+import { type Zippable, zipSync } from 'fflate'
 
 const run = promisify(execFile)
 
@@ -17,8 +17,12 @@ export interface BundleSources {
   readonly manifest: object
 }
 
-/** Only tests, types and sources of packages; the optional compiler of viem's types is 27 MB. */
-const LEFT_OUT = ['*.ts', '*.mts', '*.cts', 'node_modules/typescript', 'node_modules/@typescript']
+/** Tests, types, sources and source maps of packages, and what npm wrote; the optional compiler of viem's types is 27 MB. */
+const LEFT_OUT =
+  /\.([mc]?ts|map)$|(^|\/)(package-lock\.json|tsconfig\.json|\.[^/]+)$|^node_modules\/(\.[^/]+|@?typescript)\//
+const HIGHEST_COMPRESSION = 9
+/** ZIP's number of the systems that have permissions; an entry has them in the upper half of its attributes. */
+const UNIX = 3
 
 /** Packs the client as it is published, with the packages of the lockfile that it runs with, into a bundle. */
 export async function packBundle({ root, client, packageName, manifest }: BundleSources, output: string) {
@@ -30,9 +34,7 @@ export async function packBundle({ root, client, packageName, manifest }: Bundle
     await rm(join(bundle, 'client'), { recursive: true })
     await writeFile(join(bundle, 'package.json'), '{ "private": true, "type": "module" }\n')
     await writeFile(join(bundle, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
-    await writeFile(join(bundle, '.mcpbignore'), `${LEFT_OUT.join('\n')}\n`)
-    const isPacked = await packExtension({ extensionPath: bundle, outputPath: output, silent: true })
-    if (!isPacked) throw new Error('The bundle was not packed: run `mcpb validate` for its manifest.')
+    await writeFile(output, zipSync(await filesOf(bundle), { level: HIGHEST_COMPRESSION }))
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
@@ -57,6 +59,19 @@ async function unpackClient(client: string, folder: string, place: string): Prom
   const own = join(place, '../../client/node_modules')
   // Absent where the root has the same versions of all.
   if (existsSync(own)) await cp(own, join(place, 'node_modules'), { recursive: true })
+}
+
+/** Reads what belongs in the bundle, with its permissions. */
+async function filesOf(bundle: string): Promise<Zippable> {
+  const files: Zippable = {}
+  for (const entry of await readdir(bundle, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name)
+    const name = relative(bundle, path)
+    if (!entry.isFile() || LEFT_OUT.test(name)) continue
+    const { mode } = await stat(path)
+    files[name] = [await readFile(path), { os: UNIX, attrs: (mode & 0o777) << 16 }]
+  }
+  return files
 }
 
 /** Runs the user's npm, without the settings of an npm that runs this program. */

@@ -1,7 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 
-const LOCKFILE = fileURLToPath(new URL('../../../package-lock.json', import.meta.url))
+/** The repository's, and that of the tests with SDKs. */
+const LOCKFILES = ['package-lock.json', 'test/sdks/package-lock.json'].map((path) =>
+  fileURLToPath(new URL(`../../../${path}`, import.meta.url)),
+)
+const OS = /android|darwin|freebsd|linux|netbsd|openbsd|sunos|aix|win32|windows|openharmony/
+const CPU = /-(amd64|x64|arm64|ia32|riscv64|ppc64|s390x|loong64|mips64el|arm)/
+/** Without it npm installs the builds for both. */
+const LIBC = /linux.*-(gnu|musl)(?:eabihf)?$/
 
 interface LockedPackage {
   version?: string
@@ -9,6 +16,7 @@ interface LockedPackage {
   optional?: boolean
   os?: string[]
   cpu?: string[]
+  libc?: string[]
   optionalDependencies?: Record<string, string>
 }
 
@@ -17,32 +25,40 @@ interface Lockfile {
 }
 
 /**
- * Adds the platform packages that npm left out of package-lock.json because its registry does not have them. `npm ci`
- * rejects a lockfile that lacks an optional dependency, even one for another platform. Run it after every `npm install`
+ * Adds the platform packages that npm left out of a lockfile because its registry does not have them. `npm ci` rejects
+ * a lockfile that lacks an optional dependency, even one for another platform. Run it after every `npm install`
  * against a partial mirror; against the full registry it changes nothing.
  */
-const lockfile = JSON.parse(await readFile(LOCKFILE, 'utf8')) as Lockfile
-const added: string[] = []
-for (const [path, { optionalDependencies = {}, dev }] of Object.entries(lockfile.packages)) {
-  for (const [name, range] of Object.entries(optionalDependencies)) {
-    if (isLocked(path, name)) continue
-    lockfile.packages[`node_modules/${name}`] = {
-      version: lowestVersion(range),
-      ...platformOf(name),
-      ...(dev ? { dev } : {}),
-      optional: true,
-    }
-    added.push(`${name}@${range}`)
-  }
+for (const path of LOCKFILES) {
+  const lockfile = JSON.parse(await readFile(path, 'utf8')) as Lockfile
+  const added = complete(lockfile)
+  await writeFile(path, `${JSON.stringify(lockfile, null, 2)}\n`)
+  console.log(added.length === 0 ? `${path} is complete.` : `${path}: added ${added.length}: ${added.join(', ')}.`)
 }
-lockfile.packages = Object.fromEntries(
-  Object.entries(lockfile.packages).sort(([left], [right]) => (left < right ? -1 : 1)),
-)
-await writeFile(LOCKFILE, `${JSON.stringify(lockfile, null, 2)}\n`)
-console.log(added.length === 0 ? 'The lockfile is complete.' : `Added ${added.length}: ${added.join(', ')}.`)
+
+/** Adds what is missing, sorts the packages, and returns what was added. */
+function complete(lockfile: Lockfile): readonly string[] {
+  const added: string[] = []
+  for (const [path, { optionalDependencies = {}, dev }] of Object.entries(lockfile.packages)) {
+    for (const [name, range] of Object.entries(optionalDependencies)) {
+      if (isLocked(lockfile, path, name)) continue
+      lockfile.packages[`node_modules/${name}`] = {
+        version: lowestVersion(range),
+        ...platformOf(name),
+        ...(dev ? { dev } : {}),
+        optional: true,
+      }
+      added.push(`${name}@${range}`)
+    }
+  }
+  lockfile.packages = Object.fromEntries(
+    Object.entries(lockfile.packages).sort(([left], [right]) => (left < right ? -1 : 1)),
+  )
+  return added
+}
 
 /** Returns whether Node would resolve `name` from `path`: next to the package or in any folder above it. */
-function isLocked(path: string, name: string): boolean {
+function isLocked(lockfile: Lockfile, path: string, name: string): boolean {
   for (let folder = path; ; folder = folder.slice(0, Math.max(folder.lastIndexOf('/node_modules/'), 0))) {
     if (lockfile.packages[`${folder === '' ? '' : `${folder}/`}node_modules/${name}`]) return true
     if (folder === '' || !folder.includes('node_modules')) return false
@@ -56,15 +72,14 @@ function lowestVersion(range: string): string {
   return version
 }
 
-const OS = /android|darwin|freebsd|linux|netbsd|openbsd|sunos|aix|win32|windows|openharmony/
-const CPU = /-(amd64|x64|arm64|ia32|riscv64|ppc64|s390x|loong64|mips64el|arm)/
-
-/** Derives `os` and `cpu` from the name of a platform package. */
-function platformOf(name: string): { os?: string[]; cpu?: string[] } {
+/** Derives `os`, `cpu` and `libc` from the name of a platform package. */
+function platformOf(name: string): Pick<LockedPackage, 'os' | 'cpu' | 'libc'> {
   const os = OS.exec(name)?.[0]
   const cpu = CPU.exec(name)?.[1]
+  const libc = LIBC.exec(name)?.[1]
   return {
     ...(os === undefined ? {} : { os: [os === 'windows' ? 'win32' : os] }),
     ...(cpu === undefined ? {} : { cpu: [cpu === 'amd64' ? 'x64' : cpu] }),
+    ...(libc === undefined ? {} : { libc: [libc === 'gnu' ? 'glibc' : libc] }),
   }
 }

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import autocannon from 'autocannon'
 import type { Payer } from '../../support/payer/payer.ts'
 import { newCall, payAll, signCalls } from '../measuring/paid-load.ts'
 import { mapValues, readCpuMs } from '../measuring/process-usage.ts'
+import { sendLoad } from '../measuring/sdk-packages.ts'
 import { median } from '../measuring/statistics.ts'
 import { type Side, type SideName, untilFinished } from './side.ts'
 
@@ -51,7 +51,7 @@ export async function pay(side: Side, payers: readonly Payer[], calls: number): 
 /** Asks for prices, each of a new call. */
 export async function askPrices(side: Side, seconds: number): Promise<Round> {
   const before = readCpuMs(side.pids)
-  const result = await autocannon({
+  const result = await sendLoad({
     url: `${side.sandbox.info.baseUrl}/v1/chat/completions`,
     connections: CONNECTIONS,
     duration: seconds,

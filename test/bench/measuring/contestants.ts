@@ -9,6 +9,7 @@ import type { SandboxOptions } from '../../../infra/sandbox/sandbox-options.ts'
 import { createChainReader, startTestDevnet } from '../../support/chain/devnet.ts'
 import { DURABLE_REDIS, startTestRedis } from '../../support/processes/redis-server.ts'
 import { startFarebox } from './farebox.ts'
+import { requireSdkPackages } from './sdk-packages.ts'
 
 /** One of the compared services, each with a fresh chain and a separate upstream. */
 export interface Contestant {
@@ -99,6 +100,7 @@ async function startOurs(
 const UPSTREAM_API_KEY = 'bench'
 
 async function startTheirs({ upstreamDelayMs, connections }: ContestantOptions): Promise<Contestant> {
+  requireSdkPackages()
   const logsDirectory = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
   const stops: (() => Promise<void>)[] = [() => rm(logsDirectory, { recursive: true, force: true })]
   const stop = async () => {
@@ -125,7 +127,7 @@ async function startTheirs({ upstreamDelayMs, connections }: ContestantOptions):
     const port = await findFreePort()
     const express = await startService({
       name: 'x402-express',
-      entry: 'test/bench/servers/x402-express.ts',
+      entry: 'test/sdks/bench/x402-express.ts',
       logsDirectory,
       isReady: (line) => line === 'listening',
       environment: {

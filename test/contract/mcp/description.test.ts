@@ -3,7 +3,6 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { getMcpConfigForManifest, MANIFEST_SCHEMAS } from '@anthropic-ai/mcpb'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { createProgram } from '../../../client/command/program.ts'
@@ -14,7 +13,7 @@ import {
   launch,
   readPackageFile,
 } from '../../../client/mcp/description/generate/generated-files.ts'
-import { bundleManifest, serverJson } from '../../../client/mcp/description/generate/server-json.ts'
+import { serverJson } from '../../../client/mcp/description/generate/server-json.ts'
 import { TOOLS } from '../../../client/mcp/tools/tools.ts'
 import { serverJsonSchema } from '../../support/mcp/server-json-schema.ts'
 
@@ -49,41 +48,6 @@ describe('server.json', () => {
   test('names the npm package, which names the server: that is how the registry knows that both have one owner', () => {
     const { name, version, packages } = serverJson(description)
     expect(packageJson).toMatchObject({ mcpName: name, name: packages[0]?.identifier, version })
-  })
-})
-
-describe('the manifest of the bundle', () => {
-  const manifest = MANIFEST_SCHEMAS['0.3'].parse(bundleManifest(description))
-  const configure = (userConfig: Record<string, string | string[]>) =>
-    getMcpConfigForManifest({ manifest, extensionPath: '/bundle', systemDirs: {}, userConfig, pathSeparator: '/' })
-  const required = { url: 'https://service.example', key_file: '/keys/key' }
-
-  test('is one that strict clients accept, with the tools and the entry point of the package', () => {
-    expect(manifest.tools?.map(({ name }) => name)).toEqual(TOOLS.map(({ name }) => name))
-    expect(manifest.server.entry_point).toBe(`node_modules/farebox/${packageJson.bin.farebox}`)
-  })
-
-  test('starts the server with the person’s settings and folders', async () => {
-    expect(await configure({ ...required, rpc_url: 'https://node.example', folders: ['/a', '/b c'] })).toEqual({
-      command: 'node',
-      args: ['/bundle/node_modules/farebox/bin/farebox.js', 'mcp', '/a', '/b c'],
-      env: {
-        FAREBOX_URL: 'https://service.example',
-        FAREBOX_KEY_FILE: '/keys/key',
-        FAREBOX_RPC_URL: 'https://node.example',
-        FAREBOX_HOME: '',
-      },
-    })
-  })
-
-  test('leaves no placeholder where a person set nothing, and starts nothing without a service and a key', async () => {
-    expect(JSON.stringify(await configure(required))).not.toContain('user_config')
-    expect(await configure({ url: required.url })).toBeUndefined()
-  })
-
-  test('takes the key as a file, never as a value that the client would store', () => {
-    expect(manifest.user_config?.['key_file']).toMatchObject({ type: 'file' })
-    expect(JSON.stringify(manifest)).not.toContain('PRIVATE_KEY')
   })
 })
 

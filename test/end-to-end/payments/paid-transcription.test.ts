@@ -15,16 +15,24 @@ const SENT_AT_ONCE = 4
 const chat = () => ({ model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Good evening.' }] })
 /** Where programs resolve the repository's packages. */
 const PROGRAMS = fileURLToPath(new URL('../../../node_modules/.cache/farebox-readme', import.meta.url))
-/** Runs the first program of the README as it stands there, and returns its variables. */
-async function runReadmeProgram(variables: Record<string, string>): Promise<{ answer: { choices: unknown[] } }> {
-  const readme = await readFile(new URL('../../../README.md', import.meta.url), 'utf8')
-  const program = /```ts\n(?<program>[\s\S]*?)```/.exec(readme)?.groups?.['program'] ?? ''
+interface ProgramOfPages {
+  readonly answer: { readonly choices: unknown[] }
+  readonly stored: Response
+}
+/** Runs the first programs of the README and of CALLING.md as they stand there, and returns their variables. */
+async function runProgramOfPages(variables: Record<string, string>): Promise<ProgramOfPages> {
+  const programs = await Promise.all(
+    ['README.md', 'CALLING.md'].map(async (name) => {
+      const page = await readFile(new URL(`../../../${name}`, import.meta.url), 'utf8')
+      return /```ts\n(?<program>[\s\S]*?)```/.exec(page)?.groups?.['program'] ?? ''
+    }),
+  )
   const given = Object.entries(variables).map(([name, value]) => `const ${name} = ${JSON.stringify(value)}`)
   const path = join(PROGRAMS, `${randomUUID()}.mjs`)
   await mkdir(PROGRAMS, { recursive: true })
-  await writeFile(path, [...given, program, 'export { answer }'].join('\n'))
+  await writeFile(path, [...given, ...programs, 'export { answer, stored }'].join('\n'))
   try {
-    return (await import(pathToFileURL(path).href)) as { answer: { choices: unknown[] } }
+    return (await import(pathToFileURL(path).href)) as ProgramOfPages
   } finally {
     await rm(path)
   }
@@ -141,8 +149,10 @@ describe('a lasting allowance', () => {
   it('the program of the README pays once, and its permit for later calls waits for them', async () => {
     const { rpcUrl, baseUrl } = sandbox.info
     const { privateKey, address } = await createPayer(rpcUrl)
-    const { answer } = await runReadmeProgram({ key: privateKey, rpcUrl, baseUrl })
+    const { answer, stored } = await runProgramOfPages({ key: privateKey, rpcUrl, baseUrl })
     expect(answer.choices).toHaveLength(1)
+    expect(await stored.json()).toMatchObject({ owner: address })
+    expect(stored.status).toBe(200)
     expect(await sandbox.sql('SELECT permit_nonce FROM authorizations WHERE payer = $1', [address])).toEqual([
       { permit_nonce: '0' },
     ])

@@ -13,7 +13,6 @@ export interface JsonSchema {
 }
 
 const HEADER = `// Generated from the service's OpenAPI document npm run generate.
-// biome-ignore-all format: generated
 `
 
 /**

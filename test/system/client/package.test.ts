@@ -246,15 +246,6 @@ describe('the examples of the README', () => {
       expect(await readFile(join(home, 'spend.csv'), 'utf8')).toContain(CHARGE_OF_SAMPLE)
     })
 
-    test('an agent with an SDK: the program answers and lists what it paid', async () => {
-      await mkdir(join(home, 'node_modules'))
-      await symlink(join(program, 'client'), join(home, 'node_modules/farebox'))
-      await symlink(join(ROOT, 'node_modules/openai'), join(home, 'node_modules/openai'))
-      await writeFile(join(home, 'agent.mts'), blockOf('### An agent with an SDK', 'ts'))
-      const { stdout } = await shell(`${settings()}\n${process.execPath} agent.mts`)
-      expect(stdout).toMatch(/Good evening[^]*\n\S+Z textmodel-3\.5-flash 2000n\n$/)
-    })
-
     test('a cron job: its command transcribes what is new, with its events in a file', async () => {
       await copySamples(join(home, 'inbox'))
       const line = blockOf('### A cron job', 'cron')

@@ -1,15 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import Anthropic from '@anthropic-ai/sdk'
-import OpenAI, { toFile } from 'openai'
 import pLimit from 'p-limit'
 import { maxUint256 } from 'viem'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
-import { usdcAbi } from '#shared/chain/network/contracts.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
-import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { countedClient, paidByPayer } from '../../support/payer/counted-client.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
@@ -19,10 +16,6 @@ import { until } from '../../support/until.ts'
 
 const CALLS = 20
 const CALLS_AT_ONCE = 16
-const SDK_CALLS = 8
-const SDK_CALLS_AT_ONCE = 4
-/** More than any call needs on the slowest machine; two are the default and suffice on most. */
-const PATIENT_RETRIES = 50
 const AMPLE_ATOMIC = 10_000_000n
 /** Returns the body that approves Permit2 for the owner's first permit. */
 async function allowanceBody({ account, address }: Payer): Promise<string> {
@@ -47,31 +40,8 @@ let sandbox: TestSandbox
 
 const postAllowance = (body: string, baseUrl = sandbox.info.baseUrl) =>
   fetch(`${baseUrl}/v1/allowances`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-/** Returns the official client of a wallet, and counts its answers by status. Each request goes to the next of `apis`. */
-function payingClient({ privateKey }: Payer, apis = 1) {
-  const { rpcUrl, network, baseUrl, baseUrls } = sandbox.info
-  const statuses: Record<number, number> = {}
-  let sent = 0
-  const counting: typeof fetch = async (input, init) => {
-    const request = new Request(input, init)
-    const balanced = request.url.replace(baseUrl, baseUrls[sent++ % apis] ?? baseUrl)
-    const answer = await fetch(request.url === balanced ? request : new Request(balanced, request))
-    if (request.url.startsWith(baseUrl)) statuses[answer.status] = (statuses[answer.status] ?? 0) + 1
-    return answer
-  }
-  return { ...createPayingClient({ privateKey, rpcUrl, network, fetch: counting }), statuses }
-}
-/** Returns how many jobs of a payer were charged, how many transfers they paid, and how many permits are on chain. */
-async function paidBy({ address: owner }: Payer) {
-  const [row] = await sandbox.sql<{ charged: number }>(
-    "SELECT count(*)::int AS charged FROM settlements WHERE payer = $1 AND state = 'confirmed'",
-    [owner],
-  )
-  const { client, transfersTo } = sandbox.chain
-  const transfers = (await transfersTo(sandbox.info.payTo)).filter(({ from }) => from.toLowerCase() === owner)
-  const call = { address: DEVNET_ADDRESSES.usdc, abi: usdcAbi, functionName: 'nonces', args: [owner] } as const
-  return { charged: row?.charged, transfers: transfers.length, permits: Number(await client.readContract(call)) }
-}
+const payingClient = (payer: Payer, apis?: number) => countedClient(sandbox, payer, apis)
+const paidBy = (payer: Payer) => paidByPayer(sandbox, payer)
 
 describe('payers without gas', () => {
   beforeAll(async () => {
@@ -98,43 +68,6 @@ describe('payers without gas', () => {
       const left = BigInt(required.accepts[0]?.amount ?? 0) - BigInt(settledAmount(answer))
       expect(await sandbox.chain.permit2Allowance(payer.address)).toBe(left)
     })
-
-    it.each(['openai', 'anthropic'])(
-      '%s: its own retry pays for parallel calls one after the other, without an approval',
-      async (sdk) => {
-        const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
-        const client = payingClient(payer)
-        const { baseUrl } = sandbox.info
-        const settings = { apiKey: 'not-used', fetch: client.fetch, maxRetries: PATIENT_RETRIES }
-        const openai = new OpenAI({ ...settings, baseURL: `${baseUrl}/v1` })
-        const anthropic = new Anthropic({ ...settings, baseURL: baseUrl })
-        const call = async (): Promise<unknown> => {
-          const options = { headers: keyHeader() }
-          if (sdk === 'anthropic') {
-            const messages = [{ role: 'user' as const, content: 'Good evening.' }]
-            return await anthropic.messages.create({ model: 'textmodel-3.5-flash', max_tokens: 100, messages }, options)
-          }
-          const file = await toFile(sandbox.sample, 'last-tram.mp3')
-          return await openai.audio.transcriptions.create({ model: 'speechvendor/scribe-v2', file }, options)
-        }
-        const limit = pLimit(SDK_CALLS_AT_ONCE)
-        await Promise.all(Array.from({ length: SDK_CALLS }, () => limit(call)))
-        expect(await paidBy(payer)).toMatchObject({ charged: SDK_CALLS, transfers: SDK_CALLS })
-        console.info(`${sdk}: ${SDK_CALLS} calls, ${SDK_CALLS_AT_ONCE} at once, met ${JSON.stringify(client.statuses)}`)
-      },
-    )
-  })
-
-  it('a wallet without an approval pays for 12 parallel calls over four APIs with the two retries of an official SDK', async () => {
-    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: AMPLE_ATOMIC })
-    const client = payingClient(payer, 4)
-    const openai = new OpenAI({ apiKey: 'not-used', fetch: client.fetch, baseURL: `${sandbox.info.baseUrl}/v1` })
-    const messages = [{ role: 'user' as const, content: 'Good evening.' }]
-    const call = () =>
-      openai.chat.completions.create({ model: 'textmodel-3.5-flash', messages }, { headers: keyHeader() })
-    const answers = await Promise.allSettled(Array.from({ length: 12 }, call))
-    expect(answers.filter(({ status }) => status === 'rejected')).toEqual([])
-    expect(await paidBy(payer)).toMatchObject({ charged: 12, transfers: 12 })
   })
 
   it('a wallet that stored one permit pays for 20 transcriptions, 16 at once from the first on, and nothing else', async () => {

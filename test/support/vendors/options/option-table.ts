@@ -1,7 +1,7 @@
 import type { AdapterName } from '#shared/catalog/adapter-names.ts'
 import { operationById } from '#shared/operations/registry.ts'
-import { PROBES, type Probe } from './probes.ts'
-import { sdkVersions, type TabledOperation } from './sdk-fields.ts'
+import sdks from '../../../sdks/package.json' with { type: 'json' }
+import { PROBES, type Probe, type TabledOperation } from './probes.ts'
 import { type Trial, type TriedDeployment, tryOption } from './try-option.ts'
 
 type Family = readonly [title: string, adapter: AdapterName, deployments: readonly TriedDeployment[]]
@@ -158,6 +158,12 @@ export async function renderOptions(): Promise<string> {
     ].join('\n\n')
   })
   return `${[HEADER(sdkVersions()), ...(await Promise.all(sections))].join('\n\n')}\n`
+}
+
+/** Returns the versions of the SDKs whose types `test/sdks` holds the fields against. */
+function sdkVersions(): string {
+  const names = ['openai', '@anthropic-ai/sdk'] as const
+  return names.map((name) => `\`${name}\` ${sdks.devDependencies[name]}`).join(' and ')
 }
 
 function code(value: string): string {

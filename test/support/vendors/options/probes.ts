@@ -1,5 +1,3 @@
-import type { TabledOperation } from './sdk-fields.ts'
-
 /** A request with and without one option. */
 export interface Probe {
   /** What the option is set to, as the table shows it; by default the JSON of the field. */
@@ -11,6 +9,9 @@ export interface Probe {
   /** Whether this is what the option is anyway, so that there is nothing to send. */
   readonly isDefault?: true
 }
+
+/** The operations whose options are tried. */
+export type TabledOperation = 'createChatCompletion' | 'createMessage' | 'createSpeech' | 'createTranscription'
 
 type Probes = Readonly<Record<string, readonly Probe[]>>
 

@@ -12,8 +12,7 @@ import { createExecutions } from '../../../../workers/executions/registry.ts'
 import { createDeployments } from '../../../../workers/providers/create-deployments.ts'
 import type { HttpOutcome, HttpRequest } from '../../../../workers/providers/http.ts'
 import { readBody } from '../request-bodies.ts'
-import type { Probe } from './probes.ts'
-import type { TabledOperation } from './sdk-fields.ts'
+import type { Probe, TabledOperation } from './probes.ts'
 
 /** A deployment with the options that it is tried with. */
 export interface TriedDeployment {

@@ -11,7 +11,7 @@ import {
   tool,
 } from 'ai'
 import { expect } from 'vitest'
-import type { ErrorBody } from '../http/expect-refusal.ts'
+import type { ErrorBody } from '../../support/http/expect-refusal.ts'
 import { isPng, type SdkCall, type SdkFailure, type SdkUse, weatherParameters } from './sdk-contract.ts'
 
 // The warnings are about settings that these tests choose on purpose.

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseSync } from 'oxc-parser'
+import type { TabledOperation } from '../../support/vendors/options/probes.ts'
 
-const MODULES = new URL('../../../../node_modules/', import.meta.url)
+const MODULES = new URL('../node_modules/', import.meta.url)
 
 const OPENAI_CHAT = 'openai/resources/chat/completions/completions.d.ts'
 const OPENAI_SHARED = 'openai/resources/shared.d.ts'
@@ -30,23 +31,11 @@ const SOURCES = {
   ],
   createSpeech: [['openai/resources/audio/speech.d.ts', 'SpeechCreateParams', '']],
   createTranscription: [['openai/resources/audio/transcriptions.d.ts', 'TranscriptionCreateParamsBase', '']],
-} as const satisfies Record<string, readonly Source[]>
-
-export type TabledOperation = keyof typeof SOURCES
+} as const satisfies Record<TabledOperation, readonly Source[]>
 
 /** Returns the paths of all fields that the SDKs' types have for an operation's request. */
 export function sdkFields(operation: TabledOperation): ReadonlySet<string> {
   return new Set(SOURCES[operation].flatMap(([file, name, prefix]) => membersOf(file, name).map((key) => prefix + key)))
-}
-
-/** Returns the versions of the SDKs whose types were read. */
-export function sdkVersions(): string {
-  return ['openai', '@anthropic-ai/sdk'].map((name) => `\`${name}\` ${versionOf(name)}`).join(' and ')
-}
-
-function versionOf(name: string): string {
-  const text = readFileSync(fileURLToPath(new URL(`${name}/package.json`, MODULES)), 'utf8')
-  return (JSON.parse(text) as { version: string }).version
 }
 
 /** The few parts of a syntax tree that are read here. */

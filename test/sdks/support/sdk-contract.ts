@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { createFarebox, walletFromPrivateKey } from '../../../client/farebox.ts'
-import { readDescription } from '../http/described-answers.ts'
-import type { ErrorBody } from '../http/expect-refusal.ts'
-import type { Observation, ObservedSandbox } from '../processes/observed-sandbox.ts'
+import { readDescription } from '../../support/http/described-answers.ts'
+import type { ErrorBody } from '../../support/http/expect-refusal.ts'
+import type { Observation, ObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 
 /** One call that an SDK can make, with the given headers. */
 export interface SdkUse {

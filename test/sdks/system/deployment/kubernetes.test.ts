@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse, parseAllDocuments, stringify } from 'yaml'
 import { z } from 'zod'
-import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
+import { QUEUE_NAMES } from '../../../../shared/jobs/job-queue.ts'
 import {
   IMAGE_SETTINGS,
   KNOWN_SETTINGS,
@@ -17,15 +17,15 @@ import {
   readConfigOf,
   SECRET_SETTINGS,
   shutdownSeconds,
-} from '../../support/deployment/deployed-settings.ts'
-import { findUnknownFields, validateObject } from '../../support/deployment/kubernetes-schema.ts'
-import { type KubernetesObject, renderKustomization } from '../../support/deployment/kustomize.ts'
-import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
-import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
-import { PATIENCE_MS } from '../../support/patience.ts'
-import { havePrograms } from '../../support/processes/optional-program.ts'
+} from '../../../support/deployment/deployed-settings.ts'
+import { type KubernetesObject, renderKustomization } from '../../../support/deployment/kustomize.ts'
+import { acceptTestJob, claimTestJob, jobInState } from '../../../support/ledger/job-in-state.ts'
+import { createTestLedger, type TestLedger } from '../../../support/ledger/test-ledger.ts'
+import { PATIENCE_MS } from '../../../support/patience.ts'
+import { havePrograms } from '../../../support/processes/optional-program.ts'
+import { findUnknownFields, validateObject } from '../../support/kubernetes-schema.ts'
 
-const INFRA = fileURLToPath(new URL('../../../infra/', import.meta.url))
+const INFRA = fileURLToPath(new URL('../../../../infra/', import.meta.url))
 const KUBERNETES = join(INFRA, 'kubernetes')
 const reference = z.object({ name: z.string(), key: z.string() })
 const probe = z.object({ httpGet: z.object({ path: z.string(), port: z.string() }) })

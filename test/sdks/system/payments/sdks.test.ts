@@ -10,9 +10,9 @@ import { ChatOpenAI } from '@langchain/openai'
 import { generateSpeech, generateText, transcribe } from 'ai'
 import OpenAI, { APIError, NotFoundError, toFile } from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { startUpstream, type Upstream } from '../../../infra/sandbox/upstream/server.ts'
-import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
-import { imageCall, MODEL, ONCE, otherTextUses, readAiSdkFailure, textCall } from '../../support/sdks/ai-sdk.ts'
+import { startUpstream, type Upstream } from '../../../../infra/sandbox/upstream/server.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../../support/processes/observed-sandbox.ts'
+import { imageCall, MODEL, ONCE, otherTextUses, readAiSdkFailure, textCall } from '../../support/ai-sdk.ts'
 import {
   describeAnswers,
   describeSdk,
@@ -23,7 +23,7 @@ import {
   type SdkCall,
   startsAsMp3,
   weatherParameters,
-} from '../../support/sdks/sdk-contract.ts'
+} from '../../support/sdk-contract.ts'
 
 const user = (content: string) => [{ role: 'user' as const, content }]
 const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night' }
@@ -45,10 +45,10 @@ interface Message {
   usage_metadata?: { total_tokens: number }
 }
 const SPEECH_MODEL = 'speechvendor/flash-v2.5'
-const OTHER_SAMPLE = new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url)
+const OTHER_SAMPLE = new URL('../../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url)
 const TRANSCRIPTION_MODEL = 'speechvendor/scribe-v2'
 const KEY = 'sk_a_key'
-const recording = readFileSync(new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
+const recording = readFileSync(new URL('../../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
 async function errorOf(call: PromiseLike<unknown>): Promise<ElevenLabsError> {
   try {
     await call

@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { COMPILE_CACHE } from '../processes/run-program.ts'
+import { COMPILE_CACHE } from '../../support/processes/run-program.ts'
 
 const INSPECTOR = fileURLToPath(
-  new URL('../../../node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js', import.meta.url),
+  new URL('../node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js', import.meta.url),
 )
 
 export interface InspectorTarget {

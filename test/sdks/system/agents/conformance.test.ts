@@ -12,16 +12,15 @@ import type { PaymentRequired } from '@x402/core/types'
 import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { operationById } from '#shared/operations/registry.ts'
-import { createFarebox, walletFromPrivateKey } from '../../../client/farebox.ts'
-import { packBundle } from '../../../client/mcp/bundle/pack-bundle.ts'
-import { describeServer } from '../../../client/mcp/description/generate/generated-files.ts'
-import { bundleManifest } from '../../../client/mcp/description/generate/server-json.ts'
-import { INSTRUCTIONS, TOOL_TEXTS } from '../../../client/mcp/description/tool-texts.ts'
-import { TOOLS } from '../../../client/mcp/tools/tools.ts'
-import { copySamples } from '../../../infra/sandbox/client-command.ts'
-import { type HttpBridge, startHttpBridge } from '../../support/mcp/http-bridge.ts'
-import { type InspectorTarget, runInspector } from '../../support/mcp/inspector.ts'
+import { createFarebox, walletFromPrivateKey } from '../../../../client/farebox.ts'
+import { packBundle } from '../../../../client/mcp/bundle/pack-bundle.ts'
+import { describeServer } from '../../../../client/mcp/description/generate/generated-files.ts'
+import { bundleManifest } from '../../../../client/mcp/description/generate/server-json.ts'
+import { INSTRUCTIONS, TOOL_TEXTS } from '../../../../client/mcp/description/tool-texts.ts'
+import { TOOLS } from '../../../../client/mcp/tools/tools.ts'
+import { copySamples } from '../../../../infra/sandbox/client-command.ts'
+import { operationById } from '../../../../shared/operations/registry.ts'
+import { type HttpBridge, startHttpBridge } from '../../../support/mcp/http-bridge.ts'
 import {
   createServerWallet,
   ERAS,
@@ -30,10 +29,11 @@ import {
   serverCommand,
   serverEnvironment,
   startLocalServer,
-} from '../../support/mcp/local-server.ts'
-import { generateMp3 } from '../../support/media/mp3-generator.ts'
-import { copyClient, ROOT, systemNode } from '../../support/processes/client-package.ts'
-import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+} from '../../../support/mcp/local-server.ts'
+import { generateMp3 } from '../../../support/media/mp3-generator.ts'
+import { copyClient, ROOT, systemNode } from '../../../support/processes/client-package.ts'
+import { type SharedSandbox, useSharedSandbox } from '../../../support/processes/test-sandbox.ts'
+import { type InspectorTarget, runInspector } from '../../support/inspector.ts'
 
 /*
  * The protocol's own conformance suite, which knows the revisions of 2025; the official client's tests cover 2026-07-28.
@@ -83,7 +83,7 @@ const NOT_APPLICABLE: Readonly<Record<string, readonly string[]>> = {
   'is for servers on localhost': ['dns-rebinding-protection'],
 }
 const SUITE = fileURLToPath(
-  new URL('../../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
+  new URL('../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
 )
 const run = promisify(execFile)
 const urls: Record<string, string> = {}

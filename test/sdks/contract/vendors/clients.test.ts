@@ -3,9 +3,9 @@ import Anthropic, { APIError as AnthropicError, type ClientOptions as AnthropicO
 import { ApiError, FunctionCallingConfigMode, GoogleGenAI, ThinkingLevel } from '@google/genai'
 import OpenAI, { APIError, type ClientOptions, toFile } from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { startUpstream, type Upstream } from '../../../infra/sandbox/upstream/server.ts'
+import { startUpstream, type Upstream } from '../../../../infra/sandbox/upstream/server.ts'
 
-const recording = readFileSync(new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
+const recording = readFileSync(new URL('../../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
 const messages = [{ role: 'user' as const, content: 'What is a farebox?' }]
 const functionDeclarations = [
   {

@@ -2,8 +2,8 @@ import { UptoEvmScheme } from '@x402/evm/upto/server'
 import { paymentMiddleware, setSettlementOverrides, x402ResourceServer } from '@x402/express'
 import express, { type Request, type Response } from 'express'
 import { z } from 'zod'
+import { percentile } from '../../bench/measuring/statistics.ts'
 import { createSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
-import { percentile } from '../measuring/statistics.ts'
 
 /**
  * A stock integration of a paid chat: express with the official middleware and the official facilitator in the same process. It

@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { CUSTOM_RESOURCES, isCustomResource } from './custom-resources.ts'
-import type { KubernetesObject } from './kustomize.ts'
+import { CUSTOM_RESOURCES, isCustomResource } from '../../support/deployment/custom-resources.ts'
+import type { KubernetesObject } from '../../support/deployment/kustomize.ts'
 
-const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url))
+const MODULES = fileURLToPath(new URL('../node_modules', import.meta.url))
+const TSC = fileURLToPath(new URL('../../../node_modules/typescript/bin/tsc', import.meta.url))
 
 /** Returns the package generated from the Kubernetes API's OpenAPI description, or from KEDA's resource definitions. */
 function moduleOf({ apiVersion }: KubernetesObject): string {
@@ -57,7 +58,7 @@ export async function findUnknownFields(objects: readonly KubernetesObject[]): P
       '--types',
       '',
     ]
-    const tsc = [join(MODULES, 'typescript/bin/tsc'), ...flags, 'manifests.ts']
+    const tsc = [TSC, ...flags, 'manifests.ts']
     const { stdout } = await promisify(execFile)(process.execPath, tsc, { cwd: directory }).catch(
       (error: { stdout: string }) => error,
     )
