@@ -12,12 +12,12 @@ import { createChainClock } from '#shared/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
 import { createScreeningOracle, requireScreeningOracle } from '#shared/chain/reading/screening-oracle.ts'
 import { createSettlementSearch } from '#shared/chain/reading/settlement-search.ts'
-import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/chain/settlement/fee-estimator.ts'
-import { createChargeGasReader, createGasReader } from '#shared/chain/settlement/gas-reader.ts'
 import {
   requirePaymentContracts,
   requireSettlementContract,
 } from '#shared/chain/settlement-contract/require-contract.ts'
+import { createFeeEstimator, requireFeesWithinMaximum } from '#shared/chain/settlement/fee-estimator.ts'
+import { createChargeGasReader, createGasReader } from '#shared/chain/settlement/gas-reader.ts'
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import { createSettlementVerification } from '#shared/chain/verification/settlement-verification.ts'

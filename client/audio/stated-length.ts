@@ -14,7 +14,7 @@ export function statedMs(content: Uint8Array): number | undefined {
   const nameAt = (offset: number) => String.fromCharCode(...content.subarray(offset, offset + 4))
   if (nameAt(0) !== 'RIFF' || nameAt(8) !== 'WAVE') return undefined
   let byteRate = 0
-  for (let offset = FIRST_CHUNK; offset + BYTE_RATE_AT + 4 <= content.length; ) {
+  for (let offset = FIRST_CHUNK; offset + BYTE_RATE_AT + 4 <= content.length;) {
     const name = nameAt(offset)
     const size = view.getUint32(offset + 4, true)
     if (name === 'fmt ') byteRate = view.getUint32(offset + BYTE_RATE_AT, true)

@@ -61,7 +61,7 @@ function readLines(path: string, offset: number, onLine: (line: string) => void)
   try {
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
     let rest = Buffer.alloc(0)
-    for (let position = offset; ; ) {
+    for (let position = offset; ;) {
       const count = readSync(descriptor, chunk, 0, CHUNK_BYTES, position)
       if (count === 0) return position - rest.length
       position += count

@@ -127,7 +127,7 @@ function writeDurably(path: string, parts: readonly string[]): void {
 }
 
 function writeWhole(descriptor: number, bytes: Buffer): void {
-  for (let written = 0; written < bytes.length; ) written += writeSync(descriptor, bytes, written)
+  for (let written = 0; written < bytes.length;) written += writeSync(descriptor, bytes, written)
 }
 
 /**

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { type FareboxError, uncharged } from '../wire/farebox-error.ts'
-import type { Wallet } from './wallet.ts'
 import { walletFromPrivateKey } from './wallet-from-private-key.ts'
+import type { Wallet } from './wallet.ts'
 
 const OTHERS_MAY_READ = 0o077
 

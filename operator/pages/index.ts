@@ -16,7 +16,8 @@ import { addSignIn, type SignInDependencies } from './sign-in/page.ts'
 
 /** What all pages need; each page names its own ports. */
 export interface PageDependencies
-  extends SignInDependencies,
+  extends
+    SignInDependencies,
     NowPageDependencies,
     SearchPageDependencies,
     ReviewPageDependencies,

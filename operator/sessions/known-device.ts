@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { KnownDevice } from '#shared/ledger/operators/sign-in.ts'
-
 import './request.ts'
 
 const ID_BYTES = 16

@@ -7,7 +7,6 @@ import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { Operator } from '#shared/operators/operator-account.ts'
 import { createCookies } from './cookies.ts'
 import type { SessionEvents } from './events.ts'
-
 import './request.ts'
 
 const TOKEN_BYTES = 32

@@ -1,7 +1,7 @@
 import { createDiskObjectStore, requireFolder } from '#shared/adapters/disk/disk-store.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
-import type { OpenedArchive, OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
+import type { OpenedArchive, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 
 /** Opens the store of media for the archive, whose objects have a prefix of their own. */

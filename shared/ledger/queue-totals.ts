@@ -1,5 +1,5 @@
-import type { JobState } from '#shared/jobs/job.ts'
 import { QUEUE_NAMES, type QueueName, type QueueTotals, queueOf } from '#shared/jobs/job-queue.ts'
+import type { JobState } from '#shared/jobs/job.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Sql } from './pool.ts'
 

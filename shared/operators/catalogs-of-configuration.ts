@@ -1,5 +1,5 @@
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
+import type { Catalog } from '#shared/catalog/catalog.ts'
 import {
   carriersOf,
   type DeploymentsFile,

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
-import { STATEMENTS, UNTESTED } from './specification.ts'
 import { type MarkedTitle, readMarkedTitles, renderTable } from './specification-table.ts'
+import { STATEMENTS, UNTESTED } from './specification.ts'
 
 const ids = Object.values(STATEMENTS).flatMap(Object.keys)
 let titles: readonly MarkedTitle[]

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { runRpcFaults } from '../resilience/rpc-faults.ts'
-import { runBatchLies } from '../resilience/rpc-lies/batch-lies.ts'
 import { runRpcLies } from '../resilience/rpc-lies.ts'
+import { runBatchLies } from '../resilience/rpc-lies/batch-lies.ts'
 
 test('a node that fails at any stage costs a valid payment at most a 503: its signature is served and charged once after healing', async () => {
   const rows = await runRpcFaults()

@@ -13,8 +13,8 @@ import { type CheckedReceipts, checkReceipts } from './rotations/check-receipts.
 import { createOperator, type Operator } from './rotations/operator.ts'
 import { createKeySettings, type FirstKeys, type KeySettings, readFirstKeys } from './rotations/service-settings.ts'
 import { listKeys } from './stack/pending-batches.ts'
-import { type CampaignStack, startCampaignStack } from './stack/stack.ts'
 import { type Comparison, compareLedgers } from './stack/stack-report.ts'
+import { type CampaignStack, startCampaignStack } from './stack/stack.ts'
 import { untilReached } from './stack/until-reached.ts'
 import { startSteadyLoad } from './upgrade/steady-load.ts'
 

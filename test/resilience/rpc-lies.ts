@@ -44,20 +44,18 @@ const SUCCEEDS: RpcFault = { kind: 'forge', answer: { result: `0x${'0'.repeat(32
 const NO_RECEIPT: RpcFault = { kind: 'forge', answer: { result: null } }
 
 /** A single answer that would fail a valid payment: the call is repeated. */
-const SINGLE_LIES = (['verify', 'recheck', 'prepare'] as const).map(
-  (stage): Lie => ({
-    name: `${stage}: one eth_call reverts although the payment is valid`,
-    payer: 'good',
-    stages: [stage],
-    methods: ['eth_call'],
-    times: 1,
-    fault: REVERTS,
-    ends: ['200'],
-    upstreamCalls: 1,
-    reverted: 0,
-    worst: 'none: an unexplained revert is read again',
-  }),
-)
+const SINGLE_LIES = (['verify', 'recheck', 'prepare'] as const).map((stage): Lie => ({
+  name: `${stage}: one eth_call reverts although the payment is valid`,
+  payer: 'good',
+  stages: [stage],
+  methods: ['eth_call'],
+  times: 1,
+  fault: REVERTS,
+  ends: ['200'],
+  upstreamCalls: 1,
+  reverted: 0,
+  worst: 'none: an unexplained revert is read again',
+}))
 
 const LIES: readonly Lie[] = [
   ...SINGLE_LIES,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createCatalog, findModel, type Model, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
+import { createCatalog, findModel, type Model, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { highestPrice, priceBounds } from '#shared/catalog/price-bounds.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'

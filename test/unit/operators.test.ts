@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createCatalog } from '#shared/catalog/catalog.ts'
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
+import { createCatalog } from '#shared/catalog/catalog.ts'
 import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'

@@ -26,11 +26,10 @@ export interface GenerationOptions {
   readonly now: () => Date
 }
 
-interface GenerationParts
-  extends Pick<
-    RunJobDependencies,
-    'router' | 'screener' | 'executionOf' | 'providerTimeoutMs' | 'outputTokensPerSecond'
-  > {
+interface GenerationParts extends Pick<
+  RunJobDependencies,
+  'router' | 'screener' | 'executionOf' | 'providerTimeoutMs' | 'outputTokensPerSecond'
+> {
   /** None until the configuration is applied. */
   readonly deployments: LiveDeployments
   readonly providerKeys: ProviderKeys

@@ -11,15 +11,15 @@ import { createChainClock } from '#shared/chain/reading/chain-clock.ts'
 import { createLatestBlock } from '#shared/chain/reading/latest-block.ts'
 import { createPayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
 import { createSettlementSearch, type SettlementSearch } from '#shared/chain/reading/settlement-search.ts'
-import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
-import { createGasReader, type GasReader } from '#shared/chain/settlement/gas-reader.ts'
-import { createSettlementAccounts, type SettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
-import { createSettler, type VerifySettlement } from '#shared/chain/settlement/settler.ts'
 import { gasOfContracts, UNLIMITED_GAS } from '#shared/chain/settlement-contract/gas-of-contract.ts'
 import {
   requirePaymentContracts,
   requireSettlementContract,
 } from '#shared/chain/settlement-contract/require-contract.ts'
+import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
+import { createGasReader, type GasReader } from '#shared/chain/settlement/gas-reader.ts'
+import { createSettlementAccounts, type SettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
+import { createSettler, type VerifySettlement } from '#shared/chain/settlement/settler.ts'
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy, type PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import {
@@ -54,7 +54,8 @@ export interface PaymentOptions {
 }
 
 export interface PaymentParts
-  extends SettlingParty,
+  extends
+    SettlingParty,
     Pick<RunJobDependencies, 'payerFunds' | 'chainClock' | 'settlementMarginMs'>,
     Pick<ReplacementDependencies, 'accounts' | 'network' | 'feeBumpAfterMs'>,
     Pick<GasWatchDependencies, 'facilitators' | 'nativeTokenUsd'>,

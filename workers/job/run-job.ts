@@ -1,5 +1,5 @@
-import type { LeasedJob } from '#shared/jobs/job.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
+import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'

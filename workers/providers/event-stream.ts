@@ -61,7 +61,7 @@ export async function readEventStream(
   const pause = createPause(close)
   const decoder = new TextDecoder()
   try {
-    for (let bytes = 0; ; ) {
+    for (let bytes = 0; ;) {
       const { done, value } = await reader.read()
       if (done) return end(pause.isOver() && !isEnded(read.progress) ? 'stalled' : 'closed')
       bytes += value.byteLength

@@ -52,7 +52,7 @@ function* piecesOf(parts: readonly Uint8Array[]): Generator<Uint8Array> {
 }
 
 function* encodedPiecesOf(text: string): Generator<Uint8Array> {
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const end = at + PIECE_BYTES
     // A surrogate pair is encoded as one character.
     const isSplit = (text.codePointAt(end - 1) ?? 0) > 0xffff

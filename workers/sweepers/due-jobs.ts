@@ -1,5 +1,5 @@
-import type { JobState } from '#shared/jobs/job.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
+import type { JobState } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { Sweep } from './sweeper.ts'
 

@@ -57,7 +57,7 @@ async function runRound(sweep: Sweep, logger: Logger, isStopping: () => boolean)
   const startedAt = performance.now()
   let total = 0
   try {
-    for (let count = batch; count >= batch; ) {
+    for (let count = batch; count >= batch;) {
       count = await sweep.run()
       total += count
       if (isStopping() || performance.now() - startedAt >= LONGEST_ROUND_MS) break

@@ -2,8 +2,8 @@ import type { PayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
-import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
+import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import type { PresentedClaim } from '#shared/ledger/acceptance/find-prior-work.ts'
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
@@ -163,7 +163,7 @@ async function acceptWithinFunds(
   const terms = { maximumOpen: maximumOpenExposure, highestPrice: highestPrice(), needsPermit }
   let funds = payerFunds.recent(payer)
   let asked: readonly bigint[] | null = null
-  for (let readings = 0; ; ) {
+  for (let readings = 0; ;) {
     const verifiedMsAgo = performance.now() - verifiedAtMs
     const acceptance = await store.acceptPayment({ ...job, exposure: { ...terms, verifiedMsAgo, funds } })
     if (acceptance.outcome !== 'exceeds_funds') return acceptance

@@ -12,8 +12,10 @@ import { isChainRefusal } from './payer-memory.ts'
 import type { VerificationContext } from './verify-authorization.ts'
 
 /** What is asked about a payment that is refused. */
-export interface RefusalContext
-  extends Pick<VerificationContext, 'terms' | 'verifier' | 'payers' | 'limitVerifications'> {
+export interface RefusalContext extends Pick<
+  VerificationContext,
+  'terms' | 'verifier' | 'payers' | 'limitVerifications'
+> {
   readonly settlementSearch: SettlementSearch
   readonly store: Pick<AcceptanceStore, 'findPriorWork' | 'recordUnknownSettlement' | 'findUnknownEnding'>
   readonly logger: Logger

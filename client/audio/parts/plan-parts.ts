@@ -70,7 +70,7 @@ export async function planCuts(
   options: CutOptions = {},
 ): Promise<number[]> {
   const cuts: number[] = []
-  for (let startMs = 0; ; ) {
+  for (let startMs = 0; ;) {
     const cut = nextCut(startMs, recording, silences, options)
     if (cut === undefined) return cuts
     const wantedMs = cut.kind === 'silence' ? cut.atMs : await quietestMs(cut)

@@ -141,7 +141,7 @@ function isLoneWord({ endsSentence }: BreakCosts, { turns, count }: MeasuredAtom
 
 function trace(count: number, froms: Int32Array, measured: MeasuredAtoms, table: LineTable): ChosenCue[] {
   const cues: ChosenCue[] = []
-  for (let to = count; to > 0; ) {
+  for (let to = count; to > 0;) {
     const from = froms[to] as number
     table.begin(from, to > (measured.turnEnds[from] as number))
     for (let atom = from; atom < to; atom++) table.extend()

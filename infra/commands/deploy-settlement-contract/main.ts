@@ -4,9 +4,9 @@ import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
 import { printField } from '../../terminal.ts'
 import { createMain, Refusal } from '../command-line.ts'
 import { addOptions, type ContractOptions, readOptions } from './options.ts'
-import type { ReportLine } from './plan.ts'
 import { planChange } from './plan-change.ts'
 import { planDeployment } from './plan-deployment.ts'
+import type { ReportLine } from './plan.ts'
 import { priceTransaction } from './send-transaction.ts'
 
 const RPC_TIMEOUT_MS = 30_000

@@ -240,7 +240,7 @@ async function reconcileOtherBlocks(
   blocks: BlockRange,
   findings: Findings,
 ): Promise<void> {
-  for (let after = LEAST_ID; ; ) {
+  for (let after = LEAST_ID; ;) {
     const page = await readSettlementsOutsideBlocks(sql, period, blocks, { after, limit: LOOKUP_SIZE })
     await compareByTransaction(chain, page, findings)
     const last = page.at(-1)

@@ -9,9 +9,9 @@ import {
   USDC_ADDRESS,
 } from '#shared/chain/network/contracts.ts'
 import { openRpcNodes } from '#shared/chain/network/rpc-nodes.ts'
+import { missingContract } from '#shared/chain/settlement-contract/require-contract.ts'
 import { createFeeEstimator, exceedMaximum } from '#shared/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/chain/settlement/gas-reader.ts'
-import { missingContract } from '#shared/chain/settlement-contract/require-contract.ts'
 import { settlementKeys } from '#shared/chain/signing/settlement-keys.ts'
 import { readCode } from '#shared/chain/verification/payer-code.ts'
 import type { ApiConfig } from '../../../api/config.ts'

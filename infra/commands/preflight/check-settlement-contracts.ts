@@ -6,8 +6,8 @@ import { createListedKeys } from '#shared/chain/settlement-contract/listed-keys.
 import { settlementKeys } from '#shared/chain/signing/settlement-keys.ts'
 import { readCode } from '#shared/chain/verification/payer-code.ts'
 import { attempted } from './attempted.ts'
-import { type Check, failed, judged, skipped } from './check.ts'
 import type { Settings } from './check-settings.ts'
+import { type Check, failed, judged, skipped } from './check.ts'
 
 type Hex = `0x${string}`
 

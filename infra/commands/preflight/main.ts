@@ -1,5 +1,4 @@
 import { createMain } from '../command-line.ts'
-import { type Check, printCheck } from './check.ts'
 import { checkArchive } from './check-archive.ts'
 import { checkChain, checkFees, checkRecipients } from './check-chain.ts'
 import { checkPrices } from './check-prices.ts'
@@ -10,6 +9,7 @@ import { checkService, sendTestAlert } from './check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from './check-settings.ts'
 import { checkSettlementContracts } from './check-settlement-contracts.ts'
 import { checkDatabase, checkDatabaseRole, checkDatabaseServer, checkObjectStore, checkQueue } from './check-stores.ts'
+import { type Check, printCheck } from './check.ts'
 import { makePaidCalls } from './make-paid-calls.ts'
 import { addOptions, type PreflightOptions, readOptions } from './options.ts'
 

@@ -9,9 +9,9 @@ import { atomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/mone
 import { privateKey } from '#shared/payment/account-settings.ts'
 import { type Call, makePaidCall, type PaidCall } from '../../paid-call.ts'
 import { attempted } from './attempted.ts'
-import { type Check, failed, passed } from './check.ts'
 import { problemsOfReceipt } from './check-receipt.ts'
 import type { Environment } from './check-settings.ts'
+import { type Check, failed, passed } from './check.ts'
 import { fetchJson } from './fetch-json.ts'
 
 const SAMPLE = fileURLToPath(new URL('../../sandbox/samples/last-tram.mp3', import.meta.url))

@@ -164,7 +164,7 @@ const NO_REFUNDS: RefundReader = {
 
 async function readAll(store: Pick<ResolutionStore, 'openItems'>, filter: ItemFilter): Promise<readonly ItemRecord[]> {
   const items: ItemRecord[] = []
-  for (let after: ListPosition | null = null; ; ) {
+  for (let after: ListPosition | null = null; ;) {
     const page = await store.openItems(filter, { limit: PAGE_SIZE, after })
     items.push(...page.entries)
     if (page.next === null) return items

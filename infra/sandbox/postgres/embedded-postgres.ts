@@ -91,7 +91,7 @@ async function launch(
   const { port: wantedPort } = options
   const attempts = wantedPort === undefined ? PORT_ATTEMPTS : 1
   const giveUpAt = Date.now() + START_TIMEOUT_MS
-  for (let attempt = 1; ; ) {
+  for (let attempt = 1; ;) {
     const accepting = Promise.withResolvers<'accepting'>()
     const port = wantedPort ?? (await findFreePort())
     const postgres = spawnGuarded({

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import type { Model } from '#shared/catalog/catalog.ts'
 import { CATALOG_FIELDS } from '#shared/catalog/catalog-file.ts'
+import type { Model } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 

@@ -13,17 +13,14 @@ export function verdictOf(payment: PaymentRecord): readonly Verdict[] {
     chargeOf(payment),
     ...payment.settlements
       .filter(({ state }) => state === 'surplus')
-      .map(
-        (): Verdict => ({
-          tone: 'bad',
-          sentence: 'A settlement that had failed succeeded after all: the payer was charged too much.',
-        }),
-      ),
-    ...payment.unknownSettlements.map(
-      ({ resolvedAt }): Verdict =>
-        resolvedAt === null
-          ? { tone: 'bad', sentence: 'The chain shows a settlement of this payment that the ledger does not have.' }
-          : { tone: 'neutral', sentence: 'A settlement that the ledger did not have was ended by an operator.' },
+      .map((): Verdict => ({
+        tone: 'bad',
+        sentence: 'A settlement that had failed succeeded after all: the payer was charged too much.',
+      })),
+    ...payment.unknownSettlements.map(({ resolvedAt }): Verdict =>
+      resolvedAt === null
+        ? { tone: 'bad', sentence: 'The chain shows a settlement of this payment that the ledger does not have.' }
+        : { tone: 'neutral', sentence: 'A settlement that the ledger did not have was ended by an operator.' },
     ),
   ]
 }

@@ -118,9 +118,10 @@ function typeNameOf(thrown: unknown): string {
 }
 
 /** Exports `requestId` as `farebox.request_id`. */
-function exported(
-  attributes: { [Name in keyof SpanAttributes]: SpanAttributes[Name] | undefined },
-): Record<string, string | number> {
+function exported(attributes: { [Name in keyof SpanAttributes]: SpanAttributes[Name] | undefined }): Record<
+  string,
+  string | number
+> {
   const named: Record<string, string | number> = {}
   for (const [name, value] of Object.entries(attributes))
     if (value !== undefined)

@@ -1,7 +1,7 @@
 import { GetBucketLifecycleConfigurationCommand, type LifecycleRule, type S3Client } from '@aws-sdk/client-s3'
 import { ARCHIVE_PREFIX } from '#shared/archive/archived-object.ts'
-import type { OpenedArchive } from '#shared/media/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
+import type { OpenedArchive } from '#shared/media/object-store.ts'
 import { requireBucket } from './probe-store.ts'
 import { createS3Client } from './s3-client.ts'
 import { createS3ObjectStore } from './s3-store.ts'

@@ -1,6 +1,6 @@
 import { OBJECT_ACCESS, type ObjectUser } from '#shared/media/object-access.ts'
-import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
+import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { openOnce, untilOpen } from '../open-once.ts'
 import { probeStore, requireBucket } from './probe-store.ts'

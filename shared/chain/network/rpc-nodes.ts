@@ -30,15 +30,13 @@ export interface RpcNodes {
 
 /** Opens the nodes at `rpcUrls`. Reads prefer the earlier ones; a call takes at most `timeoutMs` at each. */
 export function openRpcNodes(rpcUrls: readonly string[], timeoutMs: number): RpcNodes {
-  const nodes = rpcUrls.map(
-    (url): WatchedNode => ({
-      rpc: openRpcNode(url, timeoutMs),
-      restsUntil: 0,
-      head: null,
-      isBehind: false,
-      poolRefusals: 0,
-    }),
-  )
+  const nodes = rpcUrls.map((url): WatchedNode => ({
+    rpc: openRpcNode(url, timeoutMs),
+    restsUntil: 0,
+    head: null,
+    isBehind: false,
+    poolRefusals: 0,
+  }))
   return {
     call: (call) =>
       call.method === 'eth_sendRawTransaction' ? sendToAll(nodes, call) : readFromFirst(inOrder(nodes), call),

@@ -114,14 +114,12 @@ function callsFor(asked: Asked): readonly ContractFunctionParameters[] {
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'balanceOf', args: [payer] },
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'allowance', args: [payer, PERMIT2_ADDRESS] },
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'nonces', args: [payer] },
-    ...wordsOf(asked).map(
-      (word): ContractFunctionParameters => ({
-        address: PERMIT2_ADDRESS,
-        abi: permit2Abi,
-        functionName: 'nonceBitmap',
-        args: [payer, word],
-      }),
-    ),
+    ...wordsOf(asked).map((word): ContractFunctionParameters => ({
+      address: PERMIT2_ADDRESS,
+      abi: permit2Abi,
+      functionName: 'nonceBitmap',
+      args: [payer, word],
+    })),
   ]
 }
 

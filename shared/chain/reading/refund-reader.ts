@@ -35,17 +35,15 @@ async function readTransaction(client: PublicClient, hash: `0x${string}`): Promi
     blockNumber: receipt.blockNumber,
     minedAt: new Date(Number(block.timestamp) * 1000),
     isFinal: block.hash === receipt.blockHash && receipt.blockNumber <= finalized.number,
-    transfers: transfers.map(
-      ({ address, args, logIndex }): MinedTransfer => ({
-        transaction: hash,
-        logIndex,
-        blockNumber: receipt.blockNumber,
-        asset: address.toLowerCase(),
-        from: args.from.toLowerCase(),
-        to: args.to.toLowerCase(),
-        amount: args.value,
-      }),
-    ),
+    transfers: transfers.map(({ address, args, logIndex }): MinedTransfer => ({
+      transaction: hash,
+      logIndex,
+      blockNumber: receipt.blockNumber,
+      asset: address.toLowerCase(),
+      from: args.from.toLowerCase(),
+      to: args.to.toLowerCase(),
+      amount: args.value,
+    })),
   }
 }
 

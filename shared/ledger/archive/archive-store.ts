@@ -157,7 +157,7 @@ const PAGE_SIZE = 1000
 
 /** Returns what was archived, newest first. */
 async function* listObjects(sql: Sql): AsyncGenerator<RecordedObject> {
-  for (let before: number | null = null; ; ) {
+  for (let before: number | null = null; ;) {
     const { rows }: { rows: (RecordedObject & { id: number })[] } = await sql.query({
       name: 'list_archive_objects',
       text: `SELECT id, key, sha256 FROM archive_objects WHERE $1::integer IS NULL OR id < $1

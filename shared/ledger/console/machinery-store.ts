@@ -1,5 +1,5 @@
-import type { JobState } from '#shared/jobs/job.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
+import type { JobState } from '#shared/jobs/job.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { HEALTH_WINDOWS, type HealthWindow } from '#shared/operators/health-window.ts'
 import { bindTo } from '#shared/runtime/bind-to.ts'

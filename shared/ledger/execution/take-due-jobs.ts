@@ -1,5 +1,5 @@
-import type { Job, JobState } from '#shared/jobs/job.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
+import type { Job, JobState } from '#shared/jobs/job.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'

@@ -64,7 +64,7 @@ const TABLE_MARKERS = new Set([0xc4, 0xc8, 0xcc])
 
 /** Walks the marker segments to the frame header, so that a thumbnail inside a segment never counts as the image. */
 function jpegSize(buffer: Buffer): PixelSize | null {
-  for (let at = 2; at + 9 <= buffer.length && buffer[at] === 0xff; ) {
+  for (let at = 2; at + 9 <= buffer.length && buffer[at] === 0xff;) {
     const marker = buffer[at + 1] ?? 0
     if (marker === 0xff) {
       at += 1

@@ -1,5 +1,5 @@
-import { JOB_STATES } from '#shared/jobs/job.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
 import { RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
 import { NAVIGATION } from '../../../operator/pages/index.ts'
 import type { HistoryCall } from '../../support/ledger/history/write-history.ts'

@@ -173,7 +173,7 @@ function page(after: string) {
 
 /** Reads page after page until one is empty. */
 async function pagesOf<T>(read: (after: string) => Promise<readonly T[]>, idOf: (row: T) => string): Promise<void> {
-  for (let after = LEAST_ID; ; ) {
+  for (let after = LEAST_ID; ;) {
     const last = (await read(after)).at(-1)
     if (last === undefined) return
     after = idOf(last)

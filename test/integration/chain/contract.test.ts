@@ -3,13 +3,13 @@ import { generatePrivateKey, privateKeyToAccount, privateKeyToAddress } from 'vi
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { UPTO_PROXY_ADDRESS } from '#shared/chain/network/contracts.ts'
-import { createGasReader } from '#shared/chain/settlement/gas-reader.ts'
-import { createSettler } from '#shared/chain/settlement/settler.ts'
 import { gasOfContracts } from '#shared/chain/settlement-contract/gas-of-contract.ts'
 import {
   requirePaymentContracts,
   requireSettlementContract,
 } from '#shared/chain/settlement-contract/require-contract.ts'
+import { createGasReader } from '#shared/chain/settlement/gas-reader.ts'
+import { createSettler } from '#shared/chain/settlement/settler.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { composePayment } from '../../../api/composition/payment.ts'
 import { readConfig } from '../../../api/config.ts'

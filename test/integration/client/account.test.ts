@@ -10,9 +10,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { createFarebox, type DoctorCheck, type Farebox, type FareboxOptions } from '../../../client/farebox.ts'
 import { openJournal } from '../../../client/journal/open-journal.ts'
 import { readKeySecret } from '../../../client/wallet/key-secret.ts'
-import type { Wallet } from '../../../client/wallet/wallet.ts'
 import { walletFromEnvironment } from '../../../client/wallet/wallet-from-environment.ts'
 import { walletFromAccount, walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
+import type { Wallet } from '../../../client/wallet/wallet.ts'
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 

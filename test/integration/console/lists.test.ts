@@ -155,7 +155,7 @@ describe('a list of the console', () => {
   /** Follows the links of a direction to their end. */
   async function follow(list: ListOfConsole, from: string, direction: 'next' | 'previous'): Promise<ListedPage[]> {
     const pages: ListedPage[] = []
-    for (let address: string | undefined = from; address !== undefined && pages.length < MOST_PAGES; ) {
+    for (let address: string | undefined = from; address !== undefined && pages.length < MOST_PAGES;) {
       const page = await read(address, list)
       pages.push({ address, ids: page.ids })
       address = page[direction]?.[0]

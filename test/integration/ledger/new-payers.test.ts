@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import { type AcceptanceOptions, createAcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
+import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { ExposureTerms } from '#shared/payment/exposure.ts'
 import { bindTestKey, claimTestJob, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'

@@ -57,7 +57,7 @@ describe('reports by day', () => {
   }
   async function rollUpAll(): Promise<number> {
     let hours = 0
-    for (let added = -1; added !== 0; ) {
+    for (let added = -1; added !== 0;) {
       added = await rollUpHours(ledger.pool, ROLLED_UP_HOURS)
       hours += added
     }

@@ -300,7 +300,7 @@ describe('open items', () => {
     ]
     made.push(await unknownSettlement(ledger, { request: requestOf(payer) }))
     const seen: string[] = []
-    for (let after = null as Parameters<ResolutionStore['openItems']>[1]['after']; ; ) {
+    for (let after = null as Parameters<ResolutionStore['openItems']>[1]['after']; ;) {
       const page = await store.openItems({ payer: payer.toUpperCase().replace('0X', '0x') }, { limit: 1, after })
       seen.push(...page.entries.map(({ id }) => id))
       if (page.next === null) break

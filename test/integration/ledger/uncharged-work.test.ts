@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JobFailure } from '#shared/jobs/job.ts'
-import type { Acceptance } from '#shared/ledger/acceptance/acceptance.ts'
 import { type AcceptanceOptions, createAcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
+import type { Acceptance } from '#shared/ledger/acceptance/acceptance.ts'
 import { createNewPayersLimit } from '#shared/ledger/acceptance/new-payers.ts'
 import { createExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { Sql } from '#shared/ledger/pool.ts'

@@ -17,13 +17,11 @@ export function checkProviderCalls({ upstream, database, clients }: Ledgers): Vi
   const attemptsOf = Map.groupBy(database.attempts, ({ jobId }) => jobId)
   const unknown = upstream
     .filter(({ marker, started }) => (marker === null ? started : !callOf.has(marker)))
-    .map(
-      ({ id, route }): Violation => ({
-        invariant: 'I3',
-        jobId: null,
-        detail: `call ${id} of ${route} belongs to no call`,
-      }),
-    )
+    .map(({ id, route }): Violation => ({
+      invariant: 'I3',
+      jobId: null,
+      detail: `call ${id} of ${route} belongs to no call`,
+    }))
   const byMarker = Map.groupBy(upstream, ({ marker }) => marker)
   return [
     ...unknown,
@@ -75,15 +73,19 @@ function checkAttempts(attempts: readonly AttemptEntry[], jobs: readonly JobEntr
   const open = countBy(attempts.filter(isNotDefinite).map(({ authorizationId }) => authorizationId))
   const repeated = attempts
     .filter((attempt) => isNotDefinite(attempt) && (open.get(attempt.authorizationId) ?? 0) > 1)
-    .map(
-      ({ jobId }): Violation => ({ invariant: 'I3', jobId, detail: 'one payment for two attempts that may be billed' }),
-    )
+    .map(({ jobId }): Violation => ({
+      invariant: 'I3',
+      jobId,
+      detail: 'one payment for two attempts that may be billed',
+    }))
   const unfinished = new Set(['accepted', 'generating', 'generated', 'settling'])
   const states = new Map(jobs.map(({ id, state }) => [id, state]))
   const forgotten = attempts
     .filter(({ jobId, state }) => state === 'open' && !unfinished.has(states.get(jobId) ?? ''))
-    .map(
-      ({ jobId }): Violation => ({ invariant: 'I3', jobId, detail: 'an attempt is open although its job has ended' }),
-    )
+    .map(({ jobId }): Violation => ({
+      invariant: 'I3',
+      jobId,
+      detail: 'an attempt is open although its job has ended',
+    }))
   return [...repeated, ...forgotten]
 }

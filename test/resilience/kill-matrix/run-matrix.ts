@@ -3,7 +3,6 @@ import { survivorsOf } from '../../support/processes/is-running.ts'
 import { createRandom, shuffled } from '../calls/random.ts'
 import type { CallRecord, Violation } from '../checker/ledgers.ts'
 import { useBlocks } from '../nemesis/chain-faults.ts'
-import { type CampaignStackOptions, startCampaignStack } from '../stack/stack.ts'
 import {
   type Comparison,
   compareLedgers,
@@ -11,6 +10,7 @@ import {
   NOTHING_COMPARED,
   type StackReport,
 } from '../stack/stack-report.ts'
+import { type CampaignStackOptions, startCampaignStack } from '../stack/stack.ts'
 import { type FaultPoint, rowName } from './fault-points.ts'
 import { createTrialGround, runTrial, type Trial } from './run-trial.ts'
 

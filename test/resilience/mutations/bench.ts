@@ -214,7 +214,7 @@ async function payUntilDone(
   const { record } = call
   const giveUpAt = performance.now() + patienceMs
   let headers = first ?? (await call.sign(await call.challenge()))
-  for (let signed = 1; performance.now() < giveUpAt; ) {
+  for (let signed = 1; performance.now() < giveUpAt;) {
     const answer = await call.send(headers, record.answers.length % 2)
     if (answer?.status === 200) {
       record.outcome = 'released'

@@ -44,7 +44,7 @@ export async function dropPendingTransactions(rpcUrl: string): Promise<void> {
 
 /** Waits until no block is being mined any more. */
 async function untilStill(rpcUrl: string): Promise<void> {
-  for (let head = ''; ; ) {
+  for (let head = ''; ;) {
     const next = await callRpc<string>(rpcUrl, 'eth_blockNumber', [])
     if (next === head) return
     head = next

@@ -3,7 +3,6 @@ import { PATIENCE_MS } from '../../support/patience.ts'
 import { survivorsOf } from '../../support/processes/is-running.ts'
 import { createRandom } from '../calls/random.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
-import { type CampaignStackOptions, startCampaignStack } from '../stack/stack.ts'
 import {
   type Comparison,
   compareLedgers,
@@ -11,6 +10,7 @@ import {
   NOTHING_COMPARED,
   type StackReport,
 } from '../stack/stack-report.ts'
+import { type CampaignStackOptions, startCampaignStack } from '../stack/stack.ts'
 import { isBatchKind } from './batch-faults.ts'
 import { mine, useBlocks } from './chain-faults.ts'
 import type { FaultKind } from './faults.ts'

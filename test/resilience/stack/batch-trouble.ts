@@ -253,7 +253,7 @@ export async function refuseLarge(
     return { kind: 'error', code: -32_000, message: 'exceeds block gas limit' }
   })
   try {
-    for (const giveUpAt = Date.now() + longestMs; Date.now() < giveUpAt && refused.size === 0; ) await delay(POLL_MS)
+    for (const giveUpAt = Date.now() + longestMs; Date.now() < giveUpAt && refused.size === 0;) await delay(POLL_MS)
     await delay(durationMs)
   } finally {
     node.chooseFault(() => null)
@@ -297,7 +297,7 @@ export async function loseLeases(
 ): Promise<BatchSizes> {
   const met = new Map<string, number>()
   const startedAt = Date.now()
-  for (let round = 0; round < rounds; ) {
+  for (let round = 0; round < rounds;) {
     const lost = await stack
       .sql<{ batch: string; size: number }>(LOSE_HALF)
       // The database may be restarting.

@@ -129,13 +129,11 @@ function startCommand(folder: string, args: readonly string[], options: StartOpt
   // The program may end before it has read everything.
   child.stdin.on('error', () => undefined)
   if (!onTerminal || input !== undefined) child.stdin.end(input ?? '')
-  const done = once(child, 'close').then(
-    ([code]): CommandEnd => ({
-      code: code as number | null,
-      ...written,
-      events: () => linesOf(written.out).map((line) => JSON.parse(line) as Record<string, unknown>),
-    }),
-  )
+  const done = once(child, 'close').then(([code]): CommandEnd => ({
+    code: code as number | null,
+    ...written,
+    events: () => linesOf(written.out).map((line) => JSON.parse(line) as Record<string, unknown>),
+  }))
   return { child, written, done }
 }
 

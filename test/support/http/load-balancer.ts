@@ -55,7 +55,7 @@ export async function startLoadBalancer(): Promise<LoadBalancer> {
   const handle = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const body = await buffer(incoming)
     const tried = new Set<Backend>()
-    for (const giveUpAt = Date.now() + PATIENCE_MS; Date.now() < giveUpAt; ) {
+    for (const giveUpAt = Date.now() + PATIENCE_MS; Date.now() < giveUpAt;) {
       const backend = next(tried)
       if (!backend) {
         tried.clear()

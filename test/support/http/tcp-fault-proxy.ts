@@ -159,7 +159,7 @@ function cut(state: ProxyState, link: Link): void {
 }
 
 async function listen(server: Server, port: number): Promise<void> {
-  for (const startedAt = Date.now(); ; ) {
+  for (const startedAt = Date.now(); ;) {
     try {
       await new Promise<void>((resolve, reject) => {
         server.once('error', reject).listen(port, '127.0.0.1', () => {

@@ -87,7 +87,7 @@ function wordAt(samples: Int16Array, at: number) {
   if (shareOf(powerAt(samples, at, START_TONE), energy) < MARK_SHARE) return undefined
   const start = loudestMark(samples, at)
   const symbols: Symbol[] = []
-  for (let end = start; symbols.length < MAXIMUM_SYMBOLS; ) {
+  for (let end = start; symbols.length < MAXIMUM_SYMBOLS;) {
     const symbol = symbolAt(samples, end)
     if (symbol === undefined) return undefined
     symbols.push(symbol)

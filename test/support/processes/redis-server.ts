@@ -73,7 +73,7 @@ export async function startTestRedis(options: readonly string[] = []): Promise<T
 }
 
 async function untilListening(port: number, server: GuardedProcess): Promise<void> {
-  for (const startedAt = Date.now(); Date.now() - startedAt < PATIENCE_MS; ) {
+  for (const startedAt = Date.now(); Date.now() - startedAt < PATIENCE_MS;) {
     if (await accepts(port)) return
     const exit = await Promise.race([server.exited, delay(20, null)])
     if (exit) throw new Error(`redis-server ended before it listened: ${exit.signal ?? `code ${exit.code}`}`)

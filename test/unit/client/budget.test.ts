@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Budget, RESERVATION_MS } from '../../../client/budget/budget.ts'
 import { BudgetExceeded } from '../../../client/budget/budget-exceeded.ts'
+import { Budget, RESERVATION_MS } from '../../../client/budget/budget.ts'
 import type { BudgetLimits, RefusedLimit } from '../../../client/budget/limits.ts'
 import { formatUsdc, parseUsdc } from '../../../client/budget/usdc.ts'
 import { createMemoryJournal } from '../../../client/journal/journal.ts'

@@ -292,9 +292,13 @@ const rejected: Rejection[] = [
   [speech, { input: 5 }, 'invalid_field', 'input', /must be a string/],
   [speech, { input: '' }, 'invalid_field', 'input', /at least 1 characters/],
   [speech, { input: `a${'🎵'.repeat(2000)}` }, 'invalid_field', 'input', /at most 2000 characters/],
-  ...[' ', '…', '🎵', '\n\t', '!?'].map(
-    (input): Rejection => [speech, { input }, 'invalid_field', 'input', /at least one letter or number/],
-  ),
+  ...[' ', '…', '🎵', '\n\t', '!?'].map((input): Rejection => [
+    speech,
+    { input },
+    'invalid_field',
+    'input',
+    /at least one letter or number/,
+  ]),
   [speech, { input: 'a\ud800' }, 'invalid_field', 'input', unstorable],
   [speech, { input: 'a\0' }, 'invalid_field', 'input', unstorable],
   [speech, { voice: 'alloy' }, 'invalid_field', 'voice', /one of "darian"/],

@@ -200,7 +200,7 @@ async function awaitTransfer(
   const { chargeAmount } = requireSealed(job)
   const following = blockWatch.follow([hash])
   try {
-    for (let [waited, pause] = [0, FIRST_PAUSE_MS]; waited < WATCH_MS; ) {
+    for (let [waited, pause] = [0, FIRST_PAUSE_MS]; waited < WATCH_MS;) {
       const confirmation = await facilitator.confirm(hash, job.authorization, chargeAmount)
       if (confirmation.outcome === 'confirmed') return { ...confirmation, hash }
       if (confirmation.outcome !== 'pending' && confirmation.outcome !== 'unreachable') return null

@@ -79,11 +79,10 @@ function partsOf(message: ChatMessage): TurnPart[] {
     typeof message.content === 'string' ? [{ type: 'text' as const, text: message.content }] : message.content
   const calls = message.role === 'assistant' ? (message.tool_calls ?? []) : []
   return [
-    ...(content ?? []).map(
-      (part): TurnPart =>
-        part.type === 'text'
-          ? { kind, content: part.text }
-          : { kind: 'image', content: DATA_URI.exec(part.image_url.url)?.[1] ?? '' },
+    ...(content ?? []).map((part): TurnPart =>
+      part.type === 'text'
+        ? { kind, content: part.text }
+        : { kind: 'image', content: DATA_URI.exec(part.image_url.url)?.[1] ?? '' },
     ),
     ...calls.map(({ function: { name, arguments: json } }): TurnPart => ({ kind: 'call', content: `${name} ${json}` })),
   ]

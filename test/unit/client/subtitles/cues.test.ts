@@ -381,13 +381,11 @@ describe('texts', () => {
   )
 
   it('lose control characters, overrides of direction and lone surrogates, and nothing else', () => {
-    const words = ['a\u0000b\n\nc\td', '\u202eevil\u2066', '\ud800x', '', ' ', '\u200b', '👩‍👩‍👧‍👦'].map(
-      (word, index) => ({
-        word,
-        start: index,
-        end: index + 0.9,
-      }),
-    )
+    const words = ['a\u0000b\n\nc\td', '\u202eevil\u2066', '\ud800x', '', ' ', '\u200b', '👩‍👩‍👧‍👦'].map((word, index) => ({
+      word,
+      start: index,
+      end: index + 0.9,
+    }))
     expect(linesOf(writeCues(words).cues).flat().join(' ')).toBe('a b c d evil \ufffdx 👩‍👩‍👧‍👦')
   })
 
