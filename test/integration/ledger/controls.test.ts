@@ -269,10 +269,15 @@ describe('controls of the operators', () => {
     const logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
     return { metrics, sweep: enforceBudgets({ budgets: wrap(createBudgetStore(ledger.pool)), metrics, logger }) }
   }
+  /** Its vendor is the host that the deployment was published with. */
   const spend = async (deployment: string, atomic: number, finishedAt: string) => {
     const { id } = await jobInState(ledger, 'completed')
     await ledger.sql(
-      `UPDATE upstream_attempts SET deployment = $2, vendor_cost = $3, finished_at = ${finishedAt} WHERE job_id = $1`,
+      `UPDATE upstream_attempts SET deployment = $2, vendor_cost = $3, finished_at = ${finishedAt}, vendor = (
+         SELECT split_part(entry ->> 'base_url', '/', 3)
+         FROM publications, jsonb_array_elements(content -> 'deployments') AS entry
+         WHERE kind = 'deployments' AND entry ->> 'name' = $2 ORDER BY number DESC LIMIT 1)
+       WHERE job_id = $1`,
       [id, deployment, atomic],
     )
     return id
@@ -303,7 +308,7 @@ describe('controls of the operators', () => {
       const { id } = await jobInState(ledger, 'completed')
       const setSpent = (atomic: number, finishedAt: string) =>
         ledger.sql(
-          `UPDATE upstream_attempts SET deployment = 'first', vendor_cost = $2, finished_at = ${finishedAt} WHERE job_id = $1`,
+          `UPDATE upstream_attempts SET deployment = 'first', vendor = 'one.example', vendor_cost = $2, finished_at = ${finishedAt} WHERE job_id = $1`,
           [id, atomic],
         )
       await setSpent(1_999_999, 'now()')
@@ -341,8 +346,7 @@ describe('controls of the operators', () => {
       const { sweep } = startSweep()
       const vendor_budgets = { 'five.example': { usd_per_day: '2' } }
       await publish({ deployments: [entry('old', 'five.example')], vendor_budgets })
-      const jobId = await spend('old', 2_000_000, 'now()')
-      await ledger.sql("UPDATE upstream_attempts SET vendor = 'five.example' WHERE job_id = $1", [jobId])
+      await spend('old', 2_000_000, 'now()')
       await publish({ deployments: [entry('renamed', 'five.example')], vendor_budgets })
       expect(await sweep.run()).toBe(1)
       expect(await drained()).toContain('renamed')

@@ -153,7 +153,7 @@ describe('an invoice of a vendor', () => {
     const { exitCode, printed } = await check([...LINES.slice(4), '2026-03-02,sonnet,input_tokens,5,0.1'])
     expect(exitCode).toBe(1)
     expect(printed).toContain('No deployment was published as sonnet')
-    expect(printed).toContain('with work on these days: flash-one, flash-two')
+    expect(printed).toContain('with work on these days: flash-one (flash-2), flash-two (flash-2)')
     expect(printed).toContain('1 attempts have no cost in the ledger')
     expect(printed).toContain('Invoice and ledger agree.')
   })
