@@ -263,20 +263,22 @@ describe('a database that a newer version has migrated', () => {
   })
 })
 
+/** Runs `work` on a migrated database in which a worker was seen so long ago. */
+async function withRunningProcess(seen: string, work: (pool: pg.Pool, url: string) => Promise<void>): Promise<void> {
+  const url = await createEmptyDatabase()
+  await migrateAll(url)
+  await withPool(url, async (pool) => {
+    await pool.query(
+      `INSERT INTO process_reports (instance, kind, started_at, seen_at, report)
+       VALUES ('host-1', 'worker', now(), now() - $1::interval, '{}')`,
+      [seen],
+    )
+    await work(pool, url)
+  })
+}
+
 describe('a migration that the programs which run now do not work with', () => {
   const INCOMPATIBLE = 'ALTER TABLE jobs RENAME COLUMN request_id TO caller_request_id'
-  async function withRunningProcess(seen: string, work: (pool: pg.Pool, url: string) => Promise<void>): Promise<void> {
-    const url = await createEmptyDatabase()
-    await migrateAll(url)
-    await withPool(url, async (pool) => {
-      await pool.query(
-        `INSERT INTO process_reports (instance, kind, started_at, seen_at, report)
-         VALUES ('host-1', 'worker', now(), now() - $1::interval, '{}')`,
-        [seen],
-      )
-      await work(pool, url)
-    })
-  }
 
   it.each([
     ['says nothing about older programs', '', []],
