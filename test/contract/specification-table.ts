@@ -16,10 +16,11 @@ export interface MarkedTitle {
 /** A string literal that ends with a marker. */
 const MARKED_LITERAL = /(['"`])((?:(?!\1)[^\n\\])*) \[spec ([^\]\n]*)\]\1/g
 
+const exclude = (path: string) => path.includes('node_modules')
+
 /** Reads the marked titles of all tests, in the order of their files. */
 export async function readMarkedTitles(): Promise<readonly MarkedTitle[]> {
   const files: string[] = []
-  const exclude = (path: string) => path.includes('node_modules')
   for await (const file of glob('**/*.ts', { cwd: TESTS, exclude })) files.push(file)
   const titles = await Promise.all(
     files.sort().map(async (file) => {

@@ -14,6 +14,8 @@ import type { ScenarioName } from './mutations/scenarios.ts'
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 /** The parts of the repository that run. */
 const COPIED = ['api', 'workers', 'operator', 'shared', 'packages', 'infra', 'test', 'package.json', 'tsconfig.json']
+/** Installed packages are linked instead. */
+const isOurs = (path: string) => !path.endsWith('/node_modules')
 /** For an unmodified service, which never gets stuck. */
 const SOUND_PATIENCE_MS = 5 * PATIENCE_MS
 /**
@@ -62,8 +64,7 @@ async function inMutatedCopy<T>({ changes = [] }: Mutation, run: (root: string) 
   if (changes.length === 0) return await run(ROOT)
   const root = await mkdtemp(join(tmpdir(), 'farebox-mutation-'))
   try {
-    const filter = (path: string) => !path.endsWith('/node_modules')
-    for (const name of COPIED) await cp(join(ROOT, name), join(root, name), { recursive: true, filter })
+    for (const name of COPIED) await cp(join(ROOT, name), join(root, name), { recursive: true, filter: isOurs })
     await symlink(join(ROOT, 'node_modules'), join(root, 'node_modules'))
     for (const [file, changesOfFile] of Map.groupBy(changes, (change) => change.file)) {
       const path = join(root, file)

@@ -82,13 +82,13 @@ export interface PlannedWork {
 export class PlannedBatch implements BatchPlan {
   readonly files: BatchPlan['files']
   readonly totals: BatchPlan['totals']
-  readonly discard: BatchPlan['discard']
+  readonly discard: () => Promise<void>
   readonly #work: PlannedWork
 
-  constructor({ files, totals, discard }: BatchPlan, work: PlannedWork) {
-    this.files = files
-    this.totals = totals
-    this.discard = discard
+  constructor(shown: BatchPlan, work: PlannedWork) {
+    this.files = shown.files
+    this.totals = shown.totals
+    this.discard = () => shown.discard()
     this.#work = work
   }
 

@@ -101,13 +101,6 @@ function askedValues({ payer, funds, verifiedMsAgo, before, windowSeconds, paidU
   return [payer, before?.id ?? null, since, windowSeconds, paidUpTo?.toString() ?? null] as const
 }
 
-/** Returns a payer's exposure. */
-export async function readExposure(sql: Sql, question: ExposureQuestion): Promise<PayerExposure> {
-  const [first] = await readExposures(sql, fundsAgeOf(question), [question])
-  if (!first) throw new Error('a question without an answer')
-  return first[1]
-}
-
 /**
  * Reads exposures in one statement, of funds whose age is counted alike; equal ones once. Returns each with its question.
  * With `before`, that job and waiting jobs accepted after it are left out. Open work counts with its signed maximum, or

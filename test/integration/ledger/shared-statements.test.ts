@@ -78,6 +78,13 @@ describe('payments that are accepted together', () => {
     )
     return row?.count ?? -1
   }
+  async function countDeadlocks(): Promise<string | undefined> {
+    await ledger.sql('SELECT pg_stat_force_next_flush()')
+    const [row] = await ledger.sql<{ deadlocks: string }>(
+      'SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()',
+    )
+    return row?.deadlocks
+  }
   const otherProcess = () => createAcceptanceStore(ledger.pool, TEST_LIMITS)
   describe('payments that are accepted together', () => {
     it('accepts twenty payments of different payers in one transaction', async () => {
@@ -278,14 +285,7 @@ describe('payments that are accepted together', () => {
     })
 
     it('blocks nobody for ever when processes accept the same payments of one payer in opposite orders', async () => {
-      const deadlocks = async () => {
-        await ledger.sql('SELECT pg_stat_force_next_flush()')
-        const [row] = await ledger.sql<{ deadlocks: string }>(
-          'SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()',
-        )
-        return row?.deadlocks
-      }
-      const before = await deadlocks()
+      const before = await countDeadlocks()
       for (let round = 0; round < 5; round += 1) {
         const { payer } = testAuthorization()
         const newJob = () => newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })
@@ -297,7 +297,7 @@ describe('payments that are accepted together', () => {
         ])
         expect(outcomes(acceptances.flat())).toEqual({ accepted: 20, exists: 40 })
       }
-      expect(await deadlocks()).toBe(before)
+      expect(await countDeadlocks()).toBe(before)
     })
 
     it('does not wait for the lock of another payment', async () => {
