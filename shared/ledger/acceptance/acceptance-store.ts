@@ -194,11 +194,11 @@ async function bindFreeKeys(sql: Sql, requests: readonly KeyBindingRequest[]): P
   const { rows } = await sql.query<FreeKeyRow>({
     name: 'bind_free_keys',
     text: `INSERT INTO idempotency_keys
-       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, claimed_audio, expires_at)
-     SELECT idempotency_key, request_digest, quoted_maximum, catalog_version, terms, claimed_audio,
+       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, described_audio, expires_at)
+     SELECT idempotency_key, request_digest, quoted_maximum, catalog_version, terms, described_audio,
        now() + make_interval(secs => lifetime_seconds)
      FROM json_to_recordset($1) AS asked (idempotency_key text, request_digest text, quoted_maximum numeric,
-       catalog_version text, terms jsonb, claimed_audio jsonb, lifetime_seconds double precision)
+       catalog_version text, terms jsonb, described_audio jsonb, lifetime_seconds double precision)
      ORDER BY idempotency_key COLLATE "C"
      ON CONFLICT (idempotency_key) DO NOTHING
      RETURNING idempotency_key, expires_at`,
@@ -217,7 +217,7 @@ function asRow({ idempotencyKey, requestDigest, quote, lifetimeSeconds, describe
     quoted_maximum: quote.quotedMaximum.toString(),
     catalog_version: quote.catalogVersion,
     terms: quote.terms,
-    claimed_audio: descriptionColumn(describedAudio),
+    described_audio: descriptionColumn(describedAudio),
     lifetime_seconds: lifetimeSeconds,
   }
 }

@@ -104,14 +104,14 @@ async function bind(
   const row = await readFirst<BoundRow>(sql, {
     name: 'bind_key',
     text: `INSERT INTO idempotency_keys AS bound
-       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, claimed_audio, expires_at)
+       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, described_audio, expires_at)
      VALUES ($1, $2, $3, $4, $5, $8, now() + make_interval(secs => $6))
      ON CONFLICT (idempotency_key) DO UPDATE SET
        request_digest = EXCLUDED.request_digest,
-       claimed_audio = CASE
-         WHEN bound.request_digest <> EXCLUDED.request_digest THEN EXCLUDED.claimed_audio
-         WHEN bound.claimed_audio ? 'is_replaced' THEN bound.claimed_audio
-         WHEN bound.claimed_audio IS NOT NULL THEN EXCLUDED.claimed_audio END,
+       described_audio = CASE
+         WHEN bound.request_digest <> EXCLUDED.request_digest THEN EXCLUDED.described_audio
+         WHEN bound.described_audio ? 'is_replaced' THEN bound.described_audio
+         WHEN bound.described_audio IS NOT NULL THEN EXCLUDED.described_audio END,
        quoted_maximum = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.quoted_maximum ELSE EXCLUDED.quoted_maximum END,
        catalog_version = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.catalog_version ELSE EXCLUDED.catalog_version END,
        terms = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.terms ELSE EXCLUDED.terms END,
@@ -141,7 +141,7 @@ function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSeconds }
 
 const BINDING = `request_digest AS "requestDigest", quoted_maximum AS "quotedMaximum",
   catalog_version AS "catalogVersion", terms, expires_at AS "expiresAt", expires_at > now() AS "isLive",
-  CASE WHEN job_id IS NULL THEN claimed_audio END AS "describedAudio"`
+  CASE WHEN job_id IS NULL THEN described_audio END AS "describedAudio"`
 const IS_BOUND = "(expires_at > now() OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))"
 
 /**
@@ -178,7 +178,7 @@ function bindingFromRow({ quotedMaximum, catalogVersion, terms, ...row }: Bindin
   return { requestDigest, quote, expiresAt, isLive, description: descriptionFromColumn(describedAudio) }
 }
 
-/** The column `claimed_audio`, with the names of the request. */
+/** The column `described_audio`, with the names of the request. */
 export interface DescriptionColumn {
   readonly sha256: string
   readonly bytes: number
@@ -209,9 +209,9 @@ export async function replaceDescription(sql: Sql, request: KeyBindingRequest, d
   await sql.query({
     name: 'replace_claim',
     text: `UPDATE idempotency_keys SET request_digest = $2, quoted_maximum = $3, catalog_version = $4, terms = $5,
-       claimed_audio = claimed_audio || '{"is_replaced": true}', expires_at = now() + make_interval(secs => $6)
-     WHERE idempotency_key = $1 AND request_digest = $7 AND claimed_audio IS NOT NULL
-       AND NOT claimed_audio ? 'is_replaced' AND job_id IS NULL`,
+       described_audio = described_audio || '{"is_replaced": true}', expires_at = now() + make_interval(secs => $6)
+     WHERE idempotency_key = $1 AND request_digest = $7 AND described_audio IS NOT NULL
+       AND NOT described_audio ? 'is_replaced' AND job_id IS NULL`,
     values: [...bindingValues(request), describedDigest],
   })
 }

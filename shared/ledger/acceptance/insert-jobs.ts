@@ -38,7 +38,7 @@ export async function insertJobs(sql: Sql, claims: readonly AcceptedClaim[]): Pr
     text: `WITH job AS (
        INSERT INTO jobs (${NAMES}, state) SELECT ${VALUES}, 'accepted' FROM ${given} AS new (${NAMES})
        RETURNING id, idempotency_key)
-     UPDATE idempotency_keys SET job_id = job.id, claimed_audio = NULL FROM job
+     UPDATE idempotency_keys SET job_id = job.id, described_audio = NULL FROM job
      WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
     values: isOne ? only : columnsOf(rows),
   })

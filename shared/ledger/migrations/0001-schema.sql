@@ -24,8 +24,8 @@ CREATE TABLE idempotency_keys (
   job_id uuid,
   -- What a caller says of a recording that was priced before it was sent: {"sha256", "bytes", "duration_ms"}. Null for a
   -- request that was read completely, and once a job is accepted under the key. Until then the recording itself may replace
-  -- the claim once, which adds "is_replaced".
-  claimed_audio jsonb
+  -- the description once, which adds "is_replaced".
+  described_audio jsonb
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02,
   autovacuum_analyze_scale_factor = 0.01);
 CREATE INDEX idempotency_keys_unused ON idempotency_keys (expires_at) WHERE job_id IS NULL;
