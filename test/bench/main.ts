@@ -18,7 +18,6 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   'audio-inspection': 'inspection of an MP3, against bare ffmpeg',
   'signed-retry': 'quote and signed retry of an upload, against bare ffmpeg',
   console: 'the operators’ pages over 1,000,000 calls, and what reading them costs paid calls',
-  account: 'pages of a wallet’s 100,000 receipts, and the sums of a year',
   'ledger-size': 'paid and unpaid calls, sweepers, metrics and reports over 10 million calls, against an empty ledger',
   queue: 'the queue on Redis, against the queue in PostgreSQL',
   snapshot: 'messages of the queue in PostgreSQL beside an old snapshot, against a queue in another database',

@@ -159,7 +159,7 @@ function withoutRandomPart(token: string): string {
   const [body = '', tag = ''] = token.split('.')
   const json = Buffer.from(body, 'base64url')
     .toString()
-    .replace(/^\{"k":"[^"]+",/, '{')
+    .replace(/^\{"r":"[^"]+",/, '{')
   return `${Buffer.from(json).toString('base64url')}.${tag}`
 }
 /** Counts the calls that ask the chain about a payment. */
