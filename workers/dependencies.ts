@@ -20,7 +20,7 @@ import { concurrencyOf, type WorkerConfig } from './config.ts'
 import { imageSlots } from './executions/remote-images.ts'
 import { createJobLeases } from './job/job-leases.ts'
 import { createJobMemory, type JobMemory } from './job/job-memory.ts'
-import type { RunJobDependencies } from './job/run-job.ts'
+import { LONGEST_DEFERRAL_MS, type RunJobDependencies } from './job/run-job.ts'
 import type { LiveDeployments } from './providers/live-deployments.ts'
 import { guardExecutionStore } from './settlement/failure-guard.ts'
 import { addMarginLimit, measuredExecutionStore } from './telemetry/job-metrics.ts'
@@ -54,13 +54,6 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
 }
 
 const now = () => new Date()
-
-/**
- * A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after five
- * minutes. After a day a result whose charge could not be sent because of an outage is withheld without a debt, and a
- * settlement whose transaction is still not on chain needs review.
- */
-const LONGEST_DEFERRAL_MS = { fail: 300_000, withhold: 86_400_000, review: 86_400_000 }
 
 /** Composes the worker process. A failure closes what was opened. */
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {

@@ -1,7 +1,7 @@
-import { createJobs, type JobContext } from '../paid-request/accept/jobs.ts'
 import type { PaidRequestHandlers } from '../paid-request/handle-paid-request.ts'
-import { createPayments, type PaymentContext } from '../paid-request/pay/payments.ts'
-import { createQuotes, type QuotesContext } from '../paid-request/quote/quotes.ts'
+import { createJobs, type JobContext } from '../paid-request/jobs.ts'
+import { createPayments, type PaymentContext } from '../paid-request/payments.ts'
+import { createQuotes, type QuotesContext } from '../paid-request/quotes.ts'
 import { createRequests, type RequestContext } from '../request/effective-request.ts'
 
 /** Everything that paid requests are handled with. */

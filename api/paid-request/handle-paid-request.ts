@@ -7,14 +7,14 @@ import type { BodyArrival } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
 import type { Requests } from '../request/effective-request.ts'
 import { readPaidHeaders } from '../request/headers.ts'
-import type { Jobs } from './accept/jobs.ts'
 import type { ServingJob } from './accept/serve-payment.ts'
 import type { PaidResponse } from './answer/respond.ts'
+import type { Jobs } from './jobs.ts'
 import { isRefusedPayment } from './pay/payer-memory.ts'
-import type { Payments } from './pay/payments.ts'
 import type { PresentedPayment } from './pay/read-authorization.ts'
+import type { Payments } from './payments.ts'
 import type { PaidRequest } from './quote/bind-quote.ts'
-import type { Quotes } from './quote/quotes.ts'
+import type { Quotes } from './quotes.ts'
 
 /** Those who handle a paid request, from validation to the response. */
 export interface PaidRequestHandlers {

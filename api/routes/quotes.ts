@@ -7,7 +7,7 @@ import { type AnyOperation, uploadOperation } from '#shared/operations/registry.
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Admission } from '../limits/admission.ts'
 import type { RateLimiter } from '../limits/rate-limits.ts'
-import type { Quotes } from '../paid-request/quote/quotes.ts'
+import type { Quotes } from '../paid-request/quotes.ts'
 import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { clientGroups } from '../request/client-address.ts'
 import type { EffectiveRequest, Recording, Requests } from '../request/effective-request.ts'

@@ -1,6 +1,12 @@
 import { frameLengthAt } from '../../packages/mp3/mpeg-header.ts'
 import { startOfTrailingTags } from '../../packages/mp3/skip-tags.ts'
-import { FREE_FORMAT_FOUND, type Mp3Walk, walkFrames } from '../../packages/mp3/walk-frames.ts'
+import {
+  FREE_FORMAT_FOUND,
+  LONE_HEADER_FOUND,
+  type Mp3Walk,
+  TAG_PAST_END_FOUND,
+  walkFrames,
+} from '../../packages/mp3/walk-frames.ts'
 import { AudioError, freeFormatAudio, hasProtectedTrack, protectedAudio } from './audio-error.ts'
 import { type FrameTable, frameTableOf } from './frame-table.ts'
 import { readHeaderFrame } from './header-frame.ts'
@@ -44,9 +50,9 @@ export function treatmentOf(read: ReadRecording, limits: AudioLimits): Treatment
     const { found } = walk
     if (NO_RECORDINGS.has(found)) throw new AudioError('not_audio', `it is ${found}.`, { path })
     if (found === FREE_FORMAT_FOUND) throw freeFormatAudio(path)
-    if (found === 'an MP3 header without audio frames')
+    if (found === LONE_HEADER_FOUND)
       throw new AudioError('no_audio', 'it is an MP3 header without any sound.', { path })
-    if (found === 'an ID3 tag whose size runs past the file' && isHeld)
+    if (found === TAG_PAST_END_FOUND && isHeld)
       throw new AudioError('damaged_audio', 'it ends within its first tag; the file is incomplete.', { path })
     if (found.includes('ISO base media') && hasProtectedTrack(content)) throw protectedAudio(path)
     return { kind: 'convert', found: /^(an? |MPEG|ADTS|ADIF|AMR)/.test(found) ? found : 'no MP3' }

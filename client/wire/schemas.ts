@@ -1,4 +1,4 @@
-// Generated from the service's OpenAPI document npm run generate.
+// Generated from the service's OpenAPI document by npm run generate.
 
 export type Error = {
   readonly "type": "error"

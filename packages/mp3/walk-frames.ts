@@ -46,6 +46,8 @@ export type FrameWalk = Mp3Walk | UnsupportedWalk
 
 /** What is found where frames do not state their length. ffmpeg, and so most programs and vendors, decodes none of it. */
 export const FREE_FORMAT_FOUND = 'MP3 frames in free format'
+export const TAG_PAST_END_FOUND = 'an ID3 tag whose size runs past the file'
+export const LONE_HEADER_FOUND = 'an MP3 header without audio frames'
 
 /** Limit of unrecognized bytes before, between and after the frames in total. */
 const MAXIMUM_UNRECOGNIZED_BYTES = 65_536
@@ -176,7 +178,7 @@ function stepOver(walk: Walk): string | undefined {
   const { bytes, end } = walk
   const hadFrames = walk.key !== NO_STREAM
   const tagBytes = tagBytesAt(bytes, walk.position, end)
-  if (tagBytes === EXCEEDS_FILE) return 'an ID3 tag whose size runs past the file'
+  if (tagBytes === EXCEEDS_FILE) return TAG_PAST_END_FOUND
   const length = layer3BytesAt(bytes, walk.position, end)
   if (tagBytes !== NO_TAG) walk.position += tagBytes
   else if (isStreamStart(walk, length)) takeFrame(walk, length)
@@ -235,7 +237,7 @@ export function walkFrames(bytes: Uint8Array, onFrame?: OnFrame): FrameWalk {
     takeFramesOfSameStream(walk)
   }
   if (walk.frameCount === 0) {
-    const found = walk.hasInfoFrame ? 'an MP3 header without audio frames' : 'no MPEG audio frames'
+    const found = walk.hasInfoFrame ? LONE_HEADER_FOUND : 'no MPEG audio frames'
     return { outcome: 'unsupported', found }
   }
   const parts = partsOf(walk)

@@ -1,4 +1,4 @@
-import { FREE_FORMAT_FOUND } from '#mp3/walk-frames.ts'
+import { FREE_FORMAT_FOUND, LONE_HEADER_FOUND, TAG_PAST_END_FOUND } from '#mp3/walk-frames.ts'
 
 /*
  * The commands that error messages name: each makes parts or a file that the service accepts. `-vn` leaves out cover
@@ -30,8 +30,8 @@ const NO_RECORDINGS: ReadonlySet<string> = new Set([
   'a PDF document',
   'a ZIP archive',
   'a PNG image',
-  'an ID3 tag whose size runs past the file',
-  'an MP3 header without audio frames',
+  TAG_PAST_END_FOUND,
+  LONE_HEADER_FOUND,
 ])
 /** The beginning of what a walk reports that recognized nothing: it may be text, or a rare format. */
 const UNRECOGNIZED = 'no MPEG audio frames'

@@ -8,7 +8,7 @@ import { gatherBatches } from '../../workers/settlement/own-keys/batches.ts'
 import { findEarlierCharge } from '../../workers/settlement/own-keys/find-earlier-charge.ts'
 import { judgeSettlement } from '../../workers/settlement/own-keys/judge-settlement.ts'
 import type { TransactionStatus } from '../../workers/settlement/own-keys/read-statuses.ts'
-import { createGathering, type Gathering } from '../../workers/settlement/own-keys/when.ts'
+import { createGathering, type Gathering } from '../../workers/settlement/own-keys/time-batches.ts'
 import { testAuthorization } from '../support/ledger/test-authorization.ts'
 
 const DEADLINE = 1000n

@@ -122,6 +122,13 @@ async function runStep(dependencies: RunJobDependencies, job: LeasedJob, context
   }
 }
 
+/**
+ * A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after five
+ * minutes. After a day a result whose charge could not be sent because of an outage is withheld without a debt, and a
+ * settlement whose transaction is still not on chain needs review.
+ */
+export const LONGEST_DEFERRAL_MS = { fail: 300_000, withhold: 86_400_000, review: 86_400_000 }
+
 export interface DeferralDependencies {
   readonly executionStore: Pick<ExecutionStore, 'deferJob' | 'failJob'>
   readonly settlementStore: Pick<SettlementStore, 'failSettlement' | 'markForReview'>

@@ -12,7 +12,7 @@ export interface JsonSchema {
   readonly oneOf?: readonly JsonSchema[]
 }
 
-const HEADER = `// Generated from the service's OpenAPI document npm run generate.
+const HEADER = `// Generated from the service's OpenAPI document by npm run generate.
 `
 
 /**

@@ -7,9 +7,9 @@ import type { SettlementStore } from '#shared/ledger/settlement/settlement-store
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
-import { choosePayments, MAXIMUM_BATCH_PAYMENTS, type Payment, type SettlementDispatch } from './line.ts'
-import { createGathering, type Gathering } from './when.ts'
-import { batchesOf, type PaymentOutcome, type StorePaymentsDependencies, storePayments } from './write.ts'
+import { choosePayments, MAXIMUM_BATCH_PAYMENTS, type Payment, type SettlementDispatch } from './choose-batch.ts'
+import { batchesOf, type PaymentOutcome, type StorePaymentsDependencies, storePayments } from './store-batch.ts'
+import { createGathering, type Gathering } from './time-batches.ts'
 
 export interface BatchDependencies extends NonceSlotDependencies, StorePaymentsDependencies {
   readonly settlementStore: StorePaymentsDependencies['settlementStore'] & Pick<SettlementStore, 'abandonBatch'>

@@ -6,8 +6,8 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
 import type { SettlementBatches } from './batches.ts'
+import { MAXIMUM_BATCH_PAYMENTS } from './choose-batch.ts'
 import type { Verdict } from './judge-settlement.ts'
-import { MAXIMUM_BATCH_PAYMENTS } from './line.ts'
 import { later, whileNotListed, whileUnprepared } from './record-settlement.ts'
 
 interface SigningAgainDependencies {

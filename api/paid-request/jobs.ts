@@ -1,8 +1,8 @@
 import { bindTo } from '#shared/runtime/bind-to.ts'
-import type { OutcomeAwaiter } from '../answer/await-outcome.ts'
-import { type AnswerContext, respond } from '../answer/respond.ts'
-import { acceptInTurn, type PermitTurns } from './permit-turns.ts'
-import { type AcceptanceContext, findOwnJob, type ServingJob, servePayment } from './serve-payment.ts'
+import { acceptInTurn, type PermitTurns } from './accept/permit-turns.ts'
+import { type AcceptanceContext, findOwnJob, type ServingJob, servePayment } from './accept/serve-payment.ts'
+import type { OutcomeAwaiter } from './answer/await-outcome.ts'
+import { type AnswerContext, respond } from './answer/respond.ts'
 
 /** Finds, accepts, awaits and answers the jobs that payments are for. */
 export type Jobs = ReturnType<typeof createJobs>

@@ -4,7 +4,7 @@ import type { BatchRecording } from '#shared/ledger/settlement/record-batch.ts'
 import type { NewBatch } from '#shared/ledger/settlement/settlement-batches.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
-import type { Payment } from './line.ts'
+import type { Payment } from './choose-batch.ts'
 
 export interface StorePaymentsDependencies {
   readonly settlementStore: Pick<SettlementStore, 'recordSettlement' | 'recordBatch' | 'renewBatch'>

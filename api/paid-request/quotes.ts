@@ -6,9 +6,9 @@ import {
   findQuotedCatalog,
   type QuoteContext,
   quoteOffered,
-} from './bind-quote.ts'
-import { type ChallengeContext, renderChallenge } from './challenge.ts'
-import { renderProbeChallenge } from './probe-challenge.ts'
+} from './quote/bind-quote.ts'
+import { type ChallengeContext, renderChallenge } from './quote/challenge.ts'
+import { renderProbeChallenge } from './quote/probe-challenge.ts'
 
 /** Prices requests, binds their keys, and renders what is to be signed. */
 export type Quotes = ReturnType<typeof createQuotes>

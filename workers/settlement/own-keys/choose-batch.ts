@@ -2,7 +2,7 @@ import type { BatchRecording } from '#shared/ledger/settlement/record-batch.ts'
 import type { BatchRenewal } from '#shared/ledger/settlement/renew-batch.ts'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
 import { MOST_UNMINED_NONCES } from '#shared/payment/settlement-key.ts'
-import type { Gathered } from './when.ts'
+import type { Gathered } from './time-batches.ts'
 
 /** Where a payment is settled, and since when it could be. */
 export interface SettlementDispatch {
