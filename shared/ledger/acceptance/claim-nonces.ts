@@ -44,7 +44,7 @@ const CLAIMED = Object.keys(CLAIM_COLUMNS).join(', ')
 const CLAIMED_VALUES = CLAIMED.replace('deadline', 'to_timestamp(LEAST(deadline, 253402300799)::double precision)')
 
 const LOCK_KEYS: Record<LockedRows, string> = { skip: 'FOR UPDATE SKIP LOCKED', wait: 'FOR UPDATE' }
-/** Serializes a payer's acceptances over all API processes, until the transaction ends. Returns whether it is locked. */
+/** Serializes a payer's acceptances over all API processes, until the transaction ends. True when it is locked. */
 const LOCK_PAYER: Record<LockedRows, (payer: string) => string> = {
   skip: (payer) => `pg_try_advisory_xact_lock(${payer})`,
   wait: (payer) => `pg_advisory_xact_lock(${payer}) IS NOT NULL`,

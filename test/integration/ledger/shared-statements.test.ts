@@ -300,6 +300,43 @@ describe('payments that are accepted together', () => {
       expect(await countDeadlocks()).toBe(before)
     })
 
+    it.each([
+      ['', []],
+      [', also beside one that cannot be stored', [Buffer.from([0xff, 0xfe])]],
+    ])('gives each of those that waited together for their payer its own outcome%s', async (_, unstorable) => {
+      const { payer } = testAuthorization()
+      const newJob = (overrides: Partial<NewJob> = {}) =>
+        newShortJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS, ...overrides })
+      const [first, second, third] = [await newJob(), await newJob(), await newJob()]
+      const sameNonce = await newJob({ authorization: first.authorization })
+      const otherRequest = { ...(await newJob()), requestDigest: 'e'.repeat(64) }
+      const tooMuch = await newJob({ exposure: { ...AMPLE_FUNDS, maximumOpen: atomicAmount(1n) } })
+      const others = await Promise.all(unstorable.map((effectiveJson) => newJob({ effectiveJson })))
+      const holder = await ledger.pool.connect()
+      await holder.query('BEGIN')
+      await holder.query("SELECT pg_advisory_xact_lock(hashtextextended('farebox payer ' || $1 || ' ' || $2, 0))", [
+        first.authorization.network,
+        payer,
+      ])
+      const acceptances = acceptAll([first, sameNonce, second, otherRequest, tooMuch, third, ...others])
+      await until(async () => {
+        const waiting = await ledger.sql(
+          "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
+        return waiting.length === 1
+      })
+      await holder.query('COMMIT')
+      holder.release()
+      expect(outcomes(await acceptances)).toEqual({
+        accepted: 3,
+        authorization_already_used: 1,
+        other_request: 1,
+        exceeds_open_limit: 1,
+        ...(others.length > 0 ? { unstorable: others.length } : {}),
+      })
+      expect(await claimsOf([first, second, third, tooMuch, ...others])).toBe(3)
+    })
+
     it('does not wait for the lock of another payment', async () => {
       const [locked, ...jobs] = await Promise.all(TWENTY.map(() => newShortJob()))
       if (!locked) throw new Error('no job')
