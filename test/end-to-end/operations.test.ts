@@ -8,7 +8,7 @@ import { type ParsedQuery, parsePromQl, problemsOf } from '../support/deployment
 import { type Samples, samplesOf, scrape, scrapeNames } from '../support/http/scrape.ts'
 import { renderTrace, startTraceCollector, type TraceCollector, traceOf } from '../support/http/trace-collector.ts'
 import { sendChat, signChat } from '../support/payer/chat-call.ts'
-import { createPayer, type Payer } from '../support/payer/payer.ts'
+import { createPayer, type PayerOfAnyKind } from '../support/payer/payer.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
@@ -32,7 +32,7 @@ interface Answered {
 }
 
 const answers: Record<'paid' | 'replayed' | 'uncharged' | 'unsettled', Answered> = {} as never
-let paid: { readonly payer: Payer; readonly nonce: bigint; readonly prompt: string; readonly maximum: bigint }
+let paid: { readonly payer: PayerOfAnyKind; readonly nonce: bigint; readonly prompt: string; readonly maximum: bigint }
 let unsettledMaximum: bigint
 let unchargedMaximum: bigint
 

@@ -4,7 +4,7 @@ import { decodePaymentResponseHeader } from '@x402/core/http'
 import type { SandboxInfo } from '../../../infra/sandbox/sandbox.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from './custom-payment.ts'
-import { type Payer } from './payer.ts'
+import type { PayerOfAnyKind } from './payer.ts'
 import { randomNonce } from './sign-authorization.ts'
 import { type PermitTerms } from './sign-permit.ts'
 
@@ -20,7 +20,7 @@ const CALLER_PATIENCE_MS = 5 * PATIENCE_MS
  */
 export interface SignedChat {
   readonly idempotencyKey: string
-  readonly payer: Payer
+  readonly payer: PayerOfAnyKind
   readonly nonce: bigint
   readonly maximum: bigint
   readonly headers: Readonly<Record<string, string>>
@@ -95,7 +95,7 @@ export interface ChatOptions {
 }
 
 /** Requests a challenge and signs it with a fresh nonce. Throws when there is no challenge. */
-export async function signChat(baseUrl: string, payer: Payer, options: ChatOptions = {}): Promise<SignedChat> {
+export async function signChat(baseUrl: string, payer: PayerOfAnyKind, options: ChatOptions = {}): Promise<SignedChat> {
   const { idempotencyKey = randomUUID(), isLong = false, permit } = options
   const { status, body, response } = await sendChat(baseUrl, idempotencyKey, {}, isLong)
   if (status !== 402 || response === null) throw new Error(`no challenge, but ${status} ${body}`)

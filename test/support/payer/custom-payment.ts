@@ -2,7 +2,7 @@ import { decodePaymentRequiredHeader } from '@x402/core/http'
 import type { PaymentRequired } from '@x402/core/types'
 import type { Address } from 'viem'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
-import type { Payer } from './payer.ts'
+import type { PayerOfAnyKind } from './payer.ts'
 import { randomNonce, secondsFromNow, signWitness, type WitnessTerms } from './sign-authorization.ts'
 import { type PermitTerms, signPermit } from './sign-permit.ts'
 
@@ -24,7 +24,7 @@ export function challengeOf(answer: Response): PaymentRequired {
  */
 export async function signCustomPayment(
   required: PaymentRequired,
-  payer: Pick<Payer, 'account'>,
+  payer: Pick<PayerOfAnyKind, 'account'>,
   options: { terms?: Partial<SignedTerms>; permit?: Partial<PermitTerms> } = {},
 ): Promise<CustomPayment> {
   const [accepted] = required.accepts
@@ -66,7 +66,7 @@ export async function signCustomPayment(
 
 /** Returns the `eip2612GasSponsoring` extension: a permit that is valid but for `changes`. */
 async function sponsoringPermit(
-  { account }: Pick<Payer, 'account'>,
+  { account }: Pick<PayerOfAnyKind, 'account'>,
   terms: SignedTerms,
   changes: Partial<PermitTerms>,
 ) {

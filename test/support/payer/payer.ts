@@ -5,13 +5,25 @@ import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createChainReader } from '../chain/devnet.ts'
 
+/** Signs for a payer: a key, or what signs in the name of a contract wallet. */
+export type PayerAccount = Pick<PrivateKeyAccount, 'address' | 'signMessage' | 'signTypedData'>
+
 /** A payer of one test, who can also do with their money what no honest client does. */
-export interface Payer {
-  /** In lower case. */
-  readonly address: Hex
+export interface Payer extends PayerOfAnyKind {
   readonly account: PrivateKeyAccount
   readonly privateKey: Hex
+}
+
+/** A payer with a key or with code. */
+export interface PayerOfAnyKind extends Spending {
+  /** In lower case. */
+  readonly address: Hex
+  readonly account: PayerAccount
   readonly rpcUrl: string
+}
+
+/** What the owner of USDC does by own transactions. */
+interface Spending {
   /** Lets Permit2 spend the payer's USDC. */
   approve(valueAtomic?: bigint): Promise<void>
   /** Transfers USDC away, or to someone. */
@@ -80,19 +92,18 @@ export async function createPayer(
 export function payerWithKey(rpcUrl: string, privateKey: Hex): Payer {
   const account = privateKeyToAccount(privateKey)
   const address = account.address.toLowerCase() as Hex
+  return { address, account, privateKey, rpcUrl, ...spendingOf(rpcUrl, address) }
+}
+
+/** Returns what an owner of USDC can do by own transactions, which `send` sends; by default the account itself. */
+export function spendingOf(
+  rpcUrl: string,
+  address: Hex,
+  send: (call: ContractCall) => Promise<void> = (call) => sendAs({ address, rpcUrl }, call),
+): Spending {
   const chain = createChainReader(rpcUrl)
-  const send = async (call: ContractCall) => {
-    await unlockPayer({ address, rpcUrl })
-    const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [{ from: address, ...call }])
-    const { status } = await chain.client.waitForTransactionReceipt({ hash })
-    if (status !== 'success') throw new Error(`the payer’s transaction ${hash} was reverted`)
-  }
   const spend = (valueAtomic: bigint, to?: Hex) => send(payerCalls.spend(valueAtomic, to))
   return {
-    address,
-    account,
-    privateKey,
-    rpcUrl,
     approve: (valueAtomic = maxUint256) => send(payerCalls.approve(valueAtomic)),
     spend,
     balance: () => chain.usdcBalance(address),
@@ -109,6 +120,15 @@ export function payerWithKey(rpcUrl: string, privateKey: Hex): Payer {
   }
 }
 
+/** Sends a transaction of an account, whose gas the chain pays, and waits until it is mined. */
+export async function sendAs(from: Pick<Payer, 'address' | 'rpcUrl'>, call: ContractCall): Promise<void> {
+  const { address, rpcUrl } = from
+  await unlockPayer(from)
+  const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [{ from: address, ...call }])
+  const { status } = await createChainReader(rpcUrl).client.waitForTransactionReceipt({ hash })
+  if (status !== 'success') throw new Error(`the transaction ${hash} of ${address} was reverted`)
+}
+
 /** Funds the payer with gas and lets the node send their transactions. */
 export async function unlockPayer({ address, rpcUrl }: Pick<Payer, 'address' | 'rpcUrl'>): Promise<void> {
   await callRpc(rpcUrl, 'anvil_setBalance', [address, toHex(10n ** 18n)])
@@ -118,7 +138,7 @@ export async function unlockPayer({ address, rpcUrl }: Pick<Payer, 'address' | '
 /** Minting sends from one account, whose nonces anvil mixes up when several transactions are sent concurrently. */
 let minting: Promise<unknown> = Promise.resolve()
 
-function mintInTurn(rpcUrl: string, to: Hex, usdcAtomic: bigint): Promise<void> {
+export function mintInTurn(rpcUrl: string, to: Hex, usdcAtomic: bigint): Promise<void> {
   const minted = minting.then(() => mintUsdc(rpcUrl, to, usdcAtomic))
   minting = minted.catch(() => undefined)
   return minted

@@ -1,13 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { uptoPermit2WitnessTypes } from '@x402/evm'
 import type { Address, Hex } from 'viem'
-import type { PrivateKeyAccount } from 'viem/accounts'
 import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/chain/network/contracts.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/chain/devnet.ts'
 import type { TestDevnet } from '../chain/devnet.ts'
-import type { Payer } from './payer.ts'
+import type { PayerAccount, PayerOfAnyKind } from './payer.ts'
 import { signPermit } from './sign-permit.ts'
 
 /** The terms that a Permit2 witness signature covers. */
@@ -38,7 +37,7 @@ export interface AuthorizationChanges {
   /** Default: the payment's deadline. */
   readonly permitDeadline?: bigint
   /** Another key that signs on behalf of the payer. */
-  readonly signer?: PrivateKeyAccount
+  readonly signer?: PayerAccount
 }
 
 export function randomNonce(): bigint {
@@ -50,7 +49,7 @@ export function secondsFromNow(seconds: number): bigint {
 }
 
 /** Signs the terms of an `upto` payment for Permit2. */
-export function signWitness(signer: PrivateKeyAccount, terms: WitnessTerms): Promise<Hex> {
+export function signWitness(signer: Pick<PayerAccount, 'signTypedData'>, terms: WitnessTerms): Promise<Hex> {
   const { token, amount, spender, nonce, deadline, to, facilitator, validAfter } = terms
   return signer.signTypedData({
     domain: { name: 'Permit2', chainId: DEVNET_CHAIN_ID, verifyingContract: DEVNET_ADDRESSES.permit2 },
@@ -63,7 +62,7 @@ export function signWitness(signer: PrivateKeyAccount, terms: WitnessTerms): Pro
 /** Signs an authorization for the devnet's recipient and settlement key, as verifier, ledger and settler expect it. */
 export async function signAuthorization(
   { accounts }: Pick<TestDevnet, 'accounts'>,
-  payer: Payer,
+  payer: Pick<PayerOfAnyKind, 'address' | 'account'>,
   changes: AuthorizationChanges = {},
 ): Promise<Authorization> {
   const { gasSponsored = true, signer = payer.account, validAfter = 0n, authorizedMaximum: amount = 5034n } = changes

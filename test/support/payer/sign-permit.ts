@@ -1,6 +1,6 @@
 import type { Address, Hex } from 'viem'
-import type { PrivateKeyAccount } from 'viem/accounts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/chain/devnet.ts'
+import type { PayerAccount } from './payer.ts'
 
 /** The terms of an EIP-2612 permit for USDC. */
 export interface PermitTerms {
@@ -23,7 +23,7 @@ export const PERMIT_TYPES = {
 
 /** Signs an EIP-2612 permit, which lets `spender` spend the owner's USDC without a transaction of the owner. */
 export function signPermit(
-  signer: PrivateKeyAccount,
+  signer: Pick<PayerAccount, 'signTypedData'>,
   { owner, spender, amount, nonce, deadline }: PermitTerms,
 ): Promise<Hex> {
   return signer.signTypedData({
