@@ -1,19 +1,25 @@
 import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { wrapFetchWithPayment, x402Client, x402HTTPClient } from '@x402/fetch'
-import { privateKeyToAccount } from 'viem/accounts'
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 
-/** A buyer: a key, a node and the official x402 client, without any code of farebox. */
+/** A buyer: an account, a node and the official x402 client, without any code of farebox. */
 export type PayingClient = ReturnType<typeof createPayingClient>
 
-/** Creates the official client with its default limit of 1 USDC per payment. */
-export function createPayingClient(options: {
-  privateKey: `0x${string}`
-  rpcUrl: string
-  network: string
+interface PayingClientOptions {
+  readonly rpcUrl: string
+  readonly network: string
   /** Sends the requests; Node's own by default. */
-  fetch?: typeof globalThis.fetch
-}) {
-  const account = privateKeyToAccount(options.privateKey)
+  readonly fetch?: typeof globalThis.fetch
+}
+
+/** The account that pays: its key, or any other signer, such as that of a contract wallet. */
+type PayingAccount =
+  | { readonly privateKey: `0x${string}` }
+  | { readonly account: Pick<PrivateKeyAccount, 'address' | 'signTypedData'> }
+
+/** Creates the official client with its default limit of 1 USDC per payment. */
+export function createPayingClient(options: PayingClientOptions & PayingAccount) {
+  const account = 'account' in options ? options.account : privateKeyToAccount(options.privateKey)
   const client = new x402Client().register(
     options.network as `${string}:${string}`,
     new UptoEvmScheme(account, { rpcUrl: options.rpcUrl }),

@@ -7,7 +7,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PreparedCharge, Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { PATIENCE_MS } from '../patience.ts'
-import { createPayer, type Payer } from '../payer/payer.ts'
+import { createPayer, type Payer, type PayerOfAnyKind } from '../payer/payer.ts'
 import { type AuthorizationChanges, signAuthorization } from '../payer/sign-authorization.ts'
 import { startTestDevnet, type TestDevnet } from './devnet.ts'
 import { type RpcProxy, startRpcProxy } from './rpc-proxy.ts'
@@ -31,9 +31,9 @@ export interface BatchSettler {
   /** Creates a settler that has cached nothing; by default with the devnet's key. */
   readonly newSettler: (options?: SettlerOptions, keys?: readonly Hex[]) => Settler
   /** Signs the contract as the facilitator, by default as `payer` and without a permit. */
-  readonly signed: (by?: Payer, changes?: AuthorizationChanges) => Promise<Authorization>
+  readonly signed: (by?: PayerOfAnyKind, changes?: AuthorizationChanges) => Promise<Authorization>
   readonly prepared: (authorization: Authorization, chargeAmount?: AtomicAmount) => Promise<PreparedCharge>
-  readonly chargesOf: (count: number, by?: Payer) => Promise<readonly PreparedCharge[]>
+  readonly chargesOf: (count: number, by?: PayerOfAnyKind) => Promise<readonly PreparedCharge[]>
   /** Signs for the sender's next account nonce. */
   readonly signBatch: (charges: readonly PreparedCharge[]) => Promise<SignedTransaction>
   /** Signs and sends a batch, and waits until it is mined. */

@@ -4,7 +4,7 @@ import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { base } from '#shared/chain/network/base-chain.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { createPayer, type Payer, unlockPayer } from '../payer/payer.ts'
+import { createPayer, type Payer, type PayerOptions, sendAs, unlockPayer } from '../payer/payer.ts'
 import { createChainReader } from './devnet.ts'
 
 const SOURCES = new URL('contracts/', import.meta.url)
@@ -13,12 +13,14 @@ const CACHE = fileURLToPath(new URL('../../../node_modules/.cache/farebox-contra
 /** How a payer's code validates signatures; `Delegate.sol` says what each means. */
 const MODES = { accepts: 0n, needs_gas: 1n, reverts_with_bytes: 2n, burns_gas: 3n, accepts_until_block: 4n } as const
 
+export type HostileMode = keyof typeof MODES
+
 /** A payer whose account delegates to a contract (EIP-7702), by a type-4 transaction as a real one would send. */
 export interface DelegatingPayer extends Payer {
   /** In lower case. */
   readonly delegate: Hex
   /** Changes how the account's code validates signatures. */
-  setMode(mode: keyof typeof MODES, parameter?: bigint): Promise<void>
+  setMode(mode: HostileMode, parameter?: bigint): Promise<void>
 }
 
 /** Places a new copy of the contract that payers delegate to. Returns its address in lower case. */
@@ -30,24 +32,22 @@ export async function placeDelegate(rpcUrl: string): Promise<Hex> {
 }
 
 /** Creates a payer with USDC and a Permit2 allowance whose account delegates to a new copy of the contract. */
-export async function createDelegatingPayer(rpcUrl: string): Promise<DelegatingPayer> {
-  const payer = await createPayer(rpcUrl, { approved: true })
+export async function createDelegatingPayer(rpcUrl: string, options: PayerOptions = {}): Promise<DelegatingPayer> {
+  const payer = await createPayer(rpcUrl, { approved: true, ...options })
   const delegate = await placeDelegate(rpcUrl)
   await delegateTo(payer, delegate)
+  return { ...payer, delegate, setMode: (mode, parameter) => setHostileMode(payer, mode, parameter) }
+}
+
+/** Changes how the code of an account validates signatures, that is the contract or delegates to it. */
+export async function setHostileMode(
+  account: Pick<Payer, 'address' | 'rpcUrl'>,
+  mode: HostileMode,
+  parameter = 0n,
+): Promise<void> {
   const { abi } = await compileDelegate()
-  const { client } = createChainReader(rpcUrl)
-  return {
-    ...payer,
-    delegate,
-    setMode: async (mode, parameter = 0n) => {
-      await unlockPayer(payer)
-      const data = encodeFunctionData({ abi, functionName: 'setMode', args: [MODES[mode], parameter] })
-      const call = { from: payer.address, to: payer.address, data }
-      const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [call])
-      const { status } = await client.waitForTransactionReceipt({ hash })
-      if (status !== 'success') throw new Error('the payer’s code did not change its mode')
-    },
-  }
+  const data = encodeFunctionData({ abi, functionName: 'setMode', args: [MODES[mode], parameter] })
+  await sendAs(account, { to: account.address, data })
 }
 
 /** Sends the transaction with which a payer's account delegates to a contract. */

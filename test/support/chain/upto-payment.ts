@@ -17,6 +17,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { base } from '#shared/chain/network/base-chain.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import type { SandboxAccount } from '../../../infra/sandbox/chain/fund-devnet.ts'
+import type { PayerAccount } from '../payer/payer.ts'
 import type { TestDevnet } from './devnet.ts'
 
 /** The part of an upto payload that is sent on chain. */
@@ -67,14 +68,22 @@ export function paymentRequiredFor(requirements: PaymentRequirements): PaymentRe
 }
 
 /** Creates the official client, which reads the chain through the devnet. */
-function createOfficialClient(devnet: TestDevnet): x402Client {
-  const account = privateKeyToAccount(devnet.accounts.payer.privateKey)
+function createOfficialClient(
+  devnet: TestDevnet,
+  account: Pick<PayerAccount, 'address' | 'signTypedData'>,
+): x402Client {
   const signer = toClientEvmSigner(account, devnet.client)
   return new x402Client().register('eip155:8453', new UptoClientScheme(signer))
 }
 
-export async function signPayment(devnet: TestDevnet, maximumAtomic: bigint): Promise<PaymentPayload> {
-  return createOfficialClient(devnet).createPaymentPayload(paymentRequiredFor(requirementsFor(devnet, maximumAtomic)))
+/** Signs a payment with the official client, by default as the devnet's payer. */
+export async function signPayment(
+  devnet: TestDevnet,
+  maximumAtomic: bigint,
+  account: Pick<PayerAccount, 'address' | 'signTypedData'> = privateKeyToAccount(devnet.accounts.payer.privateKey),
+): Promise<PaymentPayload> {
+  const required = paymentRequiredFor(requirementsFor(devnet, maximumAtomic))
+  return createOfficialClient(devnet, account).createPaymentPayload(required)
 }
 
 export function authorizationOf(payment: PaymentPayload): UptoAuthorization {
