@@ -44,10 +44,10 @@ export function composeAdmission(
   resources: AsyncDisposableStack,
   { metrics, rateBuckets, logger, mp3Inspector, store, verifier }: AdmissionOptions,
 ): Pick<AppDependencies, 'admission' | 'limitRate' | 'limitUnread' | 'limitVerifications' | 'payers'> {
-  const payers = createPayerMemory()
+  const payers = createPayerMemory(undefined, (authorization) => verifier.isSignedByPayer(authorization))
   const payingCallers = createPayingCallers({
     challengeSecrets: config.CHALLENGE_SECRET,
-    isSignedByPayer: (authorization) => verifier.isSignedByPayer(authorization),
+    isSignedByKey: (authorization) => verifier.isSignedByPayer(authorization) === 'key',
     isRefused: (authorization) => payers.findRefusal(authorization) !== null,
     isKnown: (payer) => payers.isKnown(payer),
   })

@@ -77,7 +77,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const keys = await readKeys(config, remote)
   const { SETTLEMENT_CONTRACT: contract } = config
   if (contract !== undefined) await requireSettlementContract(chain, contract, keys)
-  const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
+  const payerCode = createPayerCodePolicy(chain, config.ALLOWED_WALLET_CODE)
   const settlements = createSettlementVerification(chain, {
     contract,
     sender: keys[0],
@@ -107,7 +107,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
       challengeSecrets: config.CHALLENGE_SECRET,
       receiptSecrets: config.RECEIPT_SECRETS,
       signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
-      verifier: remote ? createRemoteVerifier(remote, own, payerCode) : own,
+      verifier: remote ? createRemoteVerifier(remote, own) : own,
       settlementSearch: createRememberedSearch(createSettlementSearch(chain)),
       chainClock,
       requireFees: remote ? () => Promise.resolve() : () => requireFeesWithinMaximum(estimateFees),

@@ -17,8 +17,8 @@ export interface PayingCallers {
 
 interface Dependencies {
   readonly challengeSecrets: ChallengeSecrets
-  /** Returns whether the named payer signed the authorization. Computed locally. */
-  readonly isSignedByPayer: (authorization: Authorization) => boolean
+  /** Returns whether the key of the named payer signed the authorization. Computed locally. */
+  readonly isSignedByKey: (authorization: Authorization) => boolean
   /** Returns whether the chain recently refused exactly this payment. */
   readonly isRefused: (authorization: Authorization) => boolean
   readonly isKnown: (payer: `0x${string}`) => boolean
@@ -26,8 +26,9 @@ interface Dependencies {
 
 /**
  * Creates the checks, which run once per request. A request counts as paying when its payment answers a challenge that
- * this service issued for its key, is signed by the payer that it names, and was not recently refused. Junk in the
- * header and payments that cannot be settled therefore gain no priority. Funds are verified later.
+ * this service issued for its key, is signed by the key of the payer that it names, and was not recently refused. Junk in the
+ * header and payments that cannot be settled therefore gain no priority, and neither does the signature of a contract
+ * wallet, which costs a stranger no key. Funds are verified later.
  */
 export function createPayingCallers(dependencies: Dependencies): PayingCallers {
   const judged = new WeakMap<object, { isPaying: boolean; isKnownPayer: boolean }>()
@@ -47,7 +48,7 @@ export function createPayingCallers(dependencies: Dependencies): PayingCallers {
 
 function findPayer(
   { headers }: Pick<FastifyRequest, 'headers'>,
-  { challengeSecrets, isSignedByPayer, isRefused }: Dependencies,
+  { challengeSecrets, isSignedByKey, isRefused }: Dependencies,
 ): `0x${string}` | null {
   const header = readPaymentHeader(headers)
   if (header === null) return null
@@ -56,5 +57,5 @@ function findPayer(
   if (decoded.outcome !== 'decoded' || typeof key !== 'string') return null
   if (!isChallengeForKey(decoded.payment.accepted.extra?.['challenge'], key, challengeSecrets)) return null
   const { authorization } = decoded.payment
-  return isSignedByPayer(authorization) && !isRefused(authorization) ? authorization.payer : null
+  return isSignedByKey(authorization) && !isRefused(authorization) ? authorization.payer : null
 }

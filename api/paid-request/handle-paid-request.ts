@@ -101,11 +101,14 @@ interface PaidCall {
 
 /** Returns the payer's job under this key; without one, verifies the payment and accepts a new job. */
 async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): Promise<ServingJob> {
-  const { jobs } = handlers
-  const { payment, caller } = paid
+  const { jobs, payments } = handlers
+  const { payment, call, caller } = paid
   const { idempotencyKey } = paid.paidRequest
   const existing = await jobs.findOwnJob(idempotencyKey, payment)
-  if (existing !== null) return { jobId: existing, isNew: false }
+  if (existing !== null) {
+    await payments.requireSigner(payment, call)
+    return { jobId: existing, isNew: false }
+  }
   try {
     const { startWaitingForTurn } = caller
     const signed = { ...payment, idempotencyKey, startWaitingForTurn, releaseContent: () => releaseContent(paid) }
@@ -115,6 +118,7 @@ async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): P
     const isRefused = isRefusedPayment(error) || (error instanceof AppError && error.code === 'permit_already_used')
     const settledMeanwhile = isRefused ? await jobs.findOwnJob(idempotencyKey, payment) : null
     if (settledMeanwhile === null) throw error
+    await payments.requireSigner(payment, call)
     return { jobId: settledMeanwhile, isNew: false }
   }
 }

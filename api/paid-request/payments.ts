@@ -5,6 +5,7 @@ import { bindTo } from '#shared/runtime/bind-to.ts'
 import { isRefusedPayment, type RecentRefusal } from './pay/payer-memory.ts'
 import { type PresentedPayment, readAuthorization } from './pay/read-authorization.ts'
 import { requireDescription } from './pay/require-description.ts'
+import { requireSigner } from './pay/require-signer.ts'
 import { type RefusalContext, requireUnsettled } from './pay/require-unsettled.ts'
 import { type VerificationContext, verifyAuthorization } from './pay/verify-authorization.ts'
 import type { PaidRequest } from './quote/bind-quote.ts'
@@ -16,7 +17,14 @@ export type Payments = ReturnType<typeof createPayments>
 export type PaymentContext = VerificationContext & RefusalContext
 
 export function createPayments(context: PaymentContext) {
-  return bindTo(context, { findRecentRefusal, readPayment, verifyAuthorization, requireUnsettled, rememberRefusal })
+  return bindTo(context, {
+    findRecentRefusal,
+    readPayment,
+    requireSigner,
+    verifyAuthorization,
+    requireUnsettled,
+    rememberRefusal,
+  })
 }
 
 /**

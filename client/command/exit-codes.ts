@@ -21,6 +21,7 @@ const FUNDS_CODES: ReadonlySet<string> = new Set([
   'owner_has_code',
   'payer_blocked',
   'payer_has_code',
+  'payer_not_deployed',
   'unpaid_debt',
   'owner_balance_too_low',
   'permits_not_stored',

@@ -54,9 +54,12 @@ const ADVICE: Readonly<Record<string, string>> = {
   owner_balance_too_low: 'Add USDC to the wallet; until then calls are paid one after the other, each with a permit.',
   funds_reserved: 'Wait until other calls have settled, or add USDC to the wallet.',
   settlement_retry_limit: 'Keep funds in the wallet until the settlement, and repeat the call with the same key.',
-  payer_has_code: 'Pay from an account without code.',
-  owner_has_code: 'Use an account without code, or approve Permit2 in a transaction of your own.',
-  permit2_allowance_required: 'Approve Permit2 once with approve(), which needs no gas.',
+  payer_has_code: 'Pay from an account without code, or from a wallet that the service knows.',
+  payer_not_deployed:
+    'Deploy the wallet by its first transaction, which can approve Permit2 for USDC, and repeat the call with the same key.',
+  owner_has_code: 'Approve Permit2 in a transaction of the wallet’s own, or use an account without code.',
+  permit2_allowance_required:
+    'Approve Permit2 once with approve(), which needs no gas; a contract wallet approves it in a transaction of its own.',
   permit_already_used: 'Repeat the call with the same key later; approve() lets calls run in parallel.',
   permit_expired: 'Check this machine’s clock, then approve again.',
   permits_not_stored:

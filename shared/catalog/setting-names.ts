@@ -3,7 +3,7 @@
 /** What these processes and the migration read from their environment. None of it is a key of a vendor. */
 export const SETTING_NAMES: readonly string[] = [
   'ACCEPTED_FACILITATOR_ADDRESSES',
-  'ALLOWED_DELEGATES',
+  'ALLOWED_WALLET_CODE',
   'AUTHORIZATION_LIFETIME_SECONDS',
   'CATALOG_FILE',
   'CHALLENGE_SECRET',

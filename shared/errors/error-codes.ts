@@ -77,7 +77,7 @@ export const ERROR_CODES = {
   owner_has_code: {
     ...invalidRequest,
     message:
-      'The owner’s account has code (a smart account or an EIP-7702 delegation), so no permit of it is stored. It can approve Permit2 for USDC in a transaction of its own.',
+      'The owner’s account has code (a smart account or an EIP-7702 delegation), so no permit of it is stored. A contract wallet approves Permit2 in a transaction of its own.',
   },
   owner_balance_too_low: {
     ...conflict,
@@ -146,7 +146,12 @@ export const ERROR_CODES = {
   payer_has_code: {
     ...paymentRefused,
     message:
-      'The payer’s account has code (a smart account or an EIP-7702 delegation). Pay from an account without code, or one that delegates to an allowed contract.',
+      'The payer’s account has code that is not known to this service (a smart account or an EIP-7702 delegation). Pay from an account without code, or from a known wallet.',
+  },
+  payer_not_deployed: {
+    ...paymentRefused,
+    message:
+      'The payer’s wallet is not deployed on this network, so nobody can check its signature. Deploy it by its first transaction, which can approve Permit2 for USDC at the same time, then sign the new challenge.',
   },
   payment_rejected: { ...paymentRefused, message: 'The chain rejects this payment.' },
   fresh_signature_required: {

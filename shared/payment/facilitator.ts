@@ -11,6 +11,7 @@ export type RefusalCode =
   | 'permit2_allowance_required'
   | 'permit_already_used'
   | 'payer_has_code'
+  | 'payer_not_deployed'
   | 'payment_rejected'
 
 /**
@@ -30,16 +31,34 @@ export type Verification =
       /** With `permit2_allowance_required`: the nonce of the payer's next permit, at the block that was read. */
       permitNonce?: bigint
     }
+  /** `detail`: what to say instead of that the network is unreachable. */
+  | { outcome: 'unreachable'; cause: unknown; detail?: string }
+
+/**
+ * What a signature shows by itself: `key`, that the key of the payer's account made it; `no`, that it can never be valid;
+ * `ask_chain`, nothing: a wallet with code may take it, and so does whoever makes it up, without any key.
+ */
+export type SignedBy = 'key' | 'ask_chain' | 'no'
+
+/** Whether the payer's account takes the signature of an authorization, whatever has become of the payment. */
+export type WalletAnswer =
+  | { outcome: 'signed' }
+  | { outcome: 'not_signed' }
   | { outcome: 'unreachable'; cause: unknown }
 
 /** Verifies authorizations. Has no private key, so the API can use it. */
 export interface AuthorizationVerifier {
   /** Returns whether the named payer signed the authorization. Computed locally, and once for each object. */
-  isSignedByPayer(authorization: Authorization): boolean
+  isSignedByPayer(authorization: Authorization): SignedBy
+  /**
+   * Asks the payer's account for a signature that shows nothing by itself: one RPC call. For replays, which `verify` would
+   * refuse since their payment is settled.
+   */
+  askWallet(authorization: Authorization): Promise<WalletAnswer>
   /**
    * Checks whether the authorization could be settled now for `amount` (atomic USDC), and whether the payer's account
    * may pay. A part of one RPC call for a payment to the settlement contract, otherwise two concurrent calls, or three
-   * with a permit.
+   * with a permit. An account with code costs two calls, and one more when its code is new to this process.
    */
   verify(authorization: Authorization, amount: AtomicAmount): Promise<Verification>
 }

@@ -3,6 +3,7 @@ import { parseUntrustedJson, type UntrustedJson } from '#shared/json/untrusted-j
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from './authorization.ts'
 import { HOW_TO_PAY } from './how-to-pay.ts'
+import { unwrapSignature } from './wallet-signature.ts'
 
 /**
  * The x402 v2 wire format of scheme `upto`, validated more strictly than by the protocol packages, which only cast.
@@ -22,17 +23,28 @@ const address = z
   .regex(/^0x[0-9a-fA-F]{40}$/, { error: 'must be 0x and 40 hexadecimal digits' })
   .transform((text) => text.toLowerCase() as `0x${string}`)
 
-/** Long enough for a contract wallet's signature. Verification decides which kinds are supported. */
+/**
+ * Long enough for a wallet's signature, which may have as many parts as it has owners: a passkey's has 640 bytes, in an
+ * envelope of ERC-6492 about 1,200; ten owners sign 650. Verification decides which kinds are supported.
+ */
+const MAXIMUM_SIGNATURE_BYTES = 4096
 const signature = z
   .string()
-  .regex(/^0x([0-9a-fA-F]{2}){1,4096}$/, { error: 'must be 0x and whole hexadecimal bytes' })
+  .max(2 + 2 * MAXIMUM_SIGNATURE_BYTES, { error: `must have at most ${MAXIMUM_SIGNATURE_BYTES} bytes` })
+  .regex(/^0x([0-9a-fA-F]{2})+$/, { error: 'must be 0x and whole hexadecimal bytes' })
   .transform((text) => text.toLowerCase() as `0x${string}`)
 
 /** The order of secp256k1: `r` and `s` are above zero and below it. Source: SEC 2, section 2.4.1. */
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
-/** 65 bytes r, s, v: the only form that EIP-2612's `permit(…, v, r, s)` accepts. */
-const ecdsaSignature = signature.refine(isEcdsaSignature, {
+/** Characters of `0x` and 65 bytes. */
+const ECDSA_LENGTH = 132
+
+/**
+ * 65 bytes r, s, v: the only form that EIP-2612's `permit(…, v, r, s)` accepts. Of another length it is a wallet's, which
+ * official clients send all the same, and without effect.
+ */
+const permitSignature = signature.refine((hex) => hex.length !== ECDSA_LENGTH || isEcdsaSignature(hex), {
   error: 'must be an ECDSA signature of 65 bytes (r, s and v of 27 or 28)',
 })
 
@@ -106,7 +118,7 @@ const gasSponsoringSchema = z.looseObject({
     amount: uint256,
     nonce: uint256,
     deadline: uint256,
-    signature: ecdsaSignature,
+    signature: permitSignature,
     version: z.string(),
   }),
 })
@@ -120,6 +132,8 @@ export interface SignedPayment {
   readonly resourceUrl: string | null
   /** What was signed. Nothing of it is verified. */
   readonly authorization: Authorization
+  /** Whether the signature came in an envelope for a wallet that may not be deployed yet (ERC-6492). */
+  readonly isWrapped: boolean
 }
 
 export type DecodedPayment =
@@ -162,7 +176,8 @@ function decodePayment(json: UntrustedJson | null): DecodedPayment {
   if (!permit2Payload.success) return malformed(permit2Payload.error, 'payload')
   const permit = readGasSponsoring(extensions)
   if (permit && !permit.success) return malformed(permit.error, 'extensions.eip2612GasSponsoring')
-  const { permit2Authorization: signed, signature } = permit2Payload.data
+  const { permit2Authorization: signed } = permit2Payload.data
+  const { signature, isWrapped } = unwrapSignature(permit2Payload.data.signature)
   return {
     outcome: 'decoded',
     payment: {
@@ -180,8 +195,9 @@ function decodePayment(json: UntrustedJson | null): DecodedPayment {
         deadline: signed.deadline,
         validAfter: signed.witness.validAfter,
         signature,
-        gasSponsoring: permit ? permit.data.info : null,
+        gasSponsoring: permit?.data.info.signature.length === ECDSA_LENGTH ? permit.data.info : null,
       },
+      isWrapped,
     },
   }
 }

@@ -28,7 +28,7 @@ beforeAll(async () => {
   const client = createChainClient(ourNode.url, PATIENCE_MS)
   const payerCode = createPayerCodePolicy(client)
   const own = createAuthorizationVerifier(client, 8453, { payerCode })
-  verifier = createRemoteVerifier({ url: `${facilitator.url}/`, apiKey: 'key-of-the-operator' }, own, payerCode)
+  verifier = createRemoteVerifier({ url: `${facilitator.url}/`, apiKey: 'key-of-the-operator' }, own)
 })
 afterEach(() => {
   for (const node of [ourNode, facilitatorNode]) node.setFault(null)
@@ -182,7 +182,7 @@ describe('a payer whose account has code', () => {
     const client = createChainClient(ourNode.url, PATIENCE_MS)
     const payerCode = createPayerCodePolicy(client, [payer.delegate])
     const own = createAuthorizationVerifier(client, 8453, { payerCode })
-    const allowing = createRemoteVerifier({ url: facilitator.url, apiKey: undefined }, own, payerCode)
+    const allowing = createRemoteVerifier({ url: facilitator.url, apiKey: undefined }, own)
     expect(await allowing.verify(authorization, authorization.authorizedMaximum)).toMatchObject({ outcome: 'valid' })
   })
 

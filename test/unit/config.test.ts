@@ -244,17 +244,20 @@ describe('settings from the environment', () => {
   })
 
   describe('settings of payers and gas', () => {
-    it('no delegate is allowed by default, and those of ALLOWED_DELEGATES are in lower case', () => {
+    it('known wallets may pay by default, none with `none`, and those of ALLOWED_WALLET_CODE are in lower case', () => {
       const [one, other] = [`0x${'A'.repeat(40)}`, `0x${'b'.repeat(40)}`]
       for (const read of [
         (changes: object) => readApiConfig({ ...API_SETTINGS, ...changes }),
         (changes: object) => readWorkerConfig({ ...WORKER_SETTINGS, ...changes }),
       ]) {
-        expect(read({}).ALLOWED_DELEGATES).toEqual([])
-        expect(read({ ALLOWED_DELEGATES: '' }).ALLOWED_DELEGATES).toEqual([])
-        expect(read({ ALLOWED_DELEGATES: `${one},${other}` }).ALLOWED_DELEGATES).toEqual([one.toLowerCase(), other])
-        for (const list of ['0x12', `${one},`, `${one};${other}`, 'all'])
-          expect(() => read({ ALLOWED_DELEGATES: list })).toThrow('ALLOWED_DELEGATES')
+        const allowed = (text: string) => read({ ALLOWED_WALLET_CODE: text }).ALLOWED_WALLET_CODE
+        expect(read({}).ALLOWED_WALLET_CODE).toEqual([])
+        for (const text of ['', 'default']) expect(allowed(text)).toEqual([])
+        expect(allowed('none')).toBeNull()
+        for (const text of [`${one},${other}`, `default,${one},${other}`])
+          expect(allowed(text)).toEqual([one.toLowerCase(), other])
+        for (const text of ['0x12', `${one},`, `${one};${other}`, 'all', `none,${one}`])
+          expect(() => allowed(text)).toThrow('ALLOWED_WALLET_CODE')
       }
     })
 

@@ -404,7 +404,7 @@ describe('queue age', () => {
 
 describe('which requests count as paying', () => {
   let signedByChecks = 0
-  const isSignedByPayer = (authorization: Authorization) => {
+  const isSignedByKey = (authorization: Authorization) => {
     signedByChecks += 1
     return recoverSigner(permit2Hash(authorization), authorization.signature) === authorization.payer
   }
@@ -445,7 +445,7 @@ describe('which requests count as paying', () => {
   const callers = (known: boolean, refused = false) =>
     createPayingCallers({
       challengeSecrets: SECRETS,
-      isSignedByPayer,
+      isSignedByKey,
       isRefused: () => refused,
       isKnown: (payer) => known && payer === PAYER.address.toLowerCase(),
     })

@@ -100,7 +100,7 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
   // Together with the checks before provider calls.
   const verify: VerifySettlement = (...charge) => settlements.verify(...charge)
   const settler = tracedSettler(unguarded.tracer, createSettler(chain, CHAIN_ID, keys, { ...settlerOptions, verify }))
-  const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
+  const payerCode = createPayerCodePolicy(chain, config.ALLOWED_WALLET_CODE)
   const settlementSearch = createSettlementSearch(chain)
   const settlementStore = guardSettlementStore(unguarded.settlementStore, { ...unguarded, settlementSearch })
   const options = { ...unguarded, settlementStore }
@@ -189,7 +189,7 @@ function composeRemoteFacilitator(
   )
   const steps = createRemoteSettlement({ receiptSecretId, now, logger, settlementStore, facilitator, blockWatch })
   return {
-    verifier: createRemoteVerifier({ url, apiKey }, own, payerCode),
+    verifier: createRemoteVerifier({ url, apiKey }, own),
     gas: unlimitedGas,
     settlementSteps: tracedSettlementSteps(tracer, steps),
     remote: { facilitator },

@@ -3,6 +3,7 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
+import type { AuthorizationVerifier, SignedBy } from '#shared/payment/facilitator.ts'
 import type { Challenge } from '../quote/challenge.ts'
 
 /**
@@ -22,6 +23,7 @@ const CHAIN_REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'permit2_allowance_required',
   'permit_already_used',
   'payer_has_code',
+  'payer_not_deployed',
   'payment_nonce_used',
   'payment_rejected',
 ])
@@ -30,15 +32,22 @@ const CHAIN_REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
  * Refusals after which a payer is no longer known. Others may be provoked by a stranger, who presents a payment of this
  * payer that is already settled and therefore public.
  */
-const LACK_OF_MEANS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+const LACK_OF_MEANS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['insufficient_funds', 'permit2_allowance_required'])
+
+/**
+ * Refusals that any signature of the same payment would get. All others may be due to a signature that a stranger made up,
+ * and say nothing about the wallet's own.
+ */
+const OF_EVERY_SIGNATURE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'insufficient_funds',
   'permit2_allowance_required',
-  'payer_has_code',
+  'payment_nonce_used',
 ])
 
 /** Returns whether the refusal came from reading the chain, which its caller's allowance has paid for. */
-export function isChainRefusal(code: ErrorCode): boolean {
-  return CHAIN_REFUSALS.has(code)
+export function isChainRefusal(code: ErrorCode, signedBy: SignedBy): boolean {
+  // Of a key, or of nobody, the signature is judged without the chain.
+  return CHAIN_REFUSALS.has(code) || (code === 'payment_signature_invalid' && signedBy === 'ask_chain')
 }
 
 /** Returns whether a payment is refused, so that the answer is the challenge to sign instead. */
@@ -59,7 +68,11 @@ export interface RecentRefusal {
 export interface PayerMemory {
   /** Returns whether a payment of this payer verified on chain within the last hour and no later one lacked funds. */
   isKnown(payer: `0x${string}`): boolean
-  /** Returns the refusal of exactly this payment, permit included, with the seconds after which it is forgotten. */
+  /**
+   * Returns the refusal of exactly this payment, permit included, with the seconds after which it is forgotten. Of a wallet
+   * whose signature only the chain can judge, and may be spelled in many ways, one that every signature would get is the
+   * refusal of all.
+   */
   findRefusal(authorization: Authorization): RecentRefusal | null
   /** Records a payment that verified, and forgets the payer's refusals: funds may have arrived since. */
   rememberVerified(payer: `0x${string}`): void
@@ -70,14 +83,23 @@ export interface PayerMemory {
   rememberRefusal(authorization: Authorization, error: AppError, challenge: Challenge): AppError
 }
 
-/** Creates an empty memory. `now` is monotonic, in milliseconds. */
-export function createPayerMemory(now: () => number = () => performance.now()): PayerMemory {
+/** Creates an empty memory. `now` is monotonic, in milliseconds; by default every signature is a key's. */
+export function createPayerMemory(
+  now: () => number = () => performance.now(),
+  signedBy: AuthorizationVerifier['isSignedByPayer'] = () => 'key',
+): PayerMemory {
   const refusals = new LRUCache<string, RecentRefusal & { readonly at: number }>({ max: MAXIMUM_REFUSALS })
   const verifiedAt = new LRUCache<string, number>({ max: MAXIMUM_PAYERS })
+  const keysOf = (authorization: Authorization): { readonly own: string; readonly ofAll: string } => {
+    const own = digestOf(authorization)
+    if (signedBy(authorization) === 'key') return { own, ofAll: own }
+    return { own, ofAll: digestOf({ ...authorization, signature: '0x', gasSponsoring: null }) }
+  }
   return {
     isKnown: (payer) => now() - (verifiedAt.get(payer) ?? Number.NEGATIVE_INFINITY) < KNOWN_MS,
     findRefusal: (authorization) => {
-      const refusal = refusals.get(digestOf(authorization))
+      const { own, ofAll } = keysOf(authorization)
+      const refusal = refusals.get(own) ?? refusals.get(ofAll)
       const leftMs = refusal ? refusal.at + REFUSAL_MS - now() : 0
       if (!refusal || leftMs <= 0 || (verifiedAt.get(authorization.payer) ?? Number.NEGATIVE_INFINITY) > refusal.at)
         return null
@@ -87,9 +109,12 @@ export function createPayerMemory(now: () => number = () => performance.now()): 
       verifiedAt.set(payer, now())
     },
     rememberRefusal: (authorization, error, challenge) => {
-      if (!CHAIN_REFUSALS.has(error.code)) return error
-      if (LACK_OF_MEANS.has(error.code)) verifiedAt.delete(authorization.payer)
-      refusals.set(digestOf(authorization), { error, challenge, at: now() })
+      const signer = signedBy(authorization)
+      if (!isChainRefusal(error.code, signer)) return error
+      // Whoever signs with another key, or none, does not speak for the payer.
+      if (signer === 'key' && LACK_OF_MEANS.has(error.code)) verifiedAt.delete(authorization.payer)
+      const { own, ofAll } = keysOf(authorization)
+      refusals.set(OF_EVERY_SIGNATURE.has(error.code) ? ofAll : own, { error, challenge, at: now() })
       return withDelay(error, REFUSAL_MS)
     },
   }
@@ -107,7 +132,7 @@ function digestOf(authorization: Authorization): string {
 
 /** Returns the refusal without what it read from the chain: a permit nonce may have been used since. */
 function repeatable(error: AppError): AppError {
-  return Object.keys(error.members).length === 0 ? error : new AppError(error.code)
+  return 'permit' in error.members ? new AppError(error.code) : error
 }
 
 function withDelay({ code, message, members }: AppError, delayMs: number): AppError {

@@ -88,6 +88,22 @@ export function requiredPermitMessage({ settlementContract }: Pick<PaymentTerms,
   return `${without}, store it with POST /v1/allowances {"permit": {...permit.typed_data.message, "signature"}}, and repeat the request with a freshly signed payment. Or send it ${withPayment}. It lasts: later payments need none.`
 }
 
+/** The selector of `approve(address,uint256)`. Source: EIP-20. */
+const APPROVE_SELECTOR = '0x095ea7b3'
+const WORD_DIGITS = 64
+
+/** Returns the transaction with which a wallet that cannot sign a permit approves Permit2, for every later payment. */
+export function approvalCall({ asset, permit2 }: Pick<PaymentTerms, 'asset' | 'permit2'>) {
+  const words = [permit2.slice(2).toLowerCase(), SUGGESTED_VALUE.toString(16)]
+  return { to: asset, data: [APPROVE_SELECTOR, ...words.map((word) => word.padStart(WORD_DIGITS, '0'))].join('') }
+}
+
+/** Returns the sentence that says to send it. */
+export function approvalMessage(terms: Pick<PaymentTerms, 'asset' | 'permit2'>): string {
+  const { to, data } = approvalCall(terms)
+  return `A contract wallet approves Permit2 in a transaction of its own: to ${to} (USDC), data ${data}. It lasts: send it once.`
+}
+
 /** Returns a sentence that names everything a permit must have been signed for. */
 export function expectedPermit(terms: PermitTerms, nonce: bigint): string {
   const { name, version, chainId, verifyingContract } = permitDomain(terms)

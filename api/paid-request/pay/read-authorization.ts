@@ -9,9 +9,19 @@ import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/paymen
 import type { ChallengeSubject } from '../quote/challenge.ts'
 import { resourceUrl } from '../quote/listing.ts'
 
-/** A payment that its payer signed to this service for this request. Whether it can be settled is not known yet. */
+/**
+ * A payment to this service for this request, which its payer signed if `isProven`. Whether it can be settled is not known
+ * yet.
+ */
 export interface PresentedPayment {
   readonly authorization: Authorization
+  /**
+   * Whether the key of the payer's account signed. Otherwise only the chain knows whether the payer's wallet takes the
+   * signature, and anybody can make one up.
+   */
+  readonly isProven: boolean
+  /** Whether the signature came in an envelope for a wallet that may not be deployed yet (ERC-6492). */
+  readonly isWrapped: boolean
   /** SHA-256 of the token of the challenge that it answers. */
   readonly challengeTokenSha256: string
   /** When the challenge that it answers expires. */
@@ -60,13 +70,22 @@ export function readAuthorization(
   requireAmount(authorization.authorizedMaximum.toString(), opened.quotedMaximum.toString())
   const resource = resourceUrl(subject.operation, publicBaseUrl)
   const alteredTerm = findAlteredTerm(decoded.payment, { ...terms, resource, expiresAt: opened.expiresAt })
-  if (!verifier.isSignedByPayer(authorization)) throw new AppError('payment_signature_invalid')
+  const signedBy = verifier.isSignedByPayer(authorization)
+  if (signedBy === 'no') throw new AppError('payment_signature_invalid')
+  const isProven = signedBy === 'key'
   return {
-    authorization,
+    // A wallet that is a contract signs no permit, and nobody else's may take the payer's turn.
+    authorization: isProven || authorization.gasSponsoring === null ? authorization : withoutPermit(authorization),
+    isProven,
+    isWrapped: decoded.payment.isWrapped,
     challengeTokenSha256: opened.tokenSha256,
     challengeExpiresAt: opened.expiresAt,
     alteredTerm,
   }
+}
+
+function withoutPermit(authorization: Authorization): Authorization {
+  return { ...authorization, gasSponsoring: null }
 }
 
 /** Creates the error of what is no payment at all. */

@@ -41,8 +41,12 @@ export async function requireUnsettled(
   // The ledger knows this payment.
   if (refusal.code === 'fresh_signature_required' || decoded.outcome !== 'decoded') return
   const { authorization } = decoded.payment
-  if (!isAddressedToUs(authorization, terms) || !verifier.isSignedByPayer(authorization)) return
-  const wasVerified = isChainRefusal(refusal.code) && !payers.isKnown(authorization.payer)
+  const signedBy = verifier.isSignedByPayer(authorization)
+  if (!isAddressedToUs(authorization, terms) || signedBy === 'no') return
+  // The chain refused nothing but the signature, so the payment is not used.
+  if (refusal.code === 'payment_signature_invalid' || refusal.code === 'payer_not_deployed') return
+  const isKnown = signedBy === 'key' && payers.isKnown(authorization.payer)
+  const wasVerified = isChainRefusal(refusal.code, signedBy) && !isKnown
   if (!wasVerified) limitVerifications(request)
   const found = await settlementSearch.find(authorization)
   if (found.outcome === 'unused' || found.outcome === 'cancelled') return

@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { BalanceReader } from '#shared/chain/reading/balance-reader.ts'
 import type { ChainClock } from '#shared/chain/reading/chain-clock.ts'
 import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
+import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -10,7 +11,7 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Challenge } from '../quote/challenge.ts'
 import type { PayerMemory } from './payer-memory.ts'
 import { type PayerScreen, requirePermitted, requireUnlisted } from './payer-screen.ts'
-import { requiredPermit, requiredPermitMessage } from './permit-terms.ts'
+import { approvalCall, approvalMessage, requiredPermit, requiredPermitMessage } from './permit-terms.ts'
 import type { PresentedPayment, SignatureContext } from './read-authorization.ts'
 import { findStoredPermit, type StoredPermitContext, useStoredPermit } from './use-stored-permit.ts'
 
@@ -48,11 +49,12 @@ export interface VerifiedPayment extends Pick<PresentedPayment, 'authorization' 
  */
 export async function verifyAuthorization(
   context: VerificationContext,
-  { authorization: signed, challengeTokenSha256, challengeExpiresAt, alteredTerm }: PresentedPayment,
+  payment: PresentedPayment,
   challenge: Challenge,
   request: Pick<FastifyRequest, 'ip'>,
 ): Promise<VerifiedPayment> {
   const { terms, verifier, chainClock, requireFees, payers, now } = context
+  const { authorization: signed, challengeTokenSha256, challengeExpiresAt, alteredTerm } = payment
   const verifiedAtMs = performance.now()
   if (alteredTerm !== null)
     throw new AppError('payment_terms_mismatch', {
@@ -73,7 +75,8 @@ export async function verifyAuthorization(
   if (stored === null) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
 
   const isKnown = payers.isKnown(signed.payer)
-  const giveBack = isKnown ? null : context.limitVerifications(request)
+  // A signature that only the chain can judge costs no key: whoever made it up is a stranger.
+  const giveBack = isKnown && payment.isProven ? null : context.limitVerifications(request)
   await requireUnlisted(context.payerScreen, signed.payer)
   if (!isKnown) await requireBalance(context, signed)
   const authorization = stored === null ? signed : await useStoredPermit(context, signed, stored)
@@ -81,10 +84,13 @@ export async function verifyAuthorization(
   if (stored !== null && authorization === signed) requireGasSponsoringTerms(signed, nowSeconds, terms, neededSeconds)
   const verification = await verifier.verify(authorization, authorization.authorizedMaximum)
   if (verification.outcome === 'unreachable')
-    throw new AppError('payment_network_unavailable', { cause: verification.cause })
+    throw new AppError('payment_network_unavailable', {
+      cause: verification.cause,
+      ...(verification.detail !== undefined && { message: verification.detail }),
+    })
   if (verification.outcome === 'refused') {
-    const { code } = verification
-    const error = new AppError(code, detailsOf(context, authorization, verification, nowSeconds))
+    const code = codeOf(payment, verification)
+    const error = new AppError(code, detailsOf(context, payment, verification, nowSeconds))
     throw code === 'permit_already_used' ? payers.rememberRefusal(signed, error, challenge) : error
   }
   payers.rememberVerified(authorization.payer)
@@ -92,13 +98,35 @@ export async function verifyAuthorization(
   return { authorization, challengeTokenSha256, needsPermit: verification.needsPermit, verifiedAtMs }
 }
 
-/** Returns what to say of a refusal; a missing allowance comes with the permit that its payer can sign instead. */
+type Refusal = Extract<Verification, { outcome: 'refused' }>
+
+/** Characters of `0x` and the 65 bytes of a key's signature. */
+const KEY_SIGNATURE_LENGTH = 132
+
+/**
+ * Returns the code of a refusal. An account without code whose signature looks like a key's has been signed for by another
+ * key; any other signature is that of a wallet that is not there yet.
+ */
+function codeOf({ authorization, isWrapped }: PresentedPayment, { code }: Refusal): ErrorCode {
+  const isOfKey = !isWrapped && authorization.signature.length === KEY_SIGNATURE_LENGTH
+  return code === 'payer_not_deployed' && isOfKey ? 'payment_signature_invalid' : code
+}
+
+/**
+ * Returns what to say of a refusal; a missing allowance comes with the permit that its payer can sign instead, or with the
+ * transaction that a contract wallet sends.
+ */
 function detailsOf(
   { terms, publicBaseUrl }: Pick<VerificationContext, 'terms' | 'publicBaseUrl'>,
-  { payer: owner, authorizedMaximum: maximum }: Authorization,
-  { detail, permitNonce: nonce }: Extract<Verification, { outcome: 'refused' }>,
+  { authorization: { payer: owner, authorizedMaximum: maximum }, isProven }: PresentedPayment,
+  { code, detail, permitNonce: nonce }: Refusal,
   nowSeconds: bigint,
 ): AppErrorDetails {
+  if (code === 'permit2_allowance_required' && !isProven)
+    return {
+      message: `Permit2 may take too little of the payer’s USDC. ${approvalMessage(terms)}`,
+      members: { approval: approvalCall(terms) },
+    }
   if (nonce === undefined) return detail === undefined ? {} : { message: detail }
   const permit = requiredPermit(terms, { owner, nonce, nowSeconds, maximum, publicBaseUrl })
   return { message: requiredPermitMessage(terms), members: { permit } }

@@ -9,6 +9,7 @@ const FUNDS: ReadonlySet<string> = new Set([
   'insufficient_funds',
   'permit2_allowance_required',
   'payer_has_code',
+  'payer_not_deployed',
   'unpaid_debt',
   'payer_blocked',
 ])

@@ -1,5 +1,6 @@
 import { VerifyError } from '@x402/core/types'
-import type { PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
+import type { ChainVerifier } from '#shared/chain/verification/authorization-verifier.ts'
+import { judgeWallet } from '#shared/chain/verification/settlement-verification.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
@@ -20,11 +21,7 @@ type RemoteVerdict =
  * reach its node reports an invalid signature, and the payer must not sign again for that. Whether the payer's account
  * may pay is asked from our own node.
  */
-export function createRemoteVerifier(
-  options: RemoteFacilitatorOptions,
-  own: AuthorizationVerifier,
-  payerCode: PayerCodePolicy,
-): AuthorizationVerifier {
+export function createRemoteVerifier(options: RemoteFacilitatorOptions, own: ChainVerifier): AuthorizationVerifier {
   const client = createHttpClient(options, VERIFY_TIMEOUT_MS)
   const ask = async (authorization: Authorization): Promise<RemoteVerdict> => {
     try {
@@ -40,12 +37,14 @@ export function createRemoteVerifier(
   }
   return {
     isSignedByPayer: (authorization) => own.isSignedByPayer(authorization),
+    askWallet: (authorization) => own.askWallet(authorization),
     verify: async (authorization, amount): Promise<Verification> => {
-      const [verdict, code] = await Promise.all([ask(authorization), payerCode.check(authorization.payer)])
-      if (code.outcome !== 'allowed') return code
+      const [verdict, code] = await Promise.all([ask(authorization), own.checkWallet(authorization)])
+      const signed = { signedBy: own.isSignedByPayer(authorization) }
       // The SDK's facilitator submits a permit whenever there is one, even if a lasting approval exists.
-      if (verdict.outcome === 'valid') return { outcome: 'valid', needsPermit: authorization.gasSponsoring !== null }
-      if (verdict.outcome === 'unreachable') return verdict
+      const needsPermit = authorization.gasSponsoring !== null
+      if (verdict.outcome === 'valid') return judgeWallet({ outcome: 'valid', needsPermit }, code, signed)
+      if (verdict.outcome === 'unreachable') return judgeWallet(verdict, code, signed)
       const refusal = refusalOf(verdict.reason)
       if (refusal?.certain) return { outcome: 'refused', code: refusal.code }
       const verification = await own.verify(authorization, amount)

@@ -16,6 +16,17 @@ export function withCanonicalV(signature: Hex): Hex {
   return signature.toLowerCase().replace(/(00|01)$/, (v) => (v === '00' ? '1b' : '1c')) as Hex
 }
 
+/** The order of the curve. */
+const ORDER = 2n * HALF_ORDER + 1n
+
+/** Returns the signature of the same key with a low `s` and the other `v`; unchanged when `s` is low or `v` unknown. */
+export function withLowS(signature: Hex): Hex {
+  const s = RECOVERABLE_SIGNATURE.test(signature) ? BigInt(`0x${signature.slice(66, 130)}`) : 0n
+  if (s <= HALF_ORDER || s >= ORDER) return signature
+  const v = signature.endsWith('1b') ? '1c' : '1b'
+  return `${signature.slice(0, 66)}${(ORDER - s).toString(16).padStart(64, '0')}${v}` as Hex
+}
+
 /**
  * Returns the lower-case address whose key signed the 32 bytes of `hash`, or `null` when the 65 bytes r, s, v are not a
  * canonical signature. A high `s` and a `v` of 0 or 1 are refused, although they name the same signer, because one

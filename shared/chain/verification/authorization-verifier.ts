@@ -1,12 +1,14 @@
-import type { PublicClient } from 'viem'
-import type { PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
+import { type Hex, type PublicClient, size } from 'viem'
+import type { PayerCodeCheck, PayerCodePolicy, SignedQuestion } from '#shared/chain/verification/payer-code.ts'
 import { type Authorization, lastingPermitOf } from '#shared/payment/authorization.ts'
-import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
+import type { AuthorizationVerifier, SignedBy, Verification, WalletAnswer } from '#shared/payment/facilitator.ts'
 import { permitDigest } from '../allowance/permit-digest.ts'
+import { isRevert } from '../network/rpc-failure.ts'
 import { createPermit2Hash } from '../signing/permit2-message.ts'
-import { recoverSigner, withCanonicalV } from '../signing/secp256k1.ts'
+import { recoverSigner, withCanonicalV, withLowS } from '../signing/secp256k1.ts'
 import { createPayerCodePolicy } from './payer-code.ts'
 import { createSettlementVerification, type SettlementVerification } from './settlement-verification.ts'
+import { askSignature } from './signature-trace.ts'
 import type { ReadFees } from './verify-settlement.ts'
 
 export interface VerifierOptions {
@@ -18,10 +20,16 @@ export interface VerifierOptions {
   readonly settlements?: SettlementVerification
 }
 
+/** A verifier that reads the chain itself. */
+export interface ChainVerifier extends AuthorizationVerifier {
+  /** Judges the code that decides about the payer's signature, whether or not the payment could be settled. */
+  checkWallet(authorization: Authorization): Promise<PayerCodeCheck>
+}
+
 /**
  * Creates a verifier that simulates settlements. It has no key: a simulation needs only the facilitator's address. The
- * signer is recovered locally, so signatures of contract wallets (EIP-1271) are not accepted; and Permit2 asks an
- * account with code instead of recovering its signer, so those may pay only if `payerCode` allows them.
+ * signer is recovered locally. Permit2 asks an account with code (EIP-1271) instead of recovering its signer, so those may
+ * pay only if `payerCode` allows what runs then.
  */
 export function createAuthorizationVerifier(
   client: PublicClient,
@@ -31,20 +39,50 @@ export function createAuthorizationVerifier(
     readFees = null,
     settlements = createSettlementVerification(client, { readFees }),
   }: VerifierOptions = {},
-): AuthorizationVerifier {
+): ChainVerifier {
   const permit2Hash = createPermit2Hash(chainId)
   // Admission and the check of the payment ask for the same object, and recovering a signer takes a while.
-  const judged = new WeakMap<Authorization, boolean>()
+  const judged = new WeakMap<Authorization, SignedQuestion>()
+  const questionOf = (authorization: Authorization): SignedQuestion => {
+    const known = judged.get(authorization)
+    if (known) return known
+    const { payer, signature } = authorization
+    const hash = permit2Hash(authorization)
+    const question = { payer, hash, signature, signedBy: judgeSignature(hash, authorization, payerCode.allowsCode) }
+    judged.set(authorization, question)
+    return question
+  }
   return {
-    isSignedByPayer: (authorization) => {
-      const isSigned =
-        judged.get(authorization) ??
-        recoverSigner(permit2Hash(authorization), authorization.signature) === authorization.payer.toLowerCase()
-      judged.set(authorization, isSigned)
-      return isSigned
-    },
+    isSignedByPayer: (authorization) => questionOf(authorization).signedBy,
+    checkWallet: (authorization) => payerCode.check(questionOf(authorization)),
+    askWallet: (authorization) => askWallet(client, questionOf(authorization)),
     verify: async (authorization, amount) =>
-      hasOwnPermit(authorization) ? await settlements.verify(authorization, amount, { payerCode }) : FOREIGN_PERMIT,
+      hasOwnPermit(authorization)
+        ? await settlements.verify(authorization, amount, { policy: payerCode, signed: questionOf(authorization) })
+        : FOREIGN_PERMIT,
+  }
+}
+
+/** Bytes of the shortest signature that a known wallet takes: one of a key. */
+const SHORTEST_SIGNATURE = 65
+
+/**
+ * Judges a signature without the chain. The key's own signature in another spelling is refused: one payment must have one
+ * (EIP-2), and no account takes it.
+ */
+function judgeSignature(hash: Hex, { payer, signature }: Authorization, allowsCode: boolean): SignedBy {
+  const owner = payer.toLowerCase()
+  if (recoverSigner(hash, signature) === owner) return 'key'
+  if (!allowsCode || size(signature) < SHORTEST_SIGNATURE) return 'no'
+  return recoverSigner(hash, withLowS(withCanonicalV(signature))) === owner ? 'no' : 'ask_chain'
+}
+
+async function askWallet(client: PublicClient, question: SignedQuestion): Promise<WalletAnswer> {
+  if (question.signedBy !== 'ask_chain') return { outcome: question.signedBy === 'key' ? 'signed' : 'not_signed' }
+  try {
+    return { outcome: (await askSignature(client, question)) ? 'signed' : 'not_signed' }
+  } catch (cause) {
+    return isRevert(cause) ? { outcome: 'not_signed' } : { outcome: 'unreachable', cause }
   }
 }
 

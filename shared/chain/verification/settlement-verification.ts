@@ -1,11 +1,17 @@
 import { LRUCache } from 'lru-cache'
 import type { Hex, PublicClient } from 'viem'
-import type { AccountCode, PayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Verification } from '#shared/payment/facilitator.ts'
 import { isAbandoned } from '../network/rpc-failure.ts'
-import { readAccountCode } from './payer-code.ts'
+import {
+  type AccountCode,
+  NOT_DEPLOYED,
+  type PayerCodeCheck,
+  type PayerCodePolicy,
+  readAccountCode,
+  type SignedQuestion,
+} from './payer-code.ts'
 import { type Simulation, simulateSettlement } from './settlement-call.ts'
 import { createSharedSimulation } from './shared-simulation.ts'
 import {
@@ -21,7 +27,9 @@ const MAXIMUM_PAYERS_WITH_CODE = 10_000
 
 export interface VerificationOptions {
   /** Applies the operator's policy for payers whose accounts have code; without it, only the simulation decides. */
-  readonly payerCode?: PayerCodePolicy
+  readonly policy?: PayerCodePolicy
+  /** What the payer signed, as the policy judges it. */
+  readonly signed?: SignedQuestion
   /** The settlement key that will send the transaction: code of a payer could recognize a simulation by its absence. */
   readonly sender?: Hex
 }
@@ -30,8 +38,8 @@ export interface VerificationOptions {
 export interface SettlementVerification {
   /**
    * Checks whether `amount` could be settled now. A payment that names the settlement contract shares one RPC call with
-   * those that arrive at the same time; for any other it takes one, with a permit two and with `payerCode` one more. A
-   * refusal takes one to five more. Never rejects.
+   * those that arrive at the same time; for any other it takes one, with a permit two and with a policy one more. A
+   * payer with code takes two, and one more for code that is new here. A refusal takes one to five more. Never rejects.
    */
   verify(authorization: Authorization, amount: AtomicAmount, options?: VerificationOptions): Promise<Verification>
 }
@@ -56,9 +64,9 @@ export function createSettlementVerification(
       if (together && authorization.facilitator === contract) return await together({ authorization, amount }, options)
       const [verification, code] = await Promise.all([
         verifySettlement(client, authorization, amount, readFees),
-        options.payerCode?.check(authorization.payer),
+        checkCode(options),
       ])
-      return code === undefined || code.outcome === 'allowed' ? verification : code
+      return judgeWallet(verification, code, options.signed)
     },
   }
 }
@@ -118,15 +126,21 @@ function verifyTogether(
   const readTerms = async (key: Hex | null): Promise<SimulatedTransaction> =>
     key === null ? anybody : { from: key, fees: readFees && (await readFees()) }
 
-  const verifyWithCode = async (payment: SimulatedPayment, { payerCode, sender: own }: VerificationOptions) => {
-    const terms = await readTerms(own ?? sender).catch((cause: unknown) => unreachable(cause))
+  const verifyWithCode = async (payment: SimulatedPayment, options: VerificationOptions): Promise<Verification> => {
+    const terms = await readTerms(options.sender ?? sender).catch((cause: unknown) => unreachable(cause))
     // The payer's code is not the reason.
     if ('outcome' in terms) return terms
     const simulate = () => simulateAlone(payment, terms).catch(failedToSimulate)
-    const first = await simulate()
-    const policy = first.code ? judgeCode(payerCode, first.code) : ALLOWED
+    const first = simulate()
+    const checked = checkCode(
+      options,
+      first.then(({ code }) => code),
+    )
+    const { simulation, code } = await first
+    // Whoever made the signature up: there is nothing else to find out.
+    if (code?.size === 0n && options.signed?.signedBy === 'ask_chain') return NOT_DEPLOYED
     const again = async () => (await simulate()).simulation
-    return policy.outcome === 'allowed' ? await judge(client, payment, first.simulation, again) : policy
+    return judgeWallet(await judge(client, payment, simulation, again), await checked, options.signed)
   }
   const simulateAgain = async (payment: SimulatedPayment): Promise<Simulation> => {
     const { simulation, code } = await simulateAlone(payment, anybody).catch(failedToSimulate)
@@ -134,14 +148,54 @@ function verifyTogether(
     return code === null || code.size === 0n ? simulation : REVERTS
   }
   return async (payment, options) => {
-    if (payersWithCode.has(payment.authorization.payer)) return await verifyWithCode(payment, options)
+    const { payer } = payment.authorization
+    const isUnproven = options.signed?.signedBy === 'ask_chain'
+    if (isUnproven || payersWithCode.has(payer)) return await verifyWithCode(payment, options)
     const { simulation, code } = await simulateAmongOthers(payment).catch((cause: unknown) => explain(payment, cause))
-    const policy = code ? judgeCode(options.payerCode, code) : ALLOWED
-    if (policy.outcome !== 'allowed') return policy
-    return code === null || code.size === 0n || simulation.outcome === 'unreachable'
-      ? await judge(client, payment, simulation, () => simulateAgain(payment))
-      : await verifyWithCode(payment, options)
+    const hasCode = code !== null && code.size > 0n
+    const own = hasCode ? ((await options.policy?.judge(payer, code)) ?? ALLOWED) : ALLOWED
+    if (hasCode && own.outcome === 'allowed' && simulation.outcome !== 'unreachable')
+      return await verifyWithCode(payment, options)
+    const verification = await judge(client, payment, simulation, () => simulateAgain(payment))
+    return judgeWallet(verification, own, options.signed)
   }
+}
+
+/**
+ * Returns what a verification and the check of the payer's code say together: first what the simulation refuses, then the
+ * code that made it succeed. A revert that nothing explains is due to the code, if it is not known.
+ */
+export function judgeWallet(
+  verification: Verification,
+  code: PayerCodeCheck,
+  signed: Pick<SignedQuestion, 'signedBy'> | undefined,
+): Verification {
+  if (code.outcome === 'refused' && code.code === 'payer_not_deployed') return code
+  switch (verification.outcome) {
+    case 'valid':
+      return code.outcome === 'allowed' ? verification : code
+    case 'unreachable':
+      return code.outcome === 'refused' ? code : verification
+    case 'refused':
+      if (verification.code !== 'payment_rejected') return verification
+      if (signed?.signedBy === 'ask_chain' && verification.detail === undefined) return NOT_TAKEN
+      return code.outcome === 'refused' ? code : verification
+  }
+}
+
+/** Of a wallet with code whose signature makes the simulation revert, while nonce, funds and allowance do not. */
+const NOT_TAKEN: Verification = {
+  outcome: 'refused',
+  code: 'payment_signature_invalid',
+  detail:
+    'The payer’s wallet, a contract, does not take this signature. Check that its present owners signed, and that the wallet adds its own hash to what they sign.',
+}
+
+function checkCode(
+  { policy, signed }: VerificationOptions,
+  seen?: Promise<AccountCode | null>,
+): Promise<PayerCodeCheck> {
+  return policy && signed ? policy.check(signed, seen) : Promise.resolve(ALLOWED)
 }
 
 function judge(
@@ -153,12 +207,8 @@ function judge(
   return judgeSimulation(client, authorization, amount, { first, again })
 }
 
-function judgeCode(policy: PayerCodePolicy | undefined, code: AccountCode) {
-  return policy?.judge(code) ?? ALLOWED
-}
-
 const REVERTS: Simulation = { outcome: 'reverts' }
-const ALLOWED = { outcome: 'allowed' } as const
+const ALLOWED: PayerCodeCheck = { outcome: 'allowed' }
 
 function unreachable(cause: unknown): { outcome: 'unreachable'; cause: unknown } {
   return { outcome: 'unreachable', cause }

@@ -238,7 +238,7 @@ describe('the verifier of authorizations', () => {
     it('verifies a signature without the network', async () => {
       const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
       const calls = proxy.calls.length
-      expect(verifier.isSignedByPayer(authorization)).toBe(true)
+      expect(verifier.isSignedByPayer(authorization)).toBe('key')
       expect(proxy.calls).toHaveLength(calls)
     })
 
@@ -259,13 +259,13 @@ describe('the verifier of authorizations', () => {
     ]
     it.each(changes)('rejects a signature after a change of the %s', async (_, change) => {
       const signed = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
-      expect(verifier.isSignedByPayer({ ...signed, ...change(signed) })).toBe(false)
+      expect(verifier.isSignedByPayer({ ...signed, ...change(signed) })).toBe('no')
     })
 
     it('rejects a signature for another chain', async () => {
       const signed = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
       const otherChain = createAuthorizationVerifier(createChainClient(proxy.url), 1)
-      expect(otherChain.isSignedByPayer(signed)).toBe(false)
+      expect(otherChain.isSignedByPayer(signed)).toBe('no')
     })
   })
 })
@@ -326,6 +326,8 @@ describe('verifying one authorization on chain', () => {
     const accept = (authorization: Authorization, address = '203.0.113.1') => {
       const payment = {
         authorization,
+        isProven: dependencies.verifier.isSignedByPayer(authorization) === 'key',
+        isWrapped: false,
         challengeTokenSha256: '',
         challengeExpiresAt: new Date(Date.now() + 600_000),
         alteredTerm: null,

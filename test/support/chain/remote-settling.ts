@@ -3,7 +3,6 @@ import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifi
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { createBlockReader } from '#shared/chain/reading/block-reader.ts'
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
-import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
@@ -36,7 +35,7 @@ export function settleRemotely(
   const { receiptSecretId, blockWatch, now, logger } = dependencies
   return {
     facilitator,
-    verifier: createRemoteVerifier(options, own, createPayerCodePolicy(chain)),
+    verifier: createRemoteVerifier(options, own),
     settlementSteps: createRemoteSettlement({
       settlementStore: { ...ledger.settlement, ...store },
       facilitator,

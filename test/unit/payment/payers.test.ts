@@ -15,6 +15,7 @@ import {
   openTotal,
   type PayerFunds,
 } from '#shared/payment/exposure.ts'
+import type { SignedBy } from '#shared/payment/facilitator.ts'
 import { settlementPause } from '#shared/payment/settlement-retry.ts'
 import { createPayerMemory } from '../../../api/paid-request/pay/payer-memory.ts'
 import { createRememberedSearch, requireUnsettled } from '../../../api/paid-request/pay/require-unsettled.ts'
@@ -63,7 +64,7 @@ const SETTLED: SettlementOnChain = {
 interface Circumstances {
   readonly refusal?: ConstructorParameters<typeof AppError>[0]
   readonly found?: SettlementOnChain
-  readonly isSigned?: boolean
+  readonly signedBy?: SignedBy
   readonly isKnown?: boolean
   readonly isClaimed?: boolean
   readonly isExhausted?: boolean
@@ -73,7 +74,7 @@ interface Circumstances {
 }
 /** Refuses a payment; returns the code of the answer, `refused` for the refusal itself, and what it cost. */
 async function refuse(circumstances: Circumstances): Promise<readonly string[]> {
-  const { refusal = 'challenge_expired', found = SETTLED, isSigned = true } = circumstances
+  const { refusal = 'challenge_expired', found = SETTLED, signedBy = 'key' } = circumstances
   const seen: string[] = []
   const payment = { accepted: { network }, authorization: { ...AUTHORIZATION, gasSponsoring: null } }
   const dependencies = {
@@ -84,7 +85,7 @@ async function refuse(circumstances: Circumstances): Promise<readonly string[]> 
       acceptedRecipients: [circumstances.payTo ?? payTo],
       acceptedFacilitators: [circumstances.facilitator ?? facilitator],
     },
-    verifier: { isSignedByPayer: () => isSigned },
+    verifier: { isSignedByPayer: () => signedBy },
     payers: { isKnown: () => circumstances.isKnown === true },
     limitVerifications: () => {
       seen.push('allowance')
@@ -326,7 +327,7 @@ describe('a refused payment', () => {
       { found: { outcome: 'unreachable', cause: null } },
       ['payment_state_unknown', 'allowance', 'search'],
     ],
-    ['signed by someone else', { isSigned: false }, ['refused']],
+    ['signed by someone else', { signedBy: 'no' }, ['refused']],
     ['addressed to someone else', { payTo: `0x${'9'.repeat(40)}` }, ['refused']],
     ['to be settled by someone else', { facilitator: `0x${'9'.repeat(40)}` }, ['refused']],
     ['known to the ledger', { refusal: 'fresh_signature_required' }, ['refused']],

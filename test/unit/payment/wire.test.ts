@@ -92,7 +92,7 @@ const DEPENDENCIES = {
   } as unknown as SignatureContext['terms'],
   publicBaseUrl: 'https://farebox.example',
   challengeSecrets: [NEW_SECRET, OLD_SECRET],
-  verifier: { isSignedByPayer: () => true } as unknown as SignatureContext['verifier'],
+  verifier: { isSignedByPayer: () => 'key' } as unknown as SignatureContext['verifier'],
 } satisfies SignatureContext
 interface Changes {
   readonly signedFor?: `0x${string}`
@@ -125,6 +125,7 @@ function read({ signedFor = payTo, acceptedFor = signedFor, secret = NEW_SECRET,
       gasSponsoring: null,
     },
     resourceUrl: null,
+    isWrapped: false,
   } satisfies SignedPayment
   return readAuthorization(DEPENDENCIES, { decoded: { outcome: 'decoded', payment } } as never, SUBJECT)
 }
