@@ -16,7 +16,7 @@ interface ContractVerifierOptions {
   readonly contract: Hex
   /** Default: not known. */
   readonly sender?: Hex
-  readonly allowedDelegates?: readonly Hex[]
+  readonly allowedDelegates?: readonly Hex[] | null
   readonly timeoutMs?: number
 }
 
