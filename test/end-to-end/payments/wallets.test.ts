@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createFarebox } from '../../../client/farebox.ts'
 import { walletFromAccount } from '../../../client/wallet/wallet-from-private-key.ts'
+import { type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
 import { startTestSandbox, type TestSandbox, WITHOUT_BUDGETS } from '../../support/processes/test-sandbox.ts'
 import { CHAT, CHAT_PATH, payAsWallet, payingWith, transfersOf } from '../../support/wallets/pay-as-wallet.ts'
 import { createSafe } from '../../support/wallets/safe-wallet.ts'
@@ -59,5 +60,42 @@ describe('a service with a settlement contract', () => {
     expect([answer.status, body]).toMatchObject([412, {}])
     expect(JSON.stringify(body)).toMatch(/approve/i)
     expect(await transfersOf(sandbox, wallet)).toEqual([])
+  })
+})
+
+describe('a service without a settlement contract', () => {
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({
+      settlementContract: false,
+      apiEnvironment: WITHOUT_BUDGETS,
+      workerEnvironment: WITHOUT_BUDGETS,
+    })
+  })
+  afterAll(() => sandbox.stop())
+
+  it.each(WALLET_KINDS)('is paid by $name', async ({ create }) => {
+    await payAsWallet(sandbox, await create(sandbox.info.rpcUrl, { approved: true }), 2)
+  })
+})
+
+describe('a service whose payments a remote facilitator settles', () => {
+  let facilitator: SdkFacilitator
+  beforeAll(async () => {
+    sandbox = await startTestSandbox({
+      startFacilitator: async ({ rpcUrl, privateKey }) => {
+        facilitator = await startSdkFacilitator(rpcUrl, privateKey)
+        return facilitator.url
+      },
+      apiEnvironment: WITHOUT_BUDGETS,
+      workerEnvironment: WITHOUT_BUDGETS,
+    })
+  })
+  afterAll(async () => {
+    await sandbox.stop()
+    await facilitator.stop()
+  })
+
+  it.each(WALLET_KINDS)('is paid by $name', async ({ create }) => {
+    await payAsWallet(sandbox, await create(sandbox.info.rpcUrl, { approved: true }), 1)
   })
 })
