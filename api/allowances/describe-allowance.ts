@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
-import { lastingPermit } from '../paid-request/pay/permit-terms.ts'
+import { approvalCall, lastingPermit } from '../paid-request/pay/permit-terms.ts'
 import type { allowanceStatusSchema } from '../schemas/allowances.ts'
 import {
   type AllowanceDependencies,
@@ -24,14 +24,14 @@ export async function describeAllowance(
 ): Promise<AllowanceStatus> {
   const { terms, permitStore, now } = dependencies
   const [reading, stored] = await Promise.all([readOwner(dependencies, owner), permitStore.findStoredPermit(owner)])
-  const { allowance, balance, permitNonce: nonce, block, chainTime } = reading
+  const { allowance, balance, permitNonce: nonce, block, chainTime, wallet } = reading
   const machineTime = BigInt(Math.floor(now().getTime() / 1000))
   const nowSeconds = chainTime > machineTime ? chainTime : machineTime
   const isStoring = terms.settlementContract !== null
   const usable = isStoring && stored?.nonce === nonce && stored.deadline > nowSeconds ? stored : null
   const payable = usable && usable.value > allowance ? usable.value : allowance
   const maximum = payable < balance ? payable : balance
-  const refusal = isStoring ? findOwnerRefusal(reading) : new AppError('permits_not_stored')
+  const refusal = isStoring ? findOwnerRefusal(terms, reading) : new AppError('permits_not_stored')
   return {
     object: 'allowance_status',
     ...partiesOf(terms, owner),
@@ -49,6 +49,8 @@ export async function describeAllowance(
       minimum_value: MINIMUM_VALUE.toString(),
       minimum_deadline_seconds: MINIMUM_DEADLINE_SECONDS,
     },
+    wallet: { has_code: wallet.hasCode, may_pay: wallet.refusal === null, message: wallet.refusal },
+    approval: wallet.signsPermits ? null : approvalCall(terms),
     typed_data: lastingPermit(terms, { owner, nonce, nowSeconds }),
   }
 }

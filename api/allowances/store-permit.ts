@@ -6,7 +6,7 @@ import { atomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/mone
 import { type AllowancePermit, isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { type PayerScreen, requirePermitted, requireUnlisted } from '../paid-request/pay/payer-screen.ts'
-import { expectedPermit } from '../paid-request/pay/permit-terms.ts'
+import { approvalMessage, expectedPermit } from '../paid-request/pay/permit-terms.ts'
 import type { allowanceSchema } from '../schemas/allowances.ts'
 import type { PresentedPermit } from './read-permit.ts'
 
@@ -50,7 +50,7 @@ export async function storePermit(
   if (isAllowanceSufficient(reading, permit.value)) return render(dependencies, permit.owner, reading, null)
   if (permit.nonce < reading.permitNonce) throw unusableNonce(dependencies, permit, reading)
   requireTime(permit.deadline, reading.chainTime)
-  const refusal = findOwnerRefusal(reading)
+  const refusal = findOwnerRefusal(dependencies.terms, reading)
   if (refusal) throw refusal
   // A node that is behind has not seen that the nonce is used.
   if (!(await permitStore.storePermit(permit))) throw unusableNonce(dependencies, permit, reading)
@@ -77,12 +77,22 @@ function requireTime(deadline: bigint, nowSeconds: bigint): void {
 }
 
 /** Returns why an owner's permit is not stored, or `null`. */
-export function findOwnerRefusal({ hasCode, balance }: Pick<AllowanceReading, 'hasCode' | 'balance'>): AppError | null {
-  if (hasCode) return new AppError('owner_has_code')
+export function findOwnerRefusal(
+  terms: AllowanceDependencies['terms'],
+  { wallet, balance }: Pick<AllowanceReading, 'wallet' | 'balance'>,
+): AppError | null {
+  if (!wallet.signsPermits) return ownerHasCode(terms)
   if (balance >= MINIMUM_VALUE) return null
   const [has, needed] = [dollarsFromAtomic(atomicAmount(balance)), dollarsFromAtomic(MINIMUM_VALUE)]
   return new AppError('owner_balance_too_low', {
     message: `The owner has ${has} USDC; a permit is stored from ${needed} USDC. Add funds first, or send the permit with a payment.`,
+  })
+}
+
+/** Creates the error of an owner whose code would judge a permit, with the transaction that needs none. */
+function ownerHasCode(terms: AllowanceDependencies['terms']): AppError {
+  return new AppError('owner_has_code', {
+    message: `The owner’s account has code (a smart account or an EIP-7702 delegation), so no permit of it is stored. ${approvalMessage(terms)}`,
   })
 }
 
@@ -104,7 +114,7 @@ export async function readOwner(
 function withNonce(
   { reader, terms }: AllowanceDependencies,
   presented: PresentedPermit,
-  { permitNonce, hasCode }: AllowanceReading,
+  { permitNonce, wallet }: AllowanceReading,
 ): AllowancePermit {
   const earliest = permitNonce > EARLIER_NONCES ? permitNonce - EARLIER_NONCES : 0n
   const first = presented.nonce ?? permitNonce
@@ -112,7 +122,7 @@ function withNonce(
     const permit = { ...presented, nonce }
     if (nonce <= permitNonce && reader.isSignedByOwner(permit)) return permit
   }
-  if (hasCode) throw new AppError('owner_has_code')
+  if (wallet.hasCode) throw ownerHasCode(terms)
   throw new AppError('permit_invalid', {
     param: 'permit.signature',
     message: `The signature is not that of ${presented.owner} for this value and deadline. ${expectedPermit(terms, permitNonce)}`,

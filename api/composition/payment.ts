@@ -89,7 +89,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   return {
     nodes,
     screeningOracle: oracle === undefined ? null : createScreeningOracle(chain, oracle),
-    allowanceReader: createAllowanceReader(chain),
+    allowanceReader: createAllowanceReader(chain, payerCode),
     dependencies: {
       terms: {
         network: NETWORK,

@@ -1,4 +1,4 @@
-import { requiredPermitSchema } from '../schemas/allowances.ts'
+import { approvalSchema, requiredPermitSchema } from '../schemas/allowances.ts'
 import { type JsonSchema, jsonSchemaOf } from '../schemas/json-schema.ts'
 
 const text = { type: 'string' }
@@ -59,9 +59,21 @@ const paymentRequiredSchema: JsonSchema = {
       payment: text,
       retry: text,
       permit: jsonSchemaOf(requiredPermitSchema, 'output'),
+      approval: jsonSchemaOf(approvalSchema, 'output'),
       request_id: text,
     },
-    ['x402Version', 'accepts', 'resource', 'extensions', 'code', 'payment', 'retry', 'permit', 'request_id'],
+    [
+      'x402Version',
+      'accepts',
+      'resource',
+      'extensions',
+      'code',
+      'payment',
+      'retry',
+      'permit',
+      'approval',
+      'request_id',
+    ],
   ),
   description: 'The challenge. The header PAYMENT-REQUIRED is authoritative wherever this body differs from it.',
 }

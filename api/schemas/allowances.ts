@@ -83,6 +83,11 @@ const typedDataSchema = z.strictObject({
   message: z.record(z.string(), z.string()),
 })
 
+/** The transaction of a wallet that signs no permits. */
+export const approvalSchema = z
+  .strictObject({ to: z.string(), data: z.string() })
+  .meta({ description: 'The transaction that approves Permit2 for USDC, lastingly: to the asset, without value.' })
+
 /** What a 412 asks its payer to sign. */
 export const requiredPermitSchema = z
   .strictObject({
@@ -120,6 +125,19 @@ export const allowanceStatusSchema = z.strictObject({
     message: z.string().nullable(),
     minimum_value: atomicSchema.meta({ description: 'The smallest value of a permit, and balance of its owner.' }),
     minimum_deadline_seconds: z.int().positive().meta({ description: 'How far ahead its deadline must be.' }),
+  }),
+  wallet: z
+    .strictObject({
+      has_code: z.boolean(),
+      may_pay: z.boolean().meta({
+        description:
+          'Whether the account’s own code is known, or it has none. What else that code asks is seen with each payment.',
+      }),
+      message: z.string().nullable().meta({ description: 'Why it may not pay.' }),
+    })
+    .meta({ description: 'The code of the owner’s account, as this service judges it.' }),
+  approval: approvalSchema.nullable().meta({
+    description: 'For a wallet that signs no permits: the transaction that approves Permit2 for USDC, lastingly.',
   }),
   typed_data: typedDataSchema.meta({
     description: 'What the owner signs (EIP-712). Any value and deadline within the limits may replace these.',

@@ -16,7 +16,7 @@ const OTHERWISE =
   'Approve Permit2 for USDC in a transaction of your own, which needs ETH for gas; until then calls are paid one after the other, each with a permit.'
 const ADVICE: Readonly<Record<string, string>> = {
   owner_balance_too_low: 'Add USDC to the wallet, then approve again.',
-  owner_has_code: 'Pay from an account without code.',
+  owner_has_code: 'Approve Permit2 for USDC in a transaction of the wallet’s own.',
 }
 const PROBLEMS: Readonly<Record<string, string>> = {
   owner_has_code:

@@ -28,6 +28,8 @@ interface Obtained {
   readonly state: AllowanceState
   readonly nonce: bigint
   readonly isCovered: boolean
+  /** Whether the wallet is one that signs no permits, and approves Permit2 in a transaction of its own. */
+  readonly needsApproval: boolean
   /** The permit that payments bring until it is on chain. */
   readonly lasting: LastingPermit | null
 }
@@ -61,6 +63,7 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
     }
     isMissing = true
     const value = payable(budget)
+    if (before.needsApproval) return before
     if (!lastingFor || value <= lastingFor.maximum) return before
     return { ...before, lasting: await shared.obtain(status, { maximum: lastingFor.maximum, value }) }
   }
@@ -97,6 +100,7 @@ export function createCover(context: CoverContext, options: CoverOptions): Cover
       const obtained = await obtain(signal).catch(async (error: unknown) => await nonceOfNode(node, challenge, error))
       if (typeof obtained === 'bigint') return { kind: 'own', nonce: obtained }
       if (obtained.isCovered && !isRepeated) return null
+      if (obtained.needsApproval) throw approvalMissing(obtained)
       if (obtained.lasting) return { kind: 'lasting', permit: obtained.lasting }
       if (takesPermits(challenge)) return { kind: 'own', nonce: obtained.nonce }
       throw allowanceMissing(obtained, challenge)
@@ -145,7 +149,8 @@ async function readObtained(context: CoverContext): Promise<Obtained & { readonl
   const state = allowanceState(status)
   const underWay = context.budget.underWay()
   const isCovered = isSufficient(state, underWay > asked ? underWay : asked)
-  return { status, state, nonce: BigInt(status.permit_nonce), isCovered, lasting: null }
+  const needsApproval = (status.approval ?? null) !== null
+  return { status, state, nonce: BigInt(status.permit_nonce), isCovered, needsApproval, lasting: null }
 }
 
 /** Returns what may still be charged by the limits, payments under way included. */
@@ -164,6 +169,15 @@ function allowanceMissing({ state }: Obtained, { maximum }: Challenge): FareboxE
     'permit2_allowance_required',
     `Permit2 may take ${formatUsdc(state.allowance)} USDC of the wallet, the call costs up to ${formatUsdc(maximum)}, and the service takes no permit with a payment.`,
     'Approve Permit2 once with approve().',
+  )
+}
+
+/** The service's sentence has the transaction. */
+function approvalMissing({ state }: Obtained): FareboxError {
+  return uncharged(
+    'permit2_allowance_required',
+    `Permit2 may take ${formatUsdc(state.allowance)} USDC of the wallet, which signs no permits. ${state.storing.message ?? ''}`.trim(),
+    'Send that transaction from the wallet once, then repeat the call with the same key.',
   )
 }
 

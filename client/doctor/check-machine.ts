@@ -51,20 +51,21 @@ export async function checkAllowance(context: WalletContext, signal?: AbortSigna
   )
 }
 
-/** Checks that the payer is no contract, whose code might refuse the charge after the work is done. */
+/** Checks that the service takes payments of the account: it judges the code of one that has code. */
 export async function checkCode(context: WalletContext, signal?: AbortSignal): Promise<DoctorCheck> {
-  const { rpcUrl, pins, wallet, baseUrl, payer } = context
-  const { network = '' } = pins.termsOf(new URL(baseUrl).origin)
-  const hasCode =
-    rpcUrl === undefined
-      ? (await askAllowance(context, { signal, patienceMs: 0 })).storing.reason === 'owner_has_code'
-      : (await readNode(await openNode(rpcUrl), network, (client) => client.getCode({ address: wallet.address }))) !==
-        undefined
+  const { payer } = context
+  const { wallet, storing } = await askAllowance(context, { signal, patienceMs: 0 })
+  // Services before wallets with code could pay do not say.
+  const { has_code: hasCode, may_pay: mayPay } = wallet ?? {
+    has_code: storing.reason === 'owner_has_code',
+    may_pay: storing.reason !== 'owner_has_code',
+  }
   if (!hasCode) return fine('wallet', `${payer}, an account without code`)
+  if (mayPay) return fine('wallet', `${payer}, whose code the service knows`)
   return wrong(
     'wallet',
-    `The account ${payer} has code (a smart account or an EIP-7702 delegation), which the service may refuse.`,
-    'Pay from an account without code.',
+    `The service takes no payments of ${payer}. ${wallet?.message ?? 'The account has code.'}`,
+    'Pay from an account without code, or from a wallet that the service knows.',
   )
 }
 

@@ -49,6 +49,10 @@ export type PaymentRequired = {
       readonly "message": Readonly<Record<string, string>>
     }
   } | undefined
+  readonly "approval"?: {
+    readonly "to": string
+    readonly "data": string
+  } | undefined
   readonly "request_id"?: string | undefined
 }
 
@@ -482,6 +486,15 @@ export type AllowanceStatus = {
     readonly "minimum_value": string
     readonly "minimum_deadline_seconds": number
   }
+  readonly "wallet": {
+    readonly "has_code": boolean
+    readonly "may_pay": boolean
+    readonly "message": string | null
+  }
+  readonly "approval": {
+    readonly "to": string
+    readonly "data": string
+  } | null
   readonly "typed_data": {
     readonly "domain": Readonly<Record<string, unknown>>
     readonly "types": Readonly<Record<string, readonly ({

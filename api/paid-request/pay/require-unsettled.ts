@@ -48,6 +48,11 @@ export async function requireUnsettled(
   const isKnown = signedBy === 'key' && payers.isKnown(authorization.payer)
   const wasVerified = isChainRefusal(refusal.code, signedBy) && !isKnown
   if (!wasVerified) limitVerifications(request)
+  if (signedBy === 'ask_chain') {
+    const answer = await verifier.askWallet(authorization)
+    if (answer.outcome === 'unreachable') throw new AppError('payment_state_unknown', { cause: answer.cause })
+    if (answer.outcome === 'not_signed') return
+  }
   const found = await settlementSearch.find(authorization)
   if (found.outcome === 'unused' || found.outcome === 'cancelled') return
   if (found.outcome === 'unreachable') throw new AppError('payment_state_unknown', { cause: found.cause })

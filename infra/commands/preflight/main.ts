@@ -9,6 +9,7 @@ import { checkService, sendTestAlert } from './check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from './check-settings.ts'
 import { checkSettlementContracts } from './check-settlement-contracts.ts'
 import { checkDatabase, checkDatabaseRole, checkDatabaseServer, checkObjectStore, checkQueue } from './check-stores.ts'
+import { checkWalletCode } from './check-wallet-code.ts'
 import { type Check, printCheck } from './check.ts'
 import { makePaidCalls } from './make-paid-calls.ts'
 import { addOptions, type PreflightOptions, readOptions } from './options.ts'
@@ -64,6 +65,7 @@ async function runChecks(
   // A remote facilitator pays its own fees.
   if (api && api.FACILITATOR_URL === undefined) add([await checkFees(api)])
   add(await checkSettlementContracts(settings, options.expectedCode))
+  add(await checkWalletCode(common))
   if (worker) add(await checkProviders(worker))
   if (api) add([await checkPrices(api)])
   if (api) {

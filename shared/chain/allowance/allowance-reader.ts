@@ -1,15 +1,23 @@
-import type { ContractFunctionParameters, PublicClient } from 'viem'
+import type { ContractFunctionParameters, Hex, PublicClient } from 'viem'
 import { z } from 'zod'
 import type { AllowancePermit, OwnerAllowance } from '#shared/payment/allowance-permit.ts'
 import { MULTICALL3_ADDRESS, multicall3Abi, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { recoverSigner } from '../signing/secp256k1.ts'
-import { readCode } from '../verification/payer-code.ts'
+import { createPayerCodePolicy, delegateOf, type PayerCodePolicy, readAccountCode } from '../verification/payer-code.ts'
 import { permitDigest } from './permit-digest.ts'
+
+/** What runs when the signatures of an owner's account are judged. */
+export interface OwnerWallet {
+  readonly hasCode: boolean
+  /** Whether the key of the account may sign permits: without code, or delegating to code that takes its signatures. */
+  readonly signsPermits: boolean
+  /** Why the account's own code may not pay; `null` when it may, as far as that code decides. */
+  readonly refusal: string | null
+}
 
 /** An owner's allowance, the code of the account and the block of the reading. */
 export interface AllowanceReading extends OwnerAllowance {
-  /** Whether the account runs code: its signatures are judged by that code, at any cost of gas. */
-  readonly hasCode: boolean
+  readonly wallet: OwnerWallet
   readonly block: bigint
   /** The block's time in Unix seconds. */
   readonly chainTime: bigint
@@ -21,19 +29,36 @@ type ReadAllowance =
 
 /** Reads allowances and checks permits, without any key. */
 export interface AllowanceReader {
-  /** Reads at one block: two concurrent RPC calls, of which the first reads everything but the account's code. */
+  /**
+   * Reads at one block: two concurrent RPC calls, of which the first reads everything but the account's code, and one more
+   * for a contract that is new here.
+   */
   readAllowance(owner: `0x${string}`): Promise<ReadAllowance>
   /** Returns whether the owner's key signed the permit for its nonce. Computed locally. */
   isSignedByOwner(permit: AllowancePermit): boolean
 }
 
-/** Creates the reader of allowances. */
-export function createAllowanceReader(client: PublicClient): AllowanceReader {
+/** Creates the reader of allowances. By default no account with code may pay. */
+export function createAllowanceReader(
+  client: PublicClient,
+  payerCode: PayerCodePolicy = createPayerCodePolicy(client),
+): AllowanceReader {
+  const readWallet = async (owner: Hex): Promise<OwnerWallet> => {
+    const code = await readAccountCode(client, owner)
+    const judged = await payerCode.judge(owner, code)
+    if (judged.outcome === 'unreachable') throw judged.cause
+    const isAllowed = judged.outcome === 'allowed'
+    return {
+      hasCode: code.size > 0n,
+      signsPermits: isAllowed && (code.size === 0n || delegateOf(code) !== null),
+      refusal: isAllowed ? null : (judged.detail ?? judged.code),
+    }
+  }
   return {
     readAllowance: async (owner) => {
       try {
-        const [reading, code] = await Promise.all([readOwner(client, owner), readCode(client, owner)])
-        return { outcome: 'read', ...reading, hasCode: code !== '0x' }
+        const [reading, wallet] = await Promise.all([readOwner(client, owner), readWallet(owner)])
+        return { outcome: 'read', ...reading, wallet }
       } catch (cause) {
         return { outcome: 'unreachable', cause }
       }
@@ -45,7 +70,7 @@ export function createAllowanceReader(client: PublicClient): AllowanceReader {
 const resultsSchema = z.tuple([z.bigint(), z.bigint(), z.bigint(), z.bigint(), z.bigint()])
 
 /** Reads an owner's funds, allowance and permit nonce in one `eth_call`, so all are of the same block. */
-async function readOwner(client: PublicClient, owner: `0x${string}`): Promise<Omit<AllowanceReading, 'hasCode'>> {
+async function readOwner(client: PublicClient, owner: `0x${string}`): Promise<Omit<AllowanceReading, 'wallet'>> {
   const contracts: ContractFunctionParameters[] = [
     { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getBlockNumber' },
     { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getCurrentBlockTimestamp' },

@@ -158,7 +158,7 @@ function refused(reason: string): Refused {
 }
 
 /** Returns the contract that an account delegates to, in lower case, or `null`. */
-function delegateOf({ size, prefix }: AccountCode): Hex | null {
+export function delegateOf({ size, prefix }: AccountCode): Hex | null {
   const digits = size === BigInt(DELEGATION_BYTES) ? DELEGATION.exec(prefix)?.[1] : undefined
   return digits === undefined ? null : (`0x${digits.toLowerCase()}` as Hex)
 }

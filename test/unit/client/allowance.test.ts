@@ -57,7 +57,7 @@ const stateOf = (code: string): AllowanceState => ({
   storing: { isAvailable: false, code, message: 'The service’s own words.', minimumValue: 100_000n },
 })
 const CASES = [
-  ['owner_has_code', /has code/, /^Pay from an account without code\.$/],
+  ['owner_has_code', /has code/, /transaction of the wallet’s own\.$/],
   ['owner_balance_too_low', /has 0\.05 USDC.* from 0\.1 USDC on/, /^Add USDC to the wallet, then approve again\.$/],
   ['permits_not_stored', /stores no permits/, /^Approve Permit2 for USDC in a transaction of your own/],
   ['another_code', /The service’s own words\./, /^Approve Permit2/],
