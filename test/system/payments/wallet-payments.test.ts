@@ -61,6 +61,32 @@ const madeUp = (payment: unknown): Hex => {
 }
 const forged = <Payment>(payment: Payment) => withValue(payment as never, SIGNATURE, madeUp(payment))
 
+/** What the API asks at any time, for whatever call. */
+const POLLED = /^eth_(getBlock|blockNumber|feeHistory)/
+
+/** Returns what the API asks the chain for one paid call. */
+async function callsOf(payer: PayerOfAnyKind): Promise<readonly string[]> {
+  const { idempotencyKey, payment } = await sign(payer)
+  const before = rpc.calls.length
+  expect((await send(idempotencyKey, payment)).status).toBe(200)
+  return rpc.calls.slice(before).filter((method) => !POLLED.test(method))
+}
+
+describe('what a call costs the API at the node', () => {
+  it('is one call for a known key, and two for a known wallet', async () => {
+    const key = await createPayer(sandbox.info.rpcUrl, { approved: true })
+    const [ofKey, ofWallet] = [[], []] as string[][]
+    for (const [payer, seen] of [
+      [key, ofKey],
+      [wallet, ofWallet],
+    ] as const)
+      for (let call = 0; call < 2; call += 1) seen?.push((await callsOf(payer)).join(' '))
+    // The first call of a new payer reads the balance; that of a new wallet its code as well.
+    expect(ofKey).toEqual(['eth_call eth_call', 'eth_call'])
+    expect(ofWallet[1]?.split(' ').toSorted()).toEqual(['eth_call', 'eth_createAccessList'])
+  })
+})
+
 describe('a contract wallet', () => {
   it('pays, is charged once, and reads the same bytes again with the same or a fresh signature', async () => {
     const { idempotencyKey, payment } = await sign(wallet)

@@ -65,6 +65,8 @@ interface Circumstances {
   readonly refusal?: ConstructorParameters<typeof AppError>[0]
   readonly found?: SettlementOnChain
   readonly signedBy?: SignedBy
+  /** Whether the payer's wallet takes the signature; default true. */
+  readonly walletSigned?: boolean
   readonly isKnown?: boolean
   readonly isClaimed?: boolean
   readonly isExhausted?: boolean
@@ -85,7 +87,13 @@ async function refuse(circumstances: Circumstances): Promise<readonly string[]> 
       acceptedRecipients: [circumstances.payTo ?? payTo],
       acceptedFacilitators: [circumstances.facilitator ?? facilitator],
     },
-    verifier: { isSignedByPayer: () => signedBy },
+    verifier: {
+      isSignedByPayer: () => signedBy,
+      askWallet: async () => {
+        seen.push('wallet')
+        return { outcome: circumstances.walletSigned === false ? 'not_signed' : 'signed' }
+      },
+    },
     payers: { isKnown: () => circumstances.isKnown === true },
     limitVerifications: () => {
       seen.push('allowance')
@@ -270,6 +278,60 @@ describe('a payment that the chain refused', () => {
   )
 })
 
+describe('payments whose signature only the payer’s wallet can judge', () => {
+  const startUnproven = () => {
+    const payers = createPayerMemory(
+      () => 1000,
+      ({ signature }) => (signature.endsWith('1b') ? 'key' : 'ask_chain'),
+    )
+    const base = testAuthorization()
+    const unproven = (byte: string): Authorization => ({
+      ...base,
+      payer: `0x${'5a'.repeat(20)}`,
+      signature: `0x${byte.repeat(130)}`,
+    })
+    payers.rememberVerified(unproven('01').payer)
+    const refuse = (authorization: Authorization, code: ErrorCode) =>
+      payers.rememberRefusal(authorization, new AppError(code), challenge)
+    return { payers, honest: unproven('01'), forged: unproven('02'), refuse }
+  }
+
+  it.each(['payment_signature_invalid', 'payer_has_code', 'payer_not_deployed', 'payment_rejected'] as const)(
+    'remember %s for exactly the signature that was refused, so that a stranger’s is not the wallet’s own',
+    (code) => {
+      const { payers, honest, forged, refuse } = startUnproven()
+      expect(refuse(forged, code).retryAfterSeconds).toBe(10)
+      expect(payers.findRefusal(forged)?.error.code).toBe(code)
+      expect(payers.findRefusal(honest)).toBeNull()
+      expect(payers.isKnown(honest.payer)).toBe(true)
+    },
+  )
+
+  it.each(['insufficient_funds', 'permit2_allowance_required', 'payment_nonce_used'] as const)(
+    'remember %s for every spelling of the signature, and not for another payment of the wallet',
+    (code) => {
+      const { payers, honest, forged, refuse } = startUnproven()
+      refuse(forged, code)
+      expect(payers.findRefusal(honest)?.error.code).toBe(code)
+      expect(payers.findRefusal({ ...honest, authorizedMaximum: atomicAmount(1n) })).toBeNull()
+      expect(payers.findRefusal({ ...honest, nonce: honest.nonce + 1n })).toBeNull()
+    },
+  )
+
+  it('never make a known payer new again: anybody can have them refused', () => {
+    const { payers, forged, refuse } = startUnproven()
+    refuse(forged, 'insufficient_funds')
+    expect(payers.isKnown(forged.payer)).toBe(true)
+  })
+
+  it('remember no signature that was judged without the chain', () => {
+    const { payers, refuse, honest } = startUnproven()
+    const ofKey = { ...honest, signature: `0x${'1b'.repeat(65)}` as const }
+    expect(refuse(ofKey, 'payment_signature_invalid').retryAfterSeconds).toBeUndefined()
+    expect(payers.findRefusal(ofKey)).toBeNull()
+  })
+})
+
 describe('a known payer', () => {
   it('knows a payer for an hour after a payment that verified', () => {
     const { payers, payment, pass } = start()
@@ -286,6 +348,13 @@ describe('a known payer', () => {
     payers.rememberVerified(payment.payer)
     refuse()
     expect(payers.isKnown(payment.payer)).toBe(false)
+  })
+
+  it('keeps a payer known whose account has code, as a stranger may cause to be said again', () => {
+    const { payers, payment, refuse } = start()
+    payers.rememberVerified(payment.payer)
+    refuse('payer_has_code')
+    expect(payers.isKnown(payment.payer)).toBe(true)
   })
 
   it('keeps a payer known when a stranger presents their settled payment', () => {
@@ -328,6 +397,26 @@ describe('a refused payment', () => {
       ['payment_state_unknown', 'allowance', 'search'],
     ],
     ['signed by someone else', { signedBy: 'no' }, ['refused']],
+    [
+      'of a wallet that signed',
+      { signedBy: 'ask_chain' },
+      ['payment_already_settled', 'allowance', 'wallet', 'search', 'record'],
+    ],
+    [
+      'of a wallet that did not sign',
+      { signedBy: 'ask_chain', walletSigned: false },
+      ['refused', 'allowance', 'wallet'],
+    ],
+    [
+      'of a known wallet whose refusal a stranger’s allowance paid for',
+      { signedBy: 'ask_chain', isKnown: true, refusal: 'insufficient_funds' },
+      ['payment_already_settled', 'wallet', 'search', 'record'],
+    ],
+    [
+      'refused by the chain for its signature alone',
+      { signedBy: 'ask_chain', refusal: 'payment_signature_invalid' },
+      ['refused'],
+    ],
     ['addressed to someone else', { payTo: `0x${'9'.repeat(40)}` }, ['refused']],
     ['to be settled by someone else', { facilitator: `0x${'9'.repeat(40)}` }, ['refused']],
     ['known to the ledger', { refusal: 'fresh_signature_required' }, ['refused']],
