@@ -199,8 +199,9 @@ describe('strangers who sign in the name of a known wallet', () => {
     expect(await pay(await sign(wallet))).toMatchObject({ status: 200 })
     // They know the wallet's address and have valid challenges; their signatures have the right length.
     const stranger = await createSafe(sandbox.info.rpcUrl, { usdcAtomic: 0n, owners: freshKeyOwners(2) })
+    const forger = { ...wallet, account: { ...stranger.account, address: wallet.address } }
     const junk: SignedChat[] = []
-    while (junk.length < JUNK_REQUESTS) junk.push(await sign({ ...wallet, account: stranger.account }))
+    while (junk.length < JUNK_REQUESTS) junk.push(await sign(forger))
     const own: SignedChat[] = []
     while (own.length < 10) own.push(await sign(wallet))
     const before = rpc.calls.length

@@ -1,52 +1,36 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { decodeFunctionData, type Hex, maxUint256, zeroAddress } from 'viem'
+import { decodeFunctionData, type Hex, maxUint256 } from 'viem'
 import { settlementContractAbi } from '#shared/chain/network/contracts.ts'
 import { proxyCallOf } from '#shared/chain/reading/batched-nonces.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { delegateTo } from '../../support/chain/delegating-payer.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
-import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { createPayer } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
 import { newCallRequest } from '../calls/call-requests.ts'
-import type { CallerAnswer, CallRecord } from '../checker/ledgers.ts'
 import { reorganize } from '../nemesis/chain-faults.ts'
 import { paymentOfProxyCall } from '../stack/pending-batches.ts'
-import type { CampaignStack } from '../stack/stack.ts'
-import { type AttackCall, type AttackTarget, sendAttackCall, signAttackCall } from './attack-calls.ts'
-import { type ClientAddress, clientAddress } from './client-address.ts'
-import type { Wallets } from './wallets.ts'
-
-/** What every attack works with. */
-export interface AttackContext extends AttackTarget {
-  readonly stack: CampaignStack
-  readonly wallets: Wallets
-  /** Number of client addresses. */
-  readonly addresses: number
-  /** Receives each call that a vendor may be asked to work on. */
-  readonly records: CallRecord[]
-}
-
-/** A way to cost the operator or other callers something. */
-export interface Attack {
-  /** Pause between attempts. */
-  readonly pauseMs: number
-  /** How many attempts run concurrently; default 1. */
-  readonly concurrent?: number
-  /** Returns what came of the attempt, for the tally. */
-  attempt(context: AttackContext, turn: number): Promise<string>
-}
+import {
+  type Attack,
+  type AttackContext,
+  from,
+  label,
+  LONG_MS,
+  paidCall,
+  sendAttackCall,
+  signAttackCall,
+  TAKE_LONG,
+} from './attack-calls.ts'
+import { clientAddress } from './client-address.ts'
+import { WALLET_ATTACKS } from './wallet-attacks.ts'
 
 /** Texts that the simulated vendors react to, through the fault rules of {@link VENDOR_RULES}. */
 const SAY_NOTHING = 'answer with a blank'
 const NEVER_END = 'write until the time is up'
-const TAKE_LONG = 'take your time'
-/** Time in which an attacker moves the money away while the vendor works. */
-const LONG_MS = 1500
 
 /** Rules under which only the attackers' calls end badly at the vendor. */
 export const VENDOR_RULES = [
@@ -64,11 +48,6 @@ const IDLE_UPLOAD_MS = 8000
 const DUPLICATES = 30
 const HOUR_OF_AUDIO_MS = 600_000
 const SLOW_HOLD_MS = 3000
-const CODE_MODES = ['accepts', 'needs_gas', 'reverts_with_bytes', 'burns_gas'] as const
-/** The simulation still passes, and the block that mines the settlement is behind it. */
-const BLOCKS_UNTIL_REVERT = 6n
-
-const from = ({ addresses }: AttackContext, turn: number): ClientAddress => clientAddress(turn % addresses)
 
 export const ATTACKS: Readonly<Record<string, Attack>> = {
   'payments of empty wallets': {
@@ -182,33 +161,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
         ])
       }),
   },
-  'wallets with code': {
-    pauseMs: 200,
-    attempt: async (context, turn) => {
-      const wallet = context.wallets.delegating[turn % 2]
-      if (!wallet) return 'no wallet'
-      await wallet.setMode(CODE_MODES[turn % CODE_MODES.length] ?? 'accepts')
-      const call = await paidCall(context, turn, wallet, {})
-      return call ? label(await sendAttackCall(context, from(context, turn), call)) : 'no challenge'
-    },
-  },
-  'code set while the vendor works that burns the gas of the settlement': {
-    pauseMs: 500,
-    attempt: async (context, turn) => {
-      const wallet = context.wallets.delegating[2 + (turn % 2)]
-      if (!wallet) return 'no wallet'
-      await delegateTo(wallet, wallet.delegate)
-      const head = BigInt(await callRpc<string>(context.rpcUrl, 'eth_blockNumber', []))
-      await wallet.setMode('accepts_until_block', head + BLOCKS_UNTIL_REVERT)
-      await delegateTo(wallet, zeroAddress)
-      const call = await paidCall(context, turn, wallet, { text: TAKE_LONG })
-      if (!call) return 'no challenge'
-      const answered = sendAttackCall(context, from(context, turn), call)
-      await delay(LONG_MS / 2)
-      await delegateTo(wallet, wallet.delegate)
-      return label(await answered)
-    },
-  },
+  ...WALLET_ATTACKS,
   'many duplicates of one slow call': {
     pauseMs: 500,
     attempt: (context, turn) =>
@@ -243,17 +196,6 @@ function paidBy(change: Parameters<typeof signAttackCall>[3]): Attack {
         return call ? label(await sendAttackCall(context, from(context, turn), call)) : 'no challenge'
       }),
   }
-}
-
-async function paidCall(
-  context: AttackContext,
-  turn: number,
-  wallet: Payer,
-  change: Parameters<typeof signAttackCall>[3],
-): Promise<AttackCall | null> {
-  const call = await signAttackCall(context, from(context, turn), wallet, change)
-  if (call) context.records.push(call.record)
-  return call
 }
 
 /** Reads an honest payer's signature from the chain and presents it with a challenge of one's own. */
@@ -295,10 +237,6 @@ async function stealResult(context: AttackContext, turn: number): Promise<string
 
 /** The outcome that must never occur. */
 export const STOLEN = '200: the result was given away'
-
-function label(answer: CallerAnswer | null): string {
-  return answer ? `${answer.status} ${answer.code ?? ''}`.trim() : 'no answer'
-}
 
 function distinct(labels: readonly string[]): string {
   return [...new Set(labels)].sort().join(', ')

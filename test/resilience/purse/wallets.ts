@@ -4,6 +4,8 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createDelegatingPayer, type DelegatingPayer } from '../../support/chain/delegating-payer.ts'
 import { createChainReader } from '../../support/chain/devnet.ts'
 import { createPayer, type Payer, unlockPayer } from '../../support/payer/payer.ts'
+import { HOSTILE_WALLETS, type HostileWallet } from '../../support/wallets/hostile-wallets.ts'
+import { createSafe, freshKeyOwners, type SafeWallet } from '../../support/wallets/safe-wallet.ts'
 import { createResources } from '../nemesis/resources.ts'
 
 const ABI = parseAbi(['function transfer(address to, uint256 value) returns (bool)'])
@@ -11,8 +13,12 @@ const ABI = parseAbi(['function transfer(address to, uint256 value) returns (boo
 /** The attacker's money, which wanders between many wallets so that each of them can show it. */
 export interface Wallets {
   readonly all: readonly Payer[]
-  /** Wallets whose accounts can delegate to code; each has 1 USDC of the budget. */
+  /** Wallets whose accounts can delegate to code; like the next two, each has 1 USDC of the budget. */
   readonly delegating: readonly DelegatingPayer[]
+  /** Genuine wallets that ask contracts of the attacker. */
+  readonly hostile: readonly HostileWallet[]
+  /** Genuine wallets of the attacker, of which one attack uses one. */
+  readonly genuine: readonly SafeWallet[]
   /** Moves `atomic` USDC to the next free wallet, runs `use` and collects what is left. */
   lend<T>(atomic: bigint, use: (wallet: Payer) => Promise<T>): Promise<T>
   /** Returns what the attacker has now, in all wallets together. */
@@ -20,13 +26,23 @@ export interface Wallets {
 }
 
 const DELEGATING = 4
+const GENUINE = 2
+const HOSTILE = ['the fallback handler of a Safe', 'the only owner of a Safe', 'one of two owners of a Safe'] as const
+const ATOMIC_OF_CODE = 1_000_000n
 
 /** Creates wallets that share `budgetAtomic` USDC; each lets Permit2 spend all that it gets. */
 export async function createWallets(rpcUrl: string, count: number, budgetAtomic: bigint): Promise<Wallets> {
   const chain = createChainReader(rpcUrl)
   const delegating: DelegatingPayer[] = []
-  while (delegating.length < DELEGATING) delegating.push(await createDelegatingPayer(rpcUrl))
-  const treasury = await createPayer(rpcUrl, { usdcAtomic: budgetAtomic - BigInt(DELEGATING) * 1_000_000n })
+  const funded = { usdcAtomic: ATOMIC_OF_CODE, approved: true }
+  while (delegating.length < DELEGATING) delegating.push(await createDelegatingPayer(rpcUrl, funded))
+  const hostile: HostileWallet[] = []
+  for (const place of HOSTILE) hostile.push(await HOSTILE_WALLETS[place](rpcUrl, funded))
+  const genuine: SafeWallet[] = []
+  while (genuine.length < GENUINE) genuine.push(await createSafe(rpcUrl, { ...funded, owners: freshKeyOwners(2) }))
+  const withCode = [...delegating, ...hostile, ...genuine]
+  const usdcAtomic = budgetAtomic - BigInt(withCode.length) * ATOMIC_OF_CODE
+  const treasury = await createPayer(rpcUrl, { usdcAtomic })
   await unlockPayer(treasury)
   const all: Payer[] = []
   while (all.length < count) all.push(await createPayer(rpcUrl, { usdcAtomic: 0n, approved: true }))
@@ -46,6 +62,8 @@ export async function createWallets(rpcUrl: string, count: number, budgetAtomic:
   return {
     all,
     delegating,
+    hostile,
+    genuine,
     lend: async (atomic, use) => {
       const wallet = free.shift()
       if (!wallet) throw new Error('every wallet is in use')
@@ -61,7 +79,7 @@ export async function createWallets(rpcUrl: string, count: number, budgetAtomic:
     },
     total: async () => {
       const balances = await Promise.all(
-        [treasury, ...all, ...delegating].map(({ address }) => chain.usdcBalance(address)),
+        [treasury, ...all, ...withCode].map(({ address }) => chain.usdcBalance(address)),
       )
       return balances.reduce((sum, balance) => sum + balance, 0n)
     },

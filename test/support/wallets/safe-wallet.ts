@@ -4,6 +4,7 @@ import {
   hashMessage,
   hashTypedData,
   type Hex,
+  isAddressEqual,
   parseAbi,
   type TypedDataDefinition,
   zeroAddress,
@@ -27,6 +28,7 @@ const ABI = parseAbi([
   'function setup(address[] owners, uint256 threshold, address to, bytes data, address fallbackHandler, address paymentToken, uint256 payment, address paymentReceiver)',
   'function execTransaction(address to, uint256 value, bytes data, uint8 operation, uint256 safeTxGas, uint256 baseGas, uint256 gasPrice, address gasToken, address refundReceiver, bytes signatures) payable returns (bool success)',
   'function nonce() view returns (uint256)',
+  'function getOwners() view returns (address[])',
   'function swapOwner(address previousOwner, address oldOwner, address newOwner)',
 ])
 
@@ -119,12 +121,21 @@ interface DeployedSafe extends Required<Pick<SafeOptions, 'version' | 'owners' |
 }
 
 function safeAt({ rpcUrl, address, version, owners, threshold }: DeployedSafe): SafeWallet {
-  let signers = owners.slice(0, threshold)
-  const signMessage = (message: Hex) => signaturesOf(signers, messageDigest(address, version, message))
+  const known = [...owners]
+  const signMessage = async (message: Hex) =>
+    signaturesOf(await currentSigners(), messageDigest(address, version, message))
+  const readOwners = () =>
+    createChainReader(rpcUrl).client.readContract({ address, abi: ABI, functionName: 'getOwners' })
+  /** A reorganization may take back that an owner was replaced. */
+  const currentSigners = async () => {
+    const current = await readOwners()
+    return known.filter((owner) => current.some((each) => isAddressEqual(each, owner.address))).slice(0, threshold)
+  }
   const send = async (call: ContractCall) => {
     const { data, digest } = await transactionOf(rpcUrl, address, version, call)
+    const signatures = await signaturesOf(await currentSigners(), digest)
     const sender = privateKeyToAccount(generatePrivateKey()).address
-    await sendAs({ address: sender, rpcUrl }, { to: address, data: data(await signaturesOf(signers, digest)) })
+    await sendAs({ address: sender, rpcUrl }, { to: address, data: data(signatures) })
   }
   return {
     address,
@@ -133,12 +144,12 @@ function safeAt({ rpcUrl, address, version, owners, threshold }: DeployedSafe): 
     send,
     ...spendingOf(rpcUrl, address, send),
     replaceFirstOwner: async () => {
-      const [first] = owners
+      const [first] = await readOwners()
       const [next] = freshKeyOwners(1)
       if (!first || !next) throw new Error('a Safe has an owner')
-      const args = [FIRST_OWNER, first.address, next.address] as const
+      const args = [FIRST_OWNER, first, next.address] as const
+      known.unshift(next)
       await send({ to: address, data: encodeFunctionData({ abi: ABI, functionName: 'swapOwner', args }) })
-      signers = [next, ...signers.slice(1)]
     },
     asOwner: () => ({ address, isContract: true, sign: ({ forContracts }) => signMessage(forContracts) }),
   }
