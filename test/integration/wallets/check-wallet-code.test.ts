@@ -28,7 +28,7 @@ afterAll(async () => {
 })
 
 const check = (added: readonly Hex[] | null = []) =>
-  checkWalletCode({ RPC_URL: [proxy.url], RPC_TIMEOUT_MS: PATIENCE_MS, ALLOWED_WALLET_CODE: added })
+  checkWalletCode({ RPC_URL: [proxy.url], RPC_TIMEOUT_MS: PATIENCE_MS, ALLOWED_WALLET_CODE: added && [...added] })
 const outcomes = async (added?: readonly Hex[]) => (await check(added)).map(({ outcome }) => outcome)
 
 describe('the code of wallets, before a deployment takes payments', () => {

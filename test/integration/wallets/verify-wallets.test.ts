@@ -172,7 +172,7 @@ describe.each(EACH_WAY)('payments that settle through %s', (way, start) => {
     // A Safe reads no further than its owners' signatures, so these bytes are only paid for.
     const padded = changed(authorization, (signature) => concat([signature, `0x${'01'.repeat(2500)}`]))
     const { verification } = await verify(verifier, padded)
-    expect(verification).toMatchObject({ code: 'payer_has_code', detail: expect.stringContaining('60000') })
+    expect(verification).toMatchObject({ code: 'payer_has_code', detail: expect.stringContaining('64000') })
     expect((await verify(verifier, authorization)).verification).toEqual(VALID)
   })
 

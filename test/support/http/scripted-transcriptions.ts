@@ -195,6 +195,8 @@ function approvedBy(owner: string): AllowanceStatus {
       minimum_value: '0',
       minimum_deadline_seconds: 60,
     },
+    wallet: { has_code: false, may_pay: true, message: null },
+    approval: null,
     typed_data: { domain: {}, types: {}, primaryType: 'Permit', message: {} },
   }
 }

@@ -40,6 +40,8 @@ const status = (
     minimum_value: '100000',
     minimum_deadline_seconds: 300,
   },
+  wallet: { has_code: false, may_pay: true, message: null },
+  approval: null,
   typed_data: {
     domain: { name: 'USD Coin', version: '2', chainId: 8453, verifyingContract: ASSET, ...domain },
     types: { Permit: [{ name: 'anything', type: 'address' }] },
