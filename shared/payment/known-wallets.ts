@@ -115,7 +115,8 @@ export const KNOWN_CODE: readonly KnownCode[] = [
   ...SAFE_CODE,
   /*
    * github.com/coinbase/smart-wallet at 924743b, broadcast/DeployFactory.s.sol/8453/run-latest.json: the creation code has
-   * this CREATE2 address and runtime code. Version 1.1 has no published creation code.
+   * this CREATE2 address and runtime code. Version 1.1 has no published creation code, and
+   * compiling its sources gives another address.
    */
   {
     maker: COINBASE,

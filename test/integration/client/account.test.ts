@@ -13,8 +13,10 @@ import { readKeySecret } from '../../../client/wallet/key-secret.ts'
 import { walletFromEnvironment } from '../../../client/wallet/wallet-from-environment.ts'
 import { walletFromAccount, walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
 import type { Wallet } from '../../../client/wallet/wallet.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createPayer, type Payer, type PayerOptions } from '../../support/payer/payer.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+import { createSafe } from '../../support/wallets/safe-wallet.ts'
 
 /** Answers as a server whose clock is four minutes behind. */
 const fetchFromThePast: typeof fetch = async (input, init) => {
@@ -87,6 +89,23 @@ describe('the doctor', () => {
     expect(wrong).toEqual(['balance'])
     const { found } = all.find(({ name }) => name === 'allowance') ?? {}
     expect(found).toMatch(/^none: the first call brings a permit, for all later ones too/)
+  })
+
+  it('asks the service whether it takes payments of a contract wallet', async () => {
+    const { baseUrl, rpcUrl } = sandbox.info
+    const examined = async (handlerless: boolean) => {
+      const { address, account } = handlerless
+        ? await createPayer(rpcUrl)
+        : await createSafe(rpcUrl, { approved: true })
+      if (handlerless) await callRpc(rpcUrl, 'anvil_setCode', [address, '0x600160005260206000f3'])
+      const farebox = await createFarebox({ wallet: account, baseUrl, journal: 'memory' })
+      const all = await farebox.doctor()
+      await farebox.close()
+      return all.find(({ name }) => name === 'wallet')
+    }
+    expect(await examined(false)).toMatchObject({ ok: true, found: expect.stringContaining('the service knows') })
+    const { ok, problem } = (await examined(true)) ?? {}
+    expect([ok, problem]).toEqual([false, expect.stringMatching(/takes no payments of 0x.* code of its own/)])
   })
 
   it('a clock that is minutes off is named with the difference', async () => {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Hex, keccak256, toHex } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { USDC_ADDRESS } from '#shared/chain/network/contracts.ts'
+import { createFarebox } from '../../../client/farebox.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import {
   type CustomPayment,
@@ -152,6 +153,26 @@ describe('a contract wallet', () => {
     const payment = await signCustomPayment(required, wallet, { permit: {} })
     expect(String(valueAt(payment, 'extensions.eip2612GasSponsoring.info.signature')).length).toBeGreaterThan(132)
     expect((await send(idempotencyKey, payment)).status).toBe(200)
+  })
+
+  it('pays through the client as any viem account does, and reads the transaction that is missing', async () => {
+    const { baseUrl } = sandbox.info
+    const ask = async ({ account }: PayerOfAnyKind) => {
+      const farebox = await createFarebox({ wallet: account, baseUrl, journal: 'memory', verify: 'never' })
+      const body = JSON.stringify({ model: 'textmodel-3.5-flash-lite', messages: [{ role: 'user', content: 'Hello' }] })
+      const answer = await farebox.fetch(`${baseUrl}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body,
+      })
+      const said = { status: answer.status, text: await answer.text() }
+      await farebox.close()
+      return said
+    }
+    expect(await ask(wallet)).toMatchObject({ status: 200 })
+    expect(await ask(await createSafe(sandbox.info.rpcUrl))).toMatchObject({
+      text: expect.stringMatching(/approves Permit2 in a transaction of its own: to 0x833589fc.*data 0x095ea7b3/),
+    })
   })
 
   it('waits while the node cannot say what runs, without a call of a vendor, and pays with the same payment', async () => {
