@@ -1,6 +1,6 @@
 import { VerifyError } from '@x402/core/types'
 import type { ChainVerifier } from '#shared/chain/verification/authorization-verifier.ts'
-import { judgeWallet } from '#shared/chain/verification/settlement-verification.ts'
+import { judgeWallet } from '#shared/chain/verification/judge-wallet.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'

@@ -101,8 +101,6 @@ export function createPayerCodePolicy(client: PublicClient, added: readonly Hex[
     const own = await judgeOwn(payer, code)
     return own.outcome === 'allowed' ? judgeTrace(await (early ?? trace()), known) : own
   }
-  const orUnreachable = (judged: Promise<PayerCodeCheck>): Promise<PayerCodeCheck> =>
-    judged.catch((cause: unknown) => ({ outcome: 'unreachable', cause }))
   return {
     allowsCode: added !== null,
     judge: (payer, code) => orUnreachable(judgeOwn(payer, code)),
@@ -114,6 +112,10 @@ const ALLOWED: PayerCodeCheck = { outcome: 'allowed' }
 
 /** Of an account that has neither signed nor any code that could have. */
 export const NOT_DEPLOYED: Refused = { outcome: 'refused', code: 'payer_not_deployed' }
+
+function orUnreachable(judged: Promise<PayerCodeCheck>): Promise<PayerCodeCheck> {
+  return judged.catch((cause: unknown) => ({ outcome: 'unreachable', cause }))
+}
 
 type Traced = { trace: SignatureTrace } | { cause: unknown }
 
@@ -163,7 +165,7 @@ function refused(reason: string): Refused {
 /** Returns the contract that an account delegates to, in lower case, or `null`. */
 export function delegateOf({ size, prefix }: AccountCode): Hex | null {
   const digits = size === BigInt(DELEGATION_BYTES) ? DELEGATION.exec(prefix)?.[1] : undefined
-  return digits === undefined ? null : (`0x${digits.toLowerCase()}` as Hex)
+  return digits === undefined ? null : `0x${digits.toLowerCase()}`
 }
 
 function accountCodeOf(code: Hex): AccountCode {

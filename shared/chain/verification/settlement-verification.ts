@@ -4,6 +4,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Verification } from '#shared/payment/facilitator.ts'
 import { isAbandoned } from '../network/rpc-failure.ts'
+import { judgeWallet } from './judge-wallet.ts'
 import {
   type AccountCode,
   NOT_DEPLOYED,
@@ -159,36 +160,6 @@ function verifyTogether(
     const verification = await judge(client, payment, simulation, () => simulateAgain(payment))
     return judgeWallet(verification, own, options.signed)
   }
-}
-
-/**
- * Returns what a verification and the check of the payer's code say together: first what the simulation refuses, then the
- * code that made it succeed. A revert that nothing explains is due to the code, if it is not known.
- */
-export function judgeWallet(
-  verification: Verification,
-  code: PayerCodeCheck,
-  signed: Pick<SignedQuestion, 'signedBy'> | undefined,
-): Verification {
-  if (code.outcome === 'refused' && code.code === 'payer_not_deployed') return code
-  switch (verification.outcome) {
-    case 'valid':
-      return code.outcome === 'allowed' ? verification : code
-    case 'unreachable':
-      return code.outcome === 'refused' ? code : verification
-    case 'refused':
-      if (verification.code !== 'payment_rejected') return verification
-      if (signed?.signedBy === 'ask_chain' && verification.detail === undefined) return NOT_TAKEN
-      return code.outcome === 'refused' ? code : verification
-  }
-}
-
-/** Of a wallet with code whose signature makes the simulation revert, while nonce, funds and allowance do not. */
-const NOT_TAKEN: Verification = {
-  outcome: 'refused',
-  code: 'payment_signature_invalid',
-  detail:
-    'The payer’s wallet, a contract, does not take this signature. Check that its present owners signed, and that the wallet adds its own hash to what they sign.',
 }
 
 function checkCode(

@@ -74,10 +74,11 @@ async function callsOf(payer: PayerOfAnyKind): Promise<readonly string[]> {
   return rpc.calls.slice(before).filter((method) => !POLLED.test(method))
 }
 
+const callsOfTwo = async (payer: PayerOfAnyKind) => [await callsOf(payer), await callsOf(payer)] as const
+
 describe('what a call costs the API at the node', () => {
   it('is one call for a known key, and two for a known wallet', async () => {
     const key = await createPayer(sandbox.info.rpcUrl, { approved: true })
-    const callsOfTwo = async (payer: PayerOfAnyKind) => [await callsOf(payer), await callsOf(payer)] as const
     const [ofKey, [, ofWallet]] = [await callsOfTwo(key), await callsOfTwo(wallet)]
     // The first call of a new payer reads the balance; that of a new wallet its code as well.
     expect(ofKey).toEqual([['eth_call', 'eth_call'], ['eth_call']])

@@ -53,6 +53,22 @@ function start() {
       payers.rememberRefusal(payment, new AppError(code, { message: 'Why.' }), challenge),
   }
 }
+function startUnproven() {
+  const payers = createPayerMemory(
+    () => 1000,
+    ({ signature }) => (signature.endsWith('1b') ? 'key' : 'ask_chain'),
+  )
+  const base = testAuthorization()
+  const unproven = (byte: string): Authorization => ({
+    ...base,
+    payer: `0x${'5a'.repeat(20)}`,
+    signature: `0x${byte.repeat(130)}`,
+  })
+  payers.rememberVerified(unproven('01').payer)
+  const refuse = (authorization: Authorization, code: ErrorCode) =>
+    payers.rememberRefusal(authorization, new AppError(code), challenge)
+  return { payers, honest: unproven('01'), forged: unproven('02'), refuse }
+}
 const AUTHORIZATION = testAuthorization()
 const { network, asset, payTo, spender, facilitator } = AUTHORIZATION
 const SETTLED: SettlementOnChain = {
@@ -279,23 +295,6 @@ describe('a payment that the chain refused', () => {
 })
 
 describe('payments whose signature only the payer’s wallet can judge', () => {
-  const startUnproven = () => {
-    const payers = createPayerMemory(
-      () => 1000,
-      ({ signature }) => (signature.endsWith('1b') ? 'key' : 'ask_chain'),
-    )
-    const base = testAuthorization()
-    const unproven = (byte: string): Authorization => ({
-      ...base,
-      payer: `0x${'5a'.repeat(20)}`,
-      signature: `0x${byte.repeat(130)}`,
-    })
-    payers.rememberVerified(unproven('01').payer)
-    const refuse = (authorization: Authorization, code: ErrorCode) =>
-      payers.rememberRefusal(authorization, new AppError(code), challenge)
-    return { payers, honest: unproven('01'), forged: unproven('02'), refuse }
-  }
-
   it.each(['payment_signature_invalid', 'payer_has_code', 'payer_not_deployed', 'payment_rejected'] as const)(
     'remember %s for exactly the signature that was refused, so that a stranger’s is not the wallet’s own',
     (code) => {
