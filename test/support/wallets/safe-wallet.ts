@@ -125,7 +125,10 @@ function safeAt({ rpcUrl, address, version, owners, threshold }: DeployedSafe): 
   const signMessage = async (message: Hex) =>
     signaturesOf(await currentSigners(), messageDigest(address, version, message))
   const readOwners = () =>
-    createChainReader(rpcUrl).client.readContract({ address, abi: ABI, functionName: 'getOwners' })
+    createChainReader(rpcUrl)
+      .client.readContract({ address, abi: ABI, functionName: 'getOwners' })
+      // Another singleton may know no owners.
+      .catch(() => known.map((owner) => owner.address))
   /** A reorganization may take back that an owner was replaced. */
   const currentSigners = async () => {
     const current = await readOwners()
