@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { createWalletClient, encodeFunctionData, type Hex, http } from 'viem'
+import { createWalletClient, encodeFunctionData, type Hex, http, numberToHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { base } from '#shared/chain/network/base-chain.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
@@ -36,18 +36,28 @@ export async function createDelegatingPayer(rpcUrl: string, options: PayerOption
   const payer = await createPayer(rpcUrl, { approved: true, ...options })
   const delegate = await placeDelegate(rpcUrl)
   await delegateTo(payer, delegate)
-  return { ...payer, delegate, setMode: (mode, parameter) => setHostileMode(payer, mode, parameter) }
+  const { abi } = await compileDelegate()
+  return {
+    ...payer,
+    delegate,
+    setMode: async (mode, parameter = 0n) => {
+      const data = encodeFunctionData({ abi, functionName: 'setMode', args: [MODES[mode], parameter] })
+      await sendAs(payer, { to: payer.address, data })
+    },
+  }
 }
 
-/** Changes how the code of an account validates signatures, that is the contract or delegates to it. */
+/** Changes how a contract with this code validates signatures, without a transaction that a reorganization could remove. */
 export async function setHostileMode(
-  account: Pick<Payer, 'address' | 'rpcUrl'>,
+  rpcUrl: string,
+  contract: Hex,
   mode: HostileMode,
-  parameter = 0n,
+  parameter: bigint,
 ): Promise<void> {
-  const { abi } = await compileDelegate()
-  const data = encodeFunctionData({ abi, functionName: 'setMode', args: [MODES[mode], parameter] })
-  await sendAs(account, { to: account.address, data })
+  for (const [slot, value] of [MODES[mode], parameter].entries()) {
+    const words = [numberToHex(slot, { size: 32 }), numberToHex(value, { size: 32 })]
+    await callRpc(rpcUrl, 'anvil_setStorageAt', [contract, ...words])
+  }
 }
 
 /** Sends the transaction with which a payer's account delegates to a contract. */

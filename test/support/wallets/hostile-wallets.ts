@@ -62,6 +62,7 @@ function contractOwner(address: Hex): SafeOwner {
 }
 
 function judgedBy(wallet: PayerOfAnyKind, judge: Hex): HostileWallet {
-  const { rpcUrl } = wallet
-  return { ...wallet, judge, setMode: (mode, parameter) => setHostileMode({ address: judge, rpcUrl }, mode, parameter) }
+  const setMode: HostileWallet['setMode'] = (mode, parameter = 0n) =>
+    setHostileMode(wallet.rpcUrl, judge, mode, parameter)
+  return { ...wallet, judge, setMode }
 }
