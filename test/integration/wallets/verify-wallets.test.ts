@@ -1,6 +1,7 @@
 import { concat, encodeAbiParameters, type Hex, pad, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
@@ -10,12 +11,13 @@ import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { unwrapSignature } from '#shared/payment/wallet-signature.ts'
 import { deploySettlementContract } from '../../../infra/sandbox/chain/contracts/deploy-settlement-contract.ts'
 import { createContractVerifier } from '../../support/chain/contract-verifier.ts'
-import { placeDelegate } from '../../support/chain/delegating-payer.ts'
+import { createDelegatingPayer, placeDelegate } from '../../support/chain/delegating-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type PayerOfAnyKind } from '../../support/payer/payer.ts'
 import { signAuthorization } from '../../support/payer/sign-authorization.ts'
+import { createMetaMaskAccount } from '../../support/wallets/delegated-wallet.ts'
 import { createSafe, freshKeyOwners } from '../../support/wallets/safe-wallet.ts'
 import { WALLET_KINDS } from '../../support/wallets/wallet-kinds.ts'
 
@@ -186,6 +188,35 @@ describe.each(EACH_WAY)('payments that settle through %s', (way, start) => {
     const unapproved = await createSafe(devnet.rpcUrl)
     expect((await verify(verifier, await sign(unapproved, facilitator))).verification).toMatchObject({
       code: 'permit2_allowance_required',
+    })
+  })
+})
+
+describe('what is read of an owner’s code', () => {
+  it('is who signs permits, a key whose account delegates to known code too, and why another may not pay', async () => {
+    const client = createChainClient(proxy.url, PATIENCE_MS)
+    const reader = createAllowanceReader(client, createPayerCodePolicy(client, []))
+    const walletOf = async ({ address }: PayerOfAnyKind) => {
+      const reading = await reader.readAllowance(address)
+      return reading.outcome === 'read' ? reading.wallet : null
+    }
+    const delegating = await createMetaMaskAccount(devnet.rpcUrl)
+    expect(await walletOf(delegating)).toEqual({ hasCode: true, signsPermits: true, refusal: null })
+    expect(await walletOf(await createSafe(devnet.rpcUrl))).toEqual({
+      hasCode: true,
+      signsPermits: false,
+      refusal: null,
+    })
+    expect(await walletOf(await createPayer(devnet.rpcUrl))).toEqual({
+      hasCode: false,
+      signsPermits: true,
+      refusal: null,
+    })
+    const unknown = await createDelegatingPayer(devnet.rpcUrl)
+    expect(await walletOf(unknown)).toEqual({
+      hasCode: true,
+      signsPermits: false,
+      refusal: expect.stringContaining(unknown.delegate),
     })
   })
 })
