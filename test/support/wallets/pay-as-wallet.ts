@@ -36,8 +36,11 @@ export async function payAsWallet(
   expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
   const charges = answers.map(({ headers }) => BigInt(settlementOf(headers).amount ?? 0))
   const transfers = await transfersOf(sandbox, wallet)
-  expect(transfers.toSorted()).toEqual([first.chargedAtomic, second.chargedAtomic, ...charges].toSorted())
+  const paid = [first.chargedAtomic, second.chargedAtomic, ...charges]
+  expect(transfers.toSorted(ascending)).toEqual(paid.toSorted(ascending))
 }
+
+const ascending = (one: bigint, other: bigint) => Number(one - other)
 
 function fetchPaid({ payer, info }: SharedSandbox): Promise<Response> {
   const headers = { 'content-type': 'application/json', 'x-idempotency-key': crypto.randomUUID() }
