@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import pLimit from 'p-limit'
 import { walkFrames } from '#mp3/walk-frames.ts'
 import { CAREFUL_FFMPEG, LIMITING_SHELL, limitedArguments } from '#shared/runtime/limited-process.ts'
-import type { SpeechFormat } from '../providers/received-media.ts'
+import type { SpeechFormat } from '../providers/speech-format.ts'
 
 export type Converted =
   | { readonly outcome: 'converted'; readonly mp3: Uint8Array }

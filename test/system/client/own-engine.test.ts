@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
@@ -9,6 +9,7 @@ import { withConnection } from '#shared/ledger/with-connection.ts'
 import { type CommandBench, makeCommandBench } from '../../support/client/command-bench.ts'
 import { startPocketsphinxServer } from '../../support/engines/pocketsphinx-server.ts'
 import { startSpeechServer } from '../../support/engines/speech-server.ts'
+import { createServerWallet, startLocalServer } from '../../support/mcp/local-server.ts'
 import { createX402McpClient } from '../../support/mcp/x402-mcp-client.ts'
 import { speakInto } from '../../support/media/spoken.ts'
 import { payForCall } from '../../support/payer/paid-call.ts'
@@ -126,6 +127,23 @@ describe.skipIf(!havePrograms('ffmpeg', 'pocketsphinx_continuous'))('an engine o
       expect(engine.calls).toHaveLength(calls)
     },
   )
+
+  it('tells an agent what its transcript goes without, and gives it nothing that it demands in vain', async () => {
+    const wallet = await createServerWallet(sandbox)
+    const folder = await realpath(bench.folder)
+    await speakInto(join(folder, 'a.mp3'), 'Good morning everyone.', 'rms')
+    const server = await startLocalServer(wallet, { args: [folder] })
+    try {
+      const done = await server.call('transcribe', { path: join(folder, 'a.mp3') })
+      expect(done.structuredContent).toMatchObject({ transcribed: 1, without: ['speakers', 'sounds'] })
+      expect(JSON.stringify(done.content)).toContain('without speakers and sounds, which the model does not give')
+      const refused = await server.call('transcribe', { path: join(folder, 'a.mp3'), diarize: true })
+      expect(refused).toMatchObject({ isError: true, structuredContent: { error: { code: 'not_offered' } } })
+    } finally {
+      await server.close()
+      await wallet.remove()
+    }
+  })
 
   it('is described by the lists of models and prices', async () => {
     const options = {

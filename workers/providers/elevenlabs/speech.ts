@@ -1,7 +1,7 @@
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, refuseUnsent, unknownOutcome } from '../failures.ts'
 import type { SpeechProvider } from '../provider.ts'
-import { speechFormat } from '../received-media.ts'
+import { speechFormat } from '../speech-format.ts'
 import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 4 MB at 128 kbit/s. */

@@ -1,7 +1,7 @@
 import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, refuseUnsent, unknownOutcome } from '../failures.ts'
 import type { SpeechProvider } from '../provider.ts'
-import { speechFormat } from '../received-media.ts'
+import { speechFormat } from '../speech-format.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 
