@@ -64,6 +64,15 @@ const word = (text: string, startSeconds: number, endSeconds: number) => ({
 })
 const STEP = [word('Mind', 0, 0.4), word('the', 0.4, 0.6), word('step.', 0.6, 1)]
 const WORDS = { timestamps: 'word' } as const
+const tokens = (...texts: string[]) => texts.map((each, index) => ({ word: each, start: index, end: index + 1 }))
+const asked = async (detail: string, wanted: Partial<TranscriptionInput> = {}) =>
+  (await ask({ text: 'Hello' }, { transcript_detail: detail }, wanted)).fields
+
+/** Returns the words that are read of these tokens of one segment. */
+const heard = async (...texts: string[]) => {
+  const { outcome } = await ask({ text: texts.join(''), segments: [{ text: '', words: tokens(...texts) }] }, {}, WORDS)
+  return outcome?.outcome === 'transcribed' ? outcome.transcript.words?.map(({ text }) => text) : outcome
+}
 
 describe('the words of servers that tell their times', () => {
   it.each([
@@ -96,15 +105,6 @@ describe('the words of servers that tell their times', () => {
   })
 
   it('stay apart in scripts without spaces, and where no token begins with a space', async () => {
-    const tokens = (...texts: string[]) => texts.map((each, index) => ({ word: each, start: index, end: index + 1 }))
-    const heard = async (...texts: string[]) => {
-      const { outcome } = await ask(
-        { text: texts.join(''), segments: [{ text: '', words: tokens(...texts) }] },
-        {},
-        WORDS,
-      )
-      return outcome?.outcome === 'transcribed' ? outcome.transcript.words?.map(({ text }) => text) : outcome
-    }
     expect(await heard('最終', '電車', 'です')).toEqual(['最終', '電車', 'です'])
     expect(await heard('最終', ' i', 'Phone', '電車')).toEqual(['最終', 'iPhone', '電車'])
     expect(await heard('The', 'last', 'tram')).toEqual(['The', 'last', 'tram'])
@@ -160,8 +160,6 @@ describe('the text of every server', () => {
 
 describe('what a server is asked', () => {
   it('is what it takes: verbose_json with words, with segments, or json alone', async () => {
-    const asked = async (detail: string, wanted: Partial<TranscriptionInput> = {}) =>
-      (await ask({ text: 'Hello' }, { transcript_detail: detail }, wanted)).fields
     expect(await asked('words', WORDS)).toEqual({
       model: 'model',
       response_format: 'verbose_json',

@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { carriersOf, type DeploymentsFileInput, parseDeployments } from '#shared/catalog/deployments-file.ts'
 import { providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { AppError } from '#shared/errors/app-error.ts'
 import type { TranscriptionResult } from '#shared/operations/transcriptions.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
@@ -106,46 +105,60 @@ function giftsOf({ words = [] }: TranscriptionResult): Gift[] {
 
 const gives = (kind: string, wants: readonly Gift[]) => wants.every((gift) => GIVES[kind]?.includes(gift))
 
-const CASES = FLEETS.flatMap((fleet) =>
-  Object.entries(REQUESTS).map(([name, request]) => [name, fleet.join(' + '), fleet, request] as const),
-)
+/** Returns what becomes of a request, by what the deployments give. */
+function outcomeOf(kinds: readonly string[], wants: readonly Gift[]): 'refused' | 'delivered' | 'failed' {
+  if (!kinds.some((kind) => gives(kind, wants))) return 'refused'
+  return kinds.some((kind) => !kind.endsWith('away') && gives(kind, wants)) ? 'delivered' : 'failed'
+}
+
+/** The cases of one outcome, with a title for each. */
+function casesOf(outcome: ReturnType<typeof outcomeOf>) {
+  return FLEETS.flatMap((fleet) =>
+    Object.entries(REQUESTS).flatMap(([name, { asked, wants }]) =>
+      outcomeOf(fleet, wants) === outcome ? [[name, fleet.join(' + '), fleet, asked, wants] as const] : [],
+    ),
+  )
+}
+
+const quoteOf = (kinds: readonly string[], asked: Asked) =>
+  transcriptions.quote({ ...EFFECTIVE_REQUEST, ...asked }, { ...publishedCatalog, carriers: fleetOf(kinds).carriers })
+
+/** Accepts a priced request and lets a worker carry it out. */
+async function carryOut(kinds: readonly string[], asked: Asked) {
+  expect(quoteOf(kinds, asked).quotedMaximum).toBeGreaterThan(0n)
+  worker.upstream.clearCalls()
+  const { jobId } = await worker.accept({ effective: asked, audio: recordingOf(SCRIPT, 1500) })
+  await worker.run(jobId, routedTo(fleetOf(kinds).deployments, PATIENCE_MS))
+  return await worker.view(jobId)
+}
 
 describe('what a recording is asked for', () => {
-  it.each(CASES)('%s of %s: in full or not at all', async (_name, _fleet, kinds, { asked, wants }) => {
-    const { carriers, deployments } = fleetOf(kinds)
-    const effective = { ...EFFECTIVE_REQUEST, ...asked }
-    const quote = () => transcriptions.quote(effective, { ...publishedCatalog, carriers })
-    if (!kinds.some((kind) => gives(kind, wants))) {
-      expect(quote).toThrow(expect.objectContaining({ code: 'request_unsupported' }))
-      expect(quote).toThrow(AppError)
-      return
-    }
-    expect(quote().quotedMaximum).toBeGreaterThan(0n)
-    worker.upstream.clearCalls()
-    const { jobId } = await worker.accept({ effective: asked, audio: recordingOf(SCRIPT, 1500) })
-    await worker.run(jobId, routedTo(deployments, PATIENCE_MS))
-    const view = await worker.view(jobId)
-    if (kinds.some((kind) => !kind.endsWith('away') && gives(kind, wants))) {
-      expect(view).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
-      const result = transcriptions.resultSchema.parse(JSON.parse(view.result_body ?? 'null'))
-      expect(giftsOf(result)).toEqual(expect.arrayContaining([...wants]))
-      expect(result.text).toContain('tram')
-    } else {
-      expect(view).toMatchObject({ state: 'failed', failure_code: 'provider_unavailable', charge_amount: null })
-      expect(worker.upstream.calls).toEqual([])
-    }
+  it.each(casesOf('refused'))('is refused before the price: %s of %s', (_name, _fleet, kinds, asked) => {
+    expect(() => quoteOf(kinds, asked)).toThrow(expect.objectContaining({ code: 'request_unsupported' }))
   })
 
+  it.each(casesOf('delivered'))('is delivered in full: %s of %s', async (_name, _fleet, kinds, asked, wants) => {
+    const view = await carryOut(kinds, asked)
+    expect(view).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+    const result = transcriptions.resultSchema.parse(JSON.parse(view.result_body ?? 'null'))
+    expect(giftsOf(result)).toEqual(expect.arrayContaining([...wants]))
+    expect(result.text).toContain('tram')
+  })
+
+  it.each(casesOf('failed'))(
+    'is not delivered by a deployment that gives less, while the other is away: %s of %s',
+    async (_name, _fleet, kinds, asked) => {
+      expect(await carryOut(kinds, asked)).toMatchObject({
+        state: 'failed',
+        failure_code: 'provider_unavailable',
+        charge_amount: null,
+      })
+      expect(worker.upstream.calls).toEqual([])
+    },
+  )
+
   it('has cases of each kind', () => {
-    const outcome = (kinds: readonly string[], wants: readonly Gift[]) => {
-      if (!kinds.some((kind) => gives(kind, wants))) return 'refused'
-      return kinds.some((kind) => !kind.endsWith('away') && gives(kind, wants)) ? 'delivered' : 'failed'
-    }
-    const counted = Map.groupBy(CASES, ([, , kinds, { wants }]) => outcome(kinds, wants))
-    expect(Object.fromEntries([...counted].map(([kind, all]) => [kind, all.length]))).toEqual({
-      refused: 14,
-      delivered: 34,
-      failed: 8,
-    })
+    const counted = (['refused', 'delivered', 'failed'] as const).map((outcome) => casesOf(outcome).length)
+    expect(counted).toEqual([14, 34, 8])
   })
 })

@@ -8,7 +8,10 @@ import { createMp3Converter } from '../../../workers/executions/convert-to-mp3.t
 import { speechSynthesis } from '../../../workers/executions/speech.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { createHttp } from '../../../workers/providers/http.ts'
-import { createOpenAiCompatibleSpeech, SPEECH_FORMATS } from '../../../workers/providers/openai-compatible/speech.ts'
+import {
+  createOpenAiCompatibleSpeech,
+  type OpenAiSpeechSettings,
+} from '../../../workers/providers/openai-compatible/speech.ts'
 import { startSpeechServer } from '../../support/engines/speech-server.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
@@ -16,7 +19,9 @@ import { havePrograms } from '../../support/processes/optional-program.ts'
 const run = promisify(execFile)
 const SECONDS = 1.5
 
-/** Three notes in turn, as ffmpeg writes them to a pipe, which cannot say its length beforehand. */
+const nothing = (reason: string) => ['provider_empty_output', 'empty', reason]
+
+/** A tone, as ffmpeg writes them to a pipe, which cannot say its length beforehand. */
 async function sound(...args: string[]): Promise<Buffer> {
   const source = `sine=frequency=440:duration=${SECONDS}:sample_rate=24000`
   const { stdout } = await run('ffmpeg', ['-v', 'error', '-f', 'lavfi', '-i', source, ...args, 'pipe:1'], {
@@ -38,7 +43,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('speech of engines', () => {
   /** Lets the server answer with this audio, and carries out a call. */
   async function speak(
     audio: Uint8Array,
-    format: (typeof SPEECH_FORMATS)[number] = 'mp3',
+    format: OpenAiSpeechSettings['format'] = 'mp3',
     path: string | null = ffmpegPath,
   ) {
     server.answer(audio)
@@ -59,7 +64,13 @@ describe.skipIf(!havePrograms('ffmpeg'))('speech of engines', () => {
     return await prepared.call(deployment as unknown as Deployment, { timeoutMs: PATIENCE_MS })
   }
 
-  const FORMATS: readonly (readonly [string, (typeof SPEECH_FORMATS)[number], readonly string[]])[] = [
+  /** Returns how a call fails whose server answers with this audio. */
+  async function failed(audio: Uint8Array, path = ffmpegPath) {
+    const outcome = await speak(audio, 'wav', path)
+    return 'reason' in outcome ? [outcome.code, outcome.certainty, outcome.reason] : outcome
+  }
+
+  const FORMATS: readonly (readonly [string, OpenAiSpeechSettings['format'], readonly string[]])[] = [
     ['WAV as LocalAI sends it', 'wav', ['-f', 'wav']],
     ['WAV of 48 kHz, stereo, in floating point', 'wav', ['-ar', '48000', '-ac', '2', '-c:a', 'pcm_f32le', '-f', 'wav']],
     ['FLAC', 'flac', ['-f', 'flac']],
@@ -98,11 +109,6 @@ describe.skipIf(!havePrograms('ffmpeg'))('speech of engines', () => {
   it('brings nothing, uncharged, when it cannot be converted', async () => {
     const wav = await sound('-f', 'wav')
     const silent = await sound('-t', '0', '-f', 'wav')
-    const failed = async (audio: Uint8Array, path = ffmpegPath) => {
-      const outcome = await speak(audio, 'wav', path)
-      return 'reason' in outcome ? [outcome.code, outcome.certainty, outcome.reason] : outcome
-    }
-    const nothing = (reason: string) => ['provider_empty_output', 'empty', reason]
     const from = 'the speech could not be converted from'
     expect(await failed(Buffer.from('RIFF____WAVEfmt CANARY'))).toEqual(nothing(`${from} wav: ffmpeg ended with 1`))
     expect(await failed(Buffer.concat([Buffer.from('fLaC'), wav]))).toEqual(

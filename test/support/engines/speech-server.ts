@@ -1,4 +1,4 @@
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 
@@ -6,15 +6,11 @@ import { json } from 'node:stream/consumers'
 export async function startSpeechServer() {
   let audio: Uint8Array = new Uint8Array()
   const requests: unknown[] = []
-  const server = createServer((request, response) => {
-    json(request).then(
-      (body) => {
-        requests.push(body)
-        response.writeHead(200, { 'content-type': 'application/octet-stream' }).end(audio)
-      },
-      () => response.writeHead(400).end(),
-    )
-  })
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    requests.push(await json(request))
+    response.writeHead(200, { 'content-type': 'application/octet-stream' }).end(audio)
+  }
+  const server = createServer((request, response) => void answer(request, response))
   await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve))
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

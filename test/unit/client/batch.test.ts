@@ -373,13 +373,13 @@ describe('the request of a batch', () => {
   })
 })
 
-describe('what a service does not offer', () => {
-  const ALL = { diarize: [false, true], tag_audio_events: [false, true], timestamps: ['none', 'word', 'character'] }
-  const WORDS = { diarize: [false], tag_audio_events: [false], timestamps: ['none', 'word'] }
-  const TEXT = { ...WORDS, timestamps: ['none'] }
-  const offered = (offer: Parameters<typeof resolveRequest>[1], changes: Partial<BatchOptions> = {}) =>
-    resolveRequest({ ...OPTIONS, ...changes }, offer)
+const ALL = { diarize: [false, true], tag_audio_events: [false, true], timestamps: ['none', 'word', 'character'] }
+const WORDS = { diarize: [false], tag_audio_events: [false], timestamps: ['none', 'word'] }
+const TEXT = { ...WORDS, timestamps: ['none'] }
+const offered = (offer: Parameters<typeof resolveRequest>[1], changes: Partial<BatchOptions> = {}) =>
+  resolveRequest({ ...OPTIONS, ...changes }, offer)
 
+describe('what a service does not offer', () => {
   it('is not asked for, and named', () => {
     expect(offered(ALL)).toMatchObject({ without: [], fields: { diarize: true, tag_audio_events: true } })
     expect(offered({})).toMatchObject({ without: [], fields: { diarize: true, tag_audio_events: true } })
