@@ -86,6 +86,9 @@ export const settingsSchema = z.object({
   SCREENING_BASE_URL: z.url().optional(),
   SCREENING_API_KEY: z.string().min(1).optional(),
   SCREENING_MODEL: z.string().min(1).optional(),
+  /** Converts speech that an engine sends in another format than MP3; default: the `ffmpeg` of PATH. */
+  FFMPEG_PATH: z.string().optional(),
+  PATH: z.string().default(''),
   ...callTimeSettings,
   /** A transaction at the head of its nonce queue that is not mined within this time is replaced with a higher fee. */
   FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),

@@ -12,6 +12,7 @@ import { createSettlementStore, type SettlementStore } from '#shared/ledger/sett
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
+import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { followConfiguration, type LiveConfiguration, readDeploymentsFile } from './composition/configuration.ts'
 import { composeGeneration } from './composition/generation.ts'
@@ -75,7 +76,8 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   )
   const callsProviders = [...concurrency.keys()].some((name) => name !== 'settlement')
   const textJobs = concurrency.get('text') ?? 0
-  const generation = composeGeneration(config, { textJobs, file: deploymentsFile.file, metrics, now })
+  const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
+  const generation = composeGeneration(config, { textJobs, ffmpegPath, file: deploymentsFile.file, metrics, now })
   // A process that only settles calls no provider, so it needs none of their keys.
   const { deployments, requireUsable } = callsProviders ? generation : NO_PROVIDERS
   const configuration = await followConfiguration(deploymentsFile, resources, {

@@ -107,6 +107,7 @@ function limitsOf(model: Model, { images, speech }: CommonTerms) {
         maximum_audio_duration_ms: model.maximumAudioDurationMs.toString(),
         maximum_audio_bytes: model.maximumAudioBytes,
         accepted_formats: model.acceptedFormats,
+        supported_options: model.supportedOptions,
       }
   }
 }

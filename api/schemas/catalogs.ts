@@ -21,6 +21,19 @@ const leastLengthSchema = z
   .meta({ description: 'Shorter recordings are refused with 400 audio_too_short, before a price.' })
   .optional()
 
+const supportedOptionsSchema = z
+  .looseObject({
+    diarize: z.array(z.boolean()).optional(),
+    tag_audio_events: z.array(z.boolean()).optional(),
+    timestamps: z.array(z.enum(['none', 'word', 'character'])).optional(),
+    response_format: z.array(z.enum(['json', 'verbose_json'])).optional(),
+  })
+  .meta({
+    description:
+      'For each option of a recording, the values that some vendor of the model takes at present. Others are refused with 400 request_unsupported, before a price.',
+  })
+  .optional()
+
 export const modelSchema = z.looseObject({
   id: z.string(),
   object: z.literal('model'),
@@ -60,6 +73,7 @@ export const modelSchema = z.looseObject({
   maximum_audio_duration_ms: z.string().optional(),
   maximum_audio_bytes: z.int().positive().optional(),
   accepted_formats: z.array(z.string()).optional(),
+  supported_options: supportedOptionsSchema,
 })
 
 /** The model list. `has_more`, `first_id` and `last_id` are for Anthropic's pagination: everything is on one page. */
@@ -111,6 +125,7 @@ export const pricingEntrySchema = z.looseObject({
   maximum_audio_duration_ms: z.string().optional(),
   maximum_audio_bytes: z.int().positive().optional(),
   accepted_formats: z.array(z.string()).optional(),
+  supported_options: supportedOptionsSchema,
 })
 
 export const pricingCatalogSchema = z.strictObject({

@@ -33,6 +33,7 @@ const SETTINGS_CODES: ReadonlySet<string> = new Set([
   'invalid_private_key',
   'invalid_url',
   'invalid_options',
+  'not_offered',
   'list_unreadable',
   'url_not_fetched',
   'unknown_model',

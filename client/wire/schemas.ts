@@ -394,6 +394,13 @@ export type PricingCatalog = {
     readonly "maximum_audio_duration_ms"?: string | undefined
     readonly "maximum_audio_bytes"?: number | undefined
     readonly "accepted_formats"?: readonly (string)[] | undefined
+    readonly "supported_options"?: {
+      readonly "diarize"?: readonly (boolean)[] | undefined
+      readonly "tag_audio_events"?: readonly (boolean)[] | undefined
+      readonly "timestamps"?: readonly ("none" | "word" | "character")[] | undefined
+      readonly "response_format"?: readonly ("json" | "verbose_json")[] | undefined
+      readonly [name: string]: unknown
+    } | undefined
     readonly [name: string]: unknown
   })[]
 }
@@ -529,6 +536,13 @@ export type Model = {
   readonly "maximum_audio_duration_ms"?: string | undefined
   readonly "maximum_audio_bytes"?: number | undefined
   readonly "accepted_formats"?: readonly (string)[] | undefined
+  readonly "supported_options"?: {
+    readonly "diarize"?: readonly (boolean)[] | undefined
+    readonly "tag_audio_events"?: readonly (boolean)[] | undefined
+    readonly "timestamps"?: readonly ("none" | "word" | "character")[] | undefined
+    readonly "response_format"?: readonly ("json" | "verbose_json")[] | undefined
+    readonly [name: string]: unknown
+  } | undefined
   readonly [name: string]: unknown
 }
 

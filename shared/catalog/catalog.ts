@@ -40,6 +40,14 @@ export interface SpeechModel extends PublishedModel {
   readonly defaultVoice: string
 }
 
+/** For each option of a recording, the values that some deployment of the model takes; named as callers write them. */
+export interface TranscriptionChoices {
+  readonly diarize: readonly boolean[]
+  readonly tag_audio_events: readonly boolean[]
+  readonly timestamps: readonly ('none' | 'word' | 'character')[]
+  readonly response_format: readonly ('json' | 'verbose_json')[]
+}
+
 export interface TranscriptionModel extends PublishedModel {
   readonly category: 'speech_to_text'
   readonly pricePerAudioHourUsd: string
@@ -48,6 +56,8 @@ export interface TranscriptionModel extends PublishedModel {
   readonly maximumAudioDurationMs: number
   readonly maximumAudioBytes: number
   readonly acceptedFormats: readonly string[]
+  /** What is not among them is refused before a price. Absent where the deployments are not known. */
+  readonly supportedOptions?: TranscriptionChoices
 }
 
 export type Model = TextModel | ImageModel | SpeechModel | TranscriptionModel

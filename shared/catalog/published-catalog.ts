@@ -1,4 +1,4 @@
-import { type Catalog, createCatalog, type Model, type SpeechModel } from './catalog.ts'
+import { type Catalog, createCatalog, type Model, type SpeechModel, type TranscriptionChoices } from './catalog.ts'
 import type { ServedModels } from './deployments-file.ts'
 import { publishedModels } from './published-models.ts'
 import { publishedVoices } from './voices.ts'
@@ -9,6 +9,8 @@ export const publishedCatalog: Catalog = createCatalog({ models: publishedModels
 export interface AvailabilityOptions {
   /** Output limits of models of which no deployment can write more. */
   readonly outputTokens?: ReadonlyMap<string, number>
+  /** What the deployments of a model take of the options of recordings. */
+  readonly transcriptionChoices?: ReadonlyMap<string, TranscriptionChoices>
   /**
    * A speech model whose default voice no deployment has: refused with an `Error` that says what to do, or not offered,
    * as while the deployment with that voice is drained.
@@ -23,12 +25,13 @@ export interface AvailabilityOptions {
 export function availableCatalog(
   catalog: Catalog,
   served: ServedModels,
-  { outputTokens, withoutDefaultVoice = 'refuse' }: AvailabilityOptions = {},
+  { outputTokens, transcriptionChoices, withoutDefaultVoice = 'refuse' }: AvailabilityOptions = {},
 ): Catalog {
   const models = catalog.models
     .filter(({ id }) => served.has(id))
     .filter((model) => withoutDefaultVoice === 'refuse' || hasDefaultVoice(model, served))
     .map((model) => withinOutput(model, outputTokens?.get(model.id)))
+    .map((model) => withOptions(model, transcriptionChoices?.get(model.id)))
   const speechModels = models.filter((model): model is SpeechModel => model.category === 'text_to_speech')
   const voices = catalog.voices.filter(({ id: alias }) => speechModels.some(({ id }) => speaks(served, id, alias)))
   for (const { id, defaultVoice } of speechModels)
@@ -47,6 +50,10 @@ function withinOutput(model: Model, limit: number | undefined): Model {
   return model.category !== 'text_generation' || limit === undefined
     ? model
     : { ...model, maximumOutputTokens: Math.min(model.maximumOutputTokens, limit) }
+}
+
+function withOptions(model: Model, supportedOptions: TranscriptionChoices | undefined): Model {
+  return model.category !== 'speech_to_text' || supportedOptions === undefined ? model : { ...model, supportedOptions }
 }
 
 function speaks(served: ServedModels, modelId: string, alias: string): boolean {

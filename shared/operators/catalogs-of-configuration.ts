@@ -9,6 +9,7 @@ import {
 } from '#shared/catalog/deployments-file.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { transcriptionChoices } from '#shared/operations/vendors/carriers.ts'
 import type { DeploymentControl } from './configuration.ts'
 
 /** What follows from a configuration. */
@@ -40,9 +41,11 @@ export function catalogsOf(
 ): CatalogPair {
   const published = overrideCatalogWith(publishedCatalog, overrides)
   const serving = { deployments: file.deployments.filter(({ name }) => !controls?.get(name)?.isDrained) }
+  const carriers = carriersOf(serving)
   const offered = availableCatalog(published, servedModels(serving), {
     outputTokens: servedOutputTokens(serving),
+    transcriptionChoices: transcriptionChoices(carriers),
     withoutDefaultVoice,
   })
-  return { published, offered: { ...offered, carriers: carriersOf(serving) } }
+  return { published, offered: { ...offered, carriers } }
 }

@@ -48,16 +48,17 @@ const draw = (
     { timeoutMs: PATIENCE_MS },
   )
 const speak = (changes: Partial<SpokenRequest> = {}, http?: SendHttp) =>
-  createOpenAiCompatibleSpeech(connection('simulated-speech', http)).synthesize(
+  createOpenAiCompatibleSpeech(connection('simulated-speech', http), { format: 'mp3' }).synthesize(
     { text: 'Mind the step.', voice: 'open-darian', speed: 1, ...changes },
     { timeoutMs: PATIENCE_MS },
   )
 const transcribe = (changes: Partial<TranscriptionInput> = {}, http?: SendHttp) =>
-  createOpenAiCompatibleTranscription(connection('simulated-whisper', http)).transcribe(
+  createOpenAiCompatibleTranscription(connection('simulated-whisper', http), WHISPER).transcribe(
     { audio: dialogue, diarize: false, timestamps: 'none', tagAudioEvents: false, needsWords: false, ...changes },
     { timeoutMs: PATIENCE_MS },
   )
 
+const WHISPER = { path: '/audio/transcriptions', transcript_detail: 'words' } as const
 const dialogue = readFileSync(new URL('../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
 
 /** Returns the fields of the first call from the simulated vendor's log, which stores each as JSON. */
@@ -226,11 +227,22 @@ describe('speech', () => {
 
   test.each([
     ['JSON', { error: 'CANARY' }],
-    ['a WAV file', 'RIFF____WAVEfmt CANARY'],
+    ['a page', '<html>CANARY'],
+    ['an AVI file', 'RIFF____AVI CANARY'],
     ['an AAC file', '\xff\xf1\x50\x80'],
   ])('leaves the outcome unknown for %s in place of speech', async (_name, body) => {
     answerWith(body)
-    expect(await speak()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with a body that is not an MP3' })
+    const reason = 'HTTP 200 with a body that is neither MP3, WAV, FLAC nor Ogg'
+    expect(await speak()).toEqual({ ...UNKNOWN_OUTCOME, reason })
+  })
+
+  test.each([
+    ['wav', 'RIFF____WAVEfmt '],
+    ['flac', 'fLaC____'],
+    ['ogg', 'OggS____'],
+  ])('passes on %s, which is converted, as what it is', async (format, body) => {
+    answerWith(body)
+    expect(await speak()).toMatchObject({ outcome: 'synthesized', format, audio: Buffer.from(body) })
   })
 })
 
@@ -389,7 +401,7 @@ describe('transcription', () => {
           { text: 'step.', type: 'word', startSeconds: 0.5, endSeconds: 0.5 },
         ],
       },
-      mended: ['words.end', 'words', 'words.start'],
+      mended: ['words.end', 'words.word', 'words', 'words.start'],
     })
   })
 

@@ -143,7 +143,11 @@ const ADAPTERS: Readonly<Record<string, Adapter>> = {
   'transcripts of an OpenAI-style server': {
     schema: transcriptionWire,
     answers: OPENAI_TRANSCRIPT,
-    run: transcript(createOpenAiCompatibleTranscription, {}),
+    run: transcript(
+      (connected) =>
+        createOpenAiCompatibleTranscription(connected, { path: '/transcriptions', transcript_detail: 'words' }),
+      {},
+    ),
   },
   'transcripts of ElevenLabs': {
     schema: transcriptWire,

@@ -3,6 +3,7 @@ import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { type ProviderKeys, providerKeysOf } from '#shared/catalog/provider-keys.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from '../config.ts'
+import { createMp3Converter } from '../executions/convert-to-mp3.ts'
 import { createImageFetcher } from '../executions/fetch-remote-image.ts'
 import { createExecutions } from '../executions/registry.ts'
 import { createRemoteImages, imageSlots, REMOTE_IMAGE_LIMITS } from '../executions/remote-images.ts'
@@ -20,6 +21,8 @@ import { readDeploymentsFile } from './configuration.ts'
 export interface GenerationOptions {
   /** Text jobs that this process runs concurrently. */
   readonly textJobs: number
+  /** Converts speech that arrives in another format than MP3; without it such speech fails. */
+  readonly ffmpegPath: string | undefined
   /** The file of this process. */
   readonly file: DeploymentsFile
   readonly metrics: Registry
@@ -39,7 +42,7 @@ interface GenerationParts extends Pick<
 /** Composes what screens requests and calls providers. */
 export function composeGeneration(
   config: WorkerConfig,
-  { textJobs, file, metrics, now }: GenerationOptions,
+  { textJobs, ffmpegPath, file, metrics, now }: GenerationOptions,
 ): GenerationParts {
   const http = openVendorHttp()
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
@@ -59,6 +62,7 @@ export function composeGeneration(
     screener: composeScreener(config, http),
     executionOf: createExecutions(
       createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, slots: imageSlots(textJobs) }),
+      createMp3Converter(ffmpegPath),
     ),
     providerTimeoutMs,
     outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,

@@ -26,8 +26,11 @@ const IMAGE_BYTES = 8 * MEBIBYTE
 /** The same with the Base64 that the result contains. */
 const INLINE_IMAGE_BYTES = 20 * MEBIBYTE
 
-/** Slow speech of 128 kbit/s has 1.5 KiB for each character; it arrives in pieces that are joined. */
-const SPEECH_BYTES_PER_CHARACTER = 4 * KIBIBYTE
+/**
+ * Slow speech of 128 kbit/s has 1.5 KiB for each character; it arrives in pieces that are joined. A WAV of 24 kHz, which is
+ * converted, has 4.5 KiB.
+ */
+const SPEECH_BYTES_PER_CHARACTER = 8 * KIBIBYTE
 
 /** Memory of a transcript for each second of audio: text alone, with words, and with the times of characters. */
 const TRANSCRIPT_BYTES_PER_SECOND = { none: KIBIBYTE, word: 4 * KIBIBYTE, character: 16 * KIBIBYTE } as const

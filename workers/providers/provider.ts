@@ -2,6 +2,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { SpokenRequest } from '#shared/operations/speech.ts'
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
+import type { SpeechFormat } from './speech-format.ts'
 
 /** The error codes that a provider call can fail with. */
 export type ProviderFailureCode = Extract<
@@ -153,8 +154,9 @@ export interface ImageProvider {
 export type SpeechOutcome =
   | {
       readonly outcome: 'synthesized'
-      /** A complete MP3. */
       readonly audio: Uint8Array
+      /** Absent: an MP3. */
+      readonly format?: SpeechFormat
       readonly vendorRequestId?: string
     }
   | ProviderFailure

@@ -1,4 +1,3 @@
-import { frameLengthAt, layerAt } from '#mp3/mpeg-header.ts'
 import { type ImageMediaType, imageMediaType, imageSize } from '#shared/operations/text/image-bytes.ts'
 import { emptyOutput } from './failures.ts'
 import type { ProviderFailure } from './provider.ts'
@@ -38,13 +37,4 @@ export function firstGeneratedImage(
   for (const { bytes, image } of read) if (image.outcome === 'image') return { ...image, bytes }
   const [first] = read
   return first?.image.outcome === 'failed' ? first.image : emptyOutput('HTTP 200 without an image')
-}
-
-/**
- * Returns whether bytes start like an MP3: with an ID3v2 tag or a frame of layer III. A cheap check that keeps error
- * pages and other formats from passing as speech; every frame is checked when the audio is measured.
- */
-export function looksLikeMp3(bytes: Uint8Array): boolean {
-  if (bytes[0] === 0x49 && bytes[1] === 0x44 && bytes[2] === 0x33) return true
-  return frameLengthAt(bytes, 0, bytes.byteLength) !== 0 && layerAt(bytes, 0) === 3
 }

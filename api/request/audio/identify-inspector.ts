@@ -9,6 +9,7 @@ const VERSION_TIMEOUT_MS = 5000
 const RULES = [
   new URL('../../../packages/mp3/', import.meta.url),
   new URL('../../../shared/audio/', import.meta.url),
+  new URL('../../../shared/runtime/limited-process.ts', import.meta.url),
   ...['plan-decode.ts', 'run-ffmpeg.ts', 'decode-with-ffmpeg.ts'].map((name) => new URL(name, import.meta.url)),
 ]
 

@@ -3,16 +3,17 @@ import { once } from 'node:events'
 import { devNull } from 'node:os'
 import { Readable } from 'node:stream'
 import ffmpeg from 'fluent-ffmpeg'
+import { CAREFUL_FFMPEG, LIMITING_SHELL, limitedArguments } from '#shared/runtime/limited-process.ts'
 import type { DecodePlan } from './plan-decode.ts'
 import { spawnDirectly } from './workarounds.ts'
 
 /** Binary and limits of the ffmpeg child processes. */
 export interface FfmpegOptions {
-  /** Absolute path of the binary; see `find-ffmpeg.ts`. */
+  /** Absolute path of the binary; see `shared/runtime/find-ffmpeg.ts`. */
   readonly ffmpegPath: string
   /** Wall-clock limit of one decode. */
   readonly timeLimitMs: number
-  /** Address space of the child in bytes. ffmpeg 5.1 with Debian's 200 libraries needs 300 MB of it, 50 MB resident. */
+  /** Address space of the child in bytes. */
   readonly memoryLimitBytes?: number
   /** Processor time of the child. An hour at the highest bitrate takes about 4 s. */
   readonly processorTimeLimitSeconds?: number
@@ -32,12 +33,8 @@ export interface FfmpegEnding {
   readonly elapsedMs: number
 }
 
-const DEFAULT_MEMORY_LIMIT_BYTES = 1_073_741_824
 /** The default of `processorTimeLimitSeconds`. */
 export const DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS = 20
-
-// ffmpeg's own bound on a single allocation. Decoding MP3 needs kilobytes.
-const MAXIMUM_ALLOCATION_BYTES = 67_108_864
 
 const BYTES_PER_SAMPLE = 2
 const CHUNK_BYTES = 65_536
@@ -45,33 +42,16 @@ const CHUNK_BYTES = 65_536
 /** ffmpeg reports its progress in 350 bytes, twice a second. A child that writes this much is no ffmpeg. */
 const MAXIMUM_PROGRESS_CHARACTERS = 1_048_576
 
-// `ulimit` is a shell builtin, so neither a package nor root is needed. `-c 0`: a core file would write the upload to
-// disk unencrypted. `-f 0`: no file can be written. `env -i`: the decoder of untrusted bytes sees none of this
-// process's environment. Each limit is set separately, since macOS rejects `-v`. `exec` keeps the process id, so that
-// SIGKILL reaches ffmpeg.
-const LIMITED_EXEC = [
-  'ulimit -c 0 2>/dev/null',
-  'ulimit -f 0 2>/dev/null',
-  'ulimit -v "$1" 2>/dev/null',
-  'ulimit -t "$2" 2>/dev/null',
-  'shift 2',
-  'exec env -i MALLOC_ARENA_MAX=1 LC_ALL=C LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}" "$@"',
-].join('; ')
-
-function shellArguments(options: FfmpegOptions): string[] {
-  const memoryKib = Math.floor((options.memoryLimitBytes ?? DEFAULT_MEMORY_LIMIT_BYTES) / 1024)
-  const seconds = options.processorTimeLimitSeconds ?? DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS
-  return ['-c', LIMITED_EXEC, 'sh', String(memoryKib), String(seconds), options.ffmpegPath]
+function shellArguments({ ffmpegPath, memoryLimitBytes, processorTimeLimitSeconds }: FfmpegOptions): string[] {
+  return limitedArguments(ffmpegPath, {
+    ...(memoryLimitBytes === undefined ? {} : { memoryLimitBytes }),
+    processorTimeLimitSeconds: processorTimeLimitSeconds ?? DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS,
+  })
 }
 
 const INPUT_ARGUMENTS = [
-  ['-hide_banner', '-nostdin', '-nostats'],
-  ['-v', 'fatal'],
+  CAREFUL_FFMPEG,
   ['-max_error_rate', '1'],
-  ['-max_alloc', String(MAXIMUM_ALLOCATION_BYTES)],
-  ['-filter_threads', '1'],
-  ['-threads', '1'],
-  ['-protocol_whitelist', 'pipe'],
   // Also count the encoder's delay and padding, as the frame walk does.
   ['-flags2', '+skip_manual'],
   ['-f', 'mp3'],
@@ -97,7 +77,7 @@ function buildCommand(options: FfmpegOptions, plan: DecodePlan, input: Readable)
     .outputOptions(['-flush_packets', '0', '-fs', String(plan.maximumSamples * BYTES_PER_SAMPLE + 1)])
     .outputOptions(['-progress', 'pipe:1'])
     .output(devNull)
-  const child = spawnDirectly(command, isWindows ? options.ffmpegPath : '/bin/sh')
+  const child = spawnDirectly(command, isWindows ? options.ffmpegPath : LIMITING_SHELL)
   return { command, child }
 }
 

@@ -7,7 +7,7 @@ import type { BatchOptions, BatchRequest } from '../types.ts'
 
 type EffectiveFields = TranscriptionOptions & { readonly model: string }
 
-/** Speakers and sounds are asked for: the price is by the hour, whatever is asked for. */
+/** Speakers and sounds are asked for where they are offered: the price is by the hour, whatever is asked for. */
 const DEFAULTS = {
   model: DEFAULT_TRANSCRIPTION_MODEL,
   timestamps: 'word',
@@ -31,6 +31,20 @@ const SHORT_CODES = new Map(
     .flatMap((code, index, all) => (index % 2 === 0 ? [[code, all[index + 1] ?? code] as const] : [])),
 )
 
+type WishedField = 'diarize' | 'tag_audio_events' | 'timestamps'
+
+/** What is asked for by default, and what a batch is made without where no model of the service gives it. */
+const WISHES = [
+  { field: 'diarize', without: false, name: 'speakers' },
+  { field: 'tag_audio_events', without: false, name: 'sounds' },
+  { field: 'timestamps', without: 'none', name: 'times of words' },
+] as const satisfies readonly { readonly field: WishedField; readonly without: unknown; readonly name: string }[]
+
+type Wish = (typeof WISHES)[number]
+
+/** For each option, the values that the service takes at present; options that are missing are taken to be offered. */
+export type OfferedOptions = Readonly<Partial<Record<WishedField, readonly unknown[]>>>
+
 /** What is asked of each recording, with all fields that decide the answer. */
 export interface ResolvedRequest {
   readonly fields: EffectiveFields
@@ -38,14 +52,19 @@ export interface ResolvedRequest {
   readonly callDigest: string
   /** Digest of the fields and of how transcripts are written. */
   readonly renderingDigest: string
-  /** What earlier versions recorded in its place for the same options. */
+  /** What else was recorded for the same options: by earlier versions, and when more or less was offered. */
   readonly formerRenderings: readonly string[]
+  /** What it would have asked for, and goes without. */
+  readonly without: readonly string[]
 }
 
 const NEED_WORDS = new Set(['srt', 'vtt', 'tsv'])
 
-/** Resolves the options of a batch. Throws `FareboxError` for what no file could be transcribed with. */
-export function resolveRequest(options: BatchOptions): ResolvedRequest {
+/**
+ * Resolves the options of a batch. Throws `FareboxError` for what no file could be transcribed with: `not_offered` where the
+ * service does not give what the options demand.
+ */
+export function resolveRequest(options: BatchOptions, offered: OfferedOptions = {}): ResolvedRequest {
   const { request, formats, subtitles, concurrency, output } = options
   if (formats.length === 0) throw invalid('No format of transcripts is chosen.')
   if (!Number.isInteger(concurrency) || concurrency < 1) throw invalid('The concurrency must be a whole number from 1.')
@@ -56,7 +75,11 @@ export function resolveRequest(options: BatchOptions): ResolvedRequest {
   }
   if (/\{(?!(?:name|ext|folder|date)\})/.test(output.template ?? ''))
     throw invalid('The template of names has a placeholder other than {name}, {ext}, {folder} and {date}.')
-  const fields = effectiveFields(request)
+  const wanted = effectiveFields(request)
+  const missing = WISHES.filter(({ field }) => offered[field]?.includes(wanted[field]) === false)
+  const demanded = missing.filter((wish) => isDemanded(wish, options))
+  if (demanded.length > 0) throw notOffered(demanded, wanted.model)
+  const fields = withoutWishes(wanted, missing)
   const { language } = subtitles
   const rendering = { ...subtitles, ...(language && { language: languageCode(language) }) }
   if (fields.timestamps === 'none' && (options.pack || formats.some((format) => NEED_WORDS.has(format))))
@@ -65,8 +88,38 @@ export function resolveRequest(options: BatchOptions): ResolvedRequest {
     fields,
     callDigest: digest(fields),
     renderingDigest: digest({ fields, subtitles: rendering }),
-    formerRenderings: formerFields(request).map((former) => digest({ fields: former, subtitles })),
+    formerRenderings: [
+      ...subsetsOf(WISHES.filter((wish) => !isDemanded(wish, options))).map((left) =>
+        digest({ fields: withoutWishes(wanted, left), subtitles: rendering }),
+      ),
+      ...formerFields(request).map((former) => digest({ fields: former, subtitles })),
+    ],
+    without: missing.map(({ name }) => name),
   }
+}
+
+/** What the options name is demanded, and what they cannot do without; the rest is a wish. */
+function isDemanded({ field }: Wish, { request, formats, pack }: BatchOptions): boolean {
+  if (field === 'timestamps')
+    return request.timestamps !== undefined || pack || formats.some((one) => NEED_WORDS.has(one))
+  return request[field] !== undefined || (field === 'diarize' && request.num_speakers !== undefined)
+}
+
+function withoutWishes(fields: EffectiveFields, wishes: readonly Wish[]): EffectiveFields {
+  return { ...fields, ...Object.fromEntries(wishes.map(({ field, without }) => [field, without])) }
+}
+
+function subsetsOf<Item>(items: readonly Item[]): readonly (readonly Item[])[] {
+  return items.reduce<readonly (readonly Item[])[]>((all, item) => [...all, ...all.map((one) => [...one, item])], [[]])
+}
+
+function notOffered(demanded: readonly Wish[], model: string): FareboxError {
+  const names = demanded.map(({ name }) => name).join(' and ')
+  const isAboutWords = demanded.some(({ field }) => field === 'timestamps')
+  const advice = isAboutWords
+    ? 'Subtitles and packs need the times of words: choose --format txt or json, or another model or service.'
+    : 'Leave the option out, or use another model or service.'
+  return uncharged('not_offered', `${model} gives no ${names} at present. Nothing was sent.`, advice)
 }
 
 function digest(value: unknown): string {

@@ -7,7 +7,7 @@ import { FinishedFiles } from '../record/finished-files.ts'
 import { warn } from '../run/run-context.ts'
 import type { BatchOptions, BatchPlan, BatchTotals, FileState, OnBatchEvent, PlannedFile, Source } from '../types.ts'
 import { assignWork } from './assign-work.ts'
-import { resolveRequest } from './batch-request.ts'
+import { type ResolvedRequest, resolveRequest } from './batch-request.ts'
 import { measureAll } from './measure-all.ts'
 import { plannedFile } from './planned-file.ts'
 import { Preparer } from './preparer.ts'
@@ -45,14 +45,14 @@ async function plan(
   options: BatchOptions,
   onEvent: OnBatchEvent,
 ): Promise<BatchPlan> {
-  const request = resolveRequest(options)
+  const wanted = resolveRequest(options)
   const finished = new FinishedFiles(farebox.home)
-  const surveyed = await survey(sources, options, request, finished)
+  const surveyed = await survey(sources, options, wanted, finished)
   const isToDo = ({ finished: record }: SurveyedSource) => record === undefined || options.again
   if (!surveyed.some(isToDo)) {
     const files = surveyed.map((each, index) => plannedFile({ index, surveyed: each, isToDo: false }))
     for (const [index, file] of files.entries()) onEvent({ event: 'planned', file, done: index + 1, of: files.length })
-    return makePlan(sources, files, { request, jobs: [], finished, means: undefined, again: [] }, onEvent)
+    return makePlan(sources, files, { request: wanted, jobs: [], finished, means: undefined, again: [] }, onEvent)
   }
   const { ffmpegPath, copiesSources, signal: interrupt, patienceMs } = options
   let isSaid = false
@@ -60,7 +60,9 @@ async function plan(
     if (!isSaid) warn({ onEvent }, 'service_away', `${problem} It is asked again.`)
     isSaid = true
   }
-  const terms = await askTerms(farebox, request.fields.model, { signal: interrupt, patienceMs, onWait })
+  const terms = await askTerms(farebox, wanted.fields.model, { signal: interrupt, patienceMs, onWait })
+  const request = resolveRequest(options, terms.offered)
+  if (request.without.length > 0) warn({ onEvent }, 'not_offered', goesWithout(request))
   const { home } = farebox
   const preparer = new Preparer({ terms, home, ffmpegPath, copiesSources, signal: interrupt })
   try {
@@ -73,6 +75,10 @@ async function plan(
     await preparer.discard()
     throw error
   }
+}
+
+function goesWithout({ fields, without }: ResolvedRequest): string {
+  return `${fields.model} gives no ${without.join(' and no ')} at present: the transcripts go without.`
 }
 
 function makePlan(

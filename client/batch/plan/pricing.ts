@@ -3,6 +3,8 @@ import { larger } from '../../budget/usdc.ts'
 import type { Farebox } from '../../farebox.ts'
 import { askForJson, type FreeRequest } from '../../wire/ask-service.ts'
 import { uncharged } from '../../wire/farebox-error.ts'
+import { isObject } from '../../wire/json.ts'
+import type { OfferedOptions } from './batch-request.ts'
 
 /** What the service charges and accepts, from `GET /v1/pricing`. */
 export interface TranscriptionTerms {
@@ -10,6 +12,8 @@ export interface TranscriptionTerms {
   readonly prices: AudioPrices
   /** Returns the charge of one upload in atomic USDC, as the service computes it; the most of it where it follows the gas. */
   readonly priceOf: (durationMs: number) => bigint
+  /** What recordings can be asked for. */
+  readonly offered: OfferedOptions
 }
 
 interface PricingEntry {
@@ -23,6 +27,8 @@ interface PricingEntry {
   readonly minimum_audio_duration_ms?: string
   readonly maximum_audio_duration_ms: string
   readonly maximum_audio_bytes: number
+  /** Missing from a service that publishes none. */
+  readonly supported_options?: unknown
 }
 
 const MILLISECONDS_PER_HOUR = 3_600_000n
@@ -88,7 +94,13 @@ export function termsOf(entry: Omit<PricingEntry, 'model'>): TranscriptionTerms 
       const atLeast = larger(exact, minimum)
       return atLeast > maximum ? maximum : atLeast
     },
+    offered: offeredOf(entry.supported_options),
   }
+}
+
+function offeredOf(published: unknown): OfferedOptions {
+  const lists = isObject(published) ? Object.entries(published).filter(([, values]) => Array.isArray(values)) : []
+  return Object.fromEntries(lists)
 }
 
 /** A last part below this is charged the minimum, which is pointless where every part is, or refused as too short. */

@@ -11,6 +11,7 @@ export interface TranscribeOptions {
   readonly name?: string
   readonly style?: StyleName
   readonly speakers?: SpeakerMarks
+  readonly requireSpeakers?: boolean
   readonly numSpeakers?: number
   readonly events: boolean
   readonly language?: string
@@ -51,6 +52,10 @@ export function readTask(paths: readonly string[], options: TranscribeOptions, i
   refuse(paths.length === 0 && filesFrom === undefined, 'Name recordings, folders or globs, or --files-from.')
   refuse(hasAudioInput && filesFrom === '-', 'Standard input is either a recording (-) or a list (--files-from -).')
   refuse(hasAudioInput && paths.length > 1, 'Audio on standard input (-) is transcribed on its own.')
+  refuse(
+    options.speakers === 'none' && (options.requireSpeakers === true || options.numSpeakers !== undefined),
+    '--speakers none asks for no speakers: leave out --require-speakers and --num-speakers.',
+  )
   refuse(isPrinted && formats.length > 1, 'Only one --format fits standard output.')
   refuse(isPrinted && isJson, 'Standard output has either transcripts or --json: add --out with a folder.')
   refuse(isPrinted && options.receipts === true, 'Receipts are written next to transcripts: add --out with a folder.')
@@ -88,12 +93,16 @@ function readBatchOptions(options: TranscribeOptions, formats: readonly OutputFo
   }
 }
 
-function readRequest({ language, model, numSpeakers, speakers, events }: TranscribeOptions): BatchOptions['request'] {
+/** What is left out is asked for where it is offered; what is named is demanded. */
+function readRequest(options: TranscribeOptions): BatchOptions['request'] {
+  const { language, model, numSpeakers, requireSpeakers, speakers, events } = options
+  const marks = speakers !== undefined && speakers !== 'none'
   return {
     ...(language && { language }),
     // The service knows which models there are.
     ...(model && { model: model as NonNullable<BatchOptions['request']['model']> }),
     ...(numSpeakers && { num_speakers: numSpeakers }),
+    ...((requireSpeakers === true || marks) && { diarize: true }),
     ...(speakers === 'none' && { diarize: false }),
     ...(!events && { tag_audio_events: false }),
   }

@@ -43,6 +43,7 @@ export const registerTranscribe: RegisterCommand = (program, run) => {
         'none',
       ]),
     )
+    .option('--require-speakers', 'transcribe nothing where no speakers are named (default: go without, and say so)')
     .option('--num-speakers <n>', 'how many people speak at most (default: found by the model)', wholeNumber(1, 32))
     .option('--no-events', 'leave out sounds such as [laughter]')
     .option(

@@ -37,9 +37,20 @@ const inputSchema = z.strictObject({
     .regex(/^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$/, 'must be a language code such as en')
     .optional()
     .describe('The language, such as en; found by the model by default.'),
-  diarize: z.boolean().optional().describe('Whether the words name their speakers; true by default.'),
-  num_speakers: z.int().min(1).max(MOST_SPEAKERS).optional().describe('How many people speak at most.'),
-  tag_audio_events: z.boolean().optional().describe('Whether sounds such as [laughter] are written; true by default.'),
+  diarize: z
+    .boolean()
+    .optional()
+    .describe('Whether the words name their speakers; by default where the model can. true demands it.'),
+  num_speakers: z
+    .int()
+    .min(1)
+    .max(MOST_SPEAKERS)
+    .optional()
+    .describe('How many people speak at most; demands speakers.'),
+  tag_audio_events: z
+    .boolean()
+    .optional()
+    .describe('Whether sounds such as [laughter] are written; by default where the model can. true demands it.'),
   model: given.model,
   request_id: given.requestId,
 })
@@ -100,6 +111,7 @@ function resultOf({ outcome, texts }: Transcribed, form: TranscriptionForm): Too
     ...(failed > 0 ? [`${failed} failed`] : []),
     ...(notBegun > 0 ? [`${notBegun} not begun`] : []),
     ...(stopped === undefined ? [] : [`stopped (${stopped})`]),
+    ...(form.without === undefined ? [] : [`without ${form.without.join(' and ')}, which the model does not give`]),
     ...(form.too_long === true ? ['the transcript is too long for a result: name an output_folder'] : []),
   ]
   const summary = { type: 'text', text: `${counts.join(', ')}: charged ${charge} USDC in all.` } as const

@@ -1,5 +1,6 @@
 import { pathToFileURL } from 'node:url'
 import * as z from 'zod'
+import { workOf } from '../../batch/plan/work.ts'
 import { formatUsdc } from '../../budget/usdc.ts'
 import type { Farebox, ReceiptRecord } from '../../farebox.ts'
 import { paymentSchema } from '../content/payment-form.ts'
@@ -27,6 +28,10 @@ export const transcriptionSchema = z.object({
   not_begun: z.int().describe('Left for a repetition of the call.'),
   charge_usdc: z.string().describe('What the transcribed recordings cost, once, in all calls together.'),
   stopped: z.string().optional().describe('Why some were not begun: the code of the error.'),
+  without: z
+    .array(z.string())
+    .optional()
+    .describe('What was not demanded and the model does not give, such as speakers: the transcripts have none.'),
   left_out: z.int().describe('Entries that lead out of the allowed folders or cannot be read.'),
   files: z.array(fileSchema).describe(`At most ${MOST_FILES}; the totals count all.`),
   transcripts: z
@@ -49,6 +54,7 @@ export async function transcriptionForm(
   const receipts = new Map<string, ReceiptRecord>()
   for (const record of farebox.receipts()) if (record.receiptId !== null) receipts.set(record.receiptId, record)
   const used = new Set<string>()
+  const { without } = workOf(plan).request
   const files = plan.files.map((file): FileForm => {
     const end = ends.get(file.index)
     const error = end?.event === 'failed' ? end.error : undefined
@@ -73,6 +79,7 @@ export async function transcriptionForm(
     not_begun: count('not_begun'),
     charge_usdc: formatUsdc(charge),
     ...(outcome.stoppedBy !== undefined && { stopped: outcome.stopError?.code ?? outcome.stoppedBy }),
+    ...(without.length > 0 && { without: [...without] }),
     left_out: recordings.skipped,
     files: files.slice(0, MOST_FILES),
     ...(texts !== null && transcriptsOf(texts, formats)),

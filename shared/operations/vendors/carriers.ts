@@ -1,5 +1,5 @@
 import type { AdapterName } from '#shared/catalog/adapter-names.ts'
-import type { Carrier, Catalog } from '#shared/catalog/catalog.ts'
+import type { Carrier, Carriers, Catalog, TranscriptionChoices } from '#shared/catalog/catalog.ts'
 import type { TextRequest } from '../text/text-request.ts'
 import { anthropicTextObstacle } from './anthropic.ts'
 import { geminiTextObstacle } from './gemini.ts'
@@ -13,7 +13,7 @@ interface Carriage {
   /** Absent for a vendor without text. */
   readonly text?: (request: TextRequest, carrier: Carrier) => TextObstacle | undefined
   /** Absent for a vendor without recognition. */
-  readonly transcription?: (options: TranscriptionOptions) => TranscriptionObstacle | undefined
+  readonly transcription?: (options: TranscriptionOptions, carrier: Carrier) => TranscriptionObstacle | undefined
 }
 
 const CARRIAGES: Readonly<Record<AdapterName, Carriage>> = {
@@ -21,7 +21,7 @@ const CARRIAGES: Readonly<Record<AdapterName, Carriage>> = {
   anthropic: { text: (request, { upstreamModel }) => anthropicTextObstacle(request, upstreamModel) },
   'openai-compatible': {
     text: (request, { options }) => openAiTextObstacle(request, readOpenAiOptions(options)),
-    transcription: openAiTranscriptionObstacle,
+    transcription: (asked, { options }) => openAiTranscriptionObstacle(asked, readOpenAiOptions(options)),
   },
   elevenlabs: { transcription: () => undefined },
 }
@@ -55,10 +55,41 @@ export function requireTranscriptionCarrier(catalog: Catalog, model: string, opt
   requireCarrier(
     catalog,
     model,
-    ({ adapter }) => {
-      const { transcription } = CARRIAGES[adapter]
-      return transcription === undefined ? NO_RECORDING : transcription(options)
-    },
+    (carrier) => transcriptionObstacle(options, carrier),
     (field) => field,
+  )
+}
+
+function transcriptionObstacle(options: TranscriptionOptions, carrier: Carrier): TranscriptionObstacle | undefined {
+  const { transcription } = CARRIAGES[carrier.adapter]
+  return transcription === undefined ? NO_RECORDING : transcription(options, carrier)
+}
+
+/** A recording of which only the text is wanted, which every deployment gives. */
+const TEXT_ONLY: TranscriptionOptions = {
+  diarize: false,
+  tag_audio_events: false,
+  timestamps: 'none',
+  response_format: 'json',
+}
+
+/** Returns for each option of a recording the values that some deployment of the model takes, by the ids of models. */
+export function transcriptionChoices(carriers: Carriers): ReadonlyMap<string, TranscriptionChoices> {
+  return new Map(
+    Object.entries(carriers).map(([model, own]) => {
+      const taken = <Value>(values: readonly Value[], asking: (value: Value) => Partial<TranscriptionOptions>) =>
+        values.filter((value) =>
+          own.some((carrier) => transcriptionObstacle({ ...TEXT_ONLY, ...asking(value) }, carrier) === undefined),
+        )
+      return [
+        model,
+        {
+          diarize: taken([false, true], (diarize) => ({ diarize })),
+          tag_audio_events: taken([false, true], (tag_audio_events) => ({ tag_audio_events })),
+          timestamps: taken(['none', 'word', 'character'] as const, (timestamps) => ({ timestamps })),
+          response_format: taken(['json', 'verbose_json'] as const, (response_format) => ({ response_format })),
+        },
+      ]
+    }),
   )
 }

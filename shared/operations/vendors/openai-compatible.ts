@@ -9,6 +9,12 @@ export const openAiCarriedOptions = {
   maximum_stop_sequences: z.int().min(0).default(4),
   /** Whether the model has a `verbosity`, as OpenAI's from GPT-5 on; other servers refuse or ignore the field. */
   send_verbosity: z.boolean().default(false),
+  /**
+   * What the server's transcripts have besides the text: the times of `words`, those of `segments` only, or neither (`text`).
+   * OpenAI's whisper-1, whisper.cpp, Speaches and faster-whisper servers list words; vLLM lists segments; llama.cpp and
+   * Ollama know no more than text, and the first of them refuses to be asked.
+   */
+  transcript_detail: z.enum(['words', 'segments', 'text']).default('words'),
 } as const
 
 const optionsSchema = z.object(openAiCarriedOptions)
@@ -42,9 +48,15 @@ function assistantImage({ messages }: TextRequest): TextObstacle | undefined {
   return has ? { field: 'messages', what: 'an image in an assistant message' } : undefined
 }
 
-/** Returns what a recording is asked for beyond text, words and language. */
-export function openAiTranscriptionObstacle(options: TranscriptionOptions): TranscriptionObstacle | undefined {
-  if (options.diarize) return { field: 'diarize', what: 'speakers' }
-  if (options.tag_audio_events) return { field: 'tag_audio_events', what: 'audio events' }
-  return options.timestamps === 'character' ? { field: 'timestamps', what: 'character times' } : undefined
+/** Returns what a recording is asked for beyond text, language and, where the server lists them, the times of words. */
+export function openAiTranscriptionObstacle(
+  { diarize, tag_audio_events, timestamps, response_format }: TranscriptionOptions,
+  { transcript_detail }: Pick<OpenAiCarriedOptions, 'transcript_detail'>,
+): TranscriptionObstacle | undefined {
+  if (diarize) return { field: 'diarize', what: 'speakers' }
+  if (tag_audio_events) return { field: 'tag_audio_events', what: 'audio events' }
+  if (timestamps === 'character') return { field: 'timestamps', what: 'character times' }
+  if (transcript_detail === 'words') return undefined
+  if (timestamps === 'word') return { field: 'timestamps', what: 'times of words' }
+  return response_format === 'verbose_json' ? { field: 'response_format', what: 'times of words' } : undefined
 }

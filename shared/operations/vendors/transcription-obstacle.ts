@@ -5,6 +5,7 @@ export interface TranscriptionOptions {
   readonly diarize: boolean
   readonly tag_audio_events: boolean
   readonly timestamps: 'none' | 'word' | 'character'
+  readonly response_format: 'json' | 'verbose_json'
 }
 
 export type TranscriptionObstacle = Obstacle<keyof TranscriptionOptions>

@@ -331,7 +331,7 @@ describe('records of a batch', () => {
       const prices = { pricePerAudioHourUsd: '0.122', minimumChargeUsd: '0.005034' }
       const measure = async (minimumDurationMs: number) => {
         const published = { maximumBytes: 26_214_400, minimumDurationMs, maximumDurationMs: 3_600_000 }
-        const terms = { limits: published, prices, priceOf: () => 0n }
+        const terms = { limits: published, prices, priceOf: () => 0n, offered: {} }
         const preparer = new Preparer({ terms, home, ffmpegPath: undefined, signal: undefined })
         try {
           return await preparer.measure(path, false)

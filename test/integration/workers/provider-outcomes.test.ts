@@ -12,6 +12,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import { type OperationId, operationById } from '#shared/operations/registry.ts'
+import { createMp3Converter } from '../../../workers/executions/convert-to-mp3.ts'
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
 import { createRemoteImages } from '../../../workers/executions/remote-images.ts'
@@ -72,11 +73,10 @@ const whisper = (): Deployment => ({
   upstreamModel: 'model',
   priority: 1,
   weight: 1,
-  transcription: createOpenAiCompatibleTranscription({
-    baseUrl: `${worker.upstream.url}/v1`,
-    upstreamModel: 'simulated-whisper',
-    http: createHttp({ fetch }),
-  }),
+  transcription: createOpenAiCompatibleTranscription(
+    { baseUrl: `${worker.upstream.url}/v1`, upstreamModel: 'simulated-whisper', http: createHttp({ fetch }) },
+    { path: '/audio/transcriptions', transcript_detail: 'words' },
+  ),
 })
 
 const noBucket = () => Promise.reject(new Error('S3_BUCKET: there is no bucket'))
@@ -137,6 +137,7 @@ const fetchingImages = (limits: Partial<Parameters<typeof createRemoteImages>[1]
   return {
     executionOf: createExecutions(
       createRemoteImages(fetcher, { slots: 8, slotsPerPayer: 2, timeoutMs: PATIENCE_MS, ...limits }),
+      createMp3Converter(undefined),
     ),
   }
 }

@@ -86,7 +86,7 @@ export interface CommandBench {
   remove(): Promise<void>
 }
 
-async function makeCommandBench(sandbox: SharedSandbox): Promise<CommandBench> {
+export async function makeCommandBench(sandbox: SharedSandbox): Promise<CommandBench> {
   const root = await mkdtemp(join(tmpdir(), 'farebox-command-'))
   const folder = join(root, 'audio')
   await mkdir(folder)

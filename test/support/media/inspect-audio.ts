@@ -1,5 +1,5 @@
+import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
-import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
 import { UNSHARED_VERDICTS } from '../../../api/request/audio/shared-verdicts.ts'

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import pLimit from 'p-limit'
 import { hasCrcAt, sideInformationBytesAt } from '#mp3/mpeg-header.ts'
 import { walkFrames } from '#mp3/walk-frames.ts'
-import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
+import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 import { createToneListener, LISTENING_RATE, type SoundedWord } from './tone-listener.ts'
 
 const DECODE = `-v error -f mp3 -i pipe:0 -ac 1 -ar ${LISTENING_RATE} -f s16le pipe:1`.split(' ')

@@ -23,6 +23,7 @@ import { encryptUpload } from '#shared/media/staged-upload.ts'
 import type { LogFields } from '#shared/runtime/logger.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
 import { startUpstream, type Upstream } from '../../../infra/sandbox/upstream/server.ts'
+import { createMp3Converter } from '../../../workers/executions/convert-to-mp3.ts'
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
 import { createRemoteImages, REMOTE_IMAGE_LIMITS } from '../../../workers/executions/remote-images.ts'
@@ -161,7 +162,10 @@ export async function startTestWorker(): Promise<TestWorker> {
     media: uploads,
     checkObjects: () => requireFolder(directory),
     publicBaseUrl: 'http://api.test',
-    executionOf: createExecutions(createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, slots: 8 })),
+    executionOf: createExecutions(
+      createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, slots: 8 }),
+      createMp3Converter(undefined),
+    ),
     screener: noScreening,
     ...routedTo([deployment], PATIENCE_MS),
     recallRemoved: () => Promise.resolve(false),

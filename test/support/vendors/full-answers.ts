@@ -300,6 +300,9 @@ export const OPENAI_IMAGE: readonly FullAnswer[] = [
 ]
 
 /** The text stands in for words that cannot be read, and words for the text, so either is enough. */
+const STEP = ['Mind 0 0.4', 'the 0.4 0.6', 'step. 0.6 1']
+
+/** Words at the top, as OpenAI lists them; inside segments; as LocalAI names them. */
 export const OPENAI_TRANSCRIPT: readonly FullAnswer[] = [
   {
     document: {
@@ -311,10 +314,46 @@ export const OPENAI_TRANSCRIPT: readonly FullAnswer[] = [
         { word: 'step.', start: 0.6, end: 1 },
       ],
     },
+    parts: [text('Mind the step.', ['text']), ...STEP.map((word, index) => item(word, ['words', index]))],
+  },
+  {
+    document: {
+      text: ' Mind the step.',
+      segments: [
+        {
+          text: ' Mind the step.',
+          words: [
+            { word: 'Mind', start: 0, end: 0.4 },
+            { word: 'the', start: 0.4, end: 0.6 },
+            { word: 'step.', start: 0.6, end: 1 },
+          ],
+        },
+      ],
+    },
     parts: [
       text('Mind the step.', ['text']),
-      ...['Mind 0 0.4', 'the 0.4 0.6', 'step. 0.6 1'].map((word, index) => item(word, ['words', index])),
+      ...STEP.map((word, index) => item(word, ['segments', 0, 'words', index])),
     ],
+  },
+  {
+    document: {
+      segments: [
+        {
+          text: ' Mind the',
+          words: [
+            { text: ' Mind', start: 0, end: 0.4 },
+            { text: ' the', start: 0.4, end: 0.6 },
+          ],
+        },
+        { text: ' step.', words: [{ text: ' step.', start: 0.6, end: 1 }] },
+      ],
+      words: [
+        { text: 'Mind', start: 0, end: 0.4 },
+        { text: 'the', start: 0.4, end: 0.6 },
+        { text: 'step.', start: 0.6, end: 1 },
+      ],
+    },
+    parts: STEP.map((word, index) => item(word, ['words', index])),
   },
 ]
 

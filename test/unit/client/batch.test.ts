@@ -373,6 +373,62 @@ describe('the request of a batch', () => {
   })
 })
 
+const ALL = { diarize: [false, true], tag_audio_events: [false, true], timestamps: ['none', 'word', 'character'] }
+const WORDS = { diarize: [false], tag_audio_events: [false], timestamps: ['none', 'word'] }
+const TEXT = { ...WORDS, timestamps: ['none'] }
+const offered = (offer: Parameters<typeof resolveRequest>[1], changes: Partial<BatchOptions> = {}) =>
+  resolveRequest({ ...OPTIONS, ...changes }, offer)
+
+describe('what a service does not offer', () => {
+  it('is not asked for, and named', () => {
+    expect(offered(ALL)).toMatchObject({ without: [], fields: { diarize: true, tag_audio_events: true } })
+    expect(offered({})).toMatchObject({ without: [], fields: { diarize: true, tag_audio_events: true } })
+    expect(offered(WORDS)).toMatchObject({
+      without: ['speakers', 'sounds'],
+      fields: { diarize: false, tag_audio_events: false, timestamps: 'word' },
+    })
+    expect(offered({ ...ALL, tag_audio_events: [false] })).toMatchObject({ without: ['sounds'] })
+    expect(offered(TEXT, { formats: ['txt', 'json'] })).toMatchObject({
+      without: ['speakers', 'sounds', 'times of words'],
+      fields: { timestamps: 'none' },
+    })
+    expect(offered(WORDS, { request: { diarize: false, tag_audio_events: false } })).toMatchObject({ without: [] })
+  })
+
+  it.each<[Partial<BatchOptions>, typeof TEXT]>([
+    [{ request: { diarize: true } }, WORDS],
+    [{ request: { num_speakers: 2 } }, WORDS],
+    [{ request: { tag_audio_events: true } }, WORDS],
+    [{ request: { timestamps: 'character' } }, WORDS],
+    [{ request: { timestamps: 'word' }, formats: ['txt'] }, TEXT],
+    [{ formats: ['txt', 'vtt'] }, TEXT],
+    [{ formats: ['txt'], pack: true }, TEXT],
+    [{}, TEXT],
+  ])('ends a batch that demands it, before anything is sent: %j', (changes, offer) => {
+    expect(() => offered(offer, changes)).toThrow(expect.objectContaining({ code: 'not_offered', money: 'none' }))
+    expect(() => offered(ALL, changes)).not.toThrow()
+  })
+
+  it('makes another call, whose transcripts are finished for the same options, and not for those that demand more', () => {
+    const [full, less] = [offered(ALL), offered(WORDS)]
+    expect(less.callDigest).not.toBe(full.callDigest)
+    expect(full.formerRenderings).toContain(less.renderingDigest)
+    expect(less.formerRenderings).toContain(full.renderingDigest)
+    const demanding = offered(ALL, { request: { diarize: true } })
+    expect(demanding.renderingDigest).toBe(full.renderingDigest)
+    expect(demanding.formerRenderings).not.toContain(less.renderingDigest)
+    expect(demanding.formerRenderings).toContain(offered({ ...ALL, tag_audio_events: [false] }).renderingDigest)
+  })
+
+  it.each([undefined, null, 'all', {}, { diarize: true }, { diarize: null, timestamps: {} }, []])(
+    'is unknown of a service that publishes %j: everything is asked for',
+    (published) => {
+      const terms = termsOf({ ...PUBLISHED, ...LIMITS, supported_options: published })
+      expect(offered(terms.offered)).toMatchObject({ without: [] })
+    },
+  )
+})
+
 describe('the price of a recording', () => {
   it('is what the service charges, for any duration and prices', () => {
     const prices = fc.record({

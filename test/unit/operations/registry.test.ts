@@ -7,6 +7,7 @@ import { speech, speechResult } from '#shared/operations/speech.ts'
 import { chatCompletionResult, chatCompletionResultSchema } from '#shared/operations/text/chat-result.ts'
 import { messageResult, messageResultSchema } from '#shared/operations/text/message-result.ts'
 import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
+import { createMp3Converter } from '../../../workers/executions/convert-to-mp3.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
 import { createExecutions, type Executions } from '../../../workers/executions/registry.ts'
 import type { Adapter } from '../../../workers/providers/adapter.ts'
@@ -50,7 +51,10 @@ const call = { id: 'c', name: 'f', arguments_json: '{"a":[1]}' }
 
 describe('the registry of operations', () => {
   test.each(operations)('$id has an execution and a category', ({ id, category }) => {
-    const executionOf = createExecutions({ fetchAll: () => Promise.reject(new Error('no image is fetched here')) })
+    const executionOf = createExecutions(
+      { fetchAll: () => Promise.reject(new Error('no image is fetched here')) },
+      createMp3Converter(undefined),
+    )
     expect(executionOf(id)).toBeDefined()
     expect(categories.map((known) => known.id)).toContain(category)
   })
@@ -80,7 +84,10 @@ describe('the registry of operations', () => {
 
 describe('the prefix that calls of a conversation share', () => {
   test('is the same wherever its caller wants the prompt cached', async () => {
-    const executionOf = createExecutions({ fetchAll: () => Promise.reject(new Error('no image is fetched here')) })
+    const executionOf = createExecutions(
+      { fetchAll: () => Promise.reject(new Error('no image is fetched here')) },
+      createMp3Converter(undefined),
+    )
     const prefixOf = async (isBreakpoint: boolean) => {
       const mark = isBreakpoint ? { cache_breakpoint: true as const } : {}
       const request: TextRequest = {

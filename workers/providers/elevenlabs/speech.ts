@@ -1,7 +1,7 @@
 import { callUrl, type KeyedConnection } from '../adapter.ts'
 import { emptyOutput, refuseUnsent, unknownOutcome } from '../failures.ts'
 import type { SpeechProvider } from '../provider.ts'
-import { looksLikeMp3 } from '../received-media.ts'
+import { speechFormat } from '../speech-format.ts'
 import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 4 MB at 128 kbit/s. */
@@ -35,7 +35,7 @@ export function createElevenLabsSpeech(connection: KeyedConnection): SpeechProvi
       const vendorRequestId = exchange.headers.get('request-id')
       const known = vendorRequestId === null ? {} : { vendorRequestId }
       if (exchange.bytes.byteLength === 0) return { ...emptyOutput('HTTP 200 without audio'), ...known }
-      if (!looksLikeMp3(exchange.bytes))
+      if (speechFormat(exchange.bytes) !== 'mp3')
         return { ...unknownOutcome('HTTP 200 with a body that is not an MP3'), ...known }
       return { outcome: 'synthesized', audio: exchange.bytes, ...known }
     },

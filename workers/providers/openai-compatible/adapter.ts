@@ -5,7 +5,7 @@ import { type Adapter, type OpenConnection, urlBelow } from '../adapter.ts'
 import { announcedTime, getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
 import { isEffortRange, maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
 import { createOpenAiCompatibleImage, IMAGE_QUALITIES } from './image.ts'
-import { createOpenAiCompatibleSpeech } from './speech.ts'
+import { createOpenAiCompatibleSpeech, SPEECH_FORMATS } from './speech.ts'
 import { createOpenAiCompatibleText } from './text.ts'
 import { createOpenAiCompatibleTranscription } from './transcription.ts'
 
@@ -38,6 +38,18 @@ const optionsSchema = z
     send_image_response_format: z.boolean().default(true),
     /** The quality of images, which OpenAI's GPT image models bill by. Not sent unless set. */
     image_quality: z.enum(IMAGE_QUALITIES).optional(),
+    /** Where recordings are posted, below base_url; whisper.cpp's server has `/inference`. */
+    transcription_path: z
+      .string()
+      .regex(/^(?:\/[\w.~-]+)+$/, 'must be a path such as /inference')
+      .default('/audio/transcriptions'),
+    /** The `language` that is sent for a request that names none: `auto` for whisper.cpp, which else hears English. */
+    automatic_language: z
+      .string()
+      .regex(/^[a-z]{2,20}$/)
+      .optional(),
+    /** The `response_format` that speech is asked for; whatever arrives is converted to MP3. */
+    speech_format: z.enum(SPEECH_FORMATS).default('mp3'),
   })
   .refine(
     ({ reasoning_effort: highest, lowest_reasoning_effort: lowest = 'none' }) => isEffortRange({ highest, lowest }),
@@ -71,8 +83,12 @@ export const openAiCompatible: Adapter = {
         sendResponseFormat: send_image_response_format,
         quality: options.image_quality,
       }),
-      speech: createOpenAiCompatibleSpeech(connection),
-      transcription: createOpenAiCompatibleTranscription(connection),
+      speech: createOpenAiCompatibleSpeech(connection, { format: options.speech_format }),
+      transcription: createOpenAiCompatibleTranscription(connection, {
+        path: options.transcription_path,
+        transcript_detail: options.transcript_detail,
+        automaticLanguage: options.automatic_language,
+      }),
       lookUpModel: createModelLookUp(connection),
     }
   },

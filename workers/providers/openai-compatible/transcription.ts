@@ -1,37 +1,51 @@
-import type { z } from 'zod'
-import { openAiTranscriptionObstacle } from '#shared/operations/vendors/openai-compatible.ts'
+import { type OpenAiCarriedOptions, openAiTranscriptionObstacle } from '#shared/operations/vendors/openai-compatible.ts'
 import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
 import { languageCode, shortLanguageCode } from '../language-code.ts'
 import { readLeniently, withMended } from '../lenient.ts'
-import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
+import type { TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
 import { type StreamedBody, streamedForm } from '../streamed-body.ts'
-import { haveTimes, withTimes } from '../timed-items.ts'
 import { readJson } from '../wire-fields.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
+import { joinedText, wordsOf } from './transcript-words.ts'
 import { transcriptionWire } from './wire.ts'
 
-/**
- * An hour of fast speech is about 12,000 words of about 60 bytes each, and `segments` repeat the text with token lists.
- */
+/** An hour of whisper.cpp's tokens has about 20,000 of about 120 bytes each, and `segments` repeat them as numbers. */
 const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
 
+export interface OpenAiTranscriptionSettings extends Pick<OpenAiCarriedOptions, 'transcript_detail'> {
+  /** Below the base URL; whisper.cpp's server has `/inference`. */
+  readonly path: string
+  /** The `language` of a request that names none, for a server that otherwise assumes one. Not sent unless set. */
+  readonly automaticLanguage?: string | undefined
+}
+
 /**
- * Creates the speech-to-text provider for an OpenAI-style server (OpenAI's whisper-1, vLLM, LocalAI, Speaches): one
- * multipart `POST {baseUrl}/audio/transcriptions` per call, answered as `verbose_json`.
+ * Creates the speech-to-text provider for an OpenAI-style server: one multipart `POST` per call, answered as `verbose_json`,
+ * or as `json` by a server that knows no more than text.
  *
- * This API has no speakers, audio events or character times; a request for any of them is not sent and left to another
- * deployment (`unserviceable`). Throws like `createPost`. Source: see `wire.ts`.
+ * This API has no speakers, audio events or character times, and some servers have no times of words; a request for any of
+ * them is not sent and left to another deployment (`unserviceable`). Throws like `createPost`. Source: see `wire.ts`.
  */
-export function createOpenAiCompatibleTranscription(dependencies: OpenConnection): TranscriptionProvider {
-  const post = createPost(dependencies, '/audio/transcriptions')
+export function createOpenAiCompatibleTranscription(
+  dependencies: OpenConnection,
+  settings: OpenAiTranscriptionSettings,
+): TranscriptionProvider {
+  const post = createPost(dependencies, settings.path)
   return {
     async transcribe(input, options) {
-      const { diarize, tagAudioEvents: tag_audio_events, timestamps } = input
-      const obstacle = openAiTranscriptionObstacle({ diarize, tag_audio_events, timestamps })
+      const obstacle = openAiTranscriptionObstacle(
+        {
+          diarize: input.diarize,
+          tag_audio_events: input.tagAudioEvents,
+          timestamps: input.timestamps,
+          response_format: input.needsWords ? 'verbose_json' : 'json',
+        },
+        settings,
+      )
       if (obstacle !== undefined) return unserviceable(`not sent: this API has no ${obstacle.what}`)
-      const form = requestForm(input, dependencies.upstreamModel)
+      const form = requestForm(input, dependencies.upstreamModel, settings)
       const exchange = await post(form, { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES })
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange, MEDIA_SETUP_FIELDS)
       return { ...readTranscript(exchange.bytes, input), ...callId(exchange.headers) }
@@ -39,12 +53,17 @@ export function createOpenAiCompatibleTranscription(dependencies: OpenConnection
   }
 }
 
-function requestForm(input: TranscriptionInput, upstreamModel: string): StreamedBody {
+function requestForm(
+  input: TranscriptionInput,
+  upstreamModel: string,
+  { transcript_detail: detail, automaticLanguage }: OpenAiTranscriptionSettings,
+): StreamedBody {
+  const language = input.language === undefined ? automaticLanguage : shortLanguageCode(input.language)
   const fields = {
     model: upstreamModel,
-    response_format: 'verbose_json',
+    response_format: detail === 'text' ? 'json' : 'verbose_json',
     ...(wantsWords(input) ? { 'timestamp_granularities[]': 'word' } : {}),
-    ...(input.language === undefined ? {} : { language: shortLanguageCode(input.language) }),
+    ...(language === undefined ? {} : { language }),
   }
   return streamedForm(fields, { field: 'file', name: 'audio.mp3', contentType: 'audio/mpeg', bytes: input.audio })
 }
@@ -56,12 +75,13 @@ function wantsWords(input: TranscriptionInput): boolean {
 function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
   const { value: answer, mended } = readLeniently(transcriptionWire, readJson(bytes))
   if (answer === undefined) return unknownOutcome('HTTP 200 with a malformed transcript')
-  const spoken = readWords(answer.words)
-  if (answer.text === undefined && spoken.length === 0) return emptyOutput('HTTP 200 without a transcript')
+  const spoken = wordsOf(answer)
+  const written = answer.text ?? joinedText(answer)
+  if (answer.text === undefined && written === '') return emptyOutput('HTTP 200 without a transcript')
   // Whisper starts every segment with a space. A recording without speech has a blank transcript.
-  const text = (answer.text ?? spoken.map((word) => word.text).join(' ')).trim()
+  const text = written.trim()
   const language = languageCode(answer.language)
-  const words = text === '' || !haveTimes(answer.words) ? [] : spoken
+  const words = text === '' ? [] : spoken
   const isWithoutWords = wantsWords(input) && text !== '' && words.length === 0
   const transcript = {
     text,
@@ -69,13 +89,4 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
     ...(wantsWords(input) ? { words } : {}),
   }
   return withMended({ outcome: 'transcribed', transcript }, isWithoutWords ? [...mended, 'words'] : mended)
-}
-
-/** Of words without any time there is nothing to tell. Servers built on faster-whisper keep the space before each word. */
-function readWords(words: z.infer<typeof transcriptionWire>['words']): TranscribedWord[] {
-  if (!words.some(({ start, end }) => (start ?? end) !== undefined)) return []
-  return withTimes(words, 0).flatMap(({ item, ...times }) => {
-    const text = item.word.trim()
-    return text === '' ? [] : [{ text, type: 'word' as const, ...times }]
-  })
 }

@@ -171,21 +171,32 @@ export const imagesWire = z.object({
   ),
 })
 
-/** A word, or a segment of some servers; times that are missing are filled from its neighbors. */
-const timedWord = z.object({
-  word: storableText,
-  start: optionalSeconds('words.start'),
-  end: optionalSeconds('words.end'),
-})
+/** A word, which LocalAI calls `text`, or a token of whisper.cpp; times that are missing are filled from its neighbors. */
+const timedWord = z
+  .object({
+    word: optional('words.word', storableText),
+    text: optional('words.text', storableText),
+    start: optionalSeconds('words.start'),
+    end: optionalSeconds('words.end'),
+  })
+  .refine(({ word, text }) => (word ?? text) !== undefined)
 
 /**
- * The 200 answer of `POST /audio/transcriptions` in `verbose_json`.
- * Source: `openai` 7, resources/audio/transcriptions.d.ts, TranscriptionVerbose.
+ * The 200 answer of `POST /audio/transcriptions`, in `json` (`text` alone) and `verbose_json`; times are seconds.
+ *
+ * Source: `openai` 7, resources/audio/transcriptions.d.ts, TranscriptionVerbose: words at the top. Read in their repositories on
+ * 28 November 2026:
+ * - whisper.cpp 1.9.3 (233fe1fc), examples/server/server.cpp: `segments[].words`, which are tokens;
+ * - Speaches 0.9.0-rc.3 (870e1e16), executors/whisper.py: words at the top, or null; faster-whisper's keep their spaces;
+ * - vLLM (0cca7f62), entrypoints/openai/speech_to_text: segments; `verbose_json` only for models that write times;
+ * - LocalAI 4.9.0 (82c191af), core/schema/transcription.go: words at the top or in segments, with `text` for `word`;
+ * - Ollama 0.33.0-rc2 (fb307609), middleware/openai.go, and llama.cpp, tools/server/server-chat.cpp: `text` alone.
  */
 export const transcriptionWire = z.object({
   text: optionalText('text'),
   language: optionalText('language'),
   words: list('words', timedWord),
+  segments: list('segments', z.object({ text: optionalText('segments.text'), words: list('words', timedWord) })),
 })
 
 /** OpenAI's `code` is a string; other servers often repeat the status as a number, which is ignored. */

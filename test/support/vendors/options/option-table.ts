@@ -58,12 +58,17 @@ const MEDIA: readonly Family[] = [
   ['ElevenLabs', 'elevenlabs', [{ adapter: 'elevenlabs', upstream_model: 'eleven' }]],
 ]
 
+const RECORDINGS: readonly Family[] = [
+  ['OpenAI-style', 'openai-compatible', [openAi('whisper-1'), openAi('voxtral', { transcript_detail: 'text' })]],
+  ['ElevenLabs', 'elevenlabs', [{ adapter: 'elevenlabs', upstream_model: 'eleven' }]],
+]
+
 /** The adapters that are tried with each operation, with the deployments of each. */
 export const FAMILIES: Readonly<Record<TabledOperation, readonly Family[]>> = {
   createChatCompletion: TEXT,
   createMessage: TEXT,
   createSpeech: MEDIA,
-  createTranscription: MEDIA,
+  createTranscription: RECORDINGS,
 }
 
 /** What becomes of an option at one adapter. */

@@ -7,6 +7,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { parseEffectiveRequest } from '#shared/jobs/parse-effective-request.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { invalidField } from '../../../../api/request/field-errors.ts'
+import { createMp3Converter } from '../../../../workers/executions/convert-to-mp3.ts'
 import type { ExecutionInput } from '../../../../workers/executions/execution.ts'
 import { createExecutions } from '../../../../workers/executions/registry.ts'
 import { createDeployments } from '../../../../workers/providers/create-deployments.ts'
@@ -103,7 +104,7 @@ async function execute(id: TabledOperation, body: object, tried: TriedDeployment
   if (deployment === undefined) throw new Error('there is no deployment')
   const effectiveRequest = operation.effectiveRequestSchema.parse(parseEffectiveRequest(storedJson(effective)))
   const job = { id: 'job', effectiveRequest, publicModel: model, isNewPayer: false, authorization: { payer: '0x0' } }
-  const execution = createExecutions({ fetchAll: () => Promise.resolve(new Map()) })(id)
+  const execution = createExecutions({ fetchAll: () => Promise.resolve(new Map()) }, createMp3Converter(undefined))(id)
   const prepared = await execution.prepare({ job, audio: new Uint8Array([0xff, 0xfb]) } as unknown as ExecutionInput, {
     extendTo: () => true,
     shrinkTo: () => undefined,

@@ -128,6 +128,8 @@ describe('arguments of transcribe', () => {
     ['an empty format', ['a.mp3'], { format: '' }, false],
     ['transcripts and events on standard output', ['a.mp3'], { out: '-' }, true],
     ['receipts next to standard output', ['-'], { receipts: true }, false],
+    ['speakers that are required and not asked for', ['a.mp3'], { speakers: 'none', requireSpeakers: true }, false],
+    ['a number of speakers that are not asked for', ['a.mp3'], { speakers: 'none', numSpeakers: 2 }, false],
   ])('refuses %s', (_what, paths, options, isJson) => {
     expect(() => readArguments(paths, options, isJson)).toThrow(expect.objectContaining({ name: 'UsageError' }))
   })
@@ -163,7 +165,7 @@ describe('arguments of transcribe', () => {
     expect(batch).toEqual({
       formats: ['vtt', 'json'],
       output: { folder: undefined, template: '{folder}/{name}' },
-      request: { language: 'de', num_speakers: 3, tag_audio_events: false },
+      request: { language: 'de', num_speakers: 3, diarize: true, tag_audio_events: false },
       subtitles: { style: 'bbc', speakers: 'label', language: 'de', maximumLine: 30, maximumLines: 1 },
       concurrency: 64,
       pack: true,
@@ -179,6 +181,13 @@ describe('arguments of transcribe', () => {
     const { batch } = readArguments(['a.mp3'], { speakers: 'none', events: false })
     expect(batch.request).toEqual({ diarize: false, tag_audio_events: false })
   })
+
+  it.each<Partial<TranscribeOptions>>([{ requireSpeakers: true }, { speakers: 'dash' }, { speakers: 'label' }])(
+    'demands speakers with %o',
+    (options) => {
+      expect(readArguments(['a.mp3'], options).batch.request).toEqual({ diarize: true })
+    },
+  )
 
   it.each([
     ['--concurrency', '0'],
