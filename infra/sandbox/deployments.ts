@@ -116,7 +116,7 @@ function ownDeployments(name: string, engine: Engine | string, serves: readonly 
   if (typeof engine === 'string' || serves.length === 0) return []
   const { url: base_url, model: upstream_model } = engine
   // The older field is the one that every server knows.
-  const options = { output_limit: 'both' }
+  const options = { output_limit: 'max_tokens' }
   const adapter = 'openai-compatible' as const
   return [{ name, adapter, base_url, upstream_model, serves: [...serves], look_up_model: false, options }]
 }

@@ -106,7 +106,7 @@ describe('what works behind the sandbox', () => {
     expect(simulated.text).toMatch(/^simulated: .*TEXT_URL/)
     expect(simulated.images).toMatch(/^simulated: .*IMAGE_URL/)
     expect(describeEngines({ ...SIMULATED, hearing: 'pocketsphinx' }).hearing).toMatch(
-      /^real: pocketsphinx, English only, up to 4 min .* of 100 words wrong .*HEARING_URL/,
+      /^real: pocketsphinx, English only, up to 2 min .* of 100 words wrong .*HEARING_URL/,
     )
     expect(describeEngines({ ...SIMULATED, text: engine }).text).toBe('real: your mine at http://own/v1')
   })
