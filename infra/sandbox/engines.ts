@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { canHear } from './upstream/hearing/pocketsphinx.ts'
+import { hasPocketsphinx } from './upstream/hearing/pocketsphinx.ts'
 
 /** A server of the caller with the paths of OpenAI's API. */
 export interface Engine {
@@ -57,7 +57,7 @@ export async function findEngines(environment: NodeJS.ProcessEnv = process.env):
   ])
   return {
     voice: 'flite',
-    hearing: hearing ?? ((await canHear()) ? 'pocketsphinx' : 'simulated'),
+    hearing: hearing ?? ((await hasPocketsphinx()) ? 'pocketsphinx' : 'simulated'),
     text: text ?? 'simulated',
     image: image ?? 'simulated',
   }

@@ -44,6 +44,8 @@ async function mp3Of(answer: Response) {
   return { bytes, seconds: walk.durationMs / 1000, isMpeg1: (second & 0x08) !== 0, rates: third & 0xfc }
 }
 
+const spoken = async (voice: string) => (await elevenLabs(TEXT, { voice })).bytes
+
 describe('real speech of the simulated vendors', () => {
   test('is the format that each vendor promises: mono, 128 kbit/s, 44.1 kHz of ElevenLabs and 24 kHz of OpenAI', async () => {
     const [one, other] = [await elevenLabs(TEXT), await openAi(TEXT)]
@@ -65,7 +67,6 @@ describe('real speech of the simulated vendors', () => {
   })
 
   test('voices differ, and one voice says the same the same way', async () => {
-    const spoken = async (voice: string) => (await elevenLabs(TEXT, { voice })).bytes
     const [woman, man, scot] = [
       await spoken('eleven-talia'),
       await spoken('eleven-darian'),

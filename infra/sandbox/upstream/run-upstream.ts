@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import type { Ear } from './hearing/hear.ts'
-import { hearMp3 } from './hearing/pocketsphinx.ts'
+import { createPocketsphinx } from './hearing/pocketsphinx.ts'
 import { startUpstream, type UpstreamOptions } from './server.ts'
 import { createFliteSpeech } from './speaking/flite/speak-with-flite.ts'
 
@@ -12,12 +11,6 @@ const settings = z.object({
   UPSTREAM_VOICE: z.literal('flite').optional(),
   UPSTREAM_EAR: z.literal('pocketsphinx').optional(),
 })
-
-/** One voice is all that it hears. */
-const POCKETSPHINX_EAR: Ear = {
-  hearWords: async (file, signal) => (await hearMp3(file, signal)).map((word) => ({ ...word, speaker: 0 })),
-  readsScripts: false,
-}
 
 /**
  * Runs the simulated vendors as a process. Prints `{"listening": <port>}` on one line when it is ready, and exits with
@@ -33,7 +26,7 @@ export async function runUpstream(options: UpstreamOptions = {}): Promise<void> 
     apiKey: UPSTREAM_API_KEY,
     callLogPath: UPSTREAM_CALL_LOG,
     ...(engines.UPSTREAM_VOICE && { speak: createFliteSpeech() }),
-    ...(engines.UPSTREAM_EAR && { ear: POCKETSPHINX_EAR }),
+    ...(engines.UPSTREAM_EAR && { ear: { hearWords: createPocketsphinx(), readsScripts: false } }),
     ...options,
   })
   for (const signal of ['SIGTERM', 'SIGINT'] as const)

@@ -2,11 +2,30 @@
 const OTHER_SCRIPT = 'text in another script'
 
 /** What has no compatible form in ASCII, but a plain one. */
-const PLAIN_FORMS: Readonly<Record<string, string>> = {
-  ...{ '‘': "'", '’': "'", '‚': "'", '“': '"', '”': '"', '„': '"', '«': '"', '»': '"' },
-  ...{ '–': ', ', '—': ', ', '\u2044': '/', '€': ' euros ', '£': ' pounds ' },
-  ...{ ß: 'ss', æ: 'ae', Æ: 'Ae', œ: 'oe', Œ: 'Oe', ø: 'o', Ø: 'O', ł: 'l', Ł: 'L', ð: 'd', þ: 'th', ı: 'i' },
-}
+const PLAIN_FORMS: ReadonlyMap<string, string> = new Map(
+  (
+    [
+      ["'", '‘’‚'],
+      ['"', '“”„«»'],
+      [', ', '–—'],
+      ['/', '\u2044'],
+      [' euros ', '€'],
+      [' pounds ', '£'],
+      ['ss', 'ß'],
+      ['ae', 'æ'],
+      ['Ae', 'Æ'],
+      ['oe', 'œ'],
+      ['Oe', 'Œ'],
+      ['o', 'ø'],
+      ['O', 'Ø'],
+      ['l', 'ł'],
+      ['L', 'Ł'],
+      ['d', 'đð'],
+      ['th', 'þ'],
+      ['i', 'ı'],
+    ] as const
+  ).flatMap(([plain, forms]) => Array.from(forms, (form): [string, string] => [form, plain])),
+)
 
 /**
  * Returns a text as flite can read it, in ASCII: letters with marks lose them, and words of another script are announced as
@@ -16,7 +35,7 @@ export function readableText(text: string): string {
   const plain = text
     .normalize('NFKD')
     .replaceAll(/\p{M}/gu, '')
-    .replaceAll(/[^\0-\x7f]/gu, (character) => PLAIN_FORMS[character] ?? character)
+    .replaceAll(/[^\0-\x7f]/gu, (character) => PLAIN_FORMS.get(character) ?? character)
   const words = plain.split(/\s+/).map((word) => (isOtherScript(word) ? OTHER_SCRIPT : word))
   return words
     .filter((word, index) => word !== OTHER_SCRIPT || words[index - 1] !== OTHER_SCRIPT)

@@ -21,11 +21,8 @@ export function createFliteSpeech(): Speak {
   let pool: Promise<Piscina<readonly string[], Uint8Array>> | undefined
   return async ({ text, voice, speed, sampleRate }, signal) => {
     pool ??= startPool()
-    const options = [
-      ...['-voice', fliteVoiceOf(voice)],
-      ...['--setf', `duration_stretch=${1 / speed}`],
-      ...['-t', readableText(text)],
-    ]
+    const stretch = `duration_stretch=${1 / speed}`
+    const options = ['-voice', fliteVoiceOf(voice), '--setf', stretch, '-t', readableText(text)]
     const wav = await (await pool).run(options, { signal })
     const format = ['-ar', String(sampleRate), '-ac', '1', '-c:a', 'libmp3lame', '-b:a', '128k']
     return await convertAudio(wav, {
