@@ -1,6 +1,8 @@
-import { cp, mkdir, readdir } from 'node:fs/promises'
+import { cp, mkdir } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { type Engines, SIMULATED } from './engines.ts'
+import { samples } from './samples/scripts.ts'
 import type { SandboxInfo } from './sandbox.ts'
 import { CLIENT_STATE } from './state-directory.ts'
 
@@ -8,11 +10,17 @@ const SAMPLES = fileURLToPath(new URL('samples', import.meta.url))
 /** Where `npm ci` links the client's command. */
 const PROGRAM = fileURLToPath(new URL('../../node_modules/.bin/farebox', import.meta.url))
 
-/** Puts the sample recordings into `folder`, unless they are there. */
-export async function copySamples(folder: string): Promise<void> {
+/** Puts the sample recordings that can be understood into `folder`, unless they are there. */
+export async function copySamples(folder: string, { hearing }: Engines = SIMULATED): Promise<void> {
   await mkdir(folder, { recursive: true })
-  for (const name of (await readdir(SAMPLES)).filter((name) => name.endsWith('.mp3')))
-    await cp(join(SAMPLES, name), join(folder, name), { force: false })
+  for (const { file, language } of samples)
+    if (hearing !== 'pocketsphinx' || language === 'eng')
+      await cp(join(SAMPLES, file), join(folder, file), { force: false })
+}
+
+/** Returns the options without which the command asks for what a real engine does not tell: speakers and sounds. */
+export function transcribeOptions({ hearing }: Engines): readonly string[] {
+  return hearing === 'simulated' ? [] : ['--speakers', 'none', '--no-events']
 }
 
 /** Returns the settings with which the client calls this sandbox and pays with its payer. */
@@ -26,14 +34,13 @@ export function clientEnvironment({ baseUrl, rpcUrl, payer }: SandboxInfo, home:
 }
 
 /** Prepares a folder of recordings and returns the line for a shell that transcribes it with the client. */
-export async function prepareClient(info: SandboxInfo, directory: string): Promise<string> {
+export async function prepareClient(info: SandboxInfo, directory: string, engines: Engines): Promise<string> {
   const state = join(directory, CLIENT_STATE)
   const recordings = join(state, 'recordings')
-  await copySamples(recordings)
+  await copySamples(recordings, engines)
   const settings = Object.entries(clientEnvironment(info, path(join(state, 'home'))))
-  return [...settings.map(([name, value]) => `${name}=${value}`), path(PROGRAM), 'transcribe', path(recordings)].join(
-    ' ',
-  )
+  const command = [path(PROGRAM), 'transcribe', ...transcribeOptions(engines), path(recordings)]
+  return [...settings.map(([name, value]) => `${name}=${value}`), ...command].join(' ')
 }
 
 /** Returns a path as a shell in this folder takes it. */

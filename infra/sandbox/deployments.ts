@@ -1,6 +1,9 @@
+import { availableParallelism } from 'node:os'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { importChangedFile } from '#shared/ledger/configuration/import-files.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
+import { type Engine, type Engines, LONGEST_FOR_POCKETSPHINX_MS, SIMULATED } from './engines.ts'
 
 /** The worker's environment variable that the deployments file names. */
 export const UPSTREAM_KEY = 'SIMULATED_UPSTREAM_KEY'
@@ -19,6 +22,8 @@ export interface SandboxDeploymentsOptions {
   readonly models: readonly ServedModel[]
   /** Public voice aliases. */
   readonly voices: readonly string[]
+  /** By default all is simulated. */
+  readonly engines?: Engines | undefined
 }
 
 /** What the simulated vendors bill: less than the lowest published prices. */
@@ -40,9 +45,11 @@ const MODEL_OF_THREE_VENDORS = 'textmodel-2.5-pro'
 /**
  * Returns the sandbox's deployments file. Every model except the image model has a first deployment and a fallback in another
  * vendor's wire format, so that failover can be tried. One text model has a third deployment in between.
+ *
+ * What a real engine does has its deployment alone: a simulated answer in its place would go unnoticed.
  */
 export function sandboxDeployments(options: SandboxDeploymentsOptions): DeploymentsFileInput {
-  const { upstreamUrl, apiKeyEnv: api_key_env, models, voices } = options
+  const { upstreamUrl, apiKeyEnv: api_key_env, models, voices, engines = SIMULATED } = options
   const idsOf = (category: ServedModel['category']) =>
     models.filter((model) => model.category === category).map(({ id }) => id)
   const voicesAs = (prefix: string) => Object.fromEntries(voices.map((alias) => [alias, `${prefix}-${alias}`]))
@@ -56,8 +63,11 @@ export function sandboxDeployments(options: SandboxDeploymentsOptions): Deployme
     idsOf('text_to_speech'),
     idsOf('speech_to_text'),
   ]
+  const simulatedText = engines.text === 'simulated' ? text : []
+  const simulatedImage = engines.image === 'simulated' ? image : []
+  const simulatedHearing = engines.hearing === 'simulated' ? transcription : []
   const deployments = [
-    ...[...text, ...image].map((id) => ({
+    ...[...simulatedText, ...simulatedImage].map((id) => ({
       ...gemini,
       name: id.replace(/^textmodel/, 'gemini'),
       upstream_model: id.replace(/^textmodel/, 'gemini'),
@@ -67,9 +77,9 @@ export function sandboxDeployments(options: SandboxDeploymentsOptions): Deployme
       ...anthropic,
       name: 'anthropic',
       upstream_model: 'claude-simulated',
-      serves: text.filter((id) => id === MODEL_OF_THREE_VENDORS),
+      serves: simulatedText.filter((id) => id === MODEL_OF_THREE_VENDORS),
     },
-    { ...open, name: 'open-text', upstream_model: 'simulated-chat', serves: text },
+    { ...open, name: 'open-text', upstream_model: 'simulated-chat', serves: simulatedText },
     {
       ...elevenlabs,
       name: 'elevenlabs-speech',
@@ -78,26 +88,61 @@ export function sandboxDeployments(options: SandboxDeploymentsOptions): Deployme
       voices: voicesAs('eleven'),
     },
     { ...open, name: 'open-speech', upstream_model: 'simulated-speech', serves: speech, voices: voicesAs('open') },
-    { ...elevenlabs, name: 'elevenlabs-transcription', upstream_model: 'scribe_v2', serves: transcription },
-    { ...open, name: 'open-transcription', upstream_model: 'simulated-whisper', serves: transcription },
+    { ...elevenlabs, name: 'elevenlabs-transcription', upstream_model: 'scribe_v2', serves: simulatedHearing },
+    { ...open, name: 'open-transcription', upstream_model: 'simulated-whisper', serves: simulatedHearing },
   ]
+  const pocketsphinx = {
+    ...open,
+    name: 'pocketsphinx',
+    upstream_model: 'pocketsphinx',
+    serves: transcription,
+    max_concurrency: Math.max(1, Math.floor(availableParallelism() / 2)),
+  }
   return {
-    deployments: deployments
-      .filter(({ serves }) => serves.length > 0)
-      .map((deployment) => ({ ...deployment, prices: SIMULATED_PRICES })),
+    deployments: [
+      ...deployments
+        .filter(({ serves }) => serves.length > 0)
+        .map((deployment) => ({ ...deployment, prices: SIMULATED_PRICES })),
+      ...(engines.hearing === 'pocketsphinx' ? [pocketsphinx] : []),
+      ...ownDeployments('own-hearing', engines.hearing, transcription),
+      ...ownDeployments('own-text', engines.text, text),
+      ...ownDeployments('own-image', engines.image, image),
+    ],
   }
 }
 
+/** Returns the deployment of the caller's own engine, whose cost and list of models are unknown. */
+function ownDeployments(name: string, engine: Engine | string, serves: readonly string[]) {
+  if (typeof engine === 'string' || serves.length === 0) return []
+  const { url: base_url, model: upstream_model } = engine
+  // The older field is the one that every server knows.
+  const options = { output_limit: 'max_tokens' }
+  const adapter = 'openai-compatible' as const
+  return [{ name, adapter, base_url, upstream_model, serves: [...serves], look_up_model: false, options }]
+}
+
 /**
- * Publishes the generated deployments, whose upstream has another port at each start of the sandbox. What an operator
- * published is in force until then.
+ * Publishes the generated deployments, whose upstream has another port at each start of the sandbox, and what the engines make
+ * of the catalog. What an operator published is in force until one of them changes.
  */
-export async function importDeployments(databaseUrl: string, deployments: DeploymentsFileInput): Promise<void> {
+export async function importConfiguration(
+  databaseUrl: string,
+  deployments: DeploymentsFileInput,
+  engines: Engines | undefined,
+): Promise<void> {
+  const author = { operator: 'sandbox', source: 'command' } as const
+  const reason = 'start of the sandbox'
   await withConnection({ connectionString: databaseUrl, applicationName: 'farebox sandbox' }, async (pool) => {
-    await importChangedFile(
-      pool,
-      { operator: 'sandbox', source: 'command' },
-      { kind: 'deployments', content: deployments, reason: 'start of the sandbox' },
-    )
+    await importChangedFile(pool, author, { kind: 'deployments', content: deployments, reason })
+    if (engines !== undefined)
+      await importChangedFile(pool, author, { kind: 'catalog', content: catalogFor(engines), reason })
   })
+}
+
+/** Returns the overrides of the catalog: longer recordings than can be heard are refused before their price. */
+function catalogFor({ hearing }: Engines) {
+  if (hearing !== 'pocketsphinx') return { models: {} }
+  const transcription = publishedCatalog.models.filter(({ category }) => category === 'speech_to_text')
+  const limit = { maximum_audio_duration_ms: LONGEST_FOR_POCKETSPHINX_MS }
+  return { models: Object.fromEntries(transcription.map(({ id }) => [id, limit])) }
 }

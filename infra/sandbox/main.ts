@@ -5,24 +5,27 @@ import { parseArgs } from 'node:util'
 import { z } from 'zod'
 import { highlight, printField, printProblem, printStep, printTitle } from '../terminal.ts'
 import { prepareClient } from './client-command.ts'
+import { describeEngines, ENGINE_SETTINGS, findEngines, SIMULATED } from './engines.ts'
 import { findOuterServices } from './outer-services.ts'
 import { listenForStopSignals, type StopReason, untilStop } from './processes/supervise.ts'
 import { type Sandbox, startSandbox } from './sandbox.ts'
 import { lockDirectory, unlockDirectory } from './state-directory.ts'
 
-const HELP = `Usage: npm start [-- --fresh] [--no-contract]
+const HELP = `Usage: npm start [-- --fresh] [--no-contract] [--simulated]
 
 Runs a complete farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC,
-simulated vendors, the API, a worker and the operators' console. State is kept in .farebox/ between starts.
+vendors, the API, a worker and the operators' console. State is kept in .farebox/ between starts.
 
   --fresh        delete all earlier payments, results and keys first
   --no-contract  settle each payment in a transaction of its own, without the settlement contract
+  --simulated    neither speak nor hear for real, whatever is installed
   --help         show this text
 
 Environment:
   SANDBOX_FILE        where to write sandbox.json (default .farebox/sandbox.json)
   UPSTREAM_DELAY_MS   latency of the simulated vendors in milliseconds (default 0)
   BLOCK_TIME_SECONDS  mine a block at this interval (default: one for each transaction)
+${ENGINE_SETTINGS}
   QUEUE_URL           your own Redis for the queue (default: the sandbox's PostgreSQL)
   S3_ENDPOINT         your own S3 store for uploads and media (default: a folder), with S3_ACCESS_KEY_ID,
                       S3_SECRET_ACCESS_KEY and S3_BUCKET (created if it is missing)`
@@ -35,7 +38,7 @@ const environmentSchema = z.object({
 
 async function main(): Promise<number> {
   const flag = { type: 'boolean' } as const
-  const { values } = parseArgs({ options: { fresh: flag, 'no-contract': flag, help: flag } })
+  const { values } = parseArgs({ options: { fresh: flag, 'no-contract': flag, simulated: flag, help: flag } })
   if (values.help) {
     console.log(HELP)
     return 0
@@ -46,18 +49,21 @@ async function main(): Promise<number> {
   const startedAt = performance.now()
   try {
     printTitle('farebox sandbox')
+    const engines = values.simulated ? SIMULATED : await findEngines()
     const sandbox = await startSandbox({
       ...workspace,
       fresh: values.fresh ?? false,
       operator: true,
       settlementContract: !(values['no-contract'] ?? false),
+      engines,
       outerServices: await findOuterServices(),
       upstreamDelayMs: environment.UPSTREAM_DELAY_MS,
       blockTimeSeconds: environment.BLOCK_TIME_SECONDS,
       onStep: printStep,
     })
-    const line = await prepareClient(sandbox.info, workspace.directory)
+    const line = await prepareClient(sandbox.info, workspace.directory, engines)
     printReady(sandbox, workspace, performance.now() - startedAt, line)
+    for (const [kind, description] of Object.entries(describeEngines(engines))) printField(kind, description)
     const reason = await untilStop(sandbox, signals)
     printStop(reason, workspace.directory)
     await sandbox.stop()

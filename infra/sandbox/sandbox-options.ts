@@ -1,4 +1,5 @@
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
+import type { Engines } from './engines.ts'
 import type { OuterServices } from './outer-services.ts'
 
 /** Names of processes: the first API and worker have no number, the second are `api-2` and `worker-2`. */
@@ -46,6 +47,8 @@ export interface SandboxOptions {
   connections?: (real: Connections) => Promise<Connections>
   /** A migrated database of the caller, in place of the sandbox's PostgreSQL. */
   databaseUrl?: string
+  /** What does the work of the models; by default all is simulated. */
+  engines?: Engines
   /** Changes the deployments file before it is written. */
   deployments?: (all: DeploymentsFileInput) => DeploymentsFileInput
   /** A queue and an object store of the caller, in place of the sandbox's. */

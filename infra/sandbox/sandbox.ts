@@ -5,7 +5,7 @@ import { migrateAll } from '../commands/migrate/main.ts'
 import { deploySettlementContract } from './chain/contracts/deploy-settlement-contract.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './chain/devnet.ts'
 import { fundSandboxAccounts, fundSettlementAccount } from './chain/fund-devnet.ts'
-import { importDeployments, sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
+import { importConfiguration, sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
 import { startPostgres } from './postgres/embedded-postgres.ts'
 import { grantToService, serviceUrlOf } from './postgres/service-connection.ts'
 import type { ProcessExit } from './processes/guarded-process.ts'
@@ -106,7 +106,7 @@ async function startParts(options: SandboxOptions, add: AddPart) {
     step('chain', `local chain ${DEVNET_CHAIN_ID} with USDC, Permit2 and the x402 proxy`, () =>
       startChain(options, secrets, add),
     ),
-    step('upstream', 'simulated vendors of text, images and speech', () => startUpstream(options, secrets, add)),
+    step('upstream', 'vendors of text, images and speech', () => startUpstream(options, secrets, add)),
   ] as const
   // When one fails, the others are stopped, too: they must be there by then.
   await Promise.allSettled(steps)
@@ -216,6 +216,8 @@ async function startUpstream(options: SandboxOptions, { upstreamApiKey }: Sandbo
         UPSTREAM_DELAY_MS: String(options.upstreamDelayMs ?? 0),
         UPSTREAM_API_KEY: upstreamApiKey,
         UPSTREAM_CALL_LOG: join(options.directory, 'upstream-calls.jsonl'),
+        ...(options.engines?.voice === 'flite' && { UPSTREAM_VOICE: 'flite' }),
+        ...(options.engines?.hearing === 'pocketsphinx' && { UPSTREAM_EAR: 'pocketsphinx' }),
       },
     }),
   )
@@ -224,11 +226,11 @@ async function startUpstream(options: SandboxOptions, { upstreamApiKey }: Sandbo
 }
 
 /**
- * Writes the deployments file and publishes it: the simulated vendors serve every model of the catalog in several wire
- * formats.
+ * Writes the deployments file and publishes it: the simulated vendors serve the models of the catalog in several wire
+ * formats, and engines of the caller what they are named for.
  */
 async function writeDeployments(
-  { directory, deployments }: SandboxOptions,
+  { directory, deployments, engines }: SandboxOptions,
   upstreamUrl: string,
   databaseUrl: string,
 ): Promise<string> {
@@ -238,10 +240,11 @@ async function writeDeployments(
     apiKeyEnv: UPSTREAM_KEY,
     models: publishedCatalog.models,
     voices: publishedCatalog.voices.map(({ id }) => id),
+    engines,
   })
   const served = deployments ? deployments(all) : all
   await replaceFile(path, JSON.stringify(served, null, 2))
-  await importDeployments(databaseUrl, served)
+  await importConfiguration(databaseUrl, served, engines)
   return path
 }
 

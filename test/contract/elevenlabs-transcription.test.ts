@@ -123,7 +123,7 @@ describe('transcripts of the simulated vendor', () => {
     const { words = [], text } = await transcribed({ diarize: true })
     expect(words.map((word) => word.text).join('')).toBe(text)
     expect(new Set(words.map(({ speaker }) => speaker))).toEqual(new Set(['speaker_0', 'speaker_1']))
-    expect(words.every(({ startSeconds, endSeconds }) => startSeconds <= endSeconds && endSeconds <= 22.3)).toBe(true)
+    expect(words.every(({ startSeconds, endSeconds }) => startSeconds <= endSeconds && endSeconds <= 23.7)).toBe(true)
     expect(words[0]).not.toHaveProperty('characters')
   })
 

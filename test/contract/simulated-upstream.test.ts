@@ -434,7 +434,7 @@ test('the samples are small, tagged and of their documented length', async () =>
     expect(body.text.length).toBeGreaterThan(100)
     durations[name] = Math.round((body.words.at(-1)?.end ?? 0) * 10) / 10
   }
-  expect(durations).toEqual({ 'last-tram.mp3': 25.1, 'two-at-the-stop.mp3': 22.3, 'biglietteria-cortese.mp3': 22.2 })
+  expect(durations).toEqual({ 'last-tram.mp3': 24.5, 'two-at-the-stop.mp3': 23.6, 'biglietteria-cortese.mp3': 22.2 })
 })
 
 test('the process prints its port, delays its answers, and exits cleanly on SIGTERM during a call', async () => {

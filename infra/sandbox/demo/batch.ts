@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { highlight, printField, printTitle } from '../../terminal.ts'
-import { clientEnvironment, copySamples } from '../client-command.ts'
+import { clientEnvironment, copySamples, transcribeOptions } from '../client-command.ts'
+import type { Engines } from '../engines.ts'
 import type { SandboxInfo } from '../sandbox.ts'
 import { CLIENT_STATE } from '../state-directory.ts'
 
@@ -17,11 +18,15 @@ const SHOWN_FILE = 'last-tram.srt'
 const SHOWN_LINES = 8
 
 /** Transcribes a folder of recordings to subtitles with the client's command, in `directory`. */
-export async function showBatch(info: SandboxInfo, directory: string): Promise<void> {
-  printTitle('6  Transcribe a folder with the client')
+export async function showBatch(
+  info: SandboxInfo,
+  directory: string,
+  { engines, step }: { engines: Engines; step: number },
+): Promise<void> {
+  printTitle(`${step}  Transcribe a folder with the client`)
   const folder = join(directory, RECORDINGS)
-  await copySamples(folder)
-  const args = ['transcribe', RECORDINGS, '--format', 'srt', '--yes']
+  await copySamples(folder, engines)
+  const args = ['transcribe', RECORDINGS, '--format', 'srt', '--yes', ...transcribeOptions(engines)]
   printField('command', highlight(`farebox ${args.join(' ')}`))
   await runClient(args, directory, clientEnvironment(info, join(directory, CLIENT_STATE)))
   const subtitles = await readFile(join(folder, SHOWN_FILE), 'utf8')

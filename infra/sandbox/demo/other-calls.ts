@@ -16,6 +16,9 @@ const chat = z.object({ choices: z.tuple([z.object({ message: z.object({ content
 const message = z.object({ content: z.tuple([z.object({ text: z.string() })]).rest(z.unknown()) })
 const hosted = z.object({ data: z.tuple([z.looseObject({ url: z.string() })]) })
 
+/** What the speech call says. */
+export const SPOKEN = 'Next stop: the end of the line. Please take your coins, and keep your receipt.'
+
 const CALLS: readonly DemoCall[] = [
   {
     label: 'chat',
@@ -46,18 +49,23 @@ const CALLS: readonly DemoCall[] = [
   {
     label: 'speech',
     path: '/v1/audio/speech',
-    body: { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line. Mind the step.', voice: 'talia' },
+    body: { model: 'speechvendor/flash-v2.5', input: SPOKEN, voice: 'talia' },
     summary: (answer) => hosted.parse(answer).data[0].url,
   },
 ]
 
-/** Makes one paid call of each of the other four endpoints and prints its authorized maximum, charge and answer. */
-export async function showOtherCalls(baseUrl: string, client: PayingClient): Promise<void> {
+/**
+ * Makes one paid call of each of the other four endpoints and prints its authorized maximum, charge and answer. Returns the
+ * last answer's line: the URL of the speech.
+ */
+export async function showOtherCalls(baseUrl: string, client: PayingClient): Promise<string> {
   printTitle('5  Call the other four endpoints')
-  for (const call of CALLS) await showCall(baseUrl, client, call)
+  let last = ''
+  for (const call of CALLS) last = await showCall(baseUrl, client, call)
+  return last
 }
 
-async function showCall(baseUrl: string, client: PayingClient, call: DemoCall): Promise<void> {
+async function showCall(baseUrl: string, client: PayingClient, call: DemoCall): Promise<string> {
   const { label, path, body } = call
   const { maximum, charge, answer } = await makePaidCall(
     { baseUrl, sign: (challenge) => client.sign(challenge) },
@@ -70,4 +78,5 @@ async function showCall(baseUrl: string, client: PayingClient, call: DemoCall): 
     `authorized up to ${dollars(maximum)} USDC, charged ${highlight(`${dollars(charge)} USDC`)}`,
     line.length > 88 ? `${line.slice(0, 87)}…` : line,
   )
+  return line
 }

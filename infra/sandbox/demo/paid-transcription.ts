@@ -2,10 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { z } from 'zod'
 import { highlight, printField, printProblem, printTitle, wrapText } from '../../terminal.ts'
-import { createPayingClient, type PayingClient } from '../paying-client.ts'
+import type { PayingClient } from '../paying-client.ts'
 import type { SandboxInfo } from '../sandbox.ts'
 import { dollars } from './dollars.ts'
-import { showOtherCalls } from './other-calls.ts'
 
 const transcriptSchema = z.object({ text: z.string(), usage: z.object({ input_audio_ms: z.number() }) })
 const receiptSchema = z.object({
@@ -17,14 +16,13 @@ const receiptSchema = z.object({
 })
 const balanceSchema = z.object({ result: z.string() })
 
-interface Audio {
+export interface Audio {
   readonly name: string
   readonly bytes: Buffer
 }
 
 /** Shows one paid call by a stranger with USDC, step by step. Returns false when the service rejects the file. */
-export async function showPaidTranscription(info: SandboxInfo, audio: Audio): Promise<boolean> {
-  const client = createPayingClient({ privateKey: info.payer.privateKey, rpcUrl: info.rpcUrl, network: info.network })
+export async function showPaidTranscription(info: SandboxInfo, client: PayingClient, audio: Audio): Promise<boolean> {
   const call = transcriptionCall(info.baseUrl, audio)
   const before = await usdcBalance(info, client.address)
 
@@ -57,8 +55,6 @@ export async function showPaidTranscription(info: SandboxInfo, audio: Audio): Pr
   printField('answer', isSame ? 'the same bytes with the same receipt' : 'DIFFERENT')
   printField('charged', isFree ? 'nothing' : 'AGAIN')
   if (!isSame || !isFree) throw new Error('the replay was not free')
-
-  await showOtherCalls(info.baseUrl, client)
   return true
 }
 

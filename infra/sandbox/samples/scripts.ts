@@ -8,24 +8,22 @@ export interface Sample {
   readonly title: string
   /** ISO 639-2 code. */
   readonly language: string
-  readonly wordsPerMinute: number
   readonly lines: readonly Line[]
 }
 
-const CONDUCTOR = 'en-gb+max'
-const ANN = 'en-us+Annie'
-const BEN = 'en-gb-scotland+benjamin'
+const CONDUCTOR = 'darian'
+const ANN = 'talia'
+const BEN = 'darian'
+/** A voice of espeak-ng, with its variant after the plus sign. */
 const MACHINE = 'it+linda'
 
-/** The spoken samples. Voices are espeak-ng's, with a variant after the plus sign. */
+/** The spoken samples. Voices of English are the sandbox's. */
 export const samples: readonly Sample[] = [
   {
     file: 'last-tram.mp3',
     title: 'The last tram',
     language: 'eng',
-    wordsPerMinute: 165,
     lines: [
-      { bell: true },
       {
         voice: CONDUCTOR,
         text:
@@ -41,7 +39,6 @@ export const samples: readonly Sample[] = [
     file: 'two-at-the-stop.mp3',
     title: 'Two at the stop',
     language: 'eng',
-    wordsPerMinute: 170,
     lines: [
       { speaker: 'Ann', voice: ANN, text: 'Is this the tram to the language models? I have no account.' },
       { speaker: 'Ben', voice: BEN, text: 'Nobody has. You need a wallet, and about half a cent.' },
@@ -60,7 +57,6 @@ export const samples: readonly Sample[] = [
     file: 'biglietteria-cortese.mp3',
     title: 'La biglietteria più cortese',
     language: 'ita',
-    wordsPerMinute: 160,
     lines: [
       {
         voice: MACHINE,

@@ -26,8 +26,12 @@ export async function answerCall(
   { route, request, response, ...received }: ArrivedCall,
 ): Promise<void> {
   const call = log.arrived(route.path)
-  // Has no effect after an answer: a call ends only once.
-  response.once('close', () => log.aborted(call))
+  const gone = new AbortController()
+  // Neither has an effect after an answer: a call ends only once.
+  response.once('close', () => {
+    log.aborted(call)
+    gone.abort()
+  })
   const ruleForAny = faults.take(route.path)
   if (ruleForAny?.fault === 'resetBeforeRead') {
     request.socket.resetAndDestroy()
@@ -46,6 +50,7 @@ export async function answerCall(
     body,
     json,
     digest: sha256(body),
+    signal: gone.signal,
     lacks,
   } as const
   call.fields = { ...(form === undefined ? loggedFields(json) : textFields(form.form)), ...route.describe?.(read) }

@@ -7,19 +7,21 @@ import { modelRoute as anthropicModel } from './anthropic/models.ts'
 import { type CallLog, createCallLog } from './call-log.ts'
 import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
 import {
+  createTextToSpeechRoute,
   modelsRoute as elevenLabsModels,
   voicesRoute as elevenLabsVoices,
-  textToSpeechRoute,
 } from './elevenlabs/text-to-speech.ts'
 import { createFaultQueue, type FaultQueue, type FaultRuleInput } from './faults.ts'
 import { createGenerateContentRoutes } from './gemini/generate-content.ts'
 import { modelRoutes as geminiModels } from './gemini/models.ts'
-import type { HearWords } from './hearing/hear.ts'
+import type { Ear } from './hearing/hear.ts'
 import { createChatCompletionsRoute } from './openai/chat-completions.ts'
 import { imagesRoute } from './openai/images.ts'
 import { modelRoutes as openAiModels } from './openai/models.ts'
-import { speechRoute } from './openai/speech.ts'
+import { createSpeechRoute } from './openai/speech.ts'
 import { createTranscriptionsRoute } from './openai/transcriptions.ts'
+import { speakMp3 } from './speaking/speak-mp3.ts'
+import type { Speak } from './speaking/speak.ts'
 import { type ListingRoute, matchPath, type VendorRoute } from './vendor-route.ts'
 
 export interface UpstreamOptions {
@@ -31,8 +33,10 @@ export interface UpstreamOptions {
   readonly delayMs?: number
   /** File that receives the call log as JSON lines. */
   readonly callLogPath?: string | undefined
-  /** Hears the words of recordings without a script. */
-  readonly hearWords?: HearWords
+  /** What recordings are heard with; by default only their scripts are read. */
+  readonly ear?: Ear
+  /** What texts are spoken with; by default silence. */
+  readonly speak?: Speak
 }
 
 export type Upstream = Awaited<ReturnType<typeof startUpstream>>
@@ -48,14 +52,14 @@ const LISTINGS: readonly ListingRoute[] = [
 
 /** Starts the simulated vendors on one HTTP server. Rejects when the port is in use. */
 export async function startUpstream(options: UpstreamOptions = {}) {
-  const { port = 0, apiKey, delayMs = 0, callLogPath, hearWords } = options
+  const { port = 0, apiKey, delayMs = 0, callLogPath, ear = {}, speak = async (speech) => speakMp3(speech) } = options
   const routes: readonly VendorRoute[] = [
-    createSpeechToTextRoute(hearWords),
-    textToSpeechRoute,
+    createSpeechToTextRoute(ear),
+    createTextToSpeechRoute(speak),
     createChatCompletionsRoute(),
     imagesRoute,
-    speechRoute,
-    createTranscriptionsRoute(hearWords),
+    createSpeechRoute(speak),
+    createTranscriptionsRoute(ear),
     ...createGenerateContentRoutes(),
     createMessagesRoute(),
   ]

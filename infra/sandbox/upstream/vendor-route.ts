@@ -13,6 +13,8 @@ export interface VendorRequest {
   readonly json: unknown
   /** Lower-case hex SHA-256 of the body, from which ids are made. */
   readonly digest: string
+  /** Aborted when the caller has gone. */
+  readonly signal: AbortSignal
   /** Whether a fault leaves the output out, or the token counts of a stream. */
   readonly lacks: 'output' | 'usage' | undefined
 }

@@ -25,7 +25,7 @@ const DEBIAN_PACKAGES = {
   mp3wrap: 'mp3wrap',
   mpg123: 'mpg123',
   nginx: 'nginx-light',
-  pocketsphinx_continuous: 'pocketsphinx pocketsphinx-en-us',
+  pocketsphinx_continuous: 'pocketsphinx pocketsphinx-en-us pocketsphinx-testdata',
   prometheus: 'prometheus',
   'prometheus-alertmanager': 'prometheus-alertmanager',
   promtool: 'prometheus',

@@ -91,7 +91,7 @@ test('the program of CALLING.md prices a recording first and uploads it once, as
     const { baseUrl, rpcUrl, payer } = sandbox.info
     const environment = { ...process.env, BASE_URL: baseUrl, RPC_URL: rpcUrl, PRIVATE_KEY: payer.privateKey }
     const ended = await run(process.execPath, ['transcribe.mts'], { cwd: folder, env: environment })
-    expect(JSON.parse(ended.stdout)).toMatchObject({ words: expect.any(Array), usage: { input_audio_ms: 25_052 } })
+    expect(JSON.parse(ended.stdout)).toMatchObject({ words: expect.any(Array), usage: { input_audio_ms: 24_529 } })
     // A wrong description would need another signature.
     expect(ended.stderr.match(/costs at most/g)).toHaveLength(1)
   } finally {

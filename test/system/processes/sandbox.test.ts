@@ -1,7 +1,7 @@
 import { type ChildProcess, exec, execFile, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -20,8 +20,10 @@ import { readCommandLine } from '../../../infra/sandbox/processes/previous-proce
 import type { SandboxInfo } from '../../../infra/sandbox/sandbox.ts'
 import { objectsInBucket } from '../../resilience/checker/read-objects.ts'
 import { startTestDevnet } from '../../support/chain/devnet.ts'
+import { wordErrorRate } from '../../support/media/word-errors.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { isRunning } from '../../support/processes/is-running.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
 import { haveRedis, startTestRedis } from '../../support/processes/redis-server.ts'
 import { haveS3, startTestS3 } from '../../support/processes/s3-server.ts'
 import { until } from '../../support/until.ts'
@@ -118,7 +120,7 @@ describe('the sandbox from start to end', () => {
 
   /** Runs the sandbox in the same folder each time. Its own timeouts end a start that hangs. */
   function start(name = 'sandbox', ...args: string[]): Promise<Started> {
-    return startProgram(process.execPath, [START, ...args], join(directory, `${name}.json`))
+    return startProgram(process.execPath, [START, '--simulated', ...args], join(directory, `${name}.json`))
   }
   /** Runs the script of `npm start` as a user does, but in the test's folder; the supervisor is npm. */
   async function startWithNpm(): Promise<Started> {
@@ -256,7 +258,51 @@ describe('the sandbox from start to end', () => {
   })
 })
 
+/** Runs it as `npm run demo` does, with the programs of these folders, and returns what it prints. */
+async function runDemo(path: string | undefined, ...args: string[]) {
+  const lines: string[] = []
+  const demo = spawnGuarded({
+    command: process.execPath,
+    args: [DEMO, ...args],
+    env: { PATH: path, HOME: process.env['HOME'] },
+    log: (line) => lines.push(line),
+  })
+  const { code } = await demo.exited
+  await expect.poll(() => lines.join('\n')).toContain(code === 0 ? 'Done.' : 'failed')
+  return { code, output: lines.join('\n') }
+}
+
 describe('the demo', () => {
+  it('npm run demo says on a bare machine that its speech is real and its hearing simulated', async () => {
+    const bare = await mkdtemp(join(tmpdir(), 'farebox-bare-'))
+    onTestFinished(() => rm(bare, { recursive: true, force: true }))
+    // All programs of the system, except those that hear and convert.
+    for (const folder of ['/usr/sbin', '/usr/bin'])
+      for (const program of await readdir(folder).catch(() => []))
+        if (!/^(?:pocketsphinx|ff)/.test(program))
+          await symlink(join(folder, program), join(bare, program)).catch(() => undefined)
+    const { code, output } = await runDemo(bare)
+    expect(output).toMatch(/voice +real: flite[^]*hearing +simulated[^]*text +simulated[^]*images +simulated/)
+    expect(output).not.toContain('Have what was spoken transcribed')
+    expect(output).toContain('3 recordings transcribed')
+    expect(code).toBe(0)
+  })
+
+  it.skipIf(!havePrograms('pocketsphinx_continuous'))(
+    'npm run demo hears its own speech with pocketsphinx, and real words in a folder',
+    async () => {
+      const { code, output } = await runDemo(process.env['PATH'])
+      expect(output).toMatch(/hearing +real: pocketsphinx/)
+      const [, said = '', heard = ''] = /^ +said +(.*)\n +heard +(.*)$/m.exec(output) ?? []
+      expect(wordErrorRate(said, heard)).toBeLessThan(0.5)
+      expect(output).toMatch(/2 recordings transcribed[^]*subtitles[^]*-->/)
+      const [, subtitles = ''] = /subtitles([^]*)Done/.exec(output) ?? []
+      // Of the first sentences of the sample.
+      expect(subtitles).toMatch(/names|password|plans|evening|step/)
+      expect(code).toBe(0)
+    },
+  )
+
   it.skipIf(!haveRedis() || !haveS3())(
     'npm run demo uses the queue of QUEUE_URL and the object store of S3_ENDPOINT',
     async () => {
@@ -269,7 +315,7 @@ describe('the demo', () => {
       const lines: string[] = []
       const demo = spawnGuarded({
         command: process.execPath,
-        args: [DEMO],
+        args: [DEMO, '--simulated'],
         env: {
           PATH: process.env['PATH'],
           HOME: process.env['HOME'],

@@ -1,4 +1,4 @@
-import { type Heard, type HeardItem, type HearWords, hear } from '../hearing/hear.ts'
+import { type Ear, type Heard, type HeardItem, hear } from '../hearing/hear.ts'
 import { ok, textFields, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { invalid, invalidField, refuseKey } from './refusals.ts'
 
@@ -19,21 +19,18 @@ const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimenta
  * - `file`: "The file to transcribe (100ms minimum audio length)." Which error a shorter one gets is not documented.
  * - `speaker_id`, optional: "Unique identifier for the speaker of this word."
  */
-export function createSpeechToTextRoute(hearWords: HearWords | undefined): VendorRoute {
-  return { path: '/v1/speech-to-text', refuseKey, answer: (request) => transcribe(request, hearWords) }
+export function createSpeechToTextRoute(ear: Ear): VendorRoute {
+  return { path: '/v1/speech-to-text', refuseKey, answer: (request) => transcribe(request, ear) }
 }
 
 const LEAST_SECONDS = 0.1
 
-async function transcribe(
-  { form, audio, digest, lacks }: VendorRequest,
-  hearWords: HearWords | undefined,
-): Promise<VendorAnswer> {
+async function transcribe({ form, audio, digest, lacks, signal }: VendorRequest, ear: Ear): Promise<VendorAnswer> {
   if (form === undefined) return invalid('invalid_request', 'The body is not a multipart form.')
   const options = readOptions(form)
   if ('status' in options) return options
   if (audio === undefined) return invalidField('file', 'missing', 'Field required')
-  const heard = await hear(audio, { ...options, hearWords })
+  const heard = await hear(audio, ear, { ...options, signal })
   if (heard === undefined) return invalid('invalid_content', 'The upload could not be read as audio.')
   if (heard.durationSeconds < LEAST_SECONDS) return invalid('invalid_parameters', 'The audio is shorter than 100ms.')
   const output = lacks === 'output' ? { text: null, words: null } : {}

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { speakMp3 } from '../speaking/speak-mp3.ts'
+import type { Speak } from '../speaking/speak.ts'
 import { type ListingRoute, ok, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { invalid, refusal, refuseKey } from './refusals.ts'
 
@@ -19,17 +19,19 @@ const requestBody = z.object({
 })
 
 /**
- * `POST /v1/text-to-speech/{voice_id}` as documented by ElevenLabs: the format in the query, JSON in, MP3 out, request
+ * Creates `POST /v1/text-to-speech/{voice_id}` as documented by ElevenLabs: the format in the query, JSON in, MP3 out, request
  * id and billed characters in headers. Every voice id is known except those that start with `unknown`, and usable except those
  * that start with `library`, as Voice Library voices are for a free plan. The wording of refusals is our own.
  *
  * Source: elevenlabs.io/docs/api-reference/text-to-speech/convert
  */
-export const textToSpeechRoute: VendorRoute = {
-  path: '/v1/text-to-speech/{voice_id}',
-  refuseKey,
-  describe: ({ parameter, query }) => ({ voice_id: parameter, output_format: query.get('output_format') ?? '' }),
-  answer: speak,
+export function createTextToSpeechRoute(speak: Speak): VendorRoute {
+  return {
+    path: '/v1/text-to-speech/{voice_id}',
+    refuseKey,
+    describe: ({ parameter, query }) => ({ voice_id: parameter, output_format: query.get('output_format') ?? '' }),
+    answer: (request) => answerSpeech(request, speak),
+  }
 }
 
 /** Returns whether the account has the voice. */
@@ -37,7 +39,8 @@ function isKnownVoice(voice: string): boolean {
   return !voice.startsWith('unknown')
 }
 
-function speak({ parameter: voice, query, json, digest, lacks }: VendorRequest): VendorAnswer {
+async function answerSpeech(request: VendorRequest, speak: Speak): Promise<VendorAnswer> {
+  const { parameter: voice, query, json, digest, lacks, signal } = request
   const { data, error } = requestBody.safeParse(json)
   if (data === undefined) {
     const detail = error.issues.map(({ code, path }) => ({
@@ -60,8 +63,8 @@ function speak({ parameter: voice, query, json, digest, lacks }: VendorRequest):
     return invalid('max_character_limit_exceeded', message)
   }
   if (text.trim() === '') return invalid('invalid_parameters', 'The text has nothing to speak.')
-  const audio =
-    lacks === 'output' ? new Uint8Array() : speakMp3(text, { speed: settings?.speed ?? 1, sampleRate: 44_100, voice })
+  const speech = { text, voice, speed: settings?.speed ?? 1, sampleRate: 44_100 } as const
+  const audio = lacks === 'output' ? new Uint8Array() : await speak(speech, signal)
   const headers = { 'request-id': digest.slice(0, 20), 'x-character-count': String(characters) }
   return ok(audio, { 'content-type': 'audio/mpeg', ...headers })
 }

@@ -18,32 +18,41 @@ export interface Heard {
 }
 
 /** Returns the words that sound in a recording; an audio event is in parentheses. */
-export type HearWords = (file: Uint8Array) => Promise<readonly Omit<HeardItem, 'type'>[]>
+export type HearWords = (file: Uint8Array, signal?: AbortSignal) => Promise<readonly Omit<HeardItem, 'type'>[]>
+
+/** What a vendor hears with. */
+export interface Ear {
+  readonly hearWords?: HearWords | undefined
+  /** Whether it reads the script that a recording carries in place of hearing it; the default. */
+  readonly readsScripts?: boolean | undefined
+}
 
 export interface HearingOptions {
   readonly tagAudioEvents: boolean
   /** The maximum number of distinct speakers. */
   readonly maximumSpeakers?: number
-  readonly hearWords?: HearWords | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 type Spoken = Pick<HeardItem, 'text' | 'type' | 'speaker'>
 
 /**
- * "Hears" an MP3: returns the script in its lyrics tag, spread over its real duration. Without one, the words that
- * `hearWords` finds, and otherwise a sentence saying that this is a simulation. Returns undefined for other bytes.
+ * Hears an MP3 with `hearWords`, or "hears" the script in its lyrics tag, spread over its real duration. Without either it
+ * hears a sentence saying that this is a simulation. Returns undefined for other bytes.
  *
  * A script consists of lines; `Ann: …` names the speaker, and the name is not spoken. Without any names, two speakers take
  * turns by line. `(coins jingling)` is an audio event, omitted unless requested.
  */
-export async function hear(file: Uint8Array, options: HearingOptions): Promise<Heard | undefined> {
+export async function hear(file: Uint8Array, ear: Ear, options: HearingOptions): Promise<Heard | undefined> {
+  const { hearWords, readsScripts = true } = ear
   const walk = walkFrames(file)
   if (walk.outcome !== 'mp3') return undefined
   const durationSeconds = walk.durationMs / 1000
-  const lyrics = readLyrics(file)
-  const sounded = lyrics === undefined ? await options.hearWords?.(file) : undefined
+  const lyrics = readsScripts ? readLyrics(file) : undefined
+  const sounded = lyrics === undefined ? await hearWords?.(file, options.signal) : undefined
   const script = lyrics?.text ?? `This is a simulated transcription of ${durationSeconds.toFixed(1)} seconds of audio.`
-  const items = sounded?.length ? itemsOf(sounded, options) : spread(speak(script, options), durationSeconds)
+  const isHeard = sounded !== undefined && (sounded.length > 0 || !readsScripts)
+  const items = isHeard ? itemsOf(sounded, options) : spread(speak(script, options), durationSeconds)
   const text = items.map((item) => item.text).join('')
   return { language: lyrics?.language ?? 'eng', durationSeconds, text, items }
 }

@@ -1,23 +1,21 @@
-import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
+import { execa } from 'execa'
+import { findConverter } from '../ffmpeg.ts'
 import type { HearWords } from './hear.ts'
 
-const runProgram = promisify(execFile)
+/** Debian's program, with its English model (`pocketsphinx-en-us`). */
+const PROGRAM = 'pocketsphinx_continuous'
 
 export interface PocketsphinxOptions {
-  /** Debian's `pocketsphinx_continuous`, with its English model (`pocketsphinx-en-us`). */
   readonly program?: string
+  /** By default the ffmpeg that the service inspects uploads with. */
   readonly ffmpegPath?: string
 }
 
 /** What the model of `pocketsphinx-en-us` hears. */
 const SAMPLE_RATE = '16000'
-
-/** A line takes about 30 bytes, an hour of fast speech 12,000 lines. */
-const MAXIMUM_OUTPUT_BYTES = 8 * 1024 * 1024
 
 /** Not words: silence and noise (`<s>`, `<sil>`, `[NOISE]`). */
 const FILLER = /^(?:<.*>|\[.*\]|\+\+.*\+\+)$/
@@ -27,33 +25,40 @@ const WORD_LINE = /^(\S+?)(?:\(\d+\))? (\d+\.\d{3}) (\d+\.\d{3}) \d\.\d+$/
 
 /**
  * Creates ears that recognize English in a recording of any format that ffmpeg reads, in about half of its length on one
- * core. Rejects when a program is missing or fails. One recording is heard at a time.
+ * core. Rejects when a program is missing or fails, and when the caller has gone. One recording is heard at a time.
  * Source: pocketsphinx 0.8+5prealpha+1-15 of Debian 12, pocketsphinx_continuous(1); times count from the recording's start.
  */
-export function createPocketsphinx({
-  program = 'pocketsphinx_continuous',
-  ffmpegPath = 'ffmpeg',
-}: PocketsphinxOptions = {}): HearWords {
+export function createPocketsphinx({ program = PROGRAM, ffmpegPath }: PocketsphinxOptions = {}): HearWords {
   let last: Promise<unknown> = Promise.resolve()
-  const hearNext = async (file: Uint8Array) => {
+  const hearNext = async (file: Uint8Array, signal: AbortSignal | undefined) => {
+    signal?.throwIfAborted()
+    const stopping = signal && { cancelSignal: signal, forceKillAfterDelay: 1000 }
     // It opens its input by name, which no pipe of Node's has.
     const folder = await mkdtemp(join(tmpdir(), 'farebox-hearing-'))
     const [given, decoded] = [join(folder, 'given'), join(folder, 'decoded.wav')]
     try {
       await writeFile(given, file)
-      await runProgram(ffmpegPath, ['-v', 'error', '-nostdin', '-i', given, '-ac', '1', '-ar', SAMPLE_RATE, decoded])
+      const converter = ffmpegPath ?? (await findConverter())
+      const conversion = ['-v', 'error', '-nostdin', '-i', given, '-ac', '1', '-ar', SAMPLE_RATE, decoded]
+      await execa(converter, conversion, { ...stopping })
       const options = ['-infile', decoded, '-time', 'yes', '-logfn', '/dev/null']
-      const { stdout } = await runProgram(program, options, { maxBuffer: MAXIMUM_OUTPUT_BYTES })
+      const { stdout } = await execa(program, options, { stderr: 'ignore', ...stopping })
       return readWordTimes(stdout)
     } finally {
       await rm(folder, { recursive: true, force: true })
     }
   }
-  return (file) => {
-    const heard = last.then(() => hearNext(file))
+  return (file, signal) => {
+    const heard = last.then(() => hearNext(file, signal))
     last = heard.catch(() => undefined)
     return heard
   }
+}
+
+/** Returns whether pocketsphinx is on the PATH and has its model, with which it ends at once when there is nothing to hear. */
+export async function hasPocketsphinx(): Promise<boolean> {
+  const { failed } = await execa(PROGRAM, ['-infile', '/dev/null'], { stdio: 'ignore', reject: false })
+  return !failed
 }
 
 /** Reads the words of what `pocketsphinx_continuous -time yes` writes. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { speakMp3 } from '../speaking/speak-mp3.ts'
+import type { Speak } from '../speaking/speak.ts'
 import { ok, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { readValid, refuseKey } from './answers.ts'
 
@@ -12,16 +12,19 @@ const speechRequest = z.strictObject({
 })
 
 /**
- * `POST /v1/audio/speech` as documented by OpenAI, for MP3.
+ * Creates `POST /v1/audio/speech` as documented by OpenAI, for MP3.
  *
  * Source: developers.openai.com/api/reference, Create speech; npm package `openai` 7, resources/audio/speech.d.ts.
  */
-export const speechRoute: VendorRoute = { path: '/v1/audio/speech', refuseKey, answer: speak }
+export function createSpeechRoute(speak: Speak): VendorRoute {
+  return { path: '/v1/audio/speech', refuseKey, answer: (request) => answerSpeech(request, speak) }
+}
 
-function speak({ json, lacks }: VendorRequest): VendorAnswer {
+async function answerSpeech({ json, lacks, signal }: VendorRequest, speak: Speak): Promise<VendorAnswer> {
   const request = readValid(speechRequest, json)
   if ('status' in request) return request
   const { input, voice, speed } = request
-  const audio = lacks === 'output' ? new Uint8Array() : speakMp3(input, { speed, sampleRate: 24_000, voice })
+  const speech = { text: input, voice, speed, sampleRate: 24_000 } as const
+  const audio = lacks === 'output' ? new Uint8Array() : await speak(speech, signal)
   return ok(audio, { 'content-type': 'audio/mpeg' })
 }

@@ -1,4 +1,4 @@
-import { type Heard, type HearWords, hear } from '../hearing/hear.ts'
+import { type Ear, type Heard, hear } from '../hearing/hear.ts'
 import { ok, textFields, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
 import { invalidRequest, refusal, refuseKey } from './answers.ts'
 
@@ -9,11 +9,11 @@ import { invalidRequest, refusal, refuseKey } from './answers.ts'
  * Source: developers.openai.com/api/reference, Create transcription; npm package `openai` 7,
  * resources/audio/transcriptions.d.ts; the refusal of a short file is the vendor's, as UpstreetAI/usdk#637 quotes it.
  */
-export function createTranscriptionsRoute(hearWords: HearWords | undefined): VendorRoute {
+export function createTranscriptionsRoute(ear: Ear): VendorRoute {
   return {
     path: '/v1/audio/transcriptions',
     refuseKey,
-    answer: (request) => refuseSize(request) ?? transcribe(request, hearWords),
+    answer: (request) => refuseSize(request) ?? transcribe(request, ear),
   }
 }
 
@@ -28,10 +28,7 @@ function refuseSize({ body: { byteLength } }: VendorRequest): VendorAnswer | und
 
 const LEAST_SECONDS = 0.1
 
-async function transcribe(
-  { form, audio, lacks }: VendorRequest,
-  hearWords: HearWords | undefined,
-): Promise<VendorAnswer> {
+async function transcribe({ form, audio, lacks, signal }: VendorRequest, ear: Ear): Promise<VendorAnswer> {
   if (form === undefined) return invalidRequest('The body is not a multipart form.')
   const { language: asked, response_format: format = 'json', model } = textFields(form)
   if (model === undefined) return invalidRequest('You must provide a model parameter.', 'model')
@@ -40,7 +37,7 @@ async function transcribe(
   if (granularities.length > 0 && format !== 'verbose_json')
     return invalidRequest('timestamp_granularities needs verbose_json.', 'timestamp_granularities')
   if (audio === undefined) return invalidRequest('There is no file.', 'file')
-  const heard = await hear(audio, { tagAudioEvents: false, hearWords })
+  const heard = await hear(audio, ear, { tagAudioEvents: false, signal })
   if (heard === undefined) return invalidRequest('The audio file could not be decoded.', 'file')
   if (heard.durationSeconds < LEAST_SECONDS) {
     const message = `Audio file is too short. Minimum audio length is ${LEAST_SECONDS} seconds.`

@@ -1,4 +1,5 @@
 import { id3Tag } from '../../samples/id3-tag.ts'
+import type { Speech } from './speak.ts'
 
 /** The rate of ordinary English speech, in code points including spaces. */
 const CHARACTERS_PER_SECOND = 15
@@ -16,10 +17,7 @@ const HEADERS = {
  *
  * Source: ISO/IEC 11172-3 section 2.4.1 and ISO/IEC 13818-3: a frame whose side information is zero is silent.
  */
-export function speakMp3(
-  text: string,
-  { speed, sampleRate, voice }: { speed: number; sampleRate: keyof typeof HEADERS; voice: string },
-): Buffer {
+export function speakMp3({ text, speed, sampleRate, voice }: Speech): Buffer {
   const samples = sampleRate === 44_100 ? 1152 : 576
   const seconds = Array.from(text).length / CHARACTERS_PER_SECOND / speed
   const count = Math.max(1, Math.ceil((seconds * sampleRate) / samples))

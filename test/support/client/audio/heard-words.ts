@@ -7,7 +7,7 @@ import { hearTones } from '../../media/tone-ear.ts'
 
 /** Returns what the simulated vendors hear, in the words of a transcription. */
 export async function transcribe(mp3: Uint8Array): Promise<Transcript> {
-  const heard = await hear(mp3, { tagAudioEvents: true, hearWords: hearTones })
+  const heard = await hear(mp3, { hearWords: hearTones }, { tagAudioEvents: true })
   const words = (heard?.items ?? []).map(({ text, type, speaker, startSeconds, endSeconds }) => ({
     word: text,
     type,
