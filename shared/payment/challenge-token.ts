@@ -1,7 +1,8 @@
-import { createHmac, randomBytes } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import { z } from 'zod'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { type AtomicAmount, parseAtomicAmount } from '#shared/money/atomic-amount.ts'
+import { takeRandomBytes } from '#shared/runtime/random-bytes.ts'
 import { type ChallengeSecrets, isTagUnderAny } from './challenge-secrets.ts'
 
 /**
@@ -42,7 +43,7 @@ const RANDOM_BYTES = 16
 /** Creates a token of the claims, authenticated with HMAC-SHA-256 under the first secret. */
 export function sealChallengeToken(claims: ChallengeClaims, [newest]: ChallengeSecrets): string {
   const json = JSON.stringify({
-    r: randomBytes(RANDOM_BYTES).toString('base64url'),
+    r: takeRandomBytes(RANDOM_BYTES).toString('base64url'),
     k: sha256Hex(claims.idempotencyKey),
     d: claims.requestDigest,
     m: claims.quotedMaximum.toString(),
@@ -92,5 +93,5 @@ function parseClaims(json: string): z.infer<typeof claimsSchema> {
 }
 
 function mac(signed: string, secret: string): string {
-  return createHmac('sha256', secret).update('farebox challenge\0').update(signed).digest('base64url')
+  return createHmac('sha256', secret).update(`farebox challenge\0${signed}`).digest('base64url')
 }
