@@ -91,7 +91,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
-  addJsonBodies(app, dependencies.admission)
+  addJsonBodies(app, dependencies.admission, dependencies.preparer)
   addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
