@@ -133,7 +133,7 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   const renderError = createErrorRenderer(dependencies.isDependencyFailure, dependencies.logger)
   addMcpRoute(app, { ...dependencies, ...handlers, handlers, limits: dependencies, renderError })
   addPages(app, { ...dependencies, catalog })
-  await addDiscoveryRoutes(app, { ...dependencies, operations, catalog, publishedCatalog: catalogs.published })
+  addDiscoveryRoutes(app, { ...dependencies, operations, catalog, publishedCatalog: catalogs.published })
 }
 
 /**
