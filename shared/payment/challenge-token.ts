@@ -1,8 +1,7 @@
-import { createHmac } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { type AtomicAmount, parseAtomicAmount } from '#shared/money/atomic-amount.ts'
-import { takeRandomBytes } from '#shared/runtime/random-bytes.ts'
 import { type ChallengeSecrets, isTagUnderAny } from './challenge-secrets.ts'
 
 /**
@@ -38,12 +37,19 @@ export type OpenedChallenge =
     }
   | { outcome: 'forged' }
 
-const RANDOM_BYTES = 16
+export const CHALLENGE_RANDOM_BYTES = 16
 
-/** Creates a token of the claims, authenticated with HMAC-SHA-256 under the first secret. */
-export function sealChallengeToken(claims: ChallengeClaims, [newest]: ChallengeSecrets): string {
+/**
+ * Creates a token of the claims, authenticated with HMAC-SHA-256 under the first secret. `random` is
+ * `CHALLENGE_RANDOM_BYTES` long, and never used again.
+ */
+export function sealChallengeToken(
+  claims: ChallengeClaims,
+  [newest]: ChallengeSecrets,
+  random: Buffer = randomBytes(CHALLENGE_RANDOM_BYTES),
+): string {
   const json = JSON.stringify({
-    r: takeRandomBytes(RANDOM_BYTES).toString('base64url'),
+    r: random.toString('base64url'),
     k: sha256Hex(claims.idempotencyKey),
     d: claims.requestDigest,
     m: claims.quotedMaximum.toString(),

@@ -3,12 +3,13 @@ import type { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
-import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
+import { CHALLENGE_RANDOM_BYTES, sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import { HOW_TO_PAY } from '#shared/payment/how-to-pay.ts'
 import type { OfferWriter } from '#shared/payment/offer-receipt.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import { gasMinimumOf } from '#shared/pricing/bounded-charge.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import { takeRandomBytes } from '#shared/runtime/random-bytes.ts'
 import type { Listing, Listings } from './listing.ts'
 
 /** The request that a challenge or a payment is for. */
@@ -53,7 +54,11 @@ export function renderChallenge(
     message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC${atLeast}. Sign the challenge in PAYMENT-REQUIRED and retry. Clients that have only the scheme "exact", or send X-PAYMENT (x402 v1, never read here), cannot. ${HOW_TO_PAY}.`,
     extra: {
       facilitatorAddress: facilitatorFor(terms, requestDigest),
-      challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecrets),
+      challenge: sealChallengeToken(
+        { ...challenge, quotedMaximum },
+        challengeSecrets,
+        takeRandomBytes(CHALLENGE_RANDOM_BYTES),
+      ),
       expiresAt: expiresAt.toISOString(),
       // In the header as well: the payer holds the receipt against it.
       ...(gasMinimum !== undefined && { gasMinimumCharge: gasMinimum }),

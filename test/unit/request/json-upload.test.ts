@@ -261,9 +261,8 @@ describe('a JSON body with an upload', () => {
     )
     fc.assert(
       fc.property(surroundedUploads, (body) => {
-        const read = bySplit(body)
         // What a thread takes is not read again: the refusals are the same, too.
-        if (read !== null) expect(read).toEqual(byText(body, endpoint))
+        expect([null, byText(body, endpoint)]).toContainEqual(bySplit(body))
       }),
       { numRuns: 3000 },
     )
