@@ -91,7 +91,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
-  addJsonBodies(app, dependencies.admission)
+  addJsonBodies(app, dependencies.admission, dependencies.preparer)
   addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
@@ -133,7 +133,7 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   const renderError = createErrorRenderer(dependencies.isDependencyFailure, dependencies.logger)
   addMcpRoute(app, { ...dependencies, ...handlers, handlers, limits: dependencies, renderError })
   addPages(app, { ...dependencies, catalog })
-  await addDiscoveryRoutes(app, { ...dependencies, operations, catalog, publishedCatalog: catalogs.published })
+  addDiscoveryRoutes(app, { ...dependencies, operations, catalog, publishedCatalog: catalogs.published })
 }
 
 /**

@@ -23,6 +23,7 @@ import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import { createSettlementVerification } from '#shared/chain/verification/settlement-verification.ts'
 import { minimumRemainingSeconds } from '#shared/operations/text/output-time.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
+import { createOfferWriter } from '#shared/payment/offer-receipt.ts'
 import { CHALLENGE_LIFETIME_SECONDS, type PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
@@ -46,6 +47,7 @@ type PaymentDependency =
   | 'challengeSecrets'
   | 'receiptSecrets'
   | 'signer'
+  | 'writeOffer'
   | 'verifier'
   | 'settlementSearch'
   | 'chainClock'
@@ -86,6 +88,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const { PAYER_SCREENING_ORACLE: oracle } = config
   if (oracle !== undefined) await requireScreeningOracle(chain, oracle)
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements })
+  const signer = createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY)
   return {
     nodes,
     screeningOracle: oracle === undefined ? null : createScreeningOracle(chain, oracle),
@@ -106,7 +109,8 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
       },
       challengeSecrets: config.CHALLENGE_SECRET,
       receiptSecrets: config.RECEIPT_SECRETS,
-      signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
+      signer,
+      writeOffer: createOfferWriter(signer),
       verifier: remote ? createRemoteVerifier(remote, own) : own,
       settlementSearch: createRememberedSearch(createSettlementSearch(chain)),
       chainClock,

@@ -140,6 +140,7 @@ async function readForm<Body>(
   request: FastifyRequest,
   { upload, bodySchema, options: { arrival = UNLIMITED_ARRIVAL, quotedCatalog } }: Form<Body>,
 ): Promise<PreparedUpload & { readonly body: Body }> {
+  preparer.expectBody(request.headers)
   const field = { ...upload, ...uploadLimits(upload, quotedCatalog ?? catalogs.published()) }
   const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema, arrival)
   return { kind: 'upload', body, upload: await preparer.measureAudio(audio), uploadParam }

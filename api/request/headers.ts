@@ -10,17 +10,20 @@ export function isIdempotencyKey(value: unknown): value is string {
 }
 
 /** Headers that must not be repeated: Node silently joins or drops repeated values. */
-const SINGLE_HEADERS = ['x-idempotency-key', 'payment-signature', 'content-type']
+const SINGLE_HEADERS: ReadonlySet<string> = new Set(['x-idempotency-key', 'payment-signature', 'content-type'])
 
 /** Throws `duplicate_header`. Reads the raw headers, since the parsed ones hide a repetition. */
-export function refuseDuplicateHeaders(request: IncomingMessage): void {
-  const names = request.rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase())
-  for (const header of SINGLE_HEADERS) {
-    if (names.filter((name) => name === header).length > 1)
+export function refuseDuplicateHeaders({ rawHeaders }: IncomingMessage): void {
+  const seen = new Set<string>()
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const header = rawHeaders[index]?.toLowerCase() ?? ''
+    if (!SINGLE_HEADERS.has(header)) continue
+    if (seen.has(header))
       throw new AppError('duplicate_header', {
         message: `The header ${header} was sent more than once.`,
         param: header,
       })
+    seen.add(header)
   }
 }
 

@@ -36,6 +36,50 @@ export function parseJsonWithUpload(
   field: Pick<UploadField, 'jsonField' | 'maximumBase64Length'>,
   holderOf: (parsed: unknown) => unknown,
 ): unknown {
+  const split = splitBody(body, field, holderOf)
+  if (!split) return null
+  split.holder[field.jsonField] = split.upload
+  return split.parsed
+}
+
+/** The text of a JSON body with a placeholder for its upload, and the upload, decoded. */
+interface SplitJson {
+  readonly rest: Buffer
+  readonly upload: Buffer
+}
+
+/**
+ * Takes the upload out of a JSON body as `parseJsonWithUpload` does, where it is a field of the body itself. `joinJsonUpload`
+ * puts them together, in another thread.
+ */
+export function splitJsonUpload(
+  body: Buffer,
+  field: Pick<UploadField, 'jsonField' | 'maximumBase64Length'>,
+): SplitJson | null {
+  const split = splitBody(body, field, (parsed) => parsed)
+  return split && { rest: split.rest, upload: split.upload }
+}
+
+/** Returns what `parseJsonWithUpload` returned for the body that was split. */
+export function joinJsonUpload(
+  rest: Uint8Array,
+  { jsonField }: Pick<UploadField, 'jsonField'>,
+  upload: Uint8Array,
+): unknown {
+  return { ...asObject(parseJsonBody(Buffer.from(rest.buffer, rest.byteOffset, rest.byteLength))), [jsonField]: upload }
+}
+
+interface ParsedSplit extends SplitJson {
+  readonly parsed: unknown
+  /** The object in `parsed` that has the placeholder. */
+  readonly holder: Record<string, unknown>
+}
+
+function splitBody(
+  body: Buffer,
+  field: Pick<UploadField, 'jsonField' | 'maximumBase64Length'>,
+  holderOf: (parsed: unknown) => unknown,
+): ParsedSplit | null {
   const encoded = findString(body, field.jsonField)
   const length = encoded ? encoded.end - encoded.start : 0
   // Otherwise it would save nothing, and parsing the rest twice would cost as much again.
@@ -45,9 +89,7 @@ export function parseJsonWithUpload(
   const holder = holderOf(parsed)
   if (!isObject(holder) || holder[field.jsonField] !== PLACEHOLDER) return null
   const upload = decodeCanonicalBase64(body.subarray(encoded.start, encoded.end))
-  if (!upload) return null
-  holder[field.jsonField] = upload
-  return parsed
+  return upload && { rest, parsed, holder, upload }
 }
 
 /** Returns where the string after the first `"name":` begins and ends, if there is one. */

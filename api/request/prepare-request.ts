@@ -1,4 +1,3 @@
-import { type FrameWalk, walkFrames } from '#mp3/walk-frames.ts'
 import { type Catalog, findModel, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { canonicalJson, type JsonValue, sha256Hex, storedJson } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
@@ -6,8 +5,9 @@ import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { readJsonRequest } from './json-body.ts'
-import { readJsonUpload } from './json-upload.ts'
+import { readJsonUpload, type UploadRequest } from './json-upload.ts'
 import type { CurrentCatalog } from './live-catalog.ts'
+import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
 
 /** A request that was read completely, ready to be priced and executed. */
 export interface PreparedRequest {
@@ -60,8 +60,15 @@ export function prepareBody(operation: AnyOperation, body: unknown, catalogs: Re
       operation.effectiveRequest(readJsonRequest(body, bodySchema), null, catalogs.read),
       catalogs.offered,
     )
-  const read = readJsonUpload(body, upload, bodySchema)
-  return { kind: 'upload', body: read.body, upload: measureAudio(read.audio), uploadParam: read.uploadParam }
+  return finishUpload(readJsonUpload(body, upload, bodySchema))
+}
+
+/** Measures the upload of validated fields, unless it was measured before. */
+export function finishUpload(
+  { body, audio, uploadParam }: UploadRequest<unknown>,
+  measured: MeasuredUpload = measureAudio(audio),
+): PreparedUpload {
+  return { kind: 'upload', body, upload: measured, uploadParam }
 }
 
 /**
@@ -101,18 +108,6 @@ function writeJson<Text extends string | null>(write: () => Text): Text {
       throw new AppError('invalid_json', { message: 'The request contains a number that is too large.', cause })
     throw cause
   }
-}
-
-/** An upload with what can be computed from its bytes alone. */
-export interface MeasuredUpload {
-  readonly audio: Uint8Array
-  readonly sha256: string
-  readonly walk: FrameWalk
-}
-
-/** Hashes an upload and walks its frames. Pure; the largest takes tens of milliseconds. */
-export function measureAudio(audio: Uint8Array): MeasuredUpload {
-  return { audio, sha256: sha256Hex(audio), walk: walkFrames(audio) }
 }
 
 /** Returns whether a deployment serves the model: the catalog lists only those, and others have no price. */

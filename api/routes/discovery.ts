@@ -1,5 +1,4 @@
-import reference from '@scalar/fastify-api-reference'
-import type { FastifyInstance } from 'fastify'
+import fastify, { type FastifyInstance } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
@@ -23,7 +22,7 @@ const FAVICON =
 const REFERENCE_CACHE = 'public, max-age=3600'
 
 /** Adds the descriptions of the service: `/openapi.json`, `/docs` and `/.well-known`. */
-export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryInput): Promise<void> {
+export function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryInput): void {
   const description = derived(input.publishedCatalog, (publishedCatalog) =>
     jsonRepresentation(buildOpenApiDocument({ ...input, publishedCatalog })),
   )
@@ -33,7 +32,7 @@ export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryI
   addStaticJson(app, '/.well-known/did.json', didDocument(input.signer))
   addStaticJson(app, '/.well-known/jwks.json', keySet(input.signer))
   addStaticResponse(app, '/favicon.svg', { contentType: 'image/svg+xml', body: FAVICON })
-  await addReference(app, input.publicBaseUrl)
+  addReference(app, input.publicBaseUrl)
 }
 
 /** Lists the available paid resources for listing services: URLs in `resources`, details in `endpoints`. */
@@ -88,12 +87,14 @@ function keySet({ publicKeys }: StatementSigner) {
   return { keys: publicKeys.map(({ kid, jwk }) => ({ ...jwk, kid, use: 'sig', alg: 'EdDSA' })) }
 }
 
+const REFERENCE_PATH = '/docs'
+
 /**
  * Adds Scalar's API reference from its package. Everything that would call another host is switched off, and the
  * content security policy blocks whatever a later release may add. The bundle creates its styles and parts of its code
  * at run time, hence `unsafe-*`.
  */
-async function addReference(app: FastifyInstance, publicBaseUrl: string): Promise<void> {
+function addReference(app: FastifyInstance, publicBaseUrl: string): void {
   const policy = [
     "default-src 'none'",
     "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
@@ -105,8 +106,27 @@ async function addReference(app: FastifyInstance, publicBaseUrl: string): Promis
     "frame-ancestors 'none'",
     "base-uri 'none'",
   ].join('; ')
-  await app.register(reference, {
-    routePrefix: '/docs',
+  const headers = { 'cache-control': REFERENCE_CACHE, 'content-security-policy': policy }
+  let loading: Promise<FastifyInstance> | null = null
+  for (const path of ['', '/', '/js/scalar.js'])
+    app.get(`${REFERENCE_PATH}${path}`, async (request, reply) => {
+      loading ??= loadReference()
+      const { url } = request.routeOptions
+      const answer = await (await loading).inject({ url: url ?? REFERENCE_PATH })
+      const { 'content-type': contentType, location } = answer.headers
+      return await reply
+        .status(answer.statusCode)
+        .headers({ ...headers, ...(contentType && { 'content-type': contentType }), ...(location && { location }) })
+        .send(answer.rawPayload)
+    })
+}
+
+/** Loads the package when the reference is first asked for: it takes 30 MB of memory, and few processes are asked. */
+async function loadReference(): Promise<FastifyInstance> {
+  const { default: reference } = await import('@scalar/fastify-api-reference')
+  const server = fastify()
+  await server.register(reference, {
+    routePrefix: REFERENCE_PATH,
     configuration: {
       url: '/openapi.json',
       pageTitle: 'farebox reference',
@@ -117,11 +137,6 @@ async function addReference(app: FastifyInstance, publicBaseUrl: string): Promis
       agent: { disabled: true },
       mcp: { disabled: true },
     },
-    hooks: {
-      onRequest: (_request, reply, done) => {
-        reply.headers({ 'cache-control': REFERENCE_CACHE, 'content-security-policy': policy })
-        done()
-      },
-    },
   })
+  return server
 }

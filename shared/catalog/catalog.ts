@@ -121,12 +121,25 @@ export function findModel<C extends Model['category']>(
   )
 }
 
+const MS_PER_DAY = 86_400_000
+
+/** What each catalog offered when it was last asked for: every quote asks, and it changes at midnight UTC. */
+const offeredOfDay = new WeakMap<Catalog, { readonly day: number; readonly offered: Catalog }>()
+
 /**
  * Returns the catalog without the voices whose retirement date is before `now`. The version stays: it covers the dates,
  * which were published long before.
  */
 export function withoutRetiredVoices(catalog: Catalog, now: Date): Catalog {
-  const today = now.toISOString().slice(0, 'YYYY-MM-DD'.length)
+  const day = Math.floor(now.getTime() / MS_PER_DAY)
+  const known = offeredOfDay.get(catalog)
+  if (known?.day === day) return known.offered
+  const offered = withoutVoicesBefore(catalog, now.toISOString().slice(0, 'YYYY-MM-DD'.length))
+  offeredOfDay.set(catalog, { day, offered })
+  return offered
+}
+
+function withoutVoicesBefore(catalog: Catalog, today: string): Catalog {
   const isRetired = ({ retirementDate }: Voice) => retirementDate !== null && retirementDate < today
   if (!catalog.voices.some(isRetired)) return catalog
   return { ...catalog, voices: catalog.voices.filter((voice) => !isRetired(voice)) }

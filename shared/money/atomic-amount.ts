@@ -17,8 +17,21 @@ export function parseAtomicAmount(text: string): AtomicAmount | null {
   return /^(0|[1-9][0-9]{0,77})$/.test(text) ? atomicAmount(BigInt(text)) : null
 }
 
+/** Prices repeat: a quote reads those of its model several times. */
+const REMEMBERED_PRICES = 1000
+const pricesOfDollars = new Map<string, AtomicAmount>()
+
 /** Parses a published price such as `0.122` exactly. Throws `RangeError` on more than six decimals or other text. */
 export function atomicFromDollars(dollars: string): AtomicAmount {
+  const known = pricesOfDollars.get(dollars)
+  if (known !== undefined) return known
+  const price = parseDollars(dollars)
+  if (pricesOfDollars.size >= REMEMBERED_PRICES) pricesOfDollars.clear()
+  pricesOfDollars.set(dollars, price)
+  return price
+}
+
+function parseDollars(dollars: string): AtomicAmount {
   const match = /^(\d+)(?:\.(\d{1,6}))?$/.exec(dollars)
   if (!match) throw new RangeError(`not a dollar amount with at most six decimals: ${dollars}`)
   const [, whole = '0', fraction = ''] = match

@@ -37,12 +37,19 @@ export type OpenedChallenge =
     }
   | { outcome: 'forged' }
 
-const RANDOM_BYTES = 16
+export const CHALLENGE_RANDOM_BYTES = 16
 
-/** Creates a token of the claims, authenticated with HMAC-SHA-256 under the first secret. */
-export function sealChallengeToken(claims: ChallengeClaims, [newest]: ChallengeSecrets): string {
+/**
+ * Creates a token of the claims, authenticated with HMAC-SHA-256 under the first secret. `random` is
+ * `CHALLENGE_RANDOM_BYTES` long, and never used again.
+ */
+export function sealChallengeToken(
+  claims: ChallengeClaims,
+  [newest]: ChallengeSecrets,
+  random: Buffer = randomBytes(CHALLENGE_RANDOM_BYTES),
+): string {
   const json = JSON.stringify({
-    r: randomBytes(RANDOM_BYTES).toString('base64url'),
+    r: random.toString('base64url'),
     k: sha256Hex(claims.idempotencyKey),
     d: claims.requestDigest,
     m: claims.quotedMaximum.toString(),
@@ -92,5 +99,5 @@ function parseClaims(json: string): z.infer<typeof claimsSchema> {
 }
 
 function mac(signed: string, secret: string): string {
-  return createHmac('sha256', secret).update('farebox challenge\0').update(signed).digest('base64url')
+  return createHmac('sha256', secret).update(`farebox challenge\0${signed}`).digest('base64url')
 }

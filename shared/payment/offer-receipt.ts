@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { StatementSigner } from './statement-signer.ts'
 
 /**
@@ -23,25 +24,25 @@ interface OfferedTerms {
   readonly amount: string
 }
 
-/** Signs the `accepts` entry of a challenge for `resourceUrl`. Returns the challenge's `extensions`. */
-export function offerExtension(
-  signer: StatementSigner,
-  resourceUrl: string,
-  { scheme, network, asset, payTo, amount }: OfferedTerms,
-  validUntil: Date,
-) {
-  const signature = signer.sign({
-    version: VERSION,
-    resourceUrl,
-    scheme,
-    network,
-    asset,
-    payTo,
-    amount,
-    validUntil: unixSeconds(validUntil),
-  })
-  return {
-    [OFFER_RECEIPT]: { info: { offers: [{ format: 'jws', acceptIndex: 0, signature }] }, schema: EXTENSION_SCHEMA },
+/** Offers of the same price in the same second are one statement, and signing costs as much as pricing a request. */
+const REMEMBERED_OFFERS = 1000
+
+/** Writes the offer of a challenge for `resourceUrl`, which is valid until a time: the challenge's `extensions`, as JSON. */
+export type OfferWriter = (resourceUrl: string, accepted: OfferedTerms, validUntil: Date) => string
+
+/** Creates a writer that signs each `accepts` entry once. */
+export function createOfferWriter(signer: StatementSigner): OfferWriter {
+  const written = new LRUCache<string, string>({ max: REMEMBERED_OFFERS })
+  return (resourceUrl, { scheme, network, asset, payTo, amount }, date) => {
+    const validUntil = unixSeconds(date)
+    const key = [resourceUrl, scheme, network, asset, payTo, amount, validUntil].join(' ')
+    const known = written.get(key)
+    if (known !== undefined) return known
+    const terms = { version: VERSION, resourceUrl, scheme, network, asset, payTo, amount, validUntil }
+    const offers = [{ format: 'jws', acceptIndex: 0, signature: signer.sign(terms) }]
+    const json = JSON.stringify({ [OFFER_RECEIPT]: { info: { offers }, schema: EXTENSION_SCHEMA } })
+    written.set(key, json)
+    return json
   }
 }
 

@@ -1,5 +1,4 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 
 /**
@@ -35,9 +34,6 @@ export interface StatementSigner {
 /** Bytes before the seed in the PKCS #8 form of an Ed25519 key (RFC 8410, section 7). */
 const PKCS8_PREFIX = '302e020100300506032b657004220420'
 
-/** Offers of the same price in the same second are one statement, and signing costs as much as pricing a request. */
-const CACHED_STATEMENTS = 1000
-
 /** Creates a signer that signs with the first seed and publishes the public keys of all. Throws when there is none. */
 export function createStatementSigner(publicBaseUrl: string, seeds: readonly SigningSeed[]): StatementSigner {
   const did = didOfOrigin(publicBaseUrl)
@@ -45,22 +41,15 @@ export function createStatementSigner(publicBaseUrl: string, seeds: readonly Sig
   const [newest] = keys
   if (!newest) throw new Error('no signing key is configured')
   const { kid, privateKey } = newest
-  const cache = new LRUCache<string, SignedStatement>({ max: CACHED_STATEMENTS })
-  const signed = (header: JsonValue, payload: JsonValue) => {
-    const key = JSON.stringify([header, payload])
-    const statement = cache.get(key) ?? signStatement(privateKey, header, payload)
-    cache.set(key, statement)
-    return statement
-  }
   return {
     did,
     publicKeys: keys.map((key) => ({ kid: key.kid, jwk: publicJwk(key.privateKey) })),
     sign: (payload) => {
-      const { head, body, signature } = signed({ alg: 'EdDSA', kid }, payload)
+      const { head, body, signature } = signStatement(privateKey, { alg: 'EdDSA', kid }, payload)
       return `${head}.${body}.${signature}`
     },
     signDetached: (payload, type) => {
-      const { head, signature } = signed({ alg: 'EdDSA', kid, typ: type }, payload)
+      const { head, signature } = signStatement(privateKey, { alg: 'EdDSA', kid, typ: type }, payload)
       return `${head}..${signature}`
     },
   }

@@ -21,11 +21,22 @@ type ChargeBounds = z.infer<z.ZodObject<typeof chargeBounds>>
  * Returns the price of the quantities, rounded up once, raised to the minimum and capped at the maximum of one call.
  */
 export function boundedCharge(quantities: readonly PricedQuantity[], bounds: ChargeBounds): AtomicAmount {
+  return withinBounds(roundedPrice(quantities), bounds)
+}
+
+/** Returns a price, raised to the minimum and capped at the maximum of one call. */
+export function withinBounds(price: AtomicAmount, bounds: ChargeBounds): AtomicAmount {
   const minimum = atomicFromDollars(bounds.minimum_charge_usd)
   const gasMinimum = atomicFromDollars(bounds.gas_minimum_charge_usd ?? '0')
   const maximum = atomicFromDollars(bounds.maximum_charge_usd)
-  const price = roundedPrice(quantities)
   return atomicAmount(clamp(price < gasMinimum ? gasMinimum : price, minimum, maximum))
+}
+
+const gasMinimumSchema = z.object({ gas_minimum_charge_usd: z.string().optional() })
+
+/** Returns the minimum charge that followed the gas, from the terms of any operation; `undefined` where none did. */
+export function gasMinimumOf(terms: unknown): string | undefined {
+  return gasMinimumSchema.parse(terms).gas_minimum_charge_usd
 }
 
 /** Returns what a call costs at least for the gas of its settlement: at most the maximum of one call. */

@@ -1,4 +1,7 @@
 import { v7 } from 'uuid'
+import { takeRandomBytes } from './random-bytes.ts'
+
+const RANDOM_BYTES = 16
 
 /**
  * Returns a new id of a row or a request: a UUID of version 7, which begins with the time. Ids of one moment are neighbors
@@ -6,5 +9,5 @@ import { v7 } from 'uuid'
  * log as a whole after every checkpoint. Tells when it was made, so it is not a secret.
  */
 export function newId(): string {
-  return v7()
+  return v7({ random: takeRandomBytes(RANDOM_BYTES) })
 }

@@ -12,7 +12,7 @@ import { createFfmpegDecoder } from '../../api/request/audio/decode-with-ffmpeg.
 import { createMp3Inspector, type InspectionOutcome } from '../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../api/request/audio/inspection-cache.ts'
 import { UNSHARED_VERDICTS } from '../../api/request/audio/shared-verdicts.ts'
-import { measureAudio } from '../../api/request/prepare-request.ts'
+import { measureAudio } from '../../api/request/measure-audio.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { decodeWithFfmpeg, makeAudio } from './measuring/audio-file.ts'
 import { atMost, reportResult } from './measuring/bench.ts'

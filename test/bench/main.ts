@@ -14,6 +14,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   unpaid: 'unpaid 402 answers/s, against the official express middleware',
   paid: 'paid calls/s, latency and processor time, against the official express middleware',
   phases: 'where the time of a paid call goes',
+  idle: 'statements, RPC calls, processor time and memory of API, worker and console while nobody calls',
   mcp: 'paid tool calls through /mcp, against the same calls at their endpoint',
   'audio-inspection': 'inspection of an MP3, against bare ffmpeg',
   'signed-retry': 'quote and signed retry of an upload, against bare ffmpeg',

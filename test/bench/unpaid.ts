@@ -27,7 +27,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       Math.max(...rows.filter((row) => row.who === who).map((row) => row['answers/s']))
     return {
       rows,
-      ratios: [atLeast(0.6, 'unpaid 402s/s ÷ the middleware’s, best rounds', best('farebox') / best('x402-express'))],
+      ratios: [atLeast(0.8, 'unpaid 402s/s ÷ the middleware’s, best rounds', best('farebox') / best('x402-express'))],
       limitedBy: 'each server’s single thread; farebox also waits for PostgreSQL to commit a batch of keys',
     }
   } finally {

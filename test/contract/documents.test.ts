@@ -24,6 +24,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES, type ErrorCode } from '#shared/errors/error-codes.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
+import { createOfferWriter } from '#shared/payment/offer-receipt.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { renderChallenge } from '../../api/paid-request/quote/challenge.ts'
 import { createListings } from '../../api/paid-request/quote/listing.ts'
@@ -125,7 +126,7 @@ function render(
       newKey: randomUUID,
       takesLastingPermits: true,
     }),
-    signer: createStatementSigner(url, [{ id: '2026winter', seed: '11'.repeat(32) }]),
+    writeOffer: createOfferWriter(createStatementSigner(url, [{ id: '2026winter', seed: '11'.repeat(32) }])),
   }
   const challenge = {
     operation,

@@ -7,7 +7,9 @@ import { InMemorySpanExporter, type ReadableSpan, SimpleSpanProcessor, TracerPro
 import { Registry } from 'prom-client'
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createTracer } from '#shared/adapters/opentelemetry/tracer.ts'
+import { newId } from '#shared/runtime/new-id.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
+import { takeRandomBytes } from '#shared/runtime/random-bytes.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
@@ -63,6 +65,14 @@ function linesOf(output: string): Record<string, unknown>[] {
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
 }
+
+describe('random bytes', () => {
+  it('gives no byte away twice, however many are taken at a time', () => {
+    const taken = Array.from({ length: 5000 }, (_, index) => takeRandomBytes(16 + (index % 3) * 8).toString('hex'))
+    expect(new Set(taken.map((hex) => hex.slice(0, 32))).size).toBe(taken.length)
+    expect(new Set(Array.from({ length: 5000 }, newId)).size).toBe(5000)
+  })
+})
 
 describe('metrics of the process', () => {
   it.each([

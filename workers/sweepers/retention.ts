@@ -9,6 +9,8 @@ const BATCH = 500
 const KEYS_BATCH = 5000
 /** Finding strays lists the whole store. Strays are unreadable from the start: their keys were never stored. */
 const STRAY_UPLOADS_INTERVAL_MS = 60_000
+/** Nothing depends on when expired rows go, and a round that finds full batches continues. */
+const EXPIRED_INTERVAL_MS = 10_000
 /** Finding strays lists the whole store. */
 const STRAY_MEDIA_INTERVAL_MS = 3600 * 1000
 
@@ -27,6 +29,7 @@ export function retentionSweeps(dependencies: RetentionDependencies, retentionMs
     {
       // To free space. The media route stops serving them at the second of expiry.
       name: 'deleted expired media',
+      leastIntervalMs: EXPIRED_INTERVAL_MS,
       batch: OBJECTS_BATCH,
       run: async () => {
         const objectKeys = await retentionStore.findExpiredMedia(OBJECTS_BATCH)
@@ -39,30 +42,35 @@ export function retentionSweeps(dependencies: RetentionDependencies, retentionMs
     {
       // A replay then returns 410 with the id of the receipt.
       name: 'erased results past their retention',
+      leastIntervalMs: EXPIRED_INTERVAL_MS,
       batch: BATCH,
       run: () => retentionStore.expireResults(retentionMs, BATCH),
     },
     {
       // Idempotency keys that were challenged and never paid for.
       name: 'forgot expired challenges',
+      leastIntervalMs: EXPIRED_INTERVAL_MS,
       batch: KEYS_BATCH,
       run: () => retentionStore.forgetExpiredChallenges(KEYS_BATCH),
     },
     {
       // Verdicts on audio. Unpaid uploads leave them too.
       name: 'forgot expired inspections',
+      leastIntervalMs: EXPIRED_INTERVAL_MS,
       batch: KEYS_BATCH,
       run: () => retentionStore.forgetInspections(KEYS_BATCH),
     },
     {
       // Permits that waited for a charge of their owner until their deadline.
       name: 'forgot expired permits',
+      leastIntervalMs: EXPIRED_INTERVAL_MS,
       batch: KEYS_BATCH,
       run: () => retentionStore.forgetPermits(KEYS_BATCH),
     },
     {
       // Of callers whose uncharged work no longer counts against their network.
       name: 'forgot networks of callers',
+      leastIntervalMs: EXPIRED_INTERVAL_MS,
       batch: BATCH,
       run: () => retentionStore.forgetNetworks(BATCH),
     },

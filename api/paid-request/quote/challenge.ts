@@ -3,13 +3,13 @@ import type { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
-import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
+import { CHALLENGE_RANDOM_BYTES, sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import { HOW_TO_PAY } from '#shared/payment/how-to-pay.ts'
-import { offerExtension } from '#shared/payment/offer-receipt.ts'
+import type { OfferWriter } from '#shared/payment/offer-receipt.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
-import type { StatementSigner } from '#shared/payment/statement-signer.ts'
-import { chargeBoundsSchema } from '#shared/pricing/bounded-charge.ts'
+import { gasMinimumOf } from '#shared/pricing/bounded-charge.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import { takeRandomBytes } from '#shared/runtime/random-bytes.ts'
 import type { Listing, Listings } from './listing.ts'
 
 /** The request that a challenge or a payment is for. */
@@ -30,33 +30,35 @@ export interface ChallengeContext {
   readonly terms: PaymentTerms
   readonly challengeSecrets: ChallengeSecrets
   readonly listings: Listings
-  readonly signer: StatementSigner
+  readonly writeOffer: OfferWriter
 }
-
-const gasMinimumSchema = chargeBoundsSchema.pick({ gas_minimum_charge_usd: true })
 
 /** Renders the 402 (or 412) that offers `challenge`. `refusal` is the reason why a presented payment was refused. */
 export function renderChallenge(
-  { terms, challengeSecrets, listings, signer }: ChallengeContext,
+  { terms, challengeSecrets, listings, writeOffer }: ChallengeContext,
   challenge: Challenge,
   requestId: string,
   refusal?: AppError,
 ) {
   const { operation, requestDigest, quote, expiresAt } = challenge
   const { quotedMaximum } = quote
-  const { gas_minimum_charge_usd: gasMinimum } = gasMinimumSchema.parse(quote.terms)
+  const gasMinimum = gasMinimumOf(quote.terms)
   const atLeast = gasMinimum === undefined ? '' : `, and at least ${gasMinimum} USDC, the expected cost of settling it`
   const listing = listings[operation.id]
   return renderPaymentRequired({
     terms,
     listing,
     extensions: listing.pricedExtensions,
-    offer: { signer, validUntil: expiresAt },
+    offer: { writeOffer, validUntil: expiresAt },
     maximum: quotedMaximum,
     message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC${atLeast}. Sign the challenge in PAYMENT-REQUIRED and retry. Clients that have only the scheme "exact", or send X-PAYMENT (x402 v1, never read here), cannot. ${HOW_TO_PAY}.`,
     extra: {
       facilitatorAddress: facilitatorFor(terms, requestDigest),
-      challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecrets),
+      challenge: sealChallengeToken(
+        { ...challenge, quotedMaximum },
+        challengeSecrets,
+        takeRandomBytes(CHALLENGE_RANDOM_BYTES),
+      ),
       expiresAt: expiresAt.toISOString(),
       // In the header as well: the payer holds the receipt against it.
       ...(gasMinimum !== undefined && { gasMinimumCharge: gasMinimum }),
@@ -86,10 +88,10 @@ interface PaymentRequiredContent {
   /** The extensions other than the offer, as JSON. */
   readonly extensions: string
   /**
-   * Signs the offer, which expires at `validUntil`, so that the payer can prove what was requested. `null` where nothing can
-   * be paid.
+   * Writes the signed offer, which expires at `validUntil`, so that the payer can prove what was requested. `null` where
+   * nothing can be paid.
    */
-  readonly offer: { readonly signer: StatementSigner; readonly validUntil: Date } | null
+  readonly offer: { readonly writeOffer: OfferWriter; readonly validUntil: Date } | null
   readonly maximum: AtomicAmount
   readonly message: string
   /** Members of `accepts[0].extra` in addition to those of the scheme. */
@@ -116,14 +118,11 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
     extra: { ...SIGNING_TERMS, ...content.extra },
   }
   const extensions = offer
-    ? mergeJson(
-        content.extensions,
-        JSON.stringify(offerExtension(offer.signer, listing.url, accepted, offer.validUntil)),
-      )
+    ? mergeJson(content.extensions, offer.writeOffer(listing.url, accepted, offer.validUntil))
     : content.extensions
   // Part of both header and body, and long, so it is serialized once.
-  const required = `{"x402Version":2,"resource":${listing.resource},"accepts":[${JSON.stringify(accepted)}],"extensions":${extensions}}`
-  const header = refusal ? mergeJson(JSON.stringify({ error: refusal.code }), required) : required
+  const members = `"x402Version":2,"resource":${listing.resource},"accepts":[${JSON.stringify(accepted)}],"extensions":${extensions}`
+  const header = refusal ? `{"error":"${refusal.code}",${members}}` : `{${members}}`
   return {
     status: refusal?.entry.status === 412 ? 412 : 402,
     outcome: refusal?.code ?? 'challenged',
@@ -135,19 +134,16 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
     },
     // The body of statement L3 (test/contract/specification.ts), with the protocol's own fields next to it. Where both
     // define `error`, L3 applies.
-    body: mergeJson(
-      required,
-      JSON.stringify({
-        error: 'Payment Required',
-        message: refusal?.message ?? content.message,
-        price: { amount, currency: 'USDC', type: 'maximum' },
-        paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
-        ...(refusal
-          ? { code: refusal.code, payment: refusal.entry.payment, retry: refusal.entry.retry, ...refusal.members }
-          : {}),
-        request_id: content.requestId,
-      }),
-    ),
+    body: `{${members},${JSON.stringify({
+      error: 'Payment Required',
+      message: refusal?.message ?? content.message,
+      price: { amount, currency: 'USDC', type: 'maximum' },
+      paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
+      ...(refusal
+        ? { code: refusal.code, payment: refusal.entry.payment, retry: refusal.entry.retry, ...refusal.members }
+        : {}),
+      request_id: content.requestId,
+    }).slice(1)}`,
   }
 }
 

@@ -9,7 +9,7 @@ import {
 import { AppError } from '#shared/errors/app-error.ts'
 import type { DecodeVerdict } from '#shared/ledger/acceptance/inspection-store.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
-import type { MeasuredUpload } from '../prepare-request.ts'
+import type { MeasuredUpload } from '../measure-audio.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import { createDecoderQueue, type DecoderCaller, type DecoderLimits, type DecoderQueue } from './decoder-queue.ts'
 import type { InspectionCache } from './inspection-cache.ts'

@@ -3,8 +3,10 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
+import type { UploadField } from '#shared/operations/operation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { MeasuredUpload, PreparedDescription, PreparedRequest, PreparedUpload } from '../prepare-request.ts'
+import type { MeasuredUpload } from '../measure-audio.ts'
+import type { PreparedDescription, PreparedRequest, PreparedUpload } from '../prepare-request.ts'
 
 /** Bodies up to this size take a few milliseconds, as long as a round trip to a thread. */
 export const SMALL_BODY_BYTES = 256 * 1024
@@ -59,8 +61,21 @@ export interface PlainMessage {
   readonly prepared: Outcome<PlainPrepared> | null
 }
 
+/** A JSON body whose upload is taken out of it. */
+interface UploadTask {
+  readonly bytes: Uint8Array
+  readonly field: Pick<UploadField, 'jsonField' | 'maximumBase64Length'>
+}
+
+/** The upload with the rest of the body, as `splitJsonUpload` returns it, or the body as it was. */
+export type TakenUpload =
+  | { readonly outcome: 'taken'; readonly rest: Uint8Array; readonly upload: MeasuredUpload }
+  | { readonly outcome: 'left'; readonly bytes: Uint8Array }
+
 /** The parameters and results of the functions that `thread.ts` exports. */
 export interface ThreadTasks {
+  readonly start: { readonly task: null; readonly result: null }
+  readonly takeUpload: { readonly task: UploadTask; readonly result: TakenUpload }
   readonly prepareJson: { readonly task: JsonTask; readonly result: Outcome<PlainPrepared> }
   readonly prepareMessage: { readonly task: MessageTask; readonly result: Outcome<PlainMessage> }
   readonly measureFile: { readonly task: Uint8Array; readonly result: MeasuredUpload }
@@ -69,7 +84,9 @@ export interface ThreadTasks {
 
 /** The exports of `thread.ts`. */
 export type ThreadExports = {
-  [Name in keyof ThreadTasks]: (task: ThreadTasks[Name]['task']) => ThreadTasks[Name]['result']
+  [Name in keyof ThreadTasks]: (
+    task: ThreadTasks[Name]['task'],
+  ) => ThreadTasks[Name]['result'] | Promise<ThreadTasks[Name]['result']>
 }
 
 /** Runs `work` and returns its value, or an `AppError` as plain data; throws any other error. */

@@ -1,10 +1,13 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import { Piscina } from 'piscina'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { encryptUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
 import { transferableMemoryOf } from '../body-bytes.ts'
+import { joinJsonUpload, readJsonUpload } from '../json-upload.ts'
 import type { CurrentCatalog } from '../live-catalog.ts'
-import { type MeasuredUpload, measureAudio, type Prepared, prepareBody } from '../prepare-request.ts'
+import { type MeasuredUpload, measureAudio } from '../measure-audio.ts'
+import { finishUpload, type Prepared, prepareBody } from '../prepare-request.ts'
 import { type PreparedQuote, prepareQuote } from '../quote-request.ts'
 import { prepareCall, type ToolCall, toolCallOf, withoutArguments } from '../tool-call.ts'
 import { type PlainPrepared, SMALL_BODY_BYTES, type ThreadTasks, valueOrThrow } from './messages.ts'
@@ -67,6 +70,8 @@ export interface RequestPreparer {
   measureAudio(audio: Uint8Array): Promise<MeasuredUpload>
   /** Encrypts an upload. The bytes of a large one are transferred and unusable afterwards. */
   encryptUpload(stagedUpload: StagedUpload, audio: Uint8Array): Promise<Uint8Array>
+  /** Starts a thread for a body that is about to arrive, if it announces to be large: its caller waits for both. */
+  expectBody(headers: IncomingHttpHeaders): void
   close(): Promise<void>
 }
 
@@ -90,6 +95,16 @@ export function createRequestPreparer(offered: CurrentCatalog, threads = PREPARA
   const prepareOnThread = async ({ bytes }: UnparsedJson, operationId: string | null) => {
     return revive(valueOrThrow(await runOnThread('prepareJson', { bytes, operationId, catalog: offered() }, bytes)))
   }
+  const prepareLarge = async (operation: AnyOperation, { bytes }: UnparsedJson): Promise<Prepared> => {
+    const { upload } = operation
+    if (!upload) return (await prepareOnThread({ bytes }, operation.id)).prepared
+    const { jsonField, maximumBase64Length } = upload
+    const taken = await runOnThread('takeUpload', { bytes, field: { jsonField, maximumBase64Length } }, bytes)
+    if (taken.outcome === 'left') return (await prepareOnThread(taken, operation.id)).prepared
+    const { rest, upload: measured } = taken
+    const body = joinJsonUpload(rest, upload, measured.audio)
+    return finishUpload(readJsonUpload(body, upload, operation.bodySchema), measured)
+  }
   const readOnThread = async ({ bytes }: UnparsedJson): Promise<ReadMessage> => {
     const { message, prepared } = valueOrThrow(
       await runOnThread('prepareMessage', { bytes, catalog: offered() }, bytes),
@@ -104,7 +119,7 @@ export function createRequestPreparer(offered: CurrentCatalog, threads = PREPARA
     },
     prepareRequest: async (operation, body, read) => {
       if (body instanceof CallArguments) return body.take(read).prepared
-      if (body instanceof UnparsedJson) return (await prepareOnThread(body, operation.id)).prepared
+      if (body instanceof UnparsedJson) return await prepareLarge(operation, body)
       return prepareBody(operation, body, { read, offered })
     },
     prepareQuote: async (given) => {
@@ -118,6 +133,10 @@ export function createRequestPreparer(offered: CurrentCatalog, threads = PREPARA
       audio.length <= SMALL_BODY_BYTES
         ? encryptUpload(stagedUpload, audio)
         : await runOnThread('sealUpload', { audio, stagedUpload }, audio),
+    expectBody: ({ 'content-length': announced }) => {
+      const isLarge = announced !== undefined && Number(announced) > SMALL_BODY_BYTES
+      if (isLarge && pool.threads.length === 0) void pool.run(null, { name: 'start' }).catch(() => undefined)
+    },
     close: () => pool.close({ force: true }),
   }
 }

@@ -1,39 +1,24 @@
-import { move, transferableSymbol, valueSymbol } from 'piscina'
-import type { Catalog } from '#shared/catalog/catalog.ts'
-import { AppError } from '#shared/errors/app-error.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
-import { operationById, uploadOperation } from '#shared/operations/registry.ts'
-import { transferableMemoryOf } from '../body-bytes.ts'
-import { parseJsonBody } from '../json-body.ts'
-import { parseJsonWithUpload } from '../json-upload.ts'
-import { isAvailable, measureAudio, prepareBody, type ReadingCatalogs } from '../prepare-request.ts'
-import { type PreparedQuote, prepareQuote, uploadRequestOf } from '../quote-request.ts'
-import { prepareCall, recordingHolderOf, type ToolCall, toolCallOf, withoutArguments } from '../tool-call.ts'
-import {
-  type Outcome,
-  type PlainMessage,
-  type PlainPrepared,
-  SMALL_BODY_BYTES,
-  type ThreadExports,
-  toOutcome,
-} from './messages.ts'
+import { splitJsonUpload } from '../json-upload.ts'
+import { measureAudio } from '../measure-audio.ts'
+import { SMALL_BODY_BYTES, type ThreadExports } from './messages.ts'
+import { asBuffer, free, transfer } from './transfers.ts'
 
 /*
- * The entry point of the worker threads, which process large bodies so that the event loop stays responsive.
+ * The entry point of the worker threads, which process large bodies so that the event loop stays responsive. It loads little:
+ * a thread starts with the first large body, whose caller waits for it.
  */
 
-/** Parses, validates, measures, digests and prices a JSON body. */
-export const prepareJson: ThreadExports['prepareJson'] = ({ bytes, operationId, catalog }) => {
-  const outcome =
-    prepareUpload(bytes, operationId, catalog) ?? toOutcome(() => prepare(parseAndFree(bytes), operationId, catalog))
-  return outcome.outcome === 'done' ? transfer(outcome, bytesOf(outcome.value)) : outcome
-}
+/** Does nothing: the thread has started. */
+export const start: ThreadExports['start'] = () => null
 
-/** Parses a JSON-RPC message, and does the same with the arguments of its tool call. */
-export const prepareMessage: ThreadExports['prepareMessage'] = ({ bytes, catalog }) => {
-  const outcome = toOutcome(() => readMessage(bytes, catalog))
-  const prepared = outcome.outcome === 'done' ? outcome.value.prepared : null
-  return prepared?.outcome === 'done' ? transfer(outcome, bytesOf(prepared.value)) : outcome
+/** Decodes and measures the upload of a JSON body, and returns the rest, unless that is long, or the upload not in order. */
+export const takeUpload: ThreadExports['takeUpload'] = ({ bytes, field }) => {
+  const split = splitJsonUpload(asBuffer(bytes), field)
+  if (split === null || split.rest.length > SMALL_BODY_BYTES) return transfer({ outcome: 'left', bytes }, bytes)
+  free(bytes)
+  const { upload, ...rest } = split
+  return transfer({ outcome: 'taken', ...rest, upload: measureAudio(upload) }, upload)
 }
 
 /** Hashes the file of a form, walks its frames and returns it with the result. */
@@ -45,92 +30,10 @@ export const sealUpload: ThreadExports['sealUpload'] = ({ audio, stagedUpload })
   return transfer(sealed, sealed)
 }
 
-/** Prepares a request with a large upload. Returns `null` for any other, and for one that is not accepted. */
-function prepareUpload(bytes: Uint8Array, operationId: string | null, catalog: Catalog): Outcome<PlainPrepared> | null {
-  const { upload } = operationId === null ? uploadOperation : operationById(operationId)
-  const holderOf = operationId === null ? uploadRequestOf : (parsed: unknown) => parsed
-  const given = upload && parseJsonWithUpload(asBuffer(bytes), upload, holderOf)
-  if (given === null) return null
-  const outcome = toOutcome(() => prepare(given, operationId, catalog))
-  if (outcome.outcome === 'refused' || outcome.value.prepared.kind !== 'upload') return null
-  free(bytes)
-  return outcome
-}
+/** Parses, validates, measures, digests and prices a JSON body. */
+export const prepareJson: ThreadExports['prepareJson'] = async (task) =>
+  await (await import('./whole-bodies.ts')).prepareJson(task)
 
-function readMessage(bytes: Uint8Array, catalog: Catalog): PlainMessage {
-  const given = parseJsonWithUpload(asBuffer(bytes), uploadOperation.upload, recordingHolderOf)
-  const read = given === null ? null : splitMessage(given, catalog)
-  // Anything else is judged by its text.
-  if (read?.prepared?.outcome !== 'done' || read.prepared.value.prepared.kind !== 'upload')
-    return splitMessage(parseAndFree(bytes), catalog)
-  free(bytes)
-  return read
-}
-
-function splitMessage(given: unknown, catalog: Catalog): PlainMessage {
-  const message = withoutArguments(given)
-  requireShort(message, SMALL_BODY_BYTES, 'Only the arguments of a tool may be this long.')
-  const call = toolCallOf(given)
-  return { message, prepared: call && toOutcome(() => prepareArguments(call, catalog)) }
-}
-
-function prepareArguments(call: ToolCall, catalog: Catalog): PlainPrepared {
-  const prepared = prepareCall(call, catalogsOf(catalog))
-  const { bodyLimitBytes } = prepared.operation
-  if (bodyLimitBytes !== null)
-    requireShort(call.arguments, bodyLimitBytes, `The arguments of this tool may have ${bodyLimitBytes} bytes.`)
-  return toPlain(prepared, catalog)
-}
-
-function requireShort(value: unknown, limitBytes: number, message: string): void {
-  if (JSON.stringify(value).length > limitBytes) throw new AppError('body_too_large', { message })
-}
-
-/** Parses a body and frees its bytes immediately, since the parsed upload is as large again. */
-function parseAndFree(bytes: Uint8Array): unknown {
-  const body = parseJsonBody(asBuffer(bytes))
-  free(bytes)
-  return body
-}
-
-function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength)
-}
-
-function free({ buffer }: Uint8Array): void {
-  if (buffer instanceof ArrayBuffer) buffer.transfer(0)
-}
-
-function prepare(given: unknown, operationId: string | null, catalog: Catalog): PlainPrepared {
-  const catalogs = catalogsOf(catalog)
-  if (operationId === null) return toPlain(prepareQuote(given, catalogs), catalog)
-  const operation = operationById(operationId)
-  return toPlain({ operation, prepared: prepareBody(operation, given, catalogs), wantsChallenge: false }, catalog)
-}
-
-function catalogsOf(catalog: Catalog): ReadingCatalogs {
-  return { read: catalog, offered: () => catalog }
-}
-
-function toPlain({ operation, prepared, wantsChallenge }: PreparedQuote, catalog: Catalog): PlainPrepared {
-  if (prepared.kind !== 'request') return { operationId: operation.id, prepared, wantsChallenge }
-  const { quote, ...request } = prepared
-  const quoted = isAvailable(catalog, operation, request.publicModel) ? toOutcome(quote) : null
-  return { operationId: operation.id, prepared: { ...request, quoted }, wantsChallenge }
-}
-
-function bytesOf({ prepared }: PlainPrepared): Uint8Array {
-  switch (prepared.kind) {
-    case 'request':
-      return prepared.json
-    case 'upload':
-      return prepared.upload.audio
-    case 'description':
-      return new Uint8Array()
-  }
-}
-
-/** Returns `value` to the main thread and transfers the memory of `bytes` without a copy. */
-function transfer<Value extends object>(value: Value, bytes: Uint8Array): Value {
-  return move({ [transferableSymbol]: transferableMemoryOf(bytes), [valueSymbol]: value }) as unknown as Value
-}
+/** Parses a JSON-RPC message, and does the same with the arguments of its tool call. */
+export const prepareMessage: ThreadExports['prepareMessage'] = async (task) =>
+  await (await import('./whole-bodies.ts')).prepareMessage(task)

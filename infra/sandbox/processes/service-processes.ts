@@ -14,7 +14,7 @@ const START_TIMEOUT_MS = 120_000
 export type ServiceProcess = Awaited<ReturnType<typeof startService>>
 
 /** What the image sets for the runtime itself, so that measurements of memory are those of a deployment. */
-const IMAGE_ENVIRONMENT = { MALLOC_ARENA_MAX: '1' }
+const IMAGE_ENVIRONMENT = { MALLOC_ARENA_MAX: '1', NODE_OPTIONS: '--max-semi-space-size=4' }
 
 /** Compiling all code takes a quarter of a start; Node runs without the cache where it cannot be written. */
 const COMPILE_CACHE = 'node_modules/.cache/farebox-compiled'

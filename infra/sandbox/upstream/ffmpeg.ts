@@ -1,5 +1,5 @@
 import { execa } from 'execa'
-import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
+import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 
 interface Conversion {
   /** The format of the audio. */

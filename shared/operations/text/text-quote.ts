@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Catalog, findModel, type TextModel } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { boundedCharge, chargeBounds } from '#shared/pricing/bounded-charge.ts'
+import { boundedCharge, chargeBounds, withinBounds } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from '../maximum-price.ts'
@@ -52,8 +52,9 @@ export function quoteText(
     maximum_output_tokens: request.max_output_tokens,
   }
   refuseBeyondModel(model, terms)
-  refuseBeyondBound(terms)
-  return { quotedMaximum: chargeText(dearestUsage(terms), terms), catalogVersion: catalog.version, terms }
+  const price = exactPrice(terms)
+  if (price > atomicFromDollars(terms.maximum_charge_usd)) refuseBeyondBound(terms, price)
+  return { quotedMaximum: withinBounds(price, terms), catalogVersion: catalog.version, terms }
 }
 
 /**
@@ -104,14 +105,16 @@ function refuseBeyondModel(model: TextModel, terms: TextTerms): void {
     })
 }
 
-function refuseBeyondBound(terms: TextTerms): void {
-  const { maximum_output_tokens: output, maximum_charge_usd: bound } = terms
-  const exactPrice = (outputTokens: number) =>
-    roundedPrice(pricedTokens(dearestUsage({ ...terms, maximum_output_tokens: outputTokens }), terms))
-  if (exactPrice(output) <= atomicFromDollars(bound)) return
+/** Returns the price of the dearest usage, before it is raised to the minimum. */
+function exactPrice(terms: TextTerms): AtomicAmount {
+  return roundedPrice(pricedTokens(dearestUsage(terms), terms))
+}
+
+function refuseBeyondBound(terms: TextTerms, price: AtomicAmount): void {
+  const { maximum_charge_usd: bound } = terms
   // A request above the bound with a single output token needs a shorter input.
-  refuseAboveBound(exactPrice(1), bound, 'messages', 'Shorten the input.')
-  refuseAboveBound(exactPrice(output), bound, 'max_tokens', 'Lower max_tokens or shorten the input.')
+  refuseAboveBound(exactPrice({ ...terms, maximum_output_tokens: 1 }), bound, 'messages', 'Shorten the input.')
+  refuseAboveBound(price, bound, 'max_tokens', 'Lower max_tokens or shorten the input.')
 }
 
 export function pricedTokens(usage: TextUsage, terms: TextTerms): readonly PricedQuantity[] {

@@ -13,7 +13,7 @@ import type { Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
 import { createSharedVerdicts } from '../../../api/request/audio/shared-verdicts.ts'
-import { measureAudio } from '../../../api/request/prepare-request.ts'
+import { measureAudio } from '../../../api/request/measure-audio.ts'
 import {
   acceptTestJob,
   bindTestKey,

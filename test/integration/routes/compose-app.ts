@@ -84,7 +84,7 @@ export const admission = createAdmission({
 export async function composeApp(addRoutes: (app: FastifyInstance) => void | Promise<void>): Promise<FastifyInstance> {
   const app = fastify({ logger: false, genReqId: newRequestId, requestIdHeader: false })
   app.removeAllContentTypeParsers()
-  addJsonBodies(app, admission)
+  addJsonBodies(app, admission, { expectBody: () => undefined })
   addRequestContext(app, silent)
   addCors(app)
   addErrorHandling(app, () => false, silent)

@@ -56,7 +56,7 @@ async function serve(options: AppOptions = {}) {
   app.removeAllContentTypeParsers()
   addErrorHandling(app, () => false, silent)
   addConnectionLimits(app, { connections, connectionsPerClient }, trustedProxies)
-  addJsonBodies(app, admission)
+  addJsonBodies(app, admission, { expectBody: () => undefined })
   await app.register(multipart)
   app.addHook('onRequest', async (request, reply) => {
     if (request.method === 'POST') await admission.admit(request, reply, { operation: null, idempotencyKey: null })

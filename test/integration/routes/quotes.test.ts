@@ -9,6 +9,7 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
+import { createOfferWriter } from '#shared/payment/offer-receipt.ts'
 import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 import { type Admission, createAdmission } from '../../../api/limits/admission.ts'
 import { createLoadGate } from '../../../api/limits/load-gate.ts'
@@ -52,7 +53,7 @@ const composeQuotes = (admitting: Admission, readChargeGas: (() => Promise<Atomi
         readChargeGas,
         terms,
         listings,
-        signer,
+        writeOffer: createOfferWriter(signer),
         challengeSecrets: ['a secret of challenges'],
         tracer: { stage: (_: string, work: () => unknown) => work() } as never,
         store: {

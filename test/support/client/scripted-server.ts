@@ -4,6 +4,7 @@ import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import { ERROR_CODES, type ErrorCode } from '#shared/errors/error-codes.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { createOfferWriter } from '#shared/payment/offer-receipt.ts'
 import { renderPaymentRequired } from '../../../api/paid-request/quote/challenge.ts'
 import { newRequestId } from '../../../api/plugins/request-context.ts'
 import { addPricingRoutes } from '../../../api/routes/pricing.ts'
@@ -107,6 +108,7 @@ export interface ChallengeChanges {
 
 export const MAXIMUM = 5034n
 const CHALLENGE_MS = 600_000
+const writeOffer = createOfferWriter(signer)
 
 /** Answers with the challenge of a priced request, as the service renders it, but for `changes`. */
 export function challenge(changes: ChallengeChanges = {}): Step {
@@ -119,7 +121,7 @@ export function challenge(changes: ChallengeChanges = {}): Step {
       terms: { ...terms, ...changes.terms },
       listing,
       extensions: listing.pricedExtensions,
-      offer: { signer, validUntil },
+      offer: { writeOffer, validUntil },
       maximum: atomicAmount(changes.amount ?? MAXIMUM),
       message: 'This request has a price.',
       extra: {

@@ -3,7 +3,7 @@ import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmp
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
 import { UNSHARED_VERDICTS } from '../../../api/request/audio/shared-verdicts.ts'
-import { measureAudio } from '../../../api/request/prepare-request.ts'
+import { measureAudio } from '../../../api/request/measure-audio.ts'
 import { PATIENCE_MS } from '../patience.ts'
 
 const MAXIMUM_BYTES = 26_214_400

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { parseJsonBody } from '../../../api/request/json-body.ts'
-import { parseJsonWithUpload } from '../../../api/request/json-upload.ts'
+import { joinJsonUpload, parseJsonWithUpload, splitJsonUpload } from '../../../api/request/json-upload.ts'
 import { prepareBody } from '../../../api/request/prepare-request.ts'
 import { prepareQuote, uploadRequestOf } from '../../../api/request/quote-request.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
@@ -35,6 +35,11 @@ function byText(body: Buffer, { read }: Reader): unknown {
 function byBytes(body: Buffer, { read, holderOf }: Reader): unknown {
   const given = parseJsonWithUpload(body, FIELD, holderOf)
   return given === null ? null : outcomeOf(() => read(given))
+}
+/** Returns the same by the bytes when the upload is taken out on a thread, or `null` when it is not. */
+function bySplit(body: Buffer): unknown {
+  const split = splitJsonUpload(body, FIELD)
+  return split && outcomeOf(() => endpoint.read(joinJsonUpload(split.rest, FIELD, split.upload)))
 }
 function outcomeOf(work: () => unknown): unknown {
   try {
@@ -149,6 +154,7 @@ describe('a JSON body with an upload', () => {
     const read = byBytes(body, endpoint)
     expect(read).toMatchObject({ kind: 'upload', upload: { walk: { outcome: 'mp3' } } })
     expect(read).toEqual(byText(body, endpoint))
+    expect(bySplit(body)).toEqual(read)
   })
 
   it('is read from its bytes inside the body of a quote', () => {
@@ -189,6 +195,7 @@ describe('a JSON body with an upload', () => {
   ])('is taken by its bytes only where its text comes to the same: %s', (_, text) => {
     const body = Buffer.from(text)
     for (const reader of [endpoint, quotes]) expect([null, byText(body, reader)]).toContainEqual(byBytes(body, reader))
+    expect(bySplit(body)).toEqual(byBytes(body, endpoint))
   })
 
   it.each([
@@ -249,6 +256,13 @@ describe('a JSON body with an upload', () => {
         if (!isUpload) return
         taken += 1
         expect(read).toEqual(byText(body, reader))
+      }),
+      { numRuns: 3000 },
+    )
+    fc.assert(
+      fc.property(surroundedUploads, (body) => {
+        // What a thread takes is not read again: the refusals are the same, too.
+        expect([null, byText(body, endpoint)]).toContainEqual(bySplit(body))
       }),
       { numRuns: 3000 },
     )
