@@ -22,8 +22,8 @@ import { CONSUMER_RETRY_MS, MESSAGE_OPTIONS, type Producer, type QueueEngine } f
 import { REDIS_PRODUCER_OPTIONS } from './workarounds.ts'
 
 /**
- * BullMQ's events are not used, and by default it keeps ten thousand of them for each queue. In PostgreSQL it may: deleting
- * them sooner cost a tenth of the paid calls a second. Never 0, which keeps all of them.
+ * BullMQ's events are not used, and by default Redis keeps ten thousand of them for each queue. Never 0, which keeps all of
+ * them. In PostgreSQL there are none.
  */
 const EVENT_STREAM = { events: { maxLen: 10 } }
 

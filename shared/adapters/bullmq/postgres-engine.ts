@@ -13,7 +13,7 @@ import { type LockPatience, untilUnblocked } from '#shared/ledger/until-unblocke
 import { createWaitWatch } from '#shared/ledger/watch-waits.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
 import { CONSUMER_RETRY_MS, MESSAGE_OPTIONS, type QueueEngine } from './queue-engine.ts'
-import { ConnectionSharingBackend, ErrorTolerantClient, SharedPostgresConnection } from './workarounds.ts'
+import { ConnectionSharingBackend, ErrorTolerantClient, NO_EVENTS, SharedPostgresConnection } from './workarounds.ts'
 
 /** The queue's tables are separate from the ledger's and can be dropped without losing work. */
 export const QUEUE_SCHEMA = 'farebox_queue'
@@ -24,8 +24,8 @@ const CONNECT_TIMEOUT_MS = 5000
 const STATEMENT_TIMEOUT_MS = 15_000
 
 /**
- * Creates or updates the queue's own tables, and the sequence of each queue, which BullMQ would create with the first
- * message: a service's role may not. Looks first whether anything is missing: BullMQ's migration locks a table even where
+ * Creates or updates the queue's own tables without events, and the sequence of each queue, which BullMQ would create with
+ * the first message: a service's role may not. Looks first whether anything is missing: BullMQ's migration locks a table even where
  * nothing is to do, and every process that starts would wait behind it.
  */
 export async function migratePostgresQueue(queueUrl: string, patience: LockPatience = {}): Promise<void> {
@@ -42,6 +42,9 @@ export async function migratePostgresQueue(queueUrl: string, patience: LockPatie
       await client.query(`SET lock_timeout = ${lockTimeoutMs}`)
       if ((await readVersion(client)) < LATEST_SCHEMA_VERSION) await runMigrations(client, QUEUE_SCHEMA)
       await createSequences(client)
+      await client.query(
+        `CREATE OR REPLACE FUNCTION ${QUEUE_SCHEMA}.${NO_EVENTS.signature} LANGUAGE plpgsql AS '${NO_EVENTS.body.replaceAll("'", "''")}'`,
+      )
     }
     try {
       const remains = 'Nothing of the queue’s migrations was applied'
@@ -56,9 +59,12 @@ export async function migratePostgresQueue(queueUrl: string, patience: LockPatie
 async function isMigrated(client: pg.PoolClient): Promise<boolean> {
   if ((await readVersion(client)) < LATEST_SCHEMA_VERSION) return false
   const { rows } = await client.query<{ is_missing: boolean }>({
-    text: `SELECT bool_or(to_regclass('${QUEUE_SCHEMA}.' || ${QUEUE_SCHEMA}.job_id_seq_name(name)) IS NULL) AS is_missing
+    text: `SELECT bool_or(to_regclass('${QUEUE_SCHEMA}.' || ${QUEUE_SCHEMA}.job_id_seq_name(name)) IS NULL)
+       OR NOT EXISTS (
+         SELECT FROM pg_proc WHERE pronamespace = '${QUEUE_SCHEMA}'::regnamespace AND proname = 'publish_event' AND prosrc = $2)
+       AS is_missing
      FROM unnest($1::text[]) AS name`,
-    values: [QUEUE_NAMES],
+    values: [QUEUE_NAMES, NO_EVENTS.body],
   })
   return rows[0]?.is_missing === false
 }

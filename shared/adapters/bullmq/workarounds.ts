@@ -89,6 +89,16 @@ function serializeQueries(client: ListenClient): ListenClient {
 }
 
 /**
+ * Replaces BullMQ's function that records an event: each message caused five rows and notifications, which nobody reads and
+ * which its commits queued up for. Instead it tells PostgreSQL not to wait for the disk, as Redis does not: a message that a
+ * crash loses is enqueued again from its job's row. BullMQ: no option for either found (2026-11-28).
+ */
+export const NO_EVENTS = {
+  body: "BEGIN PERFORM set_config('synchronous_commit', 'off', true); RETURN 0; END",
+  signature: 'publish_event(p_queue text, p_event text, p_data jsonb) RETURNS bigint',
+} as const
+
+/**
  * Options of a producer on Redis. Without `skipVersionCheck` BullMQ reads the server's version once and keeps the
  * rejected promise: if Redis does not answer at that moment, every later message is rejected (taskforcesh/bullmq#930,
  * closed but still the case).

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { PostgresConnection, PostgresQueueBackend, Queue, withBackend } from 'bullmq'
+import { PostgresConnection, PostgresQueueBackend, Queue, runMigrations, withBackend } from 'bullmq'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, test, vi } from 'vitest'
 import {
@@ -404,10 +404,29 @@ describe('statements of the queue', () => {
       // After the last message the worker fetches once more and then waits.
       await new Promise((resolve) => setTimeout(resolve, 200))
       expect(statements()).not.toMatch(/next_signal|next_delay/)
+      expect(await ledger.sql('SELECT 1 FROM farebox_queue.event')).toEqual([])
     } finally {
       await consumer.close(PATIENCE_MS)
       await queue.close()
       await counter.stop()
+      await ledger.close()
+    }
+  })
+
+  it('do not make PostgreSQL wait for the disk, as the job’s row repeats what a crash loses', async () => {
+    const ledger = await createTestLedger(1)
+    const client = new pg.Client({ connectionString: ledger.url })
+    await client.connect()
+    const setting = async () => (await client.query<{ synchronous_commit: string }>('SHOW synchronous_commit')).rows[0]
+    try {
+      await client.query('BEGIN')
+      await client.query("SELECT farebox_queue.publish_event('text', 'added', '{}')")
+      expect(await setting()).toEqual({ synchronous_commit: 'off' })
+      await client.query('COMMIT')
+      // Only of that transaction.
+      expect(await setting()).toEqual({ synchronous_commit: 'on' })
+    } finally {
+      await client.end()
       await ledger.close()
     }
   })
@@ -510,6 +529,24 @@ describe('defects of BullMQ that workarounds are for', () => {
     await expect.poll(() => run.mock.calls.map(([statement]) => statement)).toContain('next_signal')
     await expect.poll(() => run.mock.calls.map(([statement]) => statement)).toContain('next_delay')
     await worker.close()
+  })
+
+  test('NO_EVENTS: each message leaves rows about what happened to it', async () => {
+    const plain = await createTestDatabase()
+    const connection = new PostgresConnection({ connectionString: plain.url, schema: 'plain' })
+    try {
+      const { Queue: PlainQueue } = withBackend<PostgresQueueBackend, string>(
+        (name, options) => new PostgresQueueBackend(connection, name, options, true),
+      )
+      await runMigrations(connection.pool, 'plain')
+      const queue = new PlainQueue('text', { connection: plain.url })
+      await queue.add('run', {})
+      expect((await connection.pool.query('SELECT event FROM plain.event')).rows.length).toBeGreaterThan(1)
+      await queue.close()
+    } finally {
+      await connection.close()
+      await plain.drop()
+    }
   })
 
   test('SharedPostgresConnection: queues on one connection send their LISTEN statements concurrently', async () => {

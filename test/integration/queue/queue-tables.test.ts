@@ -12,6 +12,8 @@ const { MIGRATIONS } = createRequire(import.meta.url)('bullmq/dist/cjs/postgres/
   readonly MIGRATIONS: readonly { version: number; name: string; minClientVersion: number; load(): string }[]
 }
 
+const newestOfBullmq = Math.max(...MIGRATIONS.map(({ version }) => version))
+
 describe('the tables of the queue in PostgreSQL', () => {
   let ledger: TestLedger
   let other: pg.Client
@@ -67,6 +69,18 @@ describe('the tables of the queue in PostgreSQL', () => {
     await ledger.sql(`DROP SEQUENCE farebox_queue.${name}`)
     await migrateQueue(ledger.url)
     expect((await sequences()).length).toBe(all)
+  })
+
+  it('record no events, also when they were migrated by BullMQ itself', async () => {
+    const readBody = async () =>
+      (await ledger.sql<{ body: string }>("SELECT prosrc AS body FROM pg_proc WHERE proname = 'publish_event'"))[0]
+        ?.body
+    const ours = await readBody()
+    await createTablesOf(newestOfBullmq)
+    expect(await readBody()).toContain('INSERT INTO event')
+    await migrateQueue(ledger.url)
+    expect(await readBody()).toBe(ours)
+    expect(ours).not.toContain('INSERT')
   })
 
   it('are created where there are none', async () => {
