@@ -1,14 +1,20 @@
 import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import { bindTo } from '#shared/runtime/bind-to.ts'
+import { columnsOf, listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { countRows, readFirst } from '../read-rows.ts'
+import { countRows, readRows } from '../read-rows.ts'
+import { shareStatement } from '../share-statements.ts'
 
 /** The permits that wait for their owners' next charges: one an owner. */
 export type PermitStore = ReturnType<typeof createPermitStore>
 
 /** Creates the store of permits over one pool. */
 export function createPermitStore(pool: Pool) {
-  return bindTo(pool, { storePermit, findStoredPermit, forgetStoredPermit })
+  const findStoredPermit = shareStatement<`0x${string}`, AllowancePermit | null>({
+    keyOf: (owner) => owner,
+    run: (owners) => findStoredPermits(pool, owners),
+  })
+  return { ...bindTo(pool, { storePermit, forgetStoredPermit }), findStoredPermit }
 }
 
 /** Wallets cost a stranger little, and a deadline may be at the end of time. */
@@ -32,15 +38,19 @@ async function storePermit(sql: Sql, { owner, value, nonce, deadline, signature 
   return written === 1
 }
 
-/** Returns the owner's permit until it expires, by the clock of the database; `null` without one. */
-async function findStoredPermit(sql: Sql, owner: `0x${string}`): Promise<AllowancePermit | null> {
-  const row = await readFirst<AllowancePermit>(sql, {
-    name: 'find_stored_permit',
-    text: `SELECT owner, value, permit_nonce AS nonce, deadline, signature FROM stored_permits
-     WHERE owner = $1 AND expires_at > now()`,
-    values: [owner],
+/** Returns each owner's permit until it expires, by the clock of the database; `null` without one. */
+async function findStoredPermits(
+  sql: Sql,
+  owners: readonly `0x${string}`[],
+): Promise<ReadonlyMap<string, AllowancePermit | null>> {
+  const rows = await readRows<AllowancePermit>(sql, {
+    name: 'find_stored_permits',
+    text: `SELECT stored.owner, value, permit_nonce AS nonce, deadline, signature
+     FROM ${listed('text')} AS asked (owner) JOIN stored_permits AS stored ON stored.owner = asked.owner AND expires_at > now()`,
+    values: columnsOf(owners.map((owner) => [owner])),
   })
-  return row ?? null
+  const stored = new Map(rows.map((row) => [row.owner, row]))
+  return new Map(owners.map((owner) => [owner, stored.get(owner) ?? null]))
 }
 
 /** Deletes the owner's permit of a nonce that is used on chain. */
