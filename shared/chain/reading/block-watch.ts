@@ -35,6 +35,8 @@ export interface BlockWatch {
    * seen to tell.
    */
   nextBlock(): NextBlock | null
+  /** Returns whether the chain mined immediately when that was last tried; `true` before. */
+  minesImmediately(): boolean
 }
 
 /** Pause between two polls of a chain with a block time; shorter than a block, since callers are waiting. */
@@ -127,6 +129,7 @@ export function createBlockWatch(latest: LatestBlock): BlockWatch {
 
   return {
     nextBlock,
+    minesImmediately: () => pace.minesImmediately(),
     follow: (hashes) => {
       let unread: ChainEvent | null = null
       let end: ((event: ChainEvent) => void) | null = null

@@ -112,14 +112,17 @@ export async function awaitConfirmation(
   try {
     await sendNewest(dependencies, watch)
     releaseSlot()
-    // A settlement of an earlier run may be on chain already.
-    let event: ChainEvent = job.settlement ? await nextEvent(dependencies, watch, signal, true) : 'moved'
+    // A settlement of an earlier run may be on chain already, and so may a new one where blocks are mined immediately.
+    const isAskedAtOnce = !job.settlement || blockWatch.minesImmediately()
+    let event: ChainEvent = isAskedAtOnce ? 'moved' : await nextEvent(dependencies, watch, signal, true)
+    let justSent = isAskedAtOnce && job.settlement !== null
     while (event !== 'aborted') {
       watch.rechecks = event === 'listed' ? RECHECKS : Math.max(0, watch.rechecks - 1)
       const judged = await limitReads(() => readAndJudge(dependencies, watch))
       if (judged) return judged
       await sendNewest(dependencies, watch)
-      event = await nextEvent(dependencies, watch, signal, false)
+      event = await nextEvent(dependencies, watch, signal, justSent)
+      justSent = false
     }
     return null
   } finally {
