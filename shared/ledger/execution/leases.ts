@@ -7,6 +7,7 @@ import { LOCK_JOBS, NAME_SUFFIX } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { readFirst, readRows, writeFenced } from '../read-rows.ts'
 import { type LockedRows, shareStatement } from '../share-statements.ts'
+import { COMMITTED_EARLY } from '../without-waiting.ts'
 
 /** The share of a lease that a worker still gets to store its result when the lease expired during a provider call. */
 const GRACE_SHARE = 1 / 3
@@ -81,7 +82,10 @@ export function createJobLeaser(sql: Sql): (jobId: string, leaseMs: number) => P
   return (jobId, leaseMs) => lease({ jobId, leaseMs })
 }
 
-/** Leases those that are free. All are committed before they are read, so one that cannot be read fails alone. */
+/**
+ * Leases those that are free. All are committed before they are read, so one that cannot be read fails alone. The commit
+ * does not wait for the disk: whatever this worker stores later does, and a crash that loses the lease loses that as well.
+ */
 async function leaseJobs(
   sql: Sql,
   requests: readonly LeaseRequest[],
@@ -89,7 +93,8 @@ async function leaseJobs(
 ): Promise<ReadonlyMap<string, LeasedJob | Error>> {
   const rows = await readRows<LeasedJobRow>(sql, {
     name: `lease_jobs${NAME_SUFFIX[lockedRows]}`,
-    text: `WITH asked AS (SELECT id, lease_ms FROM ${listed('uuid', 'float8')} AS asked (id, lease_ms)),
+    text: `WITH ${COMMITTED_EARLY},
+     asked AS (SELECT id, lease_ms FROM ${listed('uuid', 'float8')} AS asked (id, lease_ms), committed_early),
      free AS (
        SELECT asked.id, lease_ms FROM asked CROSS JOIN LATERAL (
          SELECT FROM jobs WHERE jobs.id = asked.id AND ${IS_FREE} ${LOCK_JOBS[lockedRows]}) AS locked)

@@ -4,6 +4,7 @@ import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { readFirst, readRows } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
+import { COMMITTED_EARLY } from '../without-waiting.ts'
 import { insertTransaction, LARGEST_NONCE_STEP } from './account-nonces.ts'
 
 type Hex = `0x${string}`
@@ -58,7 +59,8 @@ const SIGNED = `settlement_transactions AS signed LEFT JOIN settlements ON settl
 export async function leaseNonceQueue(sql: Sql, account: SettlementAccount, leaseMs: number): Promise<boolean> {
   const { rowCount } = await sql.query({
     name: 'lease_nonce_queue',
-    text: `UPDATE settlement_accounts SET kept_until = now() + make_interval(secs => $3 / 1000.0)
+    text: `WITH ${COMMITTED_EARLY}
+     UPDATE settlement_accounts SET kept_until = now() + make_interval(secs => $3 / 1000.0) FROM committed_early
      WHERE network = $1 AND facilitator = $2 AND kept_until <= now()
        AND (head_account_nonce IS DISTINCT FROM next_account_nonce OR kept_until <= now() - make_interval(secs => $4))`,
     values: [account.network, account.facilitator, leaseMs, IDLE_POLL_SECONDS],
@@ -69,7 +71,8 @@ export async function leaseNonceQueue(sql: Sql, account: SettlementAccount, leas
 export async function releaseNonceQueue(sql: Sql, { network, facilitator }: SettlementAccount): Promise<void> {
   await sql.query({
     name: 'release_nonce_queue',
-    text: 'UPDATE settlement_accounts SET kept_until = now() WHERE network = $1 AND facilitator = $2',
+    text: `WITH ${COMMITTED_EARLY}
+     UPDATE settlement_accounts SET kept_until = now() FROM committed_early WHERE network = $1 AND facilitator = $2`,
     values: [network, facilitator],
   })
 }
@@ -99,7 +102,7 @@ export async function readNonceQueue(
   const count = accountNonceCount.toString()
   const head = await readFirst<{ nextAccountNonce: bigint; headAgeMs: number; usedElsewhere: bigint }>(sql, {
     name: 'record_nonce_count',
-    text: `WITH previous AS (
+    text: `WITH ${COMMITTED_EARLY}, previous AS (
        SELECT next_account_nonce AS next FROM settlement_accounts
        WHERE network = $1 AND facilitator = $2 FOR UPDATE)
      UPDATE settlement_accounts SET
@@ -107,7 +110,7 @@ export async function readNonceQueue(
          WHEN $3::numeric - next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE next_account_nonce END,
        head_since = CASE WHEN head_account_nonce = $3::numeric THEN coalesce(head_since, now()) ELSE now() END,
        head_account_nonce = $3::numeric
-     FROM previous WHERE network = $1 AND facilitator = $2
+     FROM previous, committed_early WHERE network = $1 AND facilitator = $2
      RETURNING next_account_nonce AS "nextAccountNonce", next_account_nonce - next AS "usedElsewhere",
        (extract(epoch FROM now() - head_since) * 1000)::float8 AS "headAgeMs"`,
     values: [network, facilitator, count, LARGEST_NONCE_STEP],
