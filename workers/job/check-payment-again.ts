@@ -13,6 +13,7 @@ import {
   MAXIMUM_READINGS,
   mixesPermits,
   mustFollow,
+  type PayerFunds,
   settlingNonces,
 } from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -54,6 +55,9 @@ export async function checkPaymentAgain(dependencies: PaymentCheckDependencies, 
   const { verifier, chainClock, gas, providerTimeoutMs, outputTokensPerSecond, settlementMarginMs } = dependencies
   const { authorization } = job
   const verifiedAtMs = performance.now()
+  // Beside the verification: what is settled in the meantime is open in the reading, and so counts in any case.
+  const reading = readExposure(dependencies, job, verifiedAtMs)
+  reading.catch(() => undefined)
   const [verification, network] = await Promise.all([
     verifier.verify(authorization, authorization.authorizedMaximum),
     readNetwork(chainClock, gas, authorization.facilitator),
@@ -72,7 +76,24 @@ export async function checkPaymentAgain(dependencies: PaymentCheckDependencies, 
   // One that ends sooner is worth nothing, unless it is on chain by now.
   const usable = lasting && isInTime(lasting.deadline) ? lasting : null
   const { needsPermit } = verification
-  return checkFunds(dependencies, job, { needsPermit, lasting: usable, endsTooSoon: lasting !== usable, verifiedAtMs })
+  const covered = { needsPermit, lasting: usable, endsTooSoon: lasting !== usable, verifiedAtMs }
+  return checkFunds(dependencies, job, covered, await reading)
+}
+
+/** What the payer has open ahead of a job, and the funds that it was read for. */
+interface ExposureReading {
+  readonly funds: PayerFunds | null
+  readonly exposure: Awaited<ReturnType<ExecutionStore['readExposureAhead']>>
+}
+
+async function readExposure(
+  { executionStore, payerFunds }: Pick<PaymentCheckDependencies, 'executionStore' | 'payerFunds'>,
+  job: LeasedJob,
+  verifiedAtMs: number,
+  funds: PayerFunds | null = payerFunds.recent(job.authorization.payer),
+): Promise<ExposureReading> {
+  const verifiedMsAgo = performance.now() - verifiedAtMs
+  return { funds, exposure: await executionStore.readExposureAhead(job, { funds, verifiedMsAgo }) }
 }
 
 interface CheckedFunds extends Omit<CoveredPayment, 'maximum'> {
@@ -87,18 +108,15 @@ interface CheckedFunds extends Omit<CoveredPayment, 'maximum'> {
  * Charges since the verification count as well.
  */
 async function checkFunds(
-  { executionStore, payerFunds }: PaymentCheckDependencies,
+  dependencies: PaymentCheckDependencies,
   job: LeasedJob,
   { verifiedAtMs, endsTooSoon, ...covered }: CheckedFunds,
+  first: ExposureReading,
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization
-  let funds = payerFunds.recent(payer)
+  let { funds, exposure } = first
   let asked: readonly bigint[] | null = null
   for (let readings = 0; ; readings += 1) {
-    const exposure = await executionStore.readExposureAhead(job, {
-      funds,
-      verifiedMsAgo: performance.now() - verifiedAtMs,
-    })
     if (exposure.owes) return { outcome: 'refused', code: 'unpaid_debt', reason: 'an earlier call is unpaid' }
     if (exposure.exhausted)
       return {
@@ -119,10 +137,10 @@ async function checkFunds(
       if (endsTooSoon) return TOO_SHORT
       return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier jobs need the funds of the payer' }
     }
-    const reading = await payerFunds.read(payer, settling)
+    const reading = await dependencies.payerFunds.read(payer, settling)
     if (reading.outcome === 'unreachable') return { outcome: 'unreachable' }
-    funds = reading.funds
     asked = settling
+    ;({ funds, exposure } = await readExposure(dependencies, job, verifiedAtMs, reading.funds))
   }
 }
 
