@@ -4,9 +4,11 @@ import { startFarebox } from './measuring/farebox.ts'
 import { createPayers, payAll, signCalls } from './measuring/paid-load.ts'
 import { type ClientTimes, readLedgerPhases } from './phases/ledger-phases.ts'
 import { readStageTimes, stageMsBetween } from './phases/stage-times.ts'
+import { describeWaterfall, readWaterfalls } from './phases/waterfall.ts'
 
 const PAYERS = 16
 const WARM_UP_CALLS = 80
+const [FOLLOWED_CALLS, QUICK_FOLLOWED_CALLS] = [60, 10]
 /** A single call at a time, and enough concurrent calls to keep the machine busy. */
 const LOADS = [
   { concurrency: 1, calls: 150, quickCalls: 25 },
@@ -16,6 +18,7 @@ const LOADS = [
 /**
  * Measures where the time of a paid chat goes with an upstream that answers immediately: by the timestamps of ledger and client,
  * and in more detail by the stages that the processes measure, which overlap (`hold` includes all of the worker's stages).
+ * Then follows single calls message by message, with the queue in PostgreSQL and on Redis.
  */
 await runBench(async ({ quick }): Promise<BenchResult> => {
   const [apiPort, workerPort] = await Promise.all([findFreePort(), findFreePort()])
@@ -46,6 +49,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       const ms = columns.find((column) => column.concurrency === concurrency)?.ms
       return ((ms?.get(part) ?? 0) / (ms?.get('whole call') ?? 1)) * 100
     }
+    const waterfalls = await readWaterfalls(quick ? QUICK_FOLLOWED_CALLS : FOLLOWED_CALLS)
     return {
       rows: parts.map((part) => ({
         part,
@@ -59,6 +63,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       ratios: [],
       notes: [
         'parts are medians between timestamps of ledger and client; stages are means from the processes’ metrics',
+        ...waterfalls.flatMap(describeWaterfall),
       ],
       limitedBy: 'the longest part',
     }
