@@ -169,7 +169,7 @@ export type SettlementEvidence =
 export interface Settler {
   /**
    * Simulates the charge and reads fees, without changing any state. `minimumAccountNonce` is the chain's count at a
-   * key's first settlement in this process and 0 afterwards, when the ledger counts.
+   * key's first settlement in this process; afterwards the ledger counts.
    */
   prepare(authorization: Authorization, chargeAmount: AtomicAmount): Promise<PreparedSettlement>
   /** Signs with the facilitator's key. Computed locally, so it may run inside a database transaction. */

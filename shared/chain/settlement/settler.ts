@@ -151,12 +151,13 @@ function lowerCase(address: Hex): Hex {
 
 /** Reads the chain's transaction count of an account once. Later settlements continue from the ledger's count. */
 function firstAccountNonce(client: PublicClient): (facilitator: `0x${string}`) => Promise<bigint> {
-  const counted = new Set<string>()
+  const counts = new Map<string, bigint>()
   return async (facilitator) => {
-    if (counted.has(facilitator)) return 0n
-    const count = await client.getTransactionCount({ address: facilitator, blockTag: 'latest' })
-    counted.add(facilitator)
-    return BigInt(count)
+    const counted = counts.get(facilitator)
+    if (counted !== undefined) return counted
+    const count = BigInt(await client.getTransactionCount({ address: facilitator, blockTag: 'latest' }))
+    counts.set(facilitator, count)
+    return count
   }
 }
 

@@ -492,12 +492,15 @@ describe('the chain’s time and gas', () => {
       const tipIn = async (blockGasLimit: bigint) => {
         await chain.rpc('evm_setBlockGasLimit', toHex(blockGasLimit))
         const sent = { from, to: from, gas: toHex(21_000), maxFeePerGas: toHex(20n * GWEI) }
-        await chain.rpc('eth_sendTransaction', { ...sent, maxPriorityFeePerGas: toHex(tip) })
+        await chain.untilMined(await chain.rpc('eth_sendTransaction', { ...sent, maxPriorityFeePerGas: toHex(tip) }))
         return (await createFeeEstimator(createChainClient(worker.proxy.url, PATIENCE_MS))()).maxPriorityFeePerGas
       }
-      expect(await tipIn(30_000_000n)).toBe(1_000_000n)
-      expect(await tipIn(25_000n)).toBe(tip)
-      await chain.rpc('evm_setBlockGasLimit', toHex(30_000_000))
+      try {
+        expect(await tipIn(30_000_000n)).toBe(1_000_000n)
+        expect(await tipIn(25_000n)).toBe(tip)
+      } finally {
+        await chain.rpc('evm_setBlockGasLimit', toHex(30_000_000))
+      }
     })
 
     it('a key can pay for no settlement while the base fee exceeds the maximum, so no provider is called', async () => {
@@ -615,8 +618,8 @@ describe('the chain’s time and gas', () => {
       expect(settling).toEqual([
         ...expected,
         'eth_sendRawTransaction',
-        'eth_getBlockByNumber',
         'eth_getTransactionReceipt',
+        'eth_getBlockByNumber',
       ])
       // Each is read once for many settlements.
       expect(methods.filter((method) => method === 'eth_feeHistory').length).toBeLessThanOrEqual(1)
