@@ -26,7 +26,7 @@ import { createFailover } from './failover.ts'
 import { type MemoryDependencies, type ReservedMemory, type Short, withMemory } from './job-memory.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
 import { measure, retryUntil, type SealingDependencies, sealProduct } from './seal-result.ts'
-import { failWith, moved, type StepOutcome } from './step-outcome.ts'
+import { failWith, moved, type SettlementSteps, type StepOutcome } from './step-outcome.ts'
 
 export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies, MemoryDependencies {
   readonly executionStore: Pick<
@@ -43,6 +43,8 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
    * there are any.
    */
   readonly recallRemoved: (job: Pick<LeasedJob, 'publicModel' | 'acceptedAt'>) => Promise<boolean>
+  /** Absent where other processes settle. */
+  readonly prepareSettlement?: SettlementSteps['prepare'] | undefined
   readonly logger: Logger
   readonly tracer: Tracer
 }
@@ -297,17 +299,19 @@ async function sealOutput(
     })
   }
   const { sealed, media } = result
+  const preparing = dependencies.prepareSettlement?.(job, sealed.chargeAmount)
   const written = await retryUntil(dependencies, 'sealing the result', giveUpAt, () =>
     executionStore.sealResult(job, attemptId, sealed, media, vendorCost(prices, sealed.usage)),
   )
   const { resultBody: _, ...withoutBody } = sealed
-  return moved(written, {
+  const generated: LeasedJob = {
     ...job,
     state: 'generated',
     sealed: withoutBody,
     effectiveRequest: null,
     requestBytes: 0,
-  })
+  }
+  return moved(written, generated, preparing)
 }
 
 /**

@@ -47,17 +47,19 @@ export async function runJob(
 /** Runs step after step under one lease. */
 async function runSteps(dependencies: RunJobDependencies, first: LeasedJob, context: StepContext): Promise<void> {
   let job: LeasedJob | null = first
+  let preparing: StepContext['preparing']
   while (job) {
     const leased: LeasedJob = job
     // A lost provider call only has to be ended, which every process can do.
     if (leased.state !== 'generating' && !isTaken(dependencies, queueOf(leased))) return handOver(dependencies, leased)
-    const outcome: StepOutcome = await runStep(dependencies, leased, context)
+    const outcome: StepOutcome = await runStep(dependencies, leased, { ...context, preparing })
     if (outcome.next === 'elsewhere') return handOver(dependencies, leased)
     if (outcome.next === 'later') {
       await deferJob(dependencies, leased, outcome)
       return outcome.whenReady?.(() => wakeJob(dependencies, leased))
     }
     job = outcome.next === 'moved' ? movedFrom(leased, outcome.job) : null
+    preparing = outcome.next === 'moved' ? outcome.preparing : undefined
   }
 }
 
@@ -108,11 +110,16 @@ export async function handBackJobs(dependencies: HandingOver & Pick<RunJobDepend
   await Promise.allSettled(dependencies.leases.jobs().map((job) => handOver(dependencies, job)))
 }
 
+/** Returns how a settlement is prepared, if it will be the next step in this process. */
+function preparationIn(dependencies: RunJobDependencies): SettlementSteps['prepare'] {
+  return isTaken(dependencies, 'settlement') ? dependencies.settlementSteps.prepare : undefined
+}
+
 /** Decides which step a state needs next; the only place that does. */
 async function runStep(dependencies: RunJobDependencies, job: LeasedJob, context: StepContext): Promise<StepOutcome> {
   switch (job.state) {
     case 'accepted':
-      return callProvider(dependencies, job, context.signal)
+      return callProvider({ ...dependencies, prepareSettlement: preparationIn(dependencies) }, job, context.signal)
     case 'generating':
       return failLostAttempt(dependencies, job)
     case 'generated':

@@ -1,16 +1,25 @@
 import type { LeasedJob, Written } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { PreparedSettlement } from '#shared/payment/facilitator.ts'
 import type { WhenReady } from '../executions/execution.ts'
 
 /**
- * The result of a step. `moved`: the job is in another state and looks like `job`. `finished`: nothing more to do.
+ * The result of a step. `moved`: the job is in another state and looks like `job`, and its settlement may be in preparation. `finished`: nothing more to do.
  * `later`: the job must wait; defer it and try again. `elsewhere`: this process is stopping; another one takes the job.
  * `stale`: another worker has the job; write nothing more.
  */
 export type StepOutcome =
-  | { next: 'moved'; job: LeasedJob }
+  | { next: 'moved'; job: LeasedJob; preparing?: PreparingSettlement | undefined }
   | { next: 'finished' | 'elsewhere' | 'stale' }
   | ({ next: 'later' } & Deferral)
+
+/** A charge that is being prepared, perhaps while its result is being stored. */
+export type PreparingSettlement = Promise<{
+  readonly prepared: PreparedSettlement
+  /** When it was, on the process's monotonic clock. */
+  readonly preparedMs: number
+}>
 
 /** What a running step knows about its job's lease and slot. */
 export interface StepContext {
@@ -18,6 +27,8 @@ export interface StepContext {
   readonly signal: AbortSignal
   /** Gives up the job's place in its queue: from now on it only waits and finishes. May be called repeatedly. */
   readonly releaseSlot: () => void
+  /** Of the step before. */
+  readonly preparing?: PreparingSettlement | undefined
 }
 
 /** Why a job must wait. */
@@ -51,8 +62,8 @@ export function finished(written: Written): StepOutcome {
 }
 
 /** Converts a fenced write that left the job as `job`, if it took effect: nothing else writes under its fence. */
-export function moved(written: Written, job: LeasedJob): StepOutcome {
-  return written === 'stale' ? { next: 'stale' } : { next: 'moved', job }
+export function moved(written: Written, job: LeasedJob, preparing?: PreparingSettlement): StepOutcome {
+  return written === 'stale' ? { next: 'stale' } : { next: 'moved', job, preparing }
 }
 
 /** Fails the job without a charge. */
@@ -68,6 +79,8 @@ export async function failWith(
  * The settlement port of the state loop: implemented with settlement keys of our own, and with a remote facilitator.
  */
 export interface SettlementSteps {
+  /** Begins to prepare a charge while its result is being stored. A remote facilitator has nothing to prepare. */
+  readonly prepare?: (job: LeasedJob, chargeAmount: AtomicAmount) => PreparingSettlement
   /**
    * Moves generated → settling: stores what will settle the charge before anything is sent. Gives up the job's place
    * while it waits for others that are settled in the same transaction.

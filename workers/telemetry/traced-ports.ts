@@ -39,6 +39,7 @@ export function tracedFacilitator(tracer: Tracer, facilitator: RemoteFacilitator
 /** Wraps the settlement steps to trace their stages. */
 export function tracedSettlementSteps(tracer: Tracer, steps: SettlementSteps): SettlementSteps {
   return {
+    ...steps,
     recordSettlement: (job, context) => tracer.stage('sign', () => steps.recordSettlement(job, context)),
     settleCharge: (job, context) => tracer.stage('settle', () => steps.settleCharge(job, context)),
   }

@@ -120,7 +120,7 @@ export async function awaitConfirmation(
       watch.rechecks = event === 'listed' ? RECHECKS : Math.max(0, watch.rechecks - 1)
       const judged = await limitReads(() => readAndJudge(dependencies, watch))
       if (judged) return judged
-      await sendNewest(dependencies, watch)
+      if (!justSent) await sendNewest(dependencies, watch)
       event = await nextEvent(dependencies, watch, signal, justSent)
       justSent = false
     }

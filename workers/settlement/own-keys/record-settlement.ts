@@ -1,8 +1,9 @@
 import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { Ending, StepContext, StepOutcome } from '../../job/step-outcome.ts'
+import type { Ending, PreparingSettlement, StepContext, StepOutcome } from '../../job/step-outcome.ts'
 import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
 import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
 import type { SettlementBatches } from './batches.ts'
@@ -33,8 +34,13 @@ export async function recordSettlement(
     lookUpEarlier(dependencies, job, (earlier: EarlierSettlement) => findEarlierCharge(settler, earlier))
   const waitsSinceMs = performance.now()
   let lookedUp: readonly string[] = []
+  let early = context.preparing
   for (;;) {
-    const prepared = await settler.prepare(job.authorization, chargeAmount)
+    const { prepared, preparedMs } = await (early ?? prepare(dependencies, job, chargeAmount))
+    // While the result could not be stored, the payer may have got the money.
+    const isEarlyRefusal = early !== undefined && prepared.outcome !== 'ready'
+    early = undefined
+    if (isEarlyRefusal) continue
     if (prepared.outcome === 'unreachable') {
       logger.warn('payment network unreachable', { jobId: job.id, error: prepared.cause })
       return whileUnprepared(settler, job)
@@ -49,7 +55,7 @@ export async function recordSettlement(
     if (prepared.contract !== null) context.releaseSlot()
     const settlement = await batches.record(
       { job, charge: { authorization: job.authorization, chargeAmount, terms }, lookedUp },
-      { ...sender, waitsSinceMs, preparedMs: performance.now() },
+      { ...sender, waitsSinceMs, preparedMs },
     )
     if (settlement === 'stale') return { next: 'stale' }
     if (settlement === 'settled_before') {
@@ -58,6 +64,20 @@ export async function recordSettlement(
       lookedUp = earlier.settlementIds
     } else if (settlement !== 'outdated') return { next: 'moved', job: { ...job, state: 'settling', settlement } }
   }
+}
+
+/** Begins to prepare a charge. */
+export function prepare(
+  { settler }: Pick<RecordingDependencies, 'settler'>,
+  { authorization }: Pick<LeasedJob, 'authorization'>,
+  chargeAmount: AtomicAmount,
+): PreparingSettlement {
+  const preparing = settler
+    .prepare(authorization, chargeAmount)
+    .then((prepared) => ({ prepared, preparedMs: performance.now() }))
+  // An error is for the one who takes it, and it may be that nobody does.
+  preparing.catch(() => undefined)
+  return preparing
 }
 
 /** Delay before the next attempt while the chain cannot be reached or has not mined the transaction. */

@@ -14,7 +14,7 @@ import {
 import type { EarlierSettlementDependencies } from '../look-up-earlier.ts'
 import { awaitConfirmation, type ConfirmationDependencies } from './await-confirmation.ts'
 import type { SettlementBatches } from './batches.ts'
-import { later, recordSettlement } from './record-settlement.ts'
+import { later, prepare, recordSettlement } from './record-settlement.ts'
 import { signAgain } from './sign-again.ts'
 
 export interface SettlementDependencies extends FinishSettlementDependencies {
@@ -35,6 +35,7 @@ const CONCURRENT_READS = 32
 export function createOwnKeySettlement(dependencies: SettlementDependencies): SettlementSteps {
   const limitReads = pLimit(CONCURRENT_READS)
   return {
+    prepare: (job, chargeAmount) => prepare(dependencies, job, chargeAmount),
     recordSettlement: (job, context) => recordSettlement(dependencies, job, context),
     settleCharge: (job, context) => settleCharge({ ...dependencies, limitReads }, job, context),
   }
