@@ -28,5 +28,5 @@ const NOT_TAKEN: Verification = {
   outcome: 'refused',
   code: 'payment_signature_invalid',
   detail:
-    'The payer’s wallet, a contract, does not take this signature. Check that its present owners signed, and that the wallet adds its own hash to what they sign.',
+    'The payer’s wallet, a contract, does not take this signature with the gas that a settlement has for it. Check that its present owners signed, at most five of them, and that the wallet adds its own hash to what they sign.',
 }

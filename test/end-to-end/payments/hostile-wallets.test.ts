@@ -103,9 +103,11 @@ describe('a payer whose signatures are judged by unknown code', () => {
     expect(body).toMatch(/uses \d+ gas/)
   })
 
-  it('is refused before a vendor is called when its check needs more gas than a settlement has', async () => {
+  it('is refused with how many may sign when its check needs more gas than a settlement has', async () => {
     const wallet = await createSafe(sandbox.info.rpcUrl, { approved: true, owners: freshKeyOwners(30) })
-    expect(await refusalOf(wallet)).toMatchObject({ status: 402, vendor: 0 })
+    const { body, ...refusal } = await refusalOf(wallet)
+    expect(refusal).toMatchObject({ status: 402, vendor: 0 })
+    expect(body).toContain('at most five of them')
   })
 })
 
