@@ -15,12 +15,17 @@ export function judgeWallet(
     case 'valid':
       return code.outcome === 'allowed' ? verification : code
     case 'unreachable':
-      return code.outcome === 'refused' ? code : verification
+      return isToBlame(code) ? code : verification
     case 'refused':
       if (verification.code !== 'payment_rejected') return verification
       if (signed?.signedBy === 'ask_chain' && verification.detail === undefined) return NOT_TAKEN
-      return code.outcome === 'refused' ? code : verification
+      return isToBlame(code) ? code : verification
   }
+}
+
+/** A check that reverts is no contradiction to a simulation that does not succeed either. */
+function isToBlame(code: PayerCodeCheck): code is Extract<PayerCodeCheck, { outcome: 'refused' }> {
+  return code.outcome === 'refused' && code.isContradiction !== true
 }
 
 /** Of a wallet with code whose signature makes the simulation revert, while nonce, funds and allowance do not. */

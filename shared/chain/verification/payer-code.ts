@@ -9,6 +9,8 @@ type Refused = {
   /** `payer_not_deployed`: there is no code that could take a signature that no key made. */
   code: 'payer_has_code' | 'payer_not_deployed'
   detail?: string
+  /** Whether it is refused only because the payment's simulation succeeds. */
+  isContradiction?: true
 }
 
 /**
@@ -133,7 +135,8 @@ function judgeTrace(traced: Traced, known: ReadonlySet<Hex>): PayerCodeCheck {
   const { accounts, gasUsed, reverted } = traced.trace
   const unknown = accounts.find((account) => BigInt(account) >= PRECOMPILES_END && !known.has(account))
   if (unknown !== undefined) return refused(`Its signature check asks ${nameOfCode(unknown)}, ${NOT_KNOWN}`)
-  if (reverted) return refused('Its signature check does not always give the same answer.')
+  if (reverted)
+    return { ...refused('Its signature check does not always give the same answer.'), isContradiction: true }
   const checkGas = gasUsed - GAS_OF_TRANSACTION
   if (checkGas > MAXIMUM_CHECK_GAS)
     return refused(

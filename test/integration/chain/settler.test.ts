@@ -1,4 +1,4 @@
-import { encodeFunctionData, erc20Abi, keccak256, parseTransaction } from 'viem'
+import { encodeFunctionData, erc20Abi, keccak256, parseTransaction, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createChainClient } from '#shared/chain/network/client.ts'
@@ -156,8 +156,13 @@ describe('settling', () => {
     const count = await devnet.client.getTransactionCount({ address: settlement.address })
     const first = await fresh.prepare(authorization, CHARGE)
     expect(first).toMatchObject({ outcome: 'ready', minimumAccountNonce: BigInt(count) })
-    const second = await fresh.prepare(authorization, CHARGE)
-    expect(second).toMatchObject({ outcome: 'ready', minimumAccountNonce: 0n })
+    await callRpc(devnet.rpcUrl, 'anvil_setNonce', [settlement.address, toHex(count + 5)])
+    try {
+      const second = await fresh.prepare(authorization, CHARGE)
+      expect(second).toMatchObject({ outcome: 'ready', minimumAccountNonce: BigInt(count) })
+    } finally {
+      await callRpc(devnet.rpcUrl, 'anvil_setNonce', [settlement.address, toHex(count)])
+    }
   })
 
   it('keeps a lasting approval when the payment has a permit', async () => {
