@@ -86,6 +86,8 @@ describe('settlements that wait', () => {
 
     it('share one poll of the chain, and each reads one receipt', async () => {
       const jobs = await waitingJobs(5)
+      // Until it is known that this chain mines nothing immediately, transactions are asked for as soon as they were sent.
+      await until(() => worker.proxy.calls.slice(-3).every((method) => method === 'eth_getBlockByNumber'))
       const held = Promise.withResolvers<void>()
       const before = worker.proxy.calls.length
       worker.proxy.setFault({ kind: 'held', until: held.promise }, 'eth_getBlockByNumber')
