@@ -59,15 +59,16 @@ async function readWaterfall(calls: number, outer: Partial<SandboxOptions> = {})
   let sent: Sent[] = []
   const taps: MessageTap[] = []
   const environments: Record<string, Record<string, string>> = {}
+  const tapped = async (starting: Promise<MessageTap>) => {
+    const tap = await starting
+    taps.push(tap)
+    return tap.url
+  }
   const report = (by: string) => (message: TappedMessage) => void sent.push({ by, ...message })
   const sandbox = await startFarebox({
     ...outer,
     environmentOf: (name) => environments[name] ?? {},
     connections: async (real) => {
-      const tapped = async (tap: Promise<MessageTap>) => {
-        taps.push(await tap)
-        return (await tap).url
-      }
       for (const name of ['api', 'worker'])
         environments[name] = {
           DATABASE_URL: await tapped(tapPostgres(real.databaseUrl, report(name))),
