@@ -1,3 +1,5 @@
+import { readdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { walkFrames } from '#mp3/walk-frames.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
@@ -46,6 +48,9 @@ async function mp3Of(answer: Response) {
 
 const spoken = async (voice: string) => (await elevenLabs(TEXT, { voice })).bytes
 
+/** Returns the folders of those who speak now, and of those who were killed. */
+const fliteFolders = async () => (await readdir(tmpdir())).filter((name) => name.startsWith('farebox-flite-'))
+
 describe('real speech of the simulated vendors', () => {
   test('is the format that each vendor promises: mono, 128 kbit/s, 44.1 kHz of ElevenLabs and 24 kHz of OpenAI', async () => {
     const [one, other] = [await elevenLabs(TEXT), await openAi(TEXT)]
@@ -83,6 +88,7 @@ describe('real speech of the simulated vendors', () => {
 
   test('a caller who leaves ends the work, and a short text does not wait for a long one', async () => {
     const long = new AbortController()
+    const earlier = await fliteFolders()
     const leaving = fetch(`${upstream.url}/v1/audio/speech`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -94,5 +100,6 @@ describe('real speech of the simulated vendors', () => {
     long.abort()
     await expect(leaving).rejects.toThrow('aborted')
     await expect.poll(() => upstream.calls.some(({ state }) => state === 'aborted')).toBe(true)
+    await expect.poll(async () => (await fliteFolders()).filter((name) => !earlier.includes(name))).toEqual([])
   })
 })

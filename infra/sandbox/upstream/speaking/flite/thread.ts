@@ -1,5 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { WASI } from 'node:wasi'
 import { workerData } from 'piscina'
@@ -10,22 +9,24 @@ import { workerData } from 'piscina'
 
 const OUTPUT = 'speech.wav'
 
-/** Runs flite with these options and returns the WAV file that it writes. Throws when it fails. */
-export default async function runFlite(options: readonly string[]): Promise<Uint8Array> {
-  const folder = mkdtempSync(join(tmpdir(), 'farebox-flite-'))
-  try {
-    const wasi = new WASI({
-      version: 'preview1',
-      args: ['flite', ...options, '-o', `/out/${OUTPUT}`],
-      preopens: { '/out': folder },
-      returnOnExit: true,
-    })
-    // A program that ran cannot run again; an instance of its own costs 20 ms.
-    const instance = await WebAssembly.instantiate(workerData as WebAssembly.Module, wasi.getImportObject())
-    const code = wasi.start(instance)
-    if (code !== 0) throw new Error(`flite ended with exit code ${code}`)
-    return readFileSync(join(folder, OUTPUT))
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
-  }
+/** What a thread is asked to speak. */
+export interface FliteTask {
+  readonly options: readonly string[]
+  /** An empty folder of the caller: a thread that is ended could not remove one of its own. */
+  readonly folder: string
+}
+
+/** Runs flite and returns the WAV file that it writes. Throws when it fails. */
+export default async function runFlite({ options, folder }: FliteTask): Promise<Uint8Array> {
+  const wasi = new WASI({
+    version: 'preview1',
+    args: ['flite', ...options, '-o', `/out/${OUTPUT}`],
+    preopens: { '/out': folder },
+    returnOnExit: true,
+  })
+  // A program that ran cannot run again; an instance of its own costs 20 ms.
+  const instance = await WebAssembly.instantiate(workerData as WebAssembly.Module, wasi.getImportObject())
+  const code = wasi.start(instance)
+  if (code !== 0) throw new Error(`flite ended with exit code ${code}`)
+  return readFileSync(join(folder, OUTPUT))
 }
