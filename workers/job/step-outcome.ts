@@ -5,9 +5,9 @@ import type { PreparedSettlement } from '#shared/payment/facilitator.ts'
 import type { WhenReady } from '../executions/execution.ts'
 
 /**
- * The result of a step. `moved`: the job is in another state and looks like `job`, and its settlement may be in preparation. `finished`: nothing more to do.
- * `later`: the job must wait; defer it and try again. `elsewhere`: this process is stopping; another one takes the job.
- * `stale`: another worker has the job; write nothing more.
+ * The result of a step. `moved`: the job is in another state and looks like `job`; its settlement may be in preparation.
+ * `finished`: nothing more to do. `later`: the job must wait; defer it and try again. `elsewhere`: this process is stopping;
+ * another one takes the job. `stale`: another worker has the job; write nothing more.
  */
 export type StepOutcome =
   | { next: 'moved'; job: LeasedJob; preparing?: PreparingSettlement | undefined }
