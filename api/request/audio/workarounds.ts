@@ -3,7 +3,7 @@ import type { FfmpegCommand } from 'fluent-ffmpeg'
 
 /**
  * Overrides of private parts of fluent-ffmpeg 2.1.3. The package is archived at that version, so they will neither change nor
- * be fixed. `test/system/audio/decoders.test.ts` runs every decode through them; they go with the package.
+ * be fixed. `test/nightly/audio/decoders.test.ts` runs every decode through them; they go with the package.
  */
 
 interface LineRing {

@@ -2,7 +2,7 @@ import { PostgresConnection, PostgresQueueBackend } from 'bullmq'
 import pg from 'pg'
 
 /**
- * Everything that overrides parts of BullMQ (6.7.0) or of pg (8.23.1). `test/integration/queue/job-queue.test.ts`
+ * Everything that overrides parts of BullMQ (6.7.0) or of pg (8.23.1). `test/system/processes/job-queue.test.ts`
  * runs both without these overrides: a test that fails there shows that upstream has changed and the override can go.
  */
 

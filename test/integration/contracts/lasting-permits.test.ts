@@ -27,7 +27,7 @@ import {
   type MinedBatch,
   newAddress,
   startBatchChain,
-} from './batch-chain.ts'
+} from '../../support/chain/batch-chain.ts'
 
 const VALUE = 500_000n
 const ENOUGH_GAS = 250_000n

@@ -31,7 +31,7 @@ import {
   type MinedItem,
   newAddress,
   startBatchChain,
-} from './batch-chain.ts'
+} from '../../support/chain/batch-chain.ts'
 
 const REASON = {
   nonceUsed: toFunctionSelector('InvalidNonce()'),

@@ -1,11 +1,20 @@
 import axe, { type AxeResults } from 'axe-core'
 import type { Page } from 'playwright-core'
 
-/** Returns what axe-core finds wrong with a page, one line for each place. */
-export async function findBarriers(page: Page): Promise<readonly string[]> {
+/** axe-core's rules whose verdict may change with colors and the size of the window; the others read the document. */
+export const RULES_OF_APPEARANCE = [
+  'color-contrast',
+  'link-in-text-block',
+  'scrollable-region-focusable',
+  'target-size',
+] as const
+
+/** Returns what axe-core's rules, or only these of them, find wrong with a page, one line for each place. */
+export async function findBarriers(page: Page, rules?: readonly string[]): Promise<readonly string[]> {
   // Evaluated by the browser's debugger, which the page's content security policy does not bind.
   await page.evaluate(axe.source)
-  const { violations } = await page.evaluate<AxeResults>("axe.run(document, { resultTypes: ['violations'] })")
+  const options = { resultTypes: ['violations'], ...(rules && { runOnly: rules }) }
+  const { violations } = await page.evaluate<AxeResults>(`axe.run(document, ${JSON.stringify(options)})`)
   return violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary ?? ''}`),
   )

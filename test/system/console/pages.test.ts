@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
 import type { ConsoleRoute } from '../../../operator/rendering/console.ts'
-import { findBarriers, findOverflow } from '../../support/browser/accessibility.ts'
+import { findBarriers, findOverflow, RULES_OF_APPEARANCE } from '../../support/browser/accessibility.ts'
 import { DESKTOP, PHONE, startBrowser, type TestBrowser, type Visitor } from '../../support/browser/browser.ts'
 import { findForeignMarkupIn } from '../../support/browser/foreign-markup.ts'
 import { type Crawled, crawl, routeOf } from '../../support/console/crawl.ts'
@@ -95,27 +95,29 @@ describe.skipIf(!havePrograms('chromium'))('the console in Chromium', () => {
     expect(paths.filter((path) => !crawled.addresses.has(path) && !unlinked.includes(path))).toEqual([])
   })
 
-  it.each(['light', 'dark', 'phone'] as const)(
-    'has pages without barriers, and nothing of another host: %s',
-    async (mode) => {
-      const { page, problems, close } = await signIn(mode)
-      if (CONSOLE_PICTURES) await mkdir(CONSOLE_PICTURES, { recursive: true })
-      const linked = [...crawled.addresses].flatMap(([path, addresses]) => (path.endsWith('.csv') ? [] : addresses))
-      const visited = new Set(['/operator', '/operator/search?q=nothing', '/operator/no-such-page', ...linked])
-      for (const address of visited) {
-        const answer = await page.goto(address)
-        expect([address, await findBarriers(page)]).toEqual([address, []])
-        expect([address, await findOverflow(page)]).toEqual([address, []])
-        // As it was sent: charts are drawn with styles that a script sets.
-        const foreign = await findForeignMarkupIn(page, (await answer?.text()) ?? '')
-        expect([address, foreign]).toEqual([address, []])
+  it('has pages without barriers, in light and dark and on a phone, and nothing of another host', async () => {
+    const { page, problems, close } = await signIn('light')
+    if (CONSOLE_PICTURES) await mkdir(CONSOLE_PICTURES, { recursive: true })
+    const linked = [...crawled.addresses].flatMap(([path, addresses]) => (path.endsWith('.csv') ? [] : addresses))
+    const visited = new Set(['/operator', '/operator/search?q=nothing', '/operator/no-such-page', ...linked])
+    for (const address of visited) {
+      const answer = await page.goto(address)
+      // As it was sent: charts are drawn with styles that a script sets.
+      const foreign = await findForeignMarkupIn(page, (await answer?.text()) ?? '')
+      expect([address, foreign]).toEqual([address, []])
+      for (const [mode, { viewport, colorScheme }] of Object.entries(MODES)) {
+        await page.setViewportSize(viewport)
+        await page.emulateMedia({ colorScheme })
+        const barriers = await findBarriers(page, mode === 'light' ? undefined : RULES_OF_APPEARANCE)
+        expect([address, mode, barriers]).toEqual([address, mode, []])
+        expect([address, mode, await findOverflow(page)]).toEqual([address, mode, []])
         const name = address.replaceAll(/[^a-z0-9]+/gi, '-').slice(1, 60)
         if (CONSOLE_PICTURES) await page.screenshot({ path: `${CONSOLE_PICTURES}/${name}-${mode}.png`, fullPage: true })
       }
-      expect(problems).toEqual([])
-      await close()
-    },
-  )
+    }
+    expect(problems).toEqual([])
+    await close()
+  })
 
   it('is used by keyboard', async () => {
     const { page, close } = await signIn('light')

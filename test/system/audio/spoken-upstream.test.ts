@@ -2,9 +2,9 @@ import { readdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { walkFrames } from '#mp3/walk-frames.ts'
-import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
-import { createFliteSpeech } from '../../infra/sandbox/upstream/speaking/flite/speak-with-flite.ts'
-import { hasSound } from '../support/media/tone-ear.ts'
+import { startUpstream, type Upstream } from '../../../infra/sandbox/upstream/server.ts'
+import { createFliteSpeech } from '../../../infra/sandbox/upstream/speaking/flite/speak-with-flite.ts'
+import { hasSound } from '../../support/media/tone-ear.ts'
 
 /*
  * The simulated vendors of speech, as the demo and `npm start` run them: with a voice.

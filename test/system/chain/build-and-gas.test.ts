@@ -18,9 +18,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi, usdcAbi } from '#shared/chain/network/contracts.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { readSettlementArtifact, type SettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
-import { createDelegatingPayer } from '../../support/chain/delegating-payer.ts'
-import { createPayer, type Payer } from '../../support/payer/payer.ts'
-import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import {
   type BatchChain,
   CHARGE,
@@ -29,8 +26,11 @@ import {
   type MinedBatch,
   newAddress,
   startBatchChain,
-} from './batch-chain.ts'
-import { memoryGas, reasonOfGas, stubProxy, stubProxyWithBytes } from './proxy-stub.ts'
+} from '../../support/chain/batch-chain.ts'
+import { memoryGas, reasonOfGas, stubProxy, stubProxyWithBytes } from '../../integration/contracts/proxy-stub.ts'
+import { createDelegatingPayer } from '../../support/chain/delegating-payer.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 
 function describeItem(item: SettlementArtifact['abi'][number]): string {
   if (item.type === 'function') return `function ${toFunctionSelector(item)} ${outputsOf(item)}`

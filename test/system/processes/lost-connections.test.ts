@@ -8,10 +8,10 @@ import { listenForOutcomes } from '#shared/ledger/outcome-listener.ts'
 import { createPool } from '#shared/ledger/pool.ts'
 import { inTransaction } from '#shared/ledger/transaction.ts'
 import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
-import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-fault-proxy.ts'
-import { createTestDatabase, type TestDatabase } from '../support/ledger/test-database.ts'
-import { PATIENCE_MS } from '../support/patience.ts'
-import { until } from '../support/until.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import { until } from '../../support/until.ts'
 
 // An unhandled 'error' event ends a process; here it would fail the whole run.
 let database: TestDatabase
