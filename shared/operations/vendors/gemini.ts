@@ -6,6 +6,7 @@ import {
   ownTurnObstacle,
   stopsObstacle,
   type TextObstacle,
+  toolsObstacle,
   verbosityObstacle,
 } from './text-obstacle.ts'
 
@@ -39,6 +40,12 @@ function generationOf(upstreamModel: string): number {
 const MAXIMUM_STOP_SEQUENCES = 5
 
 /**
+ * 400 "At most 512 function declarations can be specified" (not documented, as reported:
+ * github.com/google-gemini/gemini-cli/issues/19083, read on 29 November 2026).
+ */
+const MAXIMUM_TOOLS = 512
+
+/**
  * Source: npm package `@google/genai` 3.1, FunctionDeclaration.name, read on 28 November 2026; two declarations of one
  * name are 400 "Duplicate function declaration found" (not documented, as reported).
  */
@@ -65,6 +72,7 @@ export function geminiTextObstacle(request: TextRequest, upstreamModel: string):
     (combined ? { field: 'response_format', what: 'tools together with a JSON answer' } : undefined) ??
     (isFixed ? ownTurnObstacle(request) : undefined) ??
     verbosityObstacle(request) ??
+    toolsObstacle(request, MAXIMUM_TOOLS) ??
     nameObstacle(request, NAMES) ??
     emptinessObstacle(request, (text) => text === '', 'messages without any content beside a system text')
   )

@@ -1,12 +1,26 @@
 import { z } from 'zod'
 import type { TextRequest } from '../text/text-request.ts'
-import { type NameRule, nameObstacle, stopsObstacle, type TextObstacle, verbosityObstacle } from './text-obstacle.ts'
+import {
+  type NameRule,
+  nameObstacle,
+  stopsObstacle,
+  type TextObstacle,
+  toolsObstacle,
+  verbosityObstacle,
+} from './text-obstacle.ts'
 import type { TranscriptionObstacle, TranscriptionOptions } from './transcription-obstacle.ts'
 
 /** The options of a deployment that decide what its server takes. */
 export const openAiCarriedOptions = {
   /** Requests with more stop sequences go to another deployment. OpenAI accepts 4, and its reasoning models none. */
   maximum_stop_sequences: z.int().min(0).default(4),
+  /**
+   * Requests with more tools, or with a message in their history that calls more, go to another deployment. OpenAI: 400
+   * `array_above_max_length` "Expected an array with maximum length 128", of `tools` and of `messages[].tool_calls`
+   * (not documented, as reported: github.com/zed-industries/zed/issues/32946, openai/openai-dotnet/issues/317, read on
+   * 29 November 2026).
+   */
+  maximum_tools: z.int().min(1).default(128),
   /** Whether the model has a `verbosity`, as OpenAI's from GPT-5 on; other servers refuse or ignore the field. */
   send_verbosity: z.boolean().default(false),
   /**
@@ -38,9 +52,16 @@ export function openAiTextObstacle(request: TextRequest, options: OpenAiCarriedO
   return (
     stopsObstacle(request, options.maximum_stop_sequences) ??
     (options.send_verbosity ? undefined : verbosityObstacle(request)) ??
+    toolsObstacle(request, options.maximum_tools) ??
+    callsObstacle(request, options.maximum_tools) ??
     nameObstacle(request, NAMES) ??
     assistantImage(request)
   )
+}
+
+function callsObstacle({ messages }: TextRequest, maximum: number): TextObstacle | undefined {
+  const has = messages.some(({ parts }) => parts.filter(({ type }) => type === 'tool_call').length > maximum)
+  return has ? { field: 'messages', what: `more than ${maximum} calls of tools in one message` } : undefined
 }
 
 function assistantImage({ messages }: TextRequest): TextObstacle | undefined {

@@ -34,6 +34,10 @@ export function stopsObstacle({ stop_sequences: stops = [] }: TextRequest, maxim
   return stops.length > maximum ? { field: 'stop_sequences', what: `more than ${maximum} stop sequences` } : undefined
 }
 
+export function toolsObstacle({ tools = [] }: TextRequest, maximum: number): TextObstacle | undefined {
+  return tools.length > maximum ? { field: 'tools', what: `more than ${maximum} tools` } : undefined
+}
+
 export function verbosityObstacle({ verbosity }: TextRequest): TextObstacle | undefined {
   return verbosity === undefined ? undefined : { field: 'verbosity', what: 'a verbosity other than "medium"' }
 }

@@ -211,12 +211,22 @@ const GEMINI: Carrier = { adapter: 'gemini', upstreamModel: 'gemini-3.6-flash', 
 const OLD_GEMINI: Carrier = { ...GEMINI, upstreamModel: 'gemini-2.5-pro' }
 const OPENAI: Carrier = { adapter: 'openai-compatible', upstreamModel: 'gpt-4.1-mini', options: {} }
 const VERBOSE: Carrier = { ...OPENAI, options: { send_verbosity: true, maximum_stop_sequences: 0 } }
+const FEW_TOOLS: Carrier = { ...OPENAI, options: { maximum_tools: 127 } }
+const MANY_TOOLS: Carrier = { ...OPENAI, options: { maximum_tools: 1000 } }
 const ANTHROPIC: Carrier = { adapter: 'anthropic', upstreamModel: 'claude-opus-4-8', options: {} }
 const servedBy = (...carriers: Carrier[]): Catalog => ({ ...smallCatalog, carriers: { [TEXT_MODEL]: carriers } })
 const quotedBy = (carriers: Carrier[], fields: object) => () => quoteOf(chat, chatBody(fields), servedBy(...carriers))
 const unsupported = (param: string) => expect.objectContaining({ code: 'request_unsupported', param })
 
 const stops = (count: number) => Array.from({ length: count }, (_, index) => `stop ${index}`)
+const tools = (count: number) => Array.from({ length: count }, (_, index) => tool(`f${index}`))
+/** A history in which the model called a tool as often in one message. */
+const calls = (count: number) => {
+  const ids = Array.from({ length: count }, (_, index) => `call_${index}`)
+  const called = ids.map((id) => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } }))
+  const results = ids.map((id) => ({ role: 'tool', tool_call_id: id, content: 'done' }))
+  return { tools: tools(1), messages: [...hello, { role: 'assistant', tool_calls: called }, ...results] }
+}
 const long = (length: number) => 'a'.repeat(length)
 
 describe('what no deployment of the model takes is refused before the price', () => {
@@ -230,6 +240,11 @@ describe('what no deployment of the model takes is refused before the price', ()
     ['a verbosity', { verbosity: 'low' }, 'verbosity', [GEMINI, OPENAI, ANTHROPIC], [VERBOSE]],
     ['tools with JSON', json, 'response_format', [OLD_GEMINI], [GEMINI, OPENAI, ANTHROPIC]],
     ['a prefill', prefilled, 'messages', [GEMINI, ANTHROPIC], [OLD_GEMINI, OPENAI]],
+    ['128 tools', { tools: tools(128) }, 'tools', [FEW_TOOLS], [GEMINI, OPENAI, ANTHROPIC]],
+    ['129 tools', { tools: tools(129) }, 'tools', [OPENAI], [GEMINI, ANTHROPIC, MANY_TOOLS]],
+    ['513 tools', { tools: tools(513) }, 'tools', [OPENAI, GEMINI], [ANTHROPIC, MANY_TOOLS]],
+    ['128 calls at once', calls(128), 'messages', [FEW_TOOLS], [GEMINI, OPENAI, ANTHROPIC]],
+    ['129 calls at once', calls(129), 'messages', [OPENAI], [GEMINI, ANTHROPIC, MANY_TOOLS]],
     ['a space', { tools: [tool('my tool')] }, 'tools', [GEMINI, OPENAI, ANTHROPIC], []],
     ['a dot', { tools: [tool('my.tool')] }, 'tools', [OPENAI, ANTHROPIC], [GEMINI]],
     ['an umlaut', { tools: [tool('größe')] }, 'tools', [GEMINI, OPENAI, ANTHROPIC], []],

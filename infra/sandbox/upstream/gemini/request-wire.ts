@@ -51,6 +51,7 @@ const tool = z.strictObject({
         parametersJsonSchema: jsonSchema.optional(),
       }),
     )
+    .max(512, 'At most 512 function declarations can be specified.')
     .refine(
       (declared) => new Set(declared.map(({ name }) => name)).size === declared.length,
       'Duplicate function declaration found',

@@ -19,7 +19,7 @@ const message = z.discriminatedUnion('role', [
   z.object({
     role: z.literal('assistant'),
     content: content.nullish(),
-    tool_calls: z.array(toolCall).min(1).nullish(),
+    tool_calls: z.array(toolCall).min(1).max(128).nullish(),
   }),
   z.object({ role: z.literal('tool'), tool_call_id: z.string(), content }),
 ])
@@ -68,6 +68,7 @@ export const chatRequest = z.strictObject({
       }),
     )
     .min(1)
+    .max(128)
     .optional(),
   tool_choice: z
     .union([
