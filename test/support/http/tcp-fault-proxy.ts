@@ -15,6 +15,17 @@ export type TcpFault =
   | { readonly kind: 'reset'; readonly afterBytes: number; readonly direction: 'to_target' | 'to_client' }
   /** Requests are delivered; the first bytes of an answer are dropped and the connection is reset. */
   | { readonly kind: 'lost_answer' }
+  /**
+   * Once so many chunks have been delivered to the target, of all connections together, open ones are reset at once and new
+   * ones as they come, until it is healed. With `parting`, the target's side sends that first, and then ends them.
+   */
+  | { readonly kind: 'outage_after'; readonly chunks: number; readonly parting?: Parting }
+
+/** What a server says to its open connections as it goes away, and to new ones while it is. */
+interface Parting {
+  readonly toOpen: Uint8Array
+  readonly toNew: Uint8Array
+}
 
 export interface TcpFaultProxy {
   readonly port: number
@@ -39,11 +50,13 @@ interface ProxyState {
   readonly links: Set<Link>
   fault: TcpFault | null
   hits: number
+  /** Chunks to the target since the fault began. */
+  chunks: number
 }
 
 /** Starts a TCP proxy on loopback in front of `target`; it keeps its port through every fault. */
 export async function startTcpFaultProxy(target: { host: string; port: number }): Promise<TcpFaultProxy> {
-  const state: ProxyState = { links: new Set(), fault: null, hits: 0 }
+  const state: ProxyState = { links: new Set(), fault: null, hits: 0, chunks: 0 }
   const port = await findFreePort()
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) =>
     openLink(state, client, target),
@@ -60,6 +73,7 @@ export async function startTcpFaultProxy(target: { host: string; port: number })
     setFault: async (fault) => {
       state.fault = fault
       state.hits = 0
+      state.chunks = 0
       for (const link of state.links) {
         link.passed = { to_target: 0, to_client: 0 }
         flow(state, link)
@@ -79,6 +93,11 @@ export async function startTcpFaultProxy(target: { host: string; port: number })
 }
 
 function openLink(state: ProxyState, client: Socket, { host, port }: { host: string; port: number }): void {
+  if (state.fault?.kind === 'outage_after' && state.hits > 0) {
+    state.hits += 1
+    refuse(client, state.fault)
+    return
+  }
   const target = connect({ host, port, allowHalfOpen: true })
   const link: Link = { client, target, passed: { to_target: 0, to_client: 0 } }
   state.links.add(link)
@@ -119,6 +138,13 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
   from.on('data', (piece: Buffer) => {
     const { fault } = state
     if (fault?.kind === 'lost_answer' && direction === 'to_client') return hitAndCut(state, link)
+    if (fault?.kind === 'outage_after' && direction === 'to_target') {
+      state.chunks += 1
+      if (state.chunks === fault.chunks) {
+        to.write(piece, () => beginOutage(state, fault))
+        return
+      }
+    }
     if (fault?.kind === 'reset' && fault.direction === direction) {
       const passed = link.passed[direction]
       const left = fault.afterBytes - passed
@@ -146,6 +172,27 @@ function flow(state: ProxyState, { client, target }: Link): void {
     if (isBlocked) socket.pause()
     else socket.resume()
   }
+}
+
+type Outage = Extract<TcpFault, { kind: 'outage_after' }>
+
+function beginOutage(state: ProxyState, { parting }: Outage): void {
+  state.hits += 1
+  for (const link of state.links) {
+    if (parting === undefined) cut(state, link)
+    else {
+      state.links.delete(link)
+      link.target.destroy()
+      link.client.end(parting.toOpen)
+    }
+  }
+}
+
+/** Resets a new connection or, once it has asked for something, says why not. */
+function refuse(client: Socket, { parting }: Outage): void {
+  client.on('error', () => undefined)
+  if (parting === undefined) client.resetAndDestroy()
+  else client.once('data', () => client.end(parting.toNew)).resume()
 }
 
 function hitAndCut(state: ProxyState, link: Link): void {
