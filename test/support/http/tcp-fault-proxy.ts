@@ -54,14 +54,17 @@ interface ProxyState {
   chunks: number
 }
 
-/** Starts a TCP proxy on loopback in front of `target`; it keeps its port through every fault. */
-export async function startTcpFaultProxy(target: { host: string; port: number }): Promise<TcpFaultProxy> {
+/** Starts a TCP proxy in front of `target`, on loopback or another address of this machine; it keeps its port through every fault. */
+export async function startTcpFaultProxy(
+  target: { host: string; port: number },
+  address = '127.0.0.1',
+): Promise<TcpFaultProxy> {
   const state: ProxyState = { links: new Set(), fault: null, hits: 0, chunks: 0 }
   const port = await findFreePort()
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) =>
     openLink(state, client, target),
   )
-  await listen(server, port)
+  await listen(server, port, address)
   const cutAll = () => {
     for (const link of state.links) cut(state, link)
   }
@@ -82,7 +85,7 @@ export async function startTcpFaultProxy(target: { host: string; port: number })
         cutAll()
         if (server.listening) await closeServer(server)
       } else if (!server.listening) {
-        await listen(server, port)
+        await listen(server, port, address)
       }
     },
     stop: async () => {
@@ -205,11 +208,11 @@ function cut(state: ProxyState, link: Link): void {
   for (const socket of [link.client, link.target]) if (!socket.destroyed) socket.resetAndDestroy()
 }
 
-async function listen(server: Server, port: number): Promise<void> {
+async function listen(server: Server, port: number, address: string): Promise<void> {
   for (const startedAt = Date.now(); ;) {
     try {
       await new Promise<void>((resolve, reject) => {
-        server.once('error', reject).listen(port, '127.0.0.1', () => {
+        server.once('error', reject).listen(port, address, () => {
           server.off('error', reject)
           resolve()
         })
