@@ -186,7 +186,7 @@ function beginOutage(state: ProxyState, { parting }: Outage): void {
     else {
       state.links.delete(link)
       link.target.destroy()
-      link.client.end(parting.toOpen)
+      endWith(link.client, parting.toOpen)
     }
   }
 }
@@ -195,7 +195,15 @@ function beginOutage(state: ProxyState, { parting }: Outage): void {
 function refuse(client: Socket, { parting }: Outage): void {
   client.on('error', () => undefined)
   if (parting === undefined) client.resetAndDestroy()
-  else client.once('data', () => client.end(parting.toNew)).resume()
+  else {
+    client.once('data', () => endWith(client, parting.toNew)).resume()
+    client.once('end', () => client.destroy())
+  }
+}
+
+/** Sends the last bytes of a connection, of which nothing more is read. */
+function endWith(socket: Socket, bytes: Uint8Array): void {
+  socket.end(bytes, () => socket.destroy())
 }
 
 function hitAndCut(state: ProxyState, link: Link): void {
