@@ -1,5 +1,5 @@
-/** SQLSTATE classes of an unavailable server: connection, resources, operator intervention. */
-const UNAVAILABLE_SQL_STATES = /^(08|53|57)/
+/** SQLSTATEs of an unavailable server: connection, resources, operator intervention, a transaction that it gave up. */
+const UNAVAILABLE_SQL_STATES = /^(08|53|57|25P03)/
 const UNAVAILABLE_SYSTEM_CODES = new Set([
   'ECONNABORTED',
   'ECONNREFUSED',
