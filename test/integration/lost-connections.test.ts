@@ -88,9 +88,11 @@ test('a transaction whose process cannot be reached any more lets its locks go',
 test('a pool of a service limits its transactions, and one of a report does not', async () => {
   const options = { connectionString: url, maximumConnections: 1, applicationName: 'limits', onError: () => undefined }
   const [service, report] = [createPool(options), createPool({ ...options, statementTimeoutMs: 60_000 })]
-  const shown = async (pool: pg.Pool) =>
-    (await pool.query<{ shown: string }>("SELECT current_setting('idle_in_transaction_session_timeout') AS shown")).rows
-  expect(await Promise.all([service, report].map(shown))).toEqual([[{ shown: '10s' }], [{ shown: '0' }]])
+  const statement = "SELECT current_setting('idle_in_transaction_session_timeout') AS shown"
+  expect(await Promise.all([service, report].map(async (pool) => (await pool.query(statement)).rows))).toEqual([
+    [{ shown: '10s' }],
+    [{ shown: '0' }],
+  ])
   await Promise.all([service.end(), report.end()])
 })
 test('a server that accepts connections and never answers is an outage, and the next connection works', async () => {

@@ -35,7 +35,7 @@ export async function startService(options: {
   launcher?: readonly string[] | undefined
 }) {
   const { root = ROOT, launcher = [] } = options
-  const [command = process.execPath, ...args] = [...launcher, process.execPath, join(root, options.entry)]
+  const [command, ...args] = [...launcher, process.execPath, join(root, options.entry)]
   await mkdir(options.logsDirectory, { recursive: true })
   const logPath = join(options.logsDirectory, `${options.name}.log`)
   const logFile = createWriteStream(logPath, { flags: 'a', mode: 0o600 })

@@ -28,8 +28,8 @@ export interface EventCost {
 export interface CostlyEvent {
   readonly name: string
   readonly forMs: number
-  begin(): Promise<void>
-  end(): Promise<void>
+  readonly begin: () => Promise<void>
+  readonly end: () => Promise<void>
   /** Where the API of the host is reached. */
   readonly apiUrl: string
 }
