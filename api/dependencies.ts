@@ -45,7 +45,6 @@ export interface ApiDependencies extends Omit<AppDependencies, 'draining'> {
 /** Composes the API process. A failure closes what was opened. */
 export async function createDependencies(config: ApiConfig, stopping: AbortSignal): Promise<ApiDependencies> {
   const atStart = await readCatalogs(config)
-  const payment = await composePayment(config, now)
   await using resources = new AsyncDisposableStack()
   const { metrics, tracer, logger, pool, ledgerCheck, objects, links, checkObjects, queue } = await openProcess(
     resources,
@@ -57,6 +56,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       now,
     },
   )
+  const payment = await composePayment(config, logger, now)
   const archive = createReceiptArchive(objects)
   const limits = { budget: unchargedBudget(config), newPayers: config.NEW_PAYER_DAILY_LOSS_USDC }
   const store = createAcceptanceStore(pool, limits, archive)

@@ -3,6 +3,7 @@ import { privateKeyToAddress } from 'viem/accounts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
 import { CHAIN_ID } from '#shared/chain/network/contracts.ts'
 import type { JobConsumer, JobQueue, QueueName } from '#shared/jobs/job-queue.ts'
+import type { UntilReachable } from '#shared/ledger/check-schema.ts'
 import { type BudgetStore, createBudgetStore } from '#shared/ledger/configuration/budget-store.ts'
 import { createProcessReportStore, type ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import { createExecutionStore } from '#shared/ledger/execution/execution-store.ts'
@@ -48,6 +49,7 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly concurrency: ReadonlyMap<QueueName, number>
   readonly uploads: ObjectStore
   readonly media: ObjectStore
+  readonly untilReachable: UntilReachable
   /** Starts taking jobs. */
   consume(run: (jobId: string) => Promise<void>): JobConsumer
   /** Closes every connection that was opened here; close the consumer first. */
@@ -60,7 +62,7 @@ const now = () => new Date()
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
   const deploymentsFile = await readDeploymentsFile(config)
   await using resources = new AsyncDisposableStack()
-  const { metrics, tracer, logger, pool, objects, checkObjects, queue } = await openProcess(resources, {
+  const { metrics, tracer, logger, pool, untilReachable, objects, checkObjects, queue } = await openProcess(resources, {
     name: 'worker',
     settings: config,
     // Without a database there is nothing to do.
@@ -82,6 +84,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const { deployments, requireUsable } = callsProviders ? generation : NO_PROVIDERS
   const configuration = await followConfiguration(deploymentsFile, resources, {
     pool,
+    untilReachable,
     logger,
     deployments,
     callsProviders,
@@ -115,6 +118,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     uploads: objects,
     media: objects,
     checkObjects,
+    untilReachable,
     publicBaseUrl: config.PUBLIC_BASE_URL,
     metrics,
     tracer,

@@ -1,5 +1,5 @@
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
-import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
+import { readSupportedFacilitators, untilSupported } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { GAS_WARNING_SETTLEMENTS, maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { type AllowanceReader, createAllowanceReader } from '#shared/chain/allowance/allowance-reader.ts'
@@ -26,6 +26,9 @@ import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import { createOfferWriter } from '#shared/payment/offer-receipt.ts'
 import { CHALLENGE_LIFETIME_SECONDS, type PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
+import { reasonOf } from '#shared/runtime/connection-failure.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import { rarely } from '#shared/runtime/rarely.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
@@ -68,7 +71,7 @@ export interface PaymentParts {
 }
 
 /** Composes what challenges, verifies and looks up payments. No key here can move money. */
-export async function composePayment(config: ApiConfig, now: () => Date): Promise<PaymentParts> {
+export async function composePayment(config: ApiConfig, logger: Logger, now: () => Date): Promise<PaymentParts> {
   const { chain, nodes } = await openChain(config)
   await requirePaymentContracts(chain)
   const oldestHeadMs = maximumHeadAgeMs(config)
@@ -76,7 +79,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei(config))
   const gas = createGasReader(chain, estimateFees)
   const remote = remoteFacilitator(config)
-  const keys = await readKeys(config, remote)
+  const keys = await readKeys(config, remote, logger)
   const { SETTLEMENT_CONTRACT: contract } = config
   if (contract !== undefined) await requireSettlementContract(chain, contract, keys)
   const payerCode = createPayerCodePolicy(chain, config.ALLOWED_WALLET_CODE)
@@ -173,12 +176,16 @@ function facilitatorsOf(
   }
 }
 
-/** Reads the addresses of the settlement keys. Those of a remote facilitator come from it, so the start fails without it. */
+/** Reads the addresses of the settlement keys. Those of a remote facilitator come from it, so the start waits for it. */
 async function readKeys(
   { FACILITATOR_ADDRESSES: addresses }: ApiConfig,
   remote: RemoteFacilitatorOptions | null,
+  logger: Logger,
 ): Promise<readonly Hex[]> {
-  return remote
-    ? await namingSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK))
-    : (addresses ?? [])
+  if (!remote) return addresses ?? []
+  const onWait = rarely(
+    (error: Error) => logger.warn('FACILITATOR_URL: this process waits for the facilitator', { error }),
+    reasonOf,
+  )
+  return await namingSetting('FACILITATOR_URL', () => untilSupported(remote, NETWORK, onWait))
 }

@@ -43,6 +43,8 @@ export interface SandboxOptions {
   upstreamEntry?: string
   /** The checkout that a process runs from, asked at each start; default: this one. */
   rootOf?: (name: ServiceName) => string | undefined
+  /** A command that runs a process elsewhere, such as in a network namespace: its words before the process's own. */
+  launcherOf?: (name: ServiceName) => readonly string[]
   /** Inserts proxies: receives the real addresses and returns those that API and workers use. */
   connections?: (real: Connections) => Promise<Connections>
   /** A migrated database of the caller, in place of the sandbox's PostgreSQL. */

@@ -51,22 +51,21 @@ export function createLedgerCheck({ pool, databaseUrl, now }: CheckedLedger): Le
   }
 }
 
-/** Repeats the checks while the database is unreachable, reporting each attempt to `onWait`. */
-export async function untilChecked(check: LedgerCheck, onWait: (error: unknown) => void): Promise<true> {
-  while (!(await checkedNow(check, onWait))) await delay(RETRY_MS)
-  return true
-}
+/** Repeats work while the database is unreachable. */
+export type UntilReachable = <Result>(work: () => Promise<Result>) => Promise<Result>
 
-/** Returns whether the checks passed, `false` for an unreachable database; throws when the database is incompatible. */
-export async function checkedNow(check: LedgerCheck, onWait: (error: unknown) => void): Promise<boolean> {
-  try {
-    await check.schema()
-    await check.clock()
-    return true
-  } catch (error) {
-    if (error instanceof StartFailure) throw error
-    onWait(error)
-    return false
+/** Returns a function that repeats work while the database is unreachable, reporting each failure to `onWait`. */
+export function createUntilReachable(onWait: (error: unknown) => void): UntilReachable {
+  return async (work) => {
+    for (;;) {
+      try {
+        return await work()
+      } catch (error) {
+        if (!isConnectionFailure(error)) throw error
+        onWait(error)
+        await delay(RETRY_MS)
+      }
+    }
   }
 }
 

@@ -25,6 +25,13 @@ const CONNECT_TIMEOUT_MS = 5000
 const STATEMENT_TIMEOUT_MS = 15_000
 
 /**
+ * How long a transaction of a service may wait for its next statement. A host whose network is lost in the middle of one
+ * would hold its locks until PostgreSQL gives the connection up, by default after two hours. Less than a lease lasts, so
+ * that another process can take the job over.
+ */
+const IDLE_TRANSACTION_MS = 10_000
+
+/**
  * PostgreSQL otherwise plans a prepared statement anew for its first five executions on each connection, and later
  * whenever a plan for the values looks cheaper than the general one by more than planning costs. The service's
  * statements find their rows by an index whatever the values are, and planning one takes longer than executing it.
@@ -43,6 +50,8 @@ export function createPool(options: {
   statementTimeoutMs?: number
   /** How long a statement waits for a lock. By default as long as it may take, and at most 15 s. */
   lockTimeoutMs?: number
+  /** How long a transaction may wait for its next statement; default 10 s, and none with a statement timeout of its own. */
+  idleTransactionMs?: number
   /**
    * Whether statements are planned once for each connection; by default unless the pool has a statement timeout of its
    * own. Not for searches and reports, whose best plan depends on their period and filters.
@@ -81,9 +90,13 @@ export function createPool(options: {
   })
   waits?.addPool(pool)
   pool.on('error', options.onError)
-  // Not a startup parameter, which PgBouncer refuses. When it fails, so does the statement that the connection is for.
-  if (plansOnce) pool.on('connect', (client) => void client.query(PLAN_ONCE).catch(() => undefined))
-  if (statementTimeoutMs === 0 || lockTimeoutMs < statementTimeoutMs)
-    pool.on('connect', (client) => void client.query(`SET lock_timeout = ${lockTimeoutMs}`).catch(() => undefined))
+  const { idleTransactionMs = options.statementTimeoutMs === undefined ? IDLE_TRANSACTION_MS : 0 } = options
+  const settings = [
+    ...(plansOnce ? [PLAN_ONCE] : []),
+    ...(statementTimeoutMs === 0 || lockTimeoutMs < statementTimeoutMs ? [`SET lock_timeout = ${lockTimeoutMs}`] : []),
+    ...(idleTransactionMs > 0 ? [`SET idle_in_transaction_session_timeout = ${idleTransactionMs}`] : []),
+  ].join(';')
+  // No startup parameters, which PgBouncer refuses. When it fails, so does the statement that the connection is for.
+  if (settings !== '') pool.on('connect', (client) => void client.query(settings).catch(() => undefined))
   return pool
 }

@@ -1,10 +1,9 @@
 import pg from 'pg'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
+import { rarely } from '#shared/runtime/rarely.ts'
 
 /** How long a connection or a statement may take before it is asked what it waits for, and then again. */
 const PATIENCE_MS = 2000
-/** How soon the same is said again. */
-const REPEAT_MS = 30_000
 const ANSWER_TIMEOUT_MS = 2000
 const SHOWN_HOLDERS = 3
 
@@ -46,7 +45,8 @@ type Waits = ReadonlyMap<pg.Client, number>
 export function createWaitWatch({ connectionString, onWait }: WatchedWaits): WaitWatch {
   const [connecting, inUse] = [new Map<pg.Client, number>(), new Map<pg.Client, number>()]
   let isTimed = false
-  let said: { readonly clause: string; readonly at: number } | null = null
+  let said: string | null = null
+  const sayRarely = rarely(onWait, (clause) => clause)
   const begin = (waits: Map<pg.Client, number>, client: pg.Client) => {
     waits.set(client, Date.now())
     schedule(PATIENCE_MS)
@@ -67,9 +67,9 @@ export function createWaitWatch({ connectionString, onWait }: WatchedWaits): Wai
     }
   }
   const say = (clause: string | null) => {
-    if (clause === null || (clause === said?.clause && Date.now() - said.at < REPEAT_MS)) return
-    said = { clause, at: Date.now() }
-    onWait(clause)
+    if (clause === null) return
+    said = clause
+    sayRarely(clause)
   }
   return {
     addConnecting: (client) => {
@@ -83,7 +83,7 @@ export function createWaitWatch({ connectionString, onWait }: WatchedWaits): Wai
     },
     describe: (error) => {
       const code = codeOf(error)
-      return said !== null && code !== null && WAITED_TOO_LONG.has(code) ? new GaveUp(said.clause, code, error) : error
+      return said !== null && code !== null && WAITED_TOO_LONG.has(code) ? new GaveUp(said, code, error) : error
     },
   }
 }

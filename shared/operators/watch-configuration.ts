@@ -90,7 +90,7 @@ export function watchConfiguration({
 /** Returns whether the time passed without an abort. */
 async function elapses(milliseconds: number, signal: AbortSignal): Promise<boolean> {
   try {
-    await delay(milliseconds, undefined, { signal, ref: false })
+    await delay(milliseconds, undefined, { signal })
     return true
   } catch {
     return false

@@ -1,13 +1,16 @@
-/** SQLSTATE classes of an unavailable server: connection, resources, operator intervention. */
-const UNAVAILABLE_SQL_STATES = /^(08|53|57)/
+/** SQLSTATEs of an unavailable server: connection, resources, operator intervention, a transaction that it gave up. */
+const UNAVAILABLE_SQL_STATES = /^(08|53|57|25P03)/
 const UNAVAILABLE_SYSTEM_CODES = new Set([
+  'ECONNABORTED',
   'ECONNREFUSED',
   'ECONNRESET',
   'EPIPE',
   'ETIMEDOUT',
   'ENOTFOUND',
   'EAI_AGAIN',
+  'EHOSTDOWN',
   'EHOSTUNREACH',
+  'ENETDOWN',
   'ENETUNREACH',
 ])
 /** node-postgres throws these errors without a code; `timeout expired` for a server that accepts connections and hangs. */
@@ -19,8 +22,13 @@ export function isConnectionFailure(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   if (error instanceof AggregateError && error.errors.some(isConnectionFailure)) return true
   const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
+  // Without its server a Unix socket is a missing file.
+  const isMissingSocket = code === 'ENOENT' && 'syscall' in error && error.syscall === 'connect'
   return (
-    UNAVAILABLE_SQL_STATES.test(code) || UNAVAILABLE_SYSTEM_CODES.has(code) || UNAVAILABLE_MESSAGES.test(error.message)
+    isMissingSocket ||
+    UNAVAILABLE_SQL_STATES.test(code) ||
+    UNAVAILABLE_SYSTEM_CODES.has(code) ||
+    UNAVAILABLE_MESSAGES.test(error.message)
   )
 }
 

@@ -1,9 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { rarely } from './rarely.ts'
 
 /** How long an answer may take before its server is named. */
 const PATIENCE_MS = 2000
-/** How soon the same server is named again. */
-const REPEAT_MS = 30_000
 
 /** Where Node and undici say that a request begins, and that its answer begins or never will: the message and its field. */
 const BEGINNINGS = ['undici:request:create', 'http.client.request.start']
@@ -20,17 +19,15 @@ const ENDS = [
  */
 export function watchRequests(onWait: (clause: string) => void): () => void {
   const waiting = new Map<object, NodeJS.Timeout>()
-  const said = new Map<string, number>()
+  const say = rarely<{ origin: string; since: Date }>(
+    ({ origin, since }) => onWait(`waiting since ${since.toISOString()} for ${origin}, which does not answer`),
+    ({ origin }) => origin,
+  )
   const begin = (message: unknown) => {
     const request = requestOf(message)
     const since = new Date()
-    const say = () => {
-      const origin = originOf(request)
-      if (Date.now() - (said.get(origin) ?? 0) < REPEAT_MS) return
-      said.set(origin, Date.now())
-      onWait(`waiting since ${since.toISOString()} for ${origin}, which does not answer`)
-    }
-    if (!waiting.has(request)) waiting.set(request, setTimeout(say, PATIENCE_MS).unref())
+    const name = () => say({ origin: originOf(request), since })
+    if (!waiting.has(request)) waiting.set(request, setTimeout(name, PATIENCE_MS).unref())
   }
   const end = (message: unknown) => {
     clearTimeout(waiting.get(requestOf(message)))

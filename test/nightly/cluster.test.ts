@@ -43,7 +43,7 @@ async function startCluster(): Promise<void> {
     upstreamDelayMs: UPSTREAM_DELAY_MS,
     approvedPayers: CALLERS,
     sponsoredPayers: 0,
-    clientUrls: [balancer.url],
+    clientUrls: () => [balancer.url],
     apiEnvironment: {
       PUBLIC_BASE_URL: balancer.url,
       HOLD_SECONDS: '240',

@@ -213,12 +213,6 @@ const cases: readonly Case[] = [
     () => ({ S3_BUCKET: 'a-bucket' }),
     'set only one of OBJECT_STORE_DIRECTORY and',
   ),
-  forOne(
-    'api',
-    'an invalid object store folder',
-    () => ({ OBJECT_STORE_DIRECTORY: join(services.bare.folder, 'not-json', 'below') }),
-    'OBJECT_STORE_DIRECTORY: ENOTDIR',
-  ),
   forOne('worker', 'incomplete S3 credentials', withBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
   forOne(
     'api',
@@ -311,13 +305,21 @@ const cases: readonly Case[] = [
   ),
   forOne(
     'api',
-    'an unreachable facilitator',
-    () => ({ FACILITATOR_ADDRESSES: undefined, FACILITATOR_URL: `http://127.0.0.1:${services.closedPort}` }),
+    'a facilitator’s address where something else answers',
+    () => ({
+      FACILITATOR_ADDRESSES: undefined,
+      FACILITATOR_URL: `${services.errorPages}/404/${Object.keys(ERROR_BODIES)[0]}`,
+    }),
     'FACILITATOR_URL',
   ),
 ]
 /** What is wrong with a store, which ends no start: text needs none. */
 const storeCases: readonly Case[] = [
+  ...forBoth(
+    'an invalid object store folder',
+    () => ({ OBJECT_STORE_DIRECTORY: join(services.bare.folder, 'not-json', 'below') }),
+    'OBJECT_STORE_DIRECTORY: ENOTDIR',
+  ),
   ...forBoth(
     'a missing bucket',
     withBucket({ S3_BUCKET: 'nowhere' }),
@@ -398,6 +400,16 @@ describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () 
     expect(worker.lines.join()).not.toContain(READY_LINES.worker)
     await Promise.all([api.stop(), worker.stop()])
     expect([...api.lines, ...worker.lines].join()).not.toContain(PASSWORD)
+  })
+
+  it('an API says that it waits for a facilitator that cannot be reached', async () => {
+    const api = start('api', {
+      FACILITATOR_ADDRESSES: undefined,
+      FACILITATOR_URL: `http://127.0.0.1:${services.closedPort}`,
+    })
+    await untilLogged(api, 'FACILITATOR_URL: this process waits for the facilitator')
+    await api.stop()
+    expect(api.lines.join()).not.toContain('did not start')
   })
 
   it.each(['api', 'worker'] as const)('an %s starts while queue and object store are unreachable', async (kind) => {

@@ -3,6 +3,7 @@ import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import type { Job } from '#shared/jobs/job.ts'
+import type { UntilReachable } from '#shared/ledger/check-schema.ts'
 import { createConfigurationReader } from '#shared/ledger/configuration/configuration-reader.ts'
 import { importFirstFiles } from '#shared/ledger/configuration/import-files.ts'
 import type { Pool } from '#shared/ledger/pool.ts'
@@ -49,6 +50,7 @@ const LONGEST_QUOTE_MS = 3_600_000
 
 interface FollowingDependencies {
   readonly pool: Pool
+  readonly untilReachable: UntilReachable
   readonly logger: Logger
   readonly deployments: LiveDeployments
   /** Without providers the file of this process may be empty: it is not imported, and not waited for. */
@@ -67,10 +69,10 @@ interface FollowingDependencies {
 export async function followConfiguration(
   { content, file }: StartDeployments,
   resources: AsyncDisposableStack,
-  { pool, logger, deployments, callsProviders, requireUsable }: FollowingDependencies,
+  { pool, untilReachable, logger, deployments, callsProviders, requireUsable }: FollowingDependencies,
 ): Promise<LiveConfiguration> {
   const reader = createConfigurationReader(pool)
-  const inForce = (await reader.readConfiguration())?.deployments.file
+  const inForce = (await untilReachable(() => reader.readConfiguration()))?.deployments.file
   if (inForce === undefined || isSame(inForce, file)) await namingSetting('DEPLOYMENTS_FILE', () => requireUsable(file))
   const pausedQueues = new Set<QueueName>()
   const listeners: (() => void)[] = []

@@ -62,6 +62,7 @@ export async function planProcesses(options: SandboxOptions, context: PlanContex
         name,
         entry,
         root: options.rootOf?.(name),
+        launcher: options.launcherOf?.(name),
         logsDirectory: join(options.directory, 'logs'),
         isReady,
         environment: withoutUnusedKeys(all),

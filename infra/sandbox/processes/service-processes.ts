@@ -31,15 +31,18 @@ export async function startService(options: {
   isReady: (line: string) => boolean
   /** Another checkout to run from. */
   root?: string | undefined
+  /** The words of a command that runs it. */
+  launcher?: readonly string[] | undefined
 }) {
-  const { root = ROOT } = options
+  const { root = ROOT, launcher = [] } = options
+  const [command, ...args] = [...launcher, process.execPath, join(root, options.entry)]
   await mkdir(options.logsDirectory, { recursive: true })
   const logPath = join(options.logsDirectory, `${options.name}.log`)
   const logFile = createWriteStream(logPath, { flags: 'a', mode: 0o600 })
   const ready = Promise.withResolvers<string>()
   const started = spawnGuarded({
-    command: process.execPath,
-    args: [join(root, options.entry)],
+    command,
+    args,
     cwd: root,
     env: {
       ...inheritedEnvironment(),

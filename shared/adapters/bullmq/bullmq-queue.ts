@@ -6,6 +6,7 @@ import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
 import type { LockPatience } from '#shared/ledger/until-unblocked.ts'
 import { isConnectionFailure, reasonOf } from '#shared/runtime/connection-failure.ts'
+import { rarely } from '#shared/runtime/rarely.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import {
@@ -59,7 +60,8 @@ export async function migrateQueue(queueUrl: string, patience?: LockPatience): P
 export async function openJobQueue(settings: QueueSettings, onError: (error: Error) => void): Promise<OpenedJobQueue> {
   const setting = settings.QUEUE_URL === undefined ? 'DATABASE_URL' : 'QUEUE_URL'
   const address = parseQueueUrl(settings.QUEUE_URL ?? settings.DATABASE_URL)
-  const report = oncePerError(onError)
+  // Every queue on a shared connection emits that connection's errors.
+  const report = rarely(onError, reasonOf)
   const unusable = (error: unknown) =>
     new UnusableQueue(`${setting}: the queue at ${address.shown} cannot be used`, error)
   const opening = openOnce(async () => {
@@ -138,16 +140,6 @@ class UnusableQueue extends StartFailure {
   constructor(what: string, error: unknown) {
     super(`${what}: ${reasonOf(error)}`)
     this.isUnreachable = isRedisOutage(error) || isConnectionFailure(error)
-  }
-}
-
-/** Reports each error once: every queue on a shared connection emits that connection's errors. */
-function oncePerError(onError: (error: Error) => void): (error: Error) => void {
-  const seen = new WeakSet<Error>()
-  return (error) => {
-    if (seen.has(error)) return
-    seen.add(error)
-    onError(error)
   }
 }
 

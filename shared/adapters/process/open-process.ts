@@ -2,14 +2,21 @@ import type { Registry } from 'prom-client'
 import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { openObjectStore } from '#shared/adapters/open-stores.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
-import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '#shared/ledger/check-schema.ts'
+import {
+  createLedgerCheck,
+  createUntilReachable,
+  type LedgerCheck,
+  type UntilReachable,
+} from '#shared/ledger/check-schema.ts'
 import { createPool, type Pool } from '#shared/ledger/pool.ts'
 import { findRoleProblem } from '#shared/ledger/role-rights.ts'
 import { createWaitWatch } from '#shared/ledger/watch-waits.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
 import type { OpenedObjectStore } from '#shared/media/object-store.ts'
+import { isConnectionFailure, reasonOf } from '#shared/runtime/connection-failure.ts'
 import { createLogger, type Logger, type LogLevel } from '#shared/runtime/logger.ts'
 import { addPoolMetrics, createProcessMetrics } from '#shared/runtime/process-metrics.ts'
+import { rarely } from '#shared/runtime/rarely.ts'
 import type { TelemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import { openTracer } from '../opentelemetry/open-tracer.ts'
@@ -41,6 +48,8 @@ export interface OpenedLedgerProcess {
   readonly logger: Logger
   readonly pool: Pool
   readonly ledgerCheck: LedgerCheck
+  /** For a start that cannot go on without the database; says what it waits for. */
+  readonly untilReachable: UntilReachable
 }
 
 /** The connections and telemetry that API and worker have in common. */
@@ -72,14 +81,27 @@ export async function openLedgerProcess(
   resources.defer(() => pool.end())
   addPoolMetrics(metrics, pool)
   const ledgerCheck = createLedgerCheck({ pool, databaseUrl: settings.DATABASE_URL, now })
-  const check = waitsForLedger ? untilChecked : checkedNow
-  const isChecked = await check(ledgerCheck, (error) =>
-    logger.warn('DATABASE_URL: the database cannot be reached yet', { error }),
+  const onWait = rarely(
+    (error: unknown) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }),
+    reasonOf,
   )
-  const roleProblem = isChecked ? await findRoleProblem(pool).catch(() => null) : null
-  if (roleProblem !== null)
-    logger.warn('DATABASE_URL: the role of this service has too many rights', { reason: roleProblem })
-  return { metrics, tracer, logger, pool, ledgerCheck }
+  const untilReachable = createUntilReachable(onWait)
+  const check = async () => {
+    await ledgerCheck.schema()
+    await ledgerCheck.clock()
+    const reason = await findRoleProblem(pool).catch((error: unknown) => {
+      if (isConnectionFailure(error)) throw error
+      return null
+    })
+    if (reason !== null) logger.warn('DATABASE_URL: the role of this service has too many rights', { reason })
+  }
+  if (waitsForLedger) await untilReachable(check)
+  else
+    await check().catch((error: unknown) => {
+      if (!isConnectionFailure(error)) throw error
+      onWait(error)
+    })
+  return { metrics, tracer, logger, pool, ledgerCheck, untilReachable }
 }
 
 /**

@@ -23,7 +23,13 @@ export function failureOf(cause: unknown): Error {
     return new Error(`the facilitator failed with ${cause.statusCode}: ${loggableReason(cause.errorReason)}`)
   if (cause instanceof VerifyError)
     return new Error(`the facilitator failed with ${cause.statusCode}: ${loggableReason(cause.invalidReason)}`)
-  const status = cause instanceof Error ? /failed \((\d{3})\)/.exec(cause.message)?.[1] : undefined
+  const status = cause instanceof Error ? statusOf(cause) : undefined
   if (status !== undefined) return new Error(`the facilitator failed with ${status}`)
   return new Error('the facilitator cannot be reached, or its response is not x402')
+}
+
+/** Returns the status of an answer that the SDK's client threw; `undefined` for any other error. */
+export function statusOf({ message }: Error): number | undefined {
+  const [, status] = /failed \((\d{3})\)/.exec(message) ?? []
+  return status === undefined ? undefined : Number(status)
 }

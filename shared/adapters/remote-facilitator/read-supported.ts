@@ -1,6 +1,12 @@
-import { createHttpClient, type RemoteFacilitatorOptions } from './http-client.ts'
+import { setTimeout as delay } from 'node:timers/promises'
+import { FacilitatorTimeoutError } from '@x402/core/http'
+import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
+import { createHttpClient, type RemoteFacilitatorOptions, statusOf } from './http-client.ts'
 
 const SUPPORTED_TIMEOUT_MS = 5000
+const RETRY_MS = 1000
+/** Statuses below 500 of a server that cannot answer at the moment. */
+const BUSY_STATUSES: ReadonlySet<number | undefined> = new Set([408, 425, 429])
 const ADDRESS = /^0x[0-9a-f]{40}$/
 
 /**
@@ -8,7 +14,8 @@ const ADDRESS = /^0x[0-9a-f]{40}$/
  * `extra` names a random one at each call, so all of its signers are included: every API process must choose from the
  * same list and recognize the one that another process chose.
  *
- * Throws an error that names FACILITATOR_URL when it cannot be reached or does not support `upto` on `network`.
+ * Throws an error that names FACILITATOR_URL: {@link FacilitatorAway} while it does not answer, another one when it does not
+ * support `upto` on `network`.
  */
 export async function readSupportedFacilitators(
   options: RemoteFacilitatorOptions,
@@ -27,10 +34,41 @@ export async function readSupportedFacilitators(
   return facilitators as `0x${string}`[]
 }
 
+/** Reads them as soon as the facilitator answers; `onWait` receives each failure to reach it. */
+export async function untilSupported(
+  options: RemoteFacilitatorOptions,
+  network: string,
+  onWait: (error: FacilitatorAway) => void,
+): Promise<readonly `0x${string}`[]> {
+  for (;;) {
+    try {
+      return await readSupportedFacilitators(options, network)
+    } catch (error) {
+      if (!(error instanceof FacilitatorAway)) throw error
+      onWait(error)
+      await delay(RETRY_MS)
+    }
+  }
+}
+
+/** A facilitator that cannot be reached, or that says that it cannot answer at the moment. */
+export class FacilitatorAway extends Error {}
+
 async function readSupported(options: RemoteFacilitatorOptions) {
   try {
     return await createHttpClient(options, SUPPORTED_TIMEOUT_MS).getSupported()
   } catch (cause) {
-    throw new Error('the facilitator of FACILITATOR_URL does not answer GET /supported', { cause })
+    const Failure = isAway(cause) ? FacilitatorAway : Error
+    throw new Failure('the facilitator of FACILITATOR_URL does not answer GET /supported', { cause })
   }
+}
+
+function isAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const status = statusOf(error)
+  if (status !== undefined) return status >= 500 || BUSY_STATUSES.has(status)
+  const { cause } = error as { cause?: { code?: unknown } }
+  // Of undici, such as a socket that the other side closed; certificates have other codes.
+  const isLost = isConnectionFailure(cause) || String(cause?.code).startsWith('UND_ERR_')
+  return error instanceof FacilitatorTimeoutError || isLost
 }

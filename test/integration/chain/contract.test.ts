@@ -10,6 +10,7 @@ import {
 } from '#shared/chain/settlement-contract/require-contract.ts'
 import { createGasReader } from '#shared/chain/settlement/gas-reader.ts'
 import { createSettler } from '#shared/chain/settlement/settler.ts'
+import { createLogger } from '#shared/runtime/logger.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { composePayment } from '../../../api/composition/payment.ts'
 import { readConfig } from '../../../api/config.ts'
@@ -44,6 +45,7 @@ async function leftIn(contract: Hex, keys: readonly Hex[]): Promise<number> {
   const { settlementsLeft } = await readerOf(keys).readGas(contract)
   return settlementsLeft
 }
+const QUIET = createLogger({ process: 'api', level: 'silent' })
 const stranger = newAddress()
 function newAddress(): Hex {
   return privateKeyToAccount(generatePrivateKey()).address.toLowerCase() as Hex
@@ -180,7 +182,7 @@ describe('an API with a settlement contract', () => {
       CONTACT_EMAIL: 'operator@farebox.example',
       ...changes,
     })
-  const compose = (changes: Record<string, string>) => composePayment(settings(changes), () => new Date())
+  const compose = (changes: Record<string, string>) => composePayment(settings(changes), QUIET, () => new Date())
 
   it('names the contract in challenges, and accepts payments to it, to those of a change, and of earlier calls to the keys', async () => {
     const { dependencies } = await compose({

@@ -227,6 +227,7 @@ describe('settlement keys of one system only', () => {
     requireExclusiveKeys({
       accounts: createSettlementAccounts(createChainClient(worker.proxy.url, PATIENCE_MS), 8453, [chain.privateKey]),
       settlementStore: ledger.settlement,
+      untilReachable: (work) => work(),
       network: 'eip155:8453',
       logger: worker.dependencies.logger,
     })

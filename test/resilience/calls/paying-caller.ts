@@ -45,6 +45,10 @@ export interface CallerOptions {
   readonly network: string
   /** The client gives up after this long without a final answer. */
   readonly patienceMs: number
+  /** A request without an answer after so long is sent again, to the next API. */
+  readonly answerWithinMs?: number | undefined
+  /** Receives each call whose request had no answer. */
+  readonly onLost?: ((record: CallRecord) => void) | undefined
   /** Chooses the first API. */
   readonly random: () => number
 }
@@ -128,7 +132,8 @@ async function makeCall(
       giveUpAt += Date.now() - waitsSince
     }
     const copies = isFirstPayment ? duplicates : 1
-    const outOfPatience = AbortSignal.timeout(Math.max(1, giveUpAt - Date.now()))
+    const patienceMs = Math.min(giveUpAt - Date.now(), options.answerWithinMs ?? Number.POSITIVE_INFINITY)
+    const outOfPatience = AbortSignal.timeout(Math.max(1, patienceMs))
     const signal = isFirstPayment && hangUp ? AbortSignal.any([hangUp, outOfPatience]) : outOfPatience
     const [answered = null] = await Promise.all(
       Array.from({ length: copies }, (_, index) =>
@@ -136,6 +141,7 @@ async function makeCall(
       ),
     )
     if (!answered) {
+      options.onLost?.(record)
       await delay(LONGEST_PAUSE_MS / 3)
       continue
     }

@@ -16,6 +16,7 @@ import { WITHOUT_BUDGETS } from '../../support/processes/test-sandbox.ts'
 import { createPayingCaller, type PayingCaller } from '../calls/paying-caller.ts'
 import { countBy } from '../checker/check-charges.ts'
 import type { LedgerSources } from '../checker/collect.ts'
+import type { CallRecord } from '../checker/ledgers.ts'
 import { objectsInBucket, objectsInFolder } from '../checker/read-objects.ts'
 import { createPointControl, type PointControl } from '../processes/reach-point.ts'
 import { type OuterServiceKind, startCampaignServices } from './outer-services.ts'
@@ -53,8 +54,15 @@ export interface CampaignStackOptions {
   readonly databaseUrl?: string
   /** The checkout that each process runs from, without fault points; default: this one, with them. */
   readonly rootOf?: (name: ServiceName) => string | undefined
-  /** Where clients send their calls, such as a load balancer; default: directly to the APIs. */
-  readonly clientUrls?: readonly string[]
+  /** Where clients send their calls, such as a load balancer; default: directly to the APIs at their `baseUrls`. */
+  readonly clientUrls?: (baseUrls: readonly string[]) => readonly string[]
+  /** Proxies of the caller, and where each process runs: see `SandboxOptions`. Not together with `proxied`. */
+  readonly connections?: NonNullable<SandboxOptions['connections']>
+  readonly launcherOf?: NonNullable<SandboxOptions['launcherOf']>
+  /** Clients send a request again, to the next API, when it has no answer after so long; default: as long as they have patience. */
+  readonly answerWithinMs?: number
+  /** Receives each call whose request had no answer. */
+  readonly onLost?: (record: CallRecord) => void
   /** Returns numbers between 0 and 1; default `Math.random`. */
   readonly random?: () => number
 }
@@ -127,6 +135,8 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
         : { apiEntry: 'test/resilience/processes/api.ts', workerEntry: 'test/resilience/processes/worker.ts' }),
       ...(options.databaseUrl === undefined ? {} : { databaseUrl: options.databaseUrl }),
       ...(options.deployments === undefined ? {} : { deployments: options.deployments }),
+      ...(options.launcherOf === undefined ? {} : { launcherOf: options.launcherOf }),
+      ...(options.connections === undefined ? {} : { connections: options.connections }),
       // So short that clients also re-attach to a job that recovers slowly.
       apiEnvironment: {
         ...WITHOUT_BUDGETS,
@@ -157,7 +167,9 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
     started = sandbox
     const [database, queue, rpc, upstream] = proxies
     const caller = createPayingCaller({
-      baseUrls: options.clientUrls ?? sandbox.info.baseUrls,
+      baseUrls: options.clientUrls?.(sandbox.info.baseUrls) ?? sandbox.info.baseUrls,
+      answerWithinMs: options.answerWithinMs,
+      onLost: options.onLost,
       rpcUrl: sandbox.info.rpcUrl,
       network: sandbox.info.network,
       patienceMs: CLIENT_PATIENCE_MS,

@@ -15,6 +15,17 @@ export type TcpFault =
   | { readonly kind: 'reset'; readonly afterBytes: number; readonly direction: 'to_target' | 'to_client' }
   /** Requests are delivered; the first bytes of an answer are dropped and the connection is reset. */
   | { readonly kind: 'lost_answer' }
+  /**
+   * Once so many chunks have been delivered to the target, of all connections together, open ones are reset at once and new
+   * ones as they come, until it is healed. With `parting`, the target's side sends that first, and then ends them.
+   */
+  | { readonly kind: 'outage_after'; readonly chunks: number; readonly parting?: Parting }
+
+/** What a server says to its open connections as it goes away, and to new ones while it is. */
+interface Parting {
+  readonly toOpen: Uint8Array
+  readonly toNew: Uint8Array
+}
 
 export interface TcpFaultProxy {
   readonly port: number
@@ -39,16 +50,21 @@ interface ProxyState {
   readonly links: Set<Link>
   fault: TcpFault | null
   hits: number
+  /** Chunks to the target since the fault began. */
+  chunks: number
 }
 
-/** Starts a TCP proxy on loopback in front of `target`; it keeps its port through every fault. */
-export async function startTcpFaultProxy(target: { host: string; port: number }): Promise<TcpFaultProxy> {
-  const state: ProxyState = { links: new Set(), fault: null, hits: 0 }
+/** Starts a TCP proxy in front of `target`, on loopback or another address of this machine; it keeps its port through every fault. */
+export async function startTcpFaultProxy(
+  target: { host: string; port: number },
+  address = '127.0.0.1',
+): Promise<TcpFaultProxy> {
+  const state: ProxyState = { links: new Set(), fault: null, hits: 0, chunks: 0 }
   const port = await findFreePort()
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) =>
     openLink(state, client, target),
   )
-  await listen(server, port)
+  await listen(server, port, address)
   const cutAll = () => {
     for (const link of state.links) cut(state, link)
   }
@@ -60,6 +76,7 @@ export async function startTcpFaultProxy(target: { host: string; port: number })
     setFault: async (fault) => {
       state.fault = fault
       state.hits = 0
+      state.chunks = 0
       for (const link of state.links) {
         link.passed = { to_target: 0, to_client: 0 }
         flow(state, link)
@@ -68,7 +85,7 @@ export async function startTcpFaultProxy(target: { host: string; port: number })
         cutAll()
         if (server.listening) await closeServer(server)
       } else if (!server.listening) {
-        await listen(server, port)
+        await listen(server, port, address)
       }
     },
     stop: async () => {
@@ -79,6 +96,11 @@ export async function startTcpFaultProxy(target: { host: string; port: number })
 }
 
 function openLink(state: ProxyState, client: Socket, { host, port }: { host: string; port: number }): void {
+  if (state.fault?.kind === 'outage_after' && state.hits > 0) {
+    state.hits += 1
+    refuse(client, state.fault)
+    return
+  }
   const target = connect({ host, port, allowHalfOpen: true })
   const link: Link = { client, target, passed: { to_target: 0, to_client: 0 } }
   state.links.add(link)
@@ -119,6 +141,13 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
   from.on('data', (piece: Buffer) => {
     const { fault } = state
     if (fault?.kind === 'lost_answer' && direction === 'to_client') return hitAndCut(state, link)
+    if (fault?.kind === 'outage_after' && direction === 'to_target') {
+      state.chunks += 1
+      if (state.chunks === fault.chunks) {
+        to.write(piece, () => beginOutage(state, fault))
+        return
+      }
+    }
     if (fault?.kind === 'reset' && fault.direction === direction) {
       const passed = link.passed[direction]
       const left = fault.afterBytes - passed
@@ -148,6 +177,35 @@ function flow(state: ProxyState, { client, target }: Link): void {
   }
 }
 
+type Outage = Extract<TcpFault, { kind: 'outage_after' }>
+
+function beginOutage(state: ProxyState, { parting }: Outage): void {
+  state.hits += 1
+  for (const link of state.links) {
+    if (parting === undefined) cut(state, link)
+    else {
+      state.links.delete(link)
+      link.target.destroy()
+      endWith(link.client, parting.toOpen)
+    }
+  }
+}
+
+/** Resets a new connection or, once it has asked for something, says why not. */
+function refuse(client: Socket, { parting }: Outage): void {
+  client.on('error', () => undefined)
+  if (parting === undefined) client.resetAndDestroy()
+  else {
+    client.once('data', () => endWith(client, parting.toNew)).resume()
+    client.once('end', () => client.destroy())
+  }
+}
+
+/** Sends the last bytes of a connection, of which nothing more is read. */
+function endWith(socket: Socket, bytes: Uint8Array): void {
+  socket.end(bytes, () => socket.destroy())
+}
+
 function hitAndCut(state: ProxyState, link: Link): void {
   state.hits += 1
   cut(state, link)
@@ -158,11 +216,11 @@ function cut(state: ProxyState, link: Link): void {
   for (const socket of [link.client, link.target]) if (!socket.destroyed) socket.resetAndDestroy()
 }
 
-async function listen(server: Server, port: number): Promise<void> {
+async function listen(server: Server, port: number, address: string): Promise<void> {
   for (const startedAt = Date.now(); ;) {
     try {
       await new Promise<void>((resolve, reject) => {
-        server.once('error', reject).listen(port, '127.0.0.1', () => {
+        server.once('error', reject).listen(port, address, () => {
           server.off('error', reject)
           resolve()
         })

@@ -1,12 +1,13 @@
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
+import { readSupportedFacilitators, untilSupported } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { createDelegatingPayer } from '../../support/chain/delegating-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
@@ -171,6 +172,45 @@ describe('reading the facilitator’s addresses', () => {
   it('throws with the name of the setting when the facilitator cannot be reached', async () => {
     facilitator.setFault('/supported', { kind: 'reset' })
     await expect(read()).rejects.toThrow('FACILITATOR_URL does not answer GET /supported')
+  })
+
+  const wait = (url: string, onWait: (error: Error) => void) =>
+    untilSupported({ url, apiKey: undefined }, NETWORK, onWait)
+  it.each<FacilitatorFault>([
+    { kind: 'reset' },
+    { kind: 'lost_answer' },
+    { kind: 'status', status: 429 },
+    { kind: 'status', status: 500 },
+    { kind: 'status', status: 502 },
+    { kind: 'status', status: 503 },
+  ])('waits for a facilitator that is away: $kind $status', async (fault) => {
+    facilitator.setFault('/supported', fault)
+    const errors: Error[] = []
+    const waiting = wait(facilitator.url, (error) => {
+      errors.push(error)
+      facilitator.setFault('/supported', null)
+    })
+    expect(await waiting).toEqual([facilitator.address])
+    expect(errors.map(({ message }) => message)).toEqual([
+      'the facilitator of FACILITATOR_URL does not answer GET /supported',
+    ])
+  })
+
+  it('waits for a facilitator whose port is closed', async () => {
+    const waiting = wait(`http://127.0.0.1:${await findFreePort()}`, ({ message }) => {
+      throw new Error(`waits: ${message}`)
+    })
+    await expect(waiting).rejects.toThrow('waits: the facilitator of FACILITATOR_URL')
+  })
+
+  it.each<FacilitatorFault>([
+    { kind: 'status', status: 401 },
+    { kind: 'status', status: 404 },
+    { kind: 'body', status: 200, body: 'a page' },
+    { kind: 'body', status: 200, body: { kinds: [], signers: {}, extensions: [] } },
+  ])('does not wait for what is no facilitator of this network: $kind $status $body', async (fault) => {
+    facilitator.setFault('/supported', fault)
+    await expect(wait(facilitator.url, () => undefined)).rejects.toThrow('FACILITATOR_URL')
   })
 })
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createServer, type Server } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { CONSUMER_RETRY_MS } from '#shared/adapters/bullmq/queue-engine.ts'
@@ -66,6 +67,33 @@ test('a connection lost between two statements fails its transaction only', asyn
   await proxy.setFault(null)
   expect(await inTransaction(pool, async (sql) => (await sql.query('SELECT 3 AS three')).rows)).toEqual([{ three: 3 }])
   await pool.end()
+})
+test('a transaction whose process cannot be reached any more lets its locks go', async () => {
+  const options = { connectionString: url, maximumConnections: 1, applicationName: 'cut off', onError: () => undefined }
+  const pool = createPool({ ...options, idleTransactionMs: 500 })
+  const cutOff = inTransaction(pool, async (sql) => {
+    await sql.query('SELECT pg_advisory_xact_lock(4711)')
+    await proxy.setFault({ kind: 'blackhole' })
+    await elsewhere.query('SELECT pg_advisory_lock(4711)')
+    await proxy.setFault(null)
+    await sql.query('SELECT 1')
+  })
+  const elsewhere = new pg.Client({ connectionString: database.url })
+  await elsewhere.connect()
+  const error: unknown = await cutOff.catch((thrown: unknown) => thrown)
+  expect([String(error), isConnectionFailure(error)]).toEqual([expect.stringMatching(/idle|terminat|queryable/), true])
+  await elsewhere.end()
+  await pool.end()
+})
+test('a pool of a service limits its transactions, and one of a report does not', async () => {
+  const options = { connectionString: url, maximumConnections: 1, applicationName: 'limits', onError: () => undefined }
+  const [service, report] = [createPool(options), createPool({ ...options, statementTimeoutMs: 60_000 })]
+  const statement = "SELECT current_setting('idle_in_transaction_session_timeout') AS shown"
+  expect(await Promise.all([service, report].map(async (pool) => (await pool.query(statement)).rows))).toEqual([
+    [{ shown: '10s' }],
+    [{ shown: '0' }],
+  ])
+  await Promise.all([service.end(), report.end()])
 })
 test('a server that accepts connections and never answers is an outage, and the next connection works', async () => {
   const pool = createPool({

@@ -1,4 +1,5 @@
 import type { SettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
+import type { UntilReachable } from '#shared/ledger/check-schema.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
@@ -6,6 +7,7 @@ import { StartFailure } from '#shared/runtime/start-process.ts'
 export interface ExclusiveKeysDependencies {
   readonly accounts: Pick<SettlementAccounts, 'facilitators' | 'countAccountNonces' | 'countPendingNonces'>
   readonly settlementStore: Pick<SettlementStore, 'readNextAccountNonce'>
+  readonly untilReachable: UntilReachable
   readonly network: string
   readonly logger: Logger
 }
@@ -13,11 +15,12 @@ export interface ExclusiveKeysDependencies {
 /**
  * Throws a `StartFailure` when a settlement key has pending transactions that this ledger did not sign: then an
  * installation with another database uses the same key, and both would take the same account nonces. Processes over one
- * database share keys safely. A chain that cannot be reached does not prevent the start.
+ * database share keys safely. A chain that cannot be reached does not prevent the start; a database is waited for.
  */
 export async function requireExclusiveKeys({
   accounts,
   settlementStore,
+  untilReachable,
   network,
   logger,
 }: ExclusiveKeysDependencies): Promise<void> {
@@ -28,7 +31,8 @@ export async function requireExclusiveKeys({
     })
     if (!counts) continue
     // Read after the chain, so it includes what other processes over this database have signed since.
-    const next = (await settlementStore.readNextAccountNonce({ network, facilitator })) ?? counts.mined
+    const known = await untilReachable(() => settlementStore.readNextAccountNonce({ network, facilitator }))
+    const next = known ?? counts.mined
     if (counts.withPending > counts.mined && counts.withPending > next)
       throw new StartFailure(
         `SETTLEMENT_PRIVATE_KEYS: ${facilitator} has pending transactions that this database does not know; ` +
