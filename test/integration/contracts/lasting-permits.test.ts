@@ -15,9 +15,6 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { permitCall } from '../../support/payer/allowance-permit.ts'
-import { createPayer, type Payer } from '../../support/payer/payer.ts'
-import { type AuthorizationChanges, secondsFromNow, signWitness } from '../../support/payer/sign-authorization.ts'
 import {
   type BatchChain,
   CHARGE,
@@ -28,6 +25,9 @@ import {
   newAddress,
   startBatchChain,
 } from '../../support/chain/batch-chain.ts'
+import { permitCall } from '../../support/payer/allowance-permit.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { type AuthorizationChanges, secondsFromNow, signWitness } from '../../support/payer/sign-authorization.ts'
 
 const VALUE = 500_000n
 const ENOUGH_GAS = 250_000n

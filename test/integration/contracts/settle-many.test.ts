@@ -19,9 +19,6 @@ import { readSettlementArtifact } from '../../../infra/contracts/settlement-arti
 import { compileSources } from '../../../infra/sandbox/chain/contracts/compile.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { createDelegatingPayer, delegateTo } from '../../support/chain/delegating-payer.ts'
-import { createPayer, type Payer } from '../../support/payer/payer.ts'
-import { secondsFromNow, signWitness } from '../../support/payer/sign-authorization.ts'
 import {
   type BatchChain,
   CHARGE,
@@ -32,6 +29,9 @@ import {
   newAddress,
   startBatchChain,
 } from '../../support/chain/batch-chain.ts'
+import { createDelegatingPayer, delegateTo } from '../../support/chain/delegating-payer.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { secondsFromNow, signWitness } from '../../support/payer/sign-authorization.ts'
 
 const REASON = {
   nonceUsed: toFunctionSelector('InvalidNonce()'),

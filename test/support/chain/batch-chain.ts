@@ -15,9 +15,9 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { deploySettlementContract } from '../../../infra/sandbox/chain/contracts/deploy-settlement-contract.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { startTestDevnet, type TestDevnet } from './devnet.ts'
 import type { Payer } from '../payer/payer.ts'
 import { type AuthorizationChanges, signAuthorization } from '../payer/sign-authorization.ts'
+import { startTestDevnet, type TestDevnet } from './devnet.ts'
 
 /** Much more than `settle` needs, and little enough for 200 of them in a transaction. */
 const ENOUGH_GAS = 130_000n

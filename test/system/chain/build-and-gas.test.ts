@@ -18,6 +18,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { SETTLEMENT_CONTRACT_CODE_HASH, settlementContractAbi, usdcAbi } from '#shared/chain/network/contracts.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { readSettlementArtifact, type SettlementArtifact } from '../../../infra/contracts/settlement-artifact.ts'
+import { memoryGas, reasonOfGas, stubProxy, stubProxyWithBytes } from '../../integration/contracts/proxy-stub.ts'
 import {
   type BatchChain,
   CHARGE,
@@ -27,7 +28,6 @@ import {
   newAddress,
   startBatchChain,
 } from '../../support/chain/batch-chain.ts'
-import { memoryGas, reasonOfGas, stubProxy, stubProxyWithBytes } from '../../integration/contracts/proxy-stub.ts'
 import { createDelegatingPayer } from '../../support/chain/delegating-payer.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
