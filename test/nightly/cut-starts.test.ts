@@ -62,14 +62,14 @@ let bare: BareSettings
 let urls: Readonly<Record<Exclude<Server, 'PostgreSQL'>, string>>
 const stops: (() => Promise<unknown>)[] = []
 beforeAll(async () => {
-  const [redis, devnet] = await Promise.all([startTestRedis(), startTestDevnet()])
+  const [redis, devnet] = await Promise.all([haveRedis() ? startTestRedis() : null, startTestDevnet()])
   bare = await createBareSettings('postgres://none')
   stops.push(
-    () => redis.stop(),
+    async () => redis?.stop(),
     () => devnet.stop(),
     () => bare.remove(),
   )
-  urls = { Redis: redis.url, 'the node': devnet.rpcUrl }
+  urls = { Redis: redis?.url ?? '', 'the node': devnet.rpcUrl }
 })
 afterAll(async () => {
   for (const stop of stops.toReversed()) await stop()
@@ -155,3 +155,37 @@ describe.skipIf(!haveRedis())('a server that goes away after any statement of a 
     },
   )
 })
+
+/** Runs a command whose database goes away for good after so many chunks; returns whether that was before it was done. */
+async function runCut(entry: `infra/commands/${string}`, args: readonly string[], chunks: number): Promise<boolean> {
+  const database = await createTestDatabase()
+  const url = new URL(database.url)
+  const proxy = await startTcpFaultProxy({ host: url.hostname, port: Number(url.port) })
+  url.port = String(proxy.port)
+  await proxy.setFault({ kind: 'outage_after', chunks })
+  const run = startBare(entry, { ...bare.of.worker, DATABASE_URL: url.href }, { args })
+  try {
+    const { code } = await run.exited
+    const output = run.lines.join('\n')
+    const isSaid = / at postgres\S+ cannot be (reached|used): \S/.test(output) && !/^ {4}at /m.test(output)
+    // The last statement may be done although its answer is lost.
+    expect(code === 0 || (proxy.hits > 0 && isSaid) || output).toBe(true)
+    return proxy.hits > 0
+  } finally {
+    await proxy.stop()
+    await database.drop()
+  }
+}
+
+it.for([
+  ['infra/commands/migrate/main.ts', []],
+  ['infra/commands/operators/main.ts', ['list']],
+  ['infra/commands/deployments/main.ts', ['history']],
+] as const)(
+  '%s says that the database went away, after any statement, and ends',
+  async ([entry, args], { annotate }) => {
+    let chunks = 1
+    while (await runCut(entry, args, chunks)) chunks += 1
+    await annotate(`${chunks - 1} places`)
+  },
+)
