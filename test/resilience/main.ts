@@ -19,6 +19,7 @@ const campaigns: Readonly<Record<string, string>> = {
   upgrade: 'this version replaced by a made-up later one under load, and rolled back',
   client: 'the batch command is killed and run again, with and without its journal, while the service is killed too',
   rotations: 'a catalog published, a deployment drained and every kind of key rotated under load',
+  containers: 'the composed system in real containers: updates, kills, restarts, stores away (`npm run containers`)',
   restore: 'a ledger restored from a backup while calls go on, and callers who come back',
 }
 
