@@ -14,7 +14,10 @@ export interface SteadyLoad {
 }
 
 /** Starts as many concurrent callers, with calls of all kinds. */
-export function startSteadyLoad({ caller, payers }: CampaignStack, callers: number): SteadyLoad {
+export function startSteadyLoad(
+  { caller, payers }: Pick<CampaignStack, 'caller' | 'payers'>,
+  callers: number,
+): SteadyLoad {
   const stopping = new AbortController()
   const finished: CallRecord[] = []
   const everyone = [...payers.approved, ...payers.sponsored]

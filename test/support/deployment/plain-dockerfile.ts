@@ -15,8 +15,9 @@ export interface PlainImage {
   readonly command: readonly string[]
   /** HEALTHCHECK CMD, in exec form. */
   readonly healthCheck: readonly string[]
-  /** RUN lines that need another root file system, verbatim. */
+  /** RUN lines that need another root file system, and what is copied from there to outside of /app, verbatim. */
   readonly notRun: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
 }
 
 export async function parseDockerfile(path: string): Promise<Dockerfile> {
@@ -32,7 +33,13 @@ export async function executeDockerfile(dockerfile: Dockerfile, context: string,
   const stages = new Map<string, string>()
   const notRun: string[] = []
   let stage = ''
-  const last = { environment: {}, entrypoint: [] as string[], command: [] as string[], healthCheck: [] as string[] }
+  const last = {
+    environment: {},
+    labels: {},
+    entrypoint: [] as string[],
+    command: [] as string[],
+    healthCheck: [] as string[],
+  }
   for (const instruction of dockerfile.getInstructions()) {
     const text = instruction.getRawArgumentsContent() ?? ''
     switch (instruction.getKeyword()) {
@@ -48,7 +55,8 @@ export async function executeDockerfile(dockerfile: Dockerfile, context: string,
         if (text !== '/app') throw new Error(`another WORKDIR than /app: ${text}`)
         break
       case 'COPY':
-        await copy(instruction as Copy, { context, stage, stages, ignored })
+        if (/ \/(?!app\/)\S+$/.test(text)) notRun.push(`COPY ${text}`)
+        else await copy(instruction as Copy, { context, stage, stages, ignored })
         break
       case 'RUN': {
         const script = (instruction.getArgumentsContent() ?? '').replace(/\\\n/g, ' ')
@@ -67,6 +75,9 @@ export async function executeDockerfile(dockerfile: Dockerfile, context: string,
           ),
         )
         break
+      case 'LABEL':
+        Object.assign(last.labels, Object.fromEntries(instruction.getArguments().map((pair) => split(pair.getValue()))))
+        break
       case 'ENTRYPOINT':
         last.entrypoint = execForm(instruction)
         break
@@ -76,6 +87,7 @@ export async function executeDockerfile(dockerfile: Dockerfile, context: string,
       case 'HEALTHCHECK':
         last.healthCheck = JSON.parse(/CMD\s+(\[.*\])/s.exec(text)?.[1] ?? '[]') as string[]
         break
+      case 'ARG':
       case 'USER':
       case 'EXPOSE':
       case 'STOPSIGNAL':

@@ -16,6 +16,8 @@ export interface CommandSettings {
   /** Where the journal is. */
   readonly home: string
   readonly rpcUrl?: string
+  /** A file with the certificate of the service's own authority. */
+  readonly authority?: string
   /** The file to run, and the program that runs it; the sources with this process's Node by default. */
   readonly entry?: string
   readonly node?: string
@@ -68,7 +70,7 @@ export function startFareboxCommand(args: readonly string[], settings: CommandSe
 }
 
 function environmentOf(settings: CommandSettings): Record<string, string> {
-  const { baseUrl, privateKey, home, rpcUrl, isUncached = false } = settings
+  const { baseUrl, privateKey, home, rpcUrl, authority, isUncached = false } = settings
   return {
     PATH: process.env['PATH'] ?? '',
     ...(isUncached ? {} : { NODE_COMPILE_CACHE: COMPILE_CACHE }),
@@ -76,6 +78,7 @@ function environmentOf(settings: CommandSettings): Record<string, string> {
     FAREBOX_PRIVATE_KEY: privateKey,
     FAREBOX_HOME: home,
     ...(rpcUrl === undefined ? {} : { FAREBOX_RPC_URL: rpcUrl }),
+    ...(authority === undefined ? {} : { NODE_EXTRA_CA_CERTS: authority }),
   }
 }
 

@@ -267,7 +267,7 @@ describe('processes', () => {
 
   test('no service fills the disk with its log or takes all memory of the machine', () => {
     for (const [name, { logging, mem_limit: memory }] of Object.entries(services)) {
-      expect([name, logging]).toEqual([name, { driver: 'local', options: { 'max-size': '20m', 'max-file': '10' } }])
+      expect([name, logging]).toEqual([name, { driver: 'json-file', options: { 'max-size': '20m', 'max-file': '10' } }])
       expect([name, memory]).toEqual([name, expect.stringMatching(/^\d+[mg]$/)])
     }
   })

@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { z } from 'zod'
 import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 import { executeDockerfile, type PlainImage, parseDockerfile } from '../../support/deployment/plain-dockerfile.ts'
 import { payForCall } from '../../support/payer/paid-call.ts'
@@ -18,6 +19,14 @@ const OTHERS = ['check-health', 'complete-lockfile', 'configuration', 'ledger', 
 const COMMANDS = (await readdir(join(ROOT, 'infra/commands'))).filter(
   (name) => !name.endsWith('.ts') && !OTHERS.includes(name),
 )
+
+/** Returns name and version of every package below a folder's `node_modules`. */
+async function packagesBelow(directory: string): Promise<readonly string[]> {
+  const lock = z
+    .object({ packages: z.record(z.string(), z.object({ version: z.string() })) })
+    .parse(JSON.parse(await readFile(join(directory, 'node_modules/.package-lock.json'), 'utf8')))
+  return Object.entries(lock.packages).map(([path, { version }]) => `${path.split('node_modules/').at(-1)}@${version}`)
+}
 
 describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', () => {
   let folder: string
@@ -50,7 +59,10 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
 
   test('the image contains only the required files', async () => {
     expect((await readdir(image.directory)).sort()).toEqual(
-      ['.compiled', 'api', 'infra', 'node_modules', 'operator', 'package.json', 'packages', 'shared', 'workers'].sort(),
+      [
+        ...['.compiled', 'LICENSE', 'notices', 'node_modules', 'package.json'],
+        ...['api', 'infra', 'operator', 'packages', 'shared', 'workers'],
+      ].sort(),
     )
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
       'commands',
@@ -65,11 +77,39 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     )
   })
 
-  test('the instructions that the test skips install the distribution’s ffmpeg and make one folder', () => {
-    expect(image.notRun).toHaveLength(2)
-    expect(image.notRun[0]).toMatch(/apt-get install --yes --no-install-recommends ffmpeg\s/)
-    expect(image.notRun[1]).toBe('install --directory --owner=1000 --group=1000 .compiled')
+  test('the instructions that the test skips build the distribution’s ffmpeg and add what it loads', () => {
+    const [build, install, program, copyright, folders, ...others] = image.notRun
+    expect(build).toMatch(/apt-get source ffmpeg/)
+    expect(install).toMatch(/apt-get install --yes --no-install-recommends libmp3lame0\s/)
+    expect(program).toBe('COPY /build/ffmpeg /usr/bin/ffmpeg')
+    expect(copyright).toBe('COPY /build/copyright /usr/share/doc/ffmpeg/copyright')
+    expect(folders).toMatch(/^install --directory --owner=1000 --group=1000 \.compiled\s/)
+    expect(others).toEqual([])
     expect(image.environment['FFMPEG_PATH']).toBe('/usr/bin/ffmpeg')
+  })
+
+  test('the image names its version, and what it contains with the licenses', async () => {
+    const { version, license } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
+    expect(image.labels).toMatchObject({
+      'org.opencontainers.image.version': version,
+      'org.opencontainers.image.licenses': license,
+    })
+    const notices = join(image.directory, 'notices')
+    const listed = z
+      .object({ packages: z.array(z.object({ name: z.string(), versionInfo: z.string() })) })
+      .parse(JSON.parse(await readFile(join(notices, 'npm-packages.spdx.json'), 'utf8')))
+    const names = new Set(listed.packages.map(({ name, versionInfo }) => `${name}@${versionInfo}`))
+    const installed = await packagesBelow(image.directory)
+    expect(installed.length).toBeGreaterThan(150)
+    expect(installed.filter((name) => !names.has(name))).toEqual([])
+    const licenses = await readFile(join(notices, 'npm-licenses.txt'), 'utf8')
+    expect(licenses).toContain('==> node_modules/viem/LICENSE <==')
+  })
+
+  test('the image has no file below node_modules that Node cannot load', async () => {
+    const files = await readdir(join(image.directory, 'node_modules'), { recursive: true })
+    expect(files.length).toBeGreaterThan(5000)
+    expect(files.filter((file) => /\.([cm]?ts|map)$/.test(file))).toEqual([])
   })
 
   test('the image brings the compiled code that its programs start with', async () => {

@@ -1,0 +1,135 @@
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { parseEnv, promisify } from 'node:util'
+import { z } from 'zod'
+import { type GuardedProcess, spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
+import { runProgram } from '../../support/processes/run-program.ts'
+
+/** Names everything that the scenario makes. */
+export const PROJECT = 'farebox-scenario'
+const LABEL = 'com.docker.compose'
+const LOOK_EVERY_MS = 500
+/** A container starts behind others that start too. */
+const HEALTHY_WITHIN_MS = 300_000
+const MOST_OUTPUT_BYTES = 2 ** 26
+
+export interface Container {
+  readonly id: string
+  readonly service: string
+  readonly image: string
+  readonly isRunning: boolean
+  readonly health: string
+  readonly pid: number
+  readonly startedAt: number
+  readonly addresses: readonly string[]
+  readonly environment: Readonly<Record<string, string>>
+}
+
+/** Podman, and docker-compose over its socket, in the folder with docker-compose.yml and its settings. */
+export interface Engine {
+  podman(...args: readonly string[]): Promise<string>
+  compose(...args: readonly string[]): Promise<string>
+  /** Returns the containers of a service, those of all services by default. */
+  containers(service?: string): Promise<readonly Container[]>
+  /** Waits until as many containers of a service run and are healthy; returns the seconds. */
+  untilHealthy(service: string, count?: number): Promise<number>
+  /** Removes everything of the scenario, and ends Podman's service. */
+  stop(): Promise<void>
+}
+
+const inspected = z.array(
+  z.object({
+    Id: z.string(),
+    ImageName: z.string(),
+    State: z.object({
+      Running: z.boolean(),
+      Pid: z.number(),
+      StartedAt: z.coerce.date(),
+      Health: z.object({ Status: z.string() }).optional(),
+    }),
+    Config: z.object({ Labels: z.record(z.string(), z.string()).nullable(), Env: z.array(z.string()).default([]) }),
+    NetworkSettings: z.object({ Networks: z.record(z.string(), z.object({ IPAddress: z.string() })).optional() }),
+  }),
+)
+
+const podman = async (...args: readonly string[]) => (await runProgram('podman', args)).toString()
+
+export async function startEngine(directory: string): Promise<Engine> {
+  const socket = join(directory, 'podman.sock')
+  // Podman's timers of health checks are systemd's; here they are asked in a loop.
+  process.env['DISABLE_HC_SYSTEMD'] = 'true'
+  const args = ['system', 'service', '--time=0', `unix://${socket}`]
+  const service: GuardedProcess = spawnGuarded({ command: 'podman', args })
+  const compose = async (...args: readonly string[]) => {
+    const { stdout, stderr } = await promisify(execFile)('docker-compose', ['--project-name', PROJECT, ...args], {
+      cwd: directory,
+      env: { PATH: process.env['PATH'] ?? '', HOME: directory, DOCKER_HOST: `unix://${socket}` },
+      maxBuffer: MOST_OUTPUT_BYTES,
+    })
+    return stdout + stderr
+  }
+  const containers = async (name?: string) => {
+    const filter = `label=${LABEL}.${name === undefined ? `project=${PROJECT}` : `service=${name}`}`
+    const ids = (await podman('ps', '--all', '--quiet', '--no-trunc', '--filter', filter)).split('\n').filter(Boolean)
+    // One may be removed in between.
+    const all = await Promise.all(ids.map((id) => podman('inspect', id).then(describe, () => [])))
+    return all.flat()
+  }
+  const looking = new AbortController()
+  const asked = askForHealth(containers, looking.signal)
+  const remove = async () => {
+    const ids = (await podman('ps', '--all', '--quiet', '--filter', `label=${LABEL}.project=${PROJECT}`)).split('\n')
+    for (const id of ids.filter(Boolean)) await podman('rm', '--force', '--time', '0', '--volumes', id).catch(() => '')
+    for (const kind of ['volume', 'network']) {
+      const names = (await podman(kind, 'ls', '--format', '{{.Name}}')).split('\n')
+      for (const one of names.filter((each) => each.startsWith(PROJECT)))
+        await podman(kind, 'rm', '--force', one).catch(() => '')
+    }
+  }
+  await remove()
+  return {
+    podman,
+    compose,
+    containers,
+    untilHealthy: async (name, count = 1) => {
+      const startedAt = performance.now()
+      for (;;) {
+        const healthy = (await containers(name)).filter(({ isRunning, health }) => isRunning && health === 'healthy')
+        if (healthy.length >= count) return (performance.now() - startedAt) / 1000
+        if (performance.now() - startedAt > HEALTHY_WITHIN_MS) throw new Error(`${name} does not become healthy`)
+        await delay(LOOK_EVERY_MS)
+      }
+    },
+    stop: async () => {
+      looking.abort()
+      await asked
+      await remove()
+      await service.stop()
+    },
+  }
+}
+
+function describe(json: string): Container[] {
+  return inspected.parse(JSON.parse(json)).map(({ Id, ImageName, State, Config, NetworkSettings }) => ({
+    id: Id,
+    service: Config.Labels?.[`${LABEL}.service`] ?? '',
+    image: ImageName,
+    isRunning: State.Running,
+    health: State.Health?.Status ?? '',
+    pid: State.Pid,
+    startedAt: State.StartedAt.getTime(),
+    addresses: Object.values(NetworkSettings.Networks ?? {}).map(({ IPAddress }) => IPAddress),
+    environment: parseEnv(Config.Env.join('\n')) as Record<string, string>,
+  }))
+}
+
+/** Asks the containers that are not healthy yet: a container that was healthy and fails is found by the calls that fail. */
+async function askForHealth(containers: Engine['containers'], signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const all = await containers().catch(() => [])
+    const waiting = all.filter(({ isRunning, health }) => isRunning && health !== '' && health !== 'healthy')
+    for (const { id } of waiting) await podman('healthcheck', 'run', id).catch(() => '')
+    await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined)
+  }
+}
