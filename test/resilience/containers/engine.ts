@@ -61,11 +61,14 @@ export async function startEngine(directory: string): Promise<Engine> {
   process.env['DISABLE_HC_SYSTEMD'] = 'true'
   const args = ['system', 'service', '--time=0', `unix://${socket}`]
   const service: GuardedProcess = spawnGuarded({ command: 'podman', args })
+  /** Ends what is under way when the scenario is interrupted: it must not start what was removed. */
+  const ending = new AbortController()
   const compose = async (...args: readonly string[]) => {
     const { stdout, stderr } = await promisify(execFile)('docker-compose', ['--project-name', PROJECT, ...args], {
       cwd: directory,
       env: { PATH: process.env['PATH'] ?? '', HOME: directory, DOCKER_HOST: `unix://${socket}` },
       maxBuffer: MOST_OUTPUT_BYTES,
+      signal: ending.signal,
     })
     return stdout + stderr
   }
@@ -76,8 +79,7 @@ export async function startEngine(directory: string): Promise<Engine> {
     const all = await Promise.all(ids.map((id) => podman('inspect', id).then(describe, () => [])))
     return all.flat()
   }
-  const looking = new AbortController()
-  const asked = askForHealth(containers, looking.signal)
+  const asked = askForHealth(containers, ending.signal)
   const remove = async () => {
     const ids = (await podman('ps', '--all', '--quiet', '--filter', `label=${LABEL}.project=${PROJECT}`)).split('\n')
     for (const id of ids.filter(Boolean)) await podman('rm', '--force', '--time', '0', '--volumes', id).catch(() => '')
@@ -102,7 +104,7 @@ export async function startEngine(directory: string): Promise<Engine> {
       }
     },
     stop: async () => {
-      looking.abort()
+      ending.abort()
       await asked
       await remove()
       await service.stop()

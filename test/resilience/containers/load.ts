@@ -29,7 +29,7 @@ export async function underLoad(
 ): Promise<Outcome> {
   const before = composition.caller.records.length
   const load: SteadyLoad = startSteadyLoad(composition, callers)
-  await load.untilFinished(callsBefore)
+  for (let left = callsBefore; left > 0; left -= CALLERS) await load.untilFinished(Math.min(left, CALLERS))
   const actedAt = Date.now()
   const underWay = composition.caller.records.slice(before).filter(({ outcome }) => outcome === null)
   const recoverySeconds = await act()

@@ -12,7 +12,6 @@ import { untilReached } from '../stack/until-reached.ts'
 import type { Composition } from './composition.ts'
 import { PROJECT } from './engine.ts'
 import { IMAGE } from './images.ts'
-import { GATEWAY } from './outer-services.ts'
 import { PUBLIC_BASE_URL } from './settings.ts'
 
 const FUNDS_ATOMIC = 1_000_000_000n
@@ -36,8 +35,8 @@ export async function watch({ engine }: Composition): Promise<void> {
 }
 
 /** Passes what arrives at the proxy's public address inside a container on to the proxy. */
-const RELAY = `import { connect, createServer } from 'node:net'
-createServer((client) => client.on('error', () => 0).pipe(connect(443, '${GATEWAY}').on('error', () => 0)).pipe(client))
+const relay = (gateway: string) => `import { connect, createServer } from 'node:net'
+createServer((client) => client.on('error', () => 0).pipe(connect(443, '${gateway}').on('error', () => 0)).pipe(client))
   .listen(443, '127.0.0.1').unref()`
 
 /** Runs the preflight in a container with the settings of API, worker and settler, and five paid calls; returns its lines. */
@@ -52,7 +51,7 @@ export async function preflight({ engine, outer, directory, authority }: Composi
     PREFLIGHT_PAYER_PRIVATE_KEY: payer.privateKey,
     NODE_EXTRA_CA_CERTS: '/authority.crt',
   }
-  const preload = `data:text/javascript,${encodeURIComponent(RELAY)}`
+  const preload = `data:text/javascript,${encodeURIComponent(relay(outer.gateway))}`
   const networks = ['data', 'objects', 'outside', 'metrics'].map((name) => `${PROJECT}_${name}`)
   return await engine.podman(
     'run',

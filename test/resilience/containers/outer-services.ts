@@ -9,13 +9,13 @@ import { startService } from '../../../infra/sandbox/processes/service-processes
 import { type Engine, PROJECT } from './engine.ts'
 
 const NETWORK = `${PROJECT}_outside`
-const SUBNET = '10.213.77.0/24'
-export const GATEWAY = '10.213.77.1'
 const LABELS = 'com.docker.compose'
 
 /** What is outside of the machine of a deployment: the chain, the vendors, and who is called when something is wrong. */
 export interface OuterServices {
   readonly network: string
+  /** This machine's address in it. */
+  readonly gateway: string
   /** The chain and the vendors as the containers see them. */
   readonly rpcUrl: string
   readonly upstreamUrl: string
@@ -35,17 +35,10 @@ const label = (name: string, value: string) => ['--label', `${LABELS}.${name}=${
 
 /** Starts them as processes of this machine, which containers reach by the address of their network's gateway. */
 export async function startOuterServices(engine: Engine, directory: string): Promise<OuterServices> {
-  await engine.podman(
-    'network',
-    'create',
-    '--subnet',
-    SUBNET,
-    '--gateway',
-    GATEWAY,
-    ...label('project', PROJECT),
-    ...label('network', 'outside'),
-    NETWORK,
-  )
+  await engine.podman('network', 'create', ...label('project', PROJECT), ...label('network', 'outside'), NETWORK)
+  const gateway = (
+    await engine.podman('network', 'inspect', '--format', '{{(index .Subnets 0).Gateway}}', NETWORK)
+  ).trim()
   // The gateway has its address as long as the network has a container.
   const labels = [...label('project', PROJECT), ...label('service', 'holder')]
   await engine.podman(
@@ -72,9 +65,12 @@ export async function startOuterServices(engine: Engine, directory: string): Pro
   const alerts = new Set<string>()
   const receiver = createHttpServer((request, response) => void receive(request, response, alerts))
   const servers: Server[] = [receiver, relayTo(Number(new URL(chain.rpcUrl).port)), relayTo(listening)]
-  const [webhookUrl = '', rpcUrl = '', upstreamUrl = ''] = await Promise.all(servers.map(listenOnGateway))
+  const [webhookUrl = '', rpcUrl = '', upstreamUrl = ''] = await Promise.all(
+    servers.map((server) => listenOn(gateway, server)),
+  )
   return {
     network: NETWORK,
+    gateway,
     rpcUrl,
     upstreamUrl,
     webhookUrl,
@@ -110,8 +106,8 @@ function relayTo(port: number): Server {
   })
 }
 
-async function listenOnGateway(server: Server): Promise<string> {
-  server.listen(0, GATEWAY)
+async function listenOn(gateway: string, server: Server): Promise<string> {
+  server.listen(0, gateway)
   await once(server, 'listening')
-  return `http://${GATEWAY}:${(server.address() as AddressInfo).port}`
+  return `http://${gateway}:${(server.address() as AddressInfo).port}`
 }

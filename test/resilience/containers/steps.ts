@@ -29,6 +29,7 @@ interface Run {
   readonly report: (line: string) => void
 }
 
+const LONGEST_FAILURE = 4000
 /** Calls before the memory is measured again. */
 const CALLS = 100
 
@@ -98,7 +99,8 @@ export async function runScenario(options: {
     report(name)
     const failure = await Promise.race([work(), interrupted]).then(
       () => null,
-      (error: unknown) => String(error),
+      // The end of what a command wrote says why it failed.
+      (error: unknown) => String(error).slice(-LONGEST_FAILURE),
     )
     const seconds = Number(((performance.now() - startedAt) / 1000).toFixed(1))
     steps.push({ name, seconds, failure })

@@ -35,7 +35,7 @@ export async function runCommand(
   return { exitCode, output: output.join(''), errors: errors.join('') }
 }
 
-/** Runs a program to its end and returns its standard output. Throws with its standard error when it fails. */
+/** Runs a program to its end and returns its standard output. Throws with what it wrote when it fails. */
 export async function runProgram(program: string, programArguments: readonly string[]): Promise<Buffer> {
   const child = spawn(program, programArguments, { stdio: ['ignore', 'pipe', 'pipe'] })
   const output: Buffer[] = []
@@ -47,5 +47,6 @@ export async function runProgram(program: string, programArguments: readonly str
     child.once('close', resolve)
   })
   if (exitCode === 0) return Buffer.concat(output)
-  throw new Error(`${program} ${programArguments.join(' ')}: exit ${exitCode}: ${Buffer.concat(errors).toString()}`)
+  const said = Buffer.concat([...output, ...errors]).toString()
+  throw new Error(`${program} ${programArguments.join(' ')}: exit ${exitCode}: ${said}`)
 }
