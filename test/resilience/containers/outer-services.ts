@@ -44,6 +44,8 @@ export async function startOuterServices(engine: Engine, directory: string): Pro
   await engine.podman(
     'run',
     '--detach',
+    '--name',
+    `${PROJECT}_holder`,
     ...labels,
     '--network',
     NETWORK,
