@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -112,4 +112,6 @@ async function untilAnswering(engine: Engine): Promise<void> {
 async function copyAuthority(engine: Engine, file: string): Promise<void> {
   const [proxy] = await engine.containers('proxy')
   await engine.podman('cp', `${proxy?.id}:/data/caddy/pki/authorities/local/root.crt`, file)
+  // For the image's user.
+  await chmod(file, 0o644)
 }

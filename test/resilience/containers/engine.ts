@@ -6,8 +6,12 @@ import { z } from 'zod'
 import { type GuardedProcess, spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
 
-/** Names everything that the scenario makes. */
-export const PROJECT = 'farebox-scenario'
+const NAME = 'farebox-scenario'
+/**
+ * Names everything that the scenario makes. Another one in each run: Podman 4.3 keeps the addresses of containers that were
+ * removed by force under the name of their network, which the next of that name would resolve to.
+ */
+export const PROJECT = `${NAME}-${process.pid}`
 const LABEL = 'com.docker.compose'
 const LOOK_EVERY_MS = 500
 /** A container starts behind others that start too. */
@@ -81,11 +85,11 @@ export async function startEngine(directory: string): Promise<Engine> {
   }
   const asked = askForHealth(containers, ending.signal)
   const remove = async () => {
-    const ids = (await podman('ps', '--all', '--quiet', '--filter', `label=${LABEL}.project=${PROJECT}`)).split('\n')
-    for (const id of ids.filter(Boolean)) await podman('rm', '--force', '--time', '0', '--volumes', id).catch(() => '')
+    const ids = (await podman('ps', '--all', '--quiet', '--filter', `name=^${NAME}-`)).split('\n').filter(Boolean)
+    for (const id of ids) await podman('rm', '--force', '--time', '0', '--volumes', id).catch(() => '')
     for (const kind of ['volume', 'network']) {
       const names = (await podman(kind, 'ls', '--format', '{{.Name}}')).split('\n')
-      for (const one of names.filter((each) => each.startsWith(PROJECT)))
+      for (const one of names.filter((each) => each.startsWith(`${NAME}-`)))
         await podman(kind, 'rm', '--force', one).catch(() => '')
     }
   }

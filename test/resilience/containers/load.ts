@@ -32,7 +32,11 @@ export async function underLoad(
   for (let left = callsBefore; left > 0; left -= CALLERS) await load.untilFinished(Math.min(left, CALLERS))
   const actedAt = Date.now()
   const underWay = composition.caller.records.slice(before).filter(({ outcome }) => outcome === null)
-  const recoverySeconds = await act()
+  const recoverySeconds = await act().catch((error: unknown) => {
+    // Its callers end with the scenario.
+    void load.stop()
+    throw error
+  })
   await Promise.race([load.untilFinished(CALLS_AROUND).catch(() => undefined), delay(60_000)])
   await load.stop()
   const repeats: Record<string, number> = {}

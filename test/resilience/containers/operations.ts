@@ -126,7 +126,7 @@ export async function measureMemory({ engine }: Composition): Promise<string> {
   )
   const used = new Map(lines.map((line) => [line.split(' ')[0] ?? '', line.split(' ').slice(1).join('').split('/')[0]]))
   return containers
-    .filter(({ id, isRunning, service }) => isRunning && service !== 'holder' && used.has(id))
+    .filter(({ id, isRunning, service }) => isRunning && used.has(id))
     .map(({ id, service }) => `${service} ${used.get(id)}`)
     .sort()
     .join(', ')

@@ -8,8 +8,8 @@ import { startDevnet } from '../../../infra/sandbox/chain/devnet.ts'
 import { startService } from '../../../infra/sandbox/processes/service-processes.ts'
 import { type Engine, PROJECT } from './engine.ts'
 
-const NETWORK = `${PROJECT}_outside`
-const LABELS = 'com.docker.compose'
+/** Of this scenario, beside those of docker-compose.yml, which come and go. */
+const NETWORK = `${PROJECT}_machine`
 
 /** What is outside of the machine of a deployment: the chain, the vendors, and who is called when something is wrong. */
 export interface OuterServices {
@@ -31,26 +31,15 @@ export interface OuterServices {
 
 const notification = z.object({ alerts: z.array(z.object({ labels: z.object({ alertname: z.string() }) })) })
 
-const label = (name: string, value: string) => ['--label', `${LABELS}.${name}=${value}`]
-
-/** Starts them as processes of this machine, which containers reach by the address of their network's gateway. */
+/** Starts them as processes of this machine, which containers reach by its address as a gateway. */
 export async function startOuterServices(engine: Engine, directory: string): Promise<OuterServices> {
-  await engine.podman('network', 'create', ...label('project', PROJECT), ...label('network', 'outside'), NETWORK)
+  await engine.podman('network', 'create', NETWORK)
   const gateway = (
     await engine.podman('network', 'inspect', '--format', '{{(index .Subnets 0).Gateway}}', NETWORK)
   ).trim()
   // The gateway has its address as long as the network has a container.
-  const labels = [...label('project', PROJECT), ...label('service', 'holder')]
-  await engine.podman(
-    'run',
-    '--detach',
-    ...labels,
-    '--network',
-    NETWORK,
-    'localhost/debian:bookworm-slim',
-    'sleep',
-    'infinity',
-  )
+  const holder = ['--name', `${PROJECT}_holder`, '--network', NETWORK]
+  await engine.podman('run', '--detach', ...holder, 'localhost/debian:bookworm-slim', 'sleep', 'infinity')
   const upstreamKey = 'of-the-simulated-vendors'
   const upstreamCallLog = join(directory, 'upstream-calls.jsonl')
   const chain = await startDevnet({ blockTimeSeconds: 1 })

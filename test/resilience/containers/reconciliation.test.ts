@@ -9,7 +9,7 @@ const withCalls = (...calls: readonly CallRecord[]): Ledgers => ({ ...sound, cli
 
 test('a call that was released, paid for and mined is neither failed, repeated nor lost', () => {
   const result = reconcile(sound)
-  expect(result).toEqual({ calls: 1, failed: [], paidAgain: [], lost: [], violations: [] })
+  expect(result).toEqual({ calls: 1, failed: [], paidAgain: [], unknown: [], lost: [], violations: [] })
   expect(isSound(result)).toBe(true)
 })
 
@@ -34,6 +34,14 @@ test('a caller who signed twice was asked for a second payment', () => {
   const result = reconcile(withCalls({ ...call, nonces: ['1', '2'] } as CallRecord))
   expect(result.paidAgain).toEqual(['call released, signed 2 times: 200'])
   expect(isSound(result)).toBe(false)
+})
+
+test('a caller who signed again because nobody knows what the vendor did is named apart', () => {
+  const unknown = { ...released, status: 503, code: 'provider_outcome_unknown' }
+  const result = reconcile(withCalls({ ...call, nonces: ['1', '2'], answers: [unknown, released] } as CallRecord))
+  expect([result.paidAgain.length, result.unknown.length]).toEqual([0, 1])
+  const thrice = reconcile(withCalls({ ...call, nonces: ['1', '2', '3'], answers: [unknown, released] } as CallRecord))
+  expect([thrice.paidAgain.length, thrice.unknown.length]).toEqual([1, 0])
 })
 
 test('a result whose payment is not on the chain is reported', () => {

@@ -6,8 +6,13 @@ export interface Reconciliation {
   readonly calls: number
   /** Calls whose caller did not get the result. */
   readonly failed: readonly string[]
-  /** Calls whose caller had to sign more than once. */
+  /** Calls whose caller had to sign more than once, but for those of `unknown`. */
   readonly paidAgain: readonly string[]
+  /**
+   * Calls that were signed again because their worker was killed while it waited for the vendor: nobody knows whether the
+   * vendor worked, so nothing was charged.
+   */
+  readonly unknown: readonly string[]
   /** Calls that are missing in the ledger or on the chain, and charges whose caller has no result. */
   readonly lost: readonly string[]
   /** What else contradicts the invariants. */
@@ -22,15 +27,23 @@ export function reconcile(ledgers: Ledgers): Reconciliation {
   const { calls } = ledgers.clients
   const markers = new Set(calls.map(({ marker }) => marker))
   const upstream = ledgers.upstream.filter(({ marker }) => marker !== null && markers.has(marker))
+  const again = calls.filter(({ nonces }) => nonces.length > 1)
   return {
     calls: calls.length,
     failed: calls.filter(({ outcome }) => outcome !== 'released').map(describeCall),
-    paidAgain: calls.filter(({ nonces }) => nonces.length > 1).map(describeCall),
+    paidAgain: again.filter((call) => !isUnknown(call)).map(describeCall),
+    unknown: again.filter(isUnknown).map(describeCall),
     lost: findLost(ledgers),
     violations: check({ ...ledgers, upstream }).map(
       ({ invariant, jobId, detail }) => `${invariant} ${jobId ?? ''} ${detail}`,
     ),
   }
+}
+
+/** Returns whether each further signature follows an answer that says so. */
+function isUnknown({ nonces, answers }: CallRecord): boolean {
+  const said = answers.filter(({ code }) => code === 'provider_outcome_unknown')
+  return nonces.length - 1 <= said.length
 }
 
 function findLost({ clients, database, chain }: Ledgers): readonly string[] {
