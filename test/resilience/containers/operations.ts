@@ -35,8 +35,8 @@ export async function watch({ engine }: Composition): Promise<void> {
 }
 
 /** Passes what arrives at the proxy's public address inside a container on to the proxy. */
-const relay = (gateway: string) => `import { connect, createServer } from 'node:net'
-createServer((client) => client.on('error', () => 0).pipe(connect(443, '${gateway}').on('error', () => 0)).pipe(client))
+const RELAY = `import { connect, createServer } from 'node:net'
+createServer((client) => client.on('error', () => 0).pipe(connect(443, 'proxy').on('error', () => 0)).pipe(client))
   .listen(443, '127.0.0.1').unref()`
 
 /** Runs the preflight in a container with the settings of API, worker and settler, and five paid calls; returns its lines. */
@@ -51,8 +51,8 @@ export async function preflight({ engine, outer, directory, authority }: Composi
     PREFLIGHT_PAYER_PRIVATE_KEY: payer.privateKey,
     NODE_EXTRA_CA_CERTS: '/authority.crt',
   }
-  const preload = `data:text/javascript,${encodeURIComponent(relay(outer.gateway))}`
-  const networks = ['data', 'objects', 'outside', 'metrics'].map((name) => `${PROJECT}_${name}`)
+  const preload = `data:text/javascript,${encodeURIComponent(RELAY)}`
+  const networks = ['data', 'objects', 'outside', 'metrics', 'entrance'].map((name) => `${PROJECT}_${name}`)
   return await engine.podman(
     'run',
     '--rm',
@@ -126,7 +126,7 @@ export async function measureMemory({ engine }: Composition): Promise<string> {
   )
   const used = new Map(lines.map((line) => [line.split(' ')[0] ?? '', line.split(' ').slice(1).join('').split('/')[0]]))
   return containers
-    .filter(({ id, isRunning, service }) => isRunning && used.has(id))
+    .filter(({ id, isRunning }) => isRunning && used.has(id))
     .map(({ id, service }) => `${service} ${used.get(id)}`)
     .sort()
     .join(', ')

@@ -14,8 +14,6 @@ const NETWORK = `${PROJECT}_machine`
 /** What is outside of the machine of a deployment: the chain, the vendors, and who is called when something is wrong. */
 export interface OuterServices {
   readonly network: string
-  /** This machine's address in it. */
-  readonly gateway: string
   /** The chain and the vendors as the containers see them. */
   readonly rpcUrl: string
   readonly upstreamUrl: string
@@ -59,7 +57,6 @@ export async function startOuterServices(engine: Engine, directory: string): Pro
   )
   return {
     network: NETWORK,
-    gateway,
     rpcUrl,
     upstreamUrl,
     webhookUrl,
