@@ -60,8 +60,17 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
   test('the image contains only the required files', async () => {
     expect((await readdir(image.directory)).sort()).toEqual(
       [
-        ...['.compiled', 'LICENSE', 'notices', 'node_modules', 'package.json'],
-        ...['api', 'infra', 'operator', 'packages', 'shared', 'workers'],
+        '.compiled',
+        'LICENSE',
+        'api',
+        'infra',
+        'node_modules',
+        'notices',
+        'operator',
+        'package.json',
+        'packages',
+        'shared',
+        'workers',
       ].sort(),
     )
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
