@@ -1,5 +1,7 @@
 import { watchRequests } from './watch-requests.ts'
 
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const
+
 /** A failed start that an operator can fix. The message names the setting and quotes no secret. */
 export class StartFailure extends Error {
   override readonly name = 'StartFailure'
@@ -16,14 +18,19 @@ export async function namingSetting<T>(setting: string, work: () => T | Promise<
 }
 
 /**
- * Starts a process. A server that does not answer in the meantime is named on standard error. A failure exits with code 1 and prints the reason to standard error: the message of a
- * `StartFailure`, the stacks of any other error, and never the properties that libraries attach to errors.
+ * Starts a process. A server that does not answer in the meantime is named on standard error. A failure exits with code 1
+ * and prints the reason to standard error: the message of a `StartFailure`, the stacks of any other error, and never the
+ * properties that libraries attach to errors. SIGTERM and SIGINT end a start at once, with nothing to finish and code 0.
  */
 export async function startProcess(name: string, start: () => Promise<void>): Promise<void> {
   const stopWatching = watchRequests((clause) => console.error(`The ${name} is ${clause}.`))
+  // A container's first process gets no signal that it has no handler for.
+  const end = () => process.exit(0)
+  for (const signal of SIGNALS) process.on(signal, end)
   try {
     await start()
     stopWatching()
+    for (const signal of SIGNALS) process.off(signal, end)
   } catch (error) {
     console.error(`The ${name} did not start. ${describe(error)}`)
     process.exit(1)

@@ -260,6 +260,13 @@ describe('in front of a server that accepts connections and never answers', () =
     await until(() => runAt(index).lines.some((line) => isNamed(line, 'no answer in time')))
   })
 
+  const services = watched.filter(([name]) => ['api', 'worker', 'console'].includes(name))
+  it.for(services)('%s ends by a handler of its own on SIGTERM, as a container needs (%s)', async ([, , index]) => {
+    const run = runAt(index)
+    await run.stop({ graceMs: PATIENCE_MS })
+    expect((await run.exited).signal).toBeNull()
+  })
+
   it('none shows a password', () => {
     expect(runs.flatMap(({ lines }) => lines).join('\n')).not.toContain('correct-horse')
   })
