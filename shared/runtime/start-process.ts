@@ -25,16 +25,19 @@ export async function namingSetting<T>(setting: string, work: () => T | Promise<
 export async function startProcess(name: string, start: () => Promise<void>): Promise<void> {
   const stopWatching = watchRequests((clause) => console.error(`The ${name} is ${clause}.`))
   // A container's first process gets no signal that it has no handler for.
-  const end = () => process.exit(0)
-  for (const signal of SIGNALS) process.on(signal, end)
+  for (const signal of SIGNALS) process.on(signal, endAtOnce)
   try {
     await start()
     stopWatching()
-    for (const signal of SIGNALS) process.off(signal, end)
+    for (const signal of SIGNALS) process.off(signal, endAtOnce)
   } catch (error) {
     console.error(`The ${name} did not start. ${describe(error)}`)
     process.exit(1)
   }
+}
+
+function endAtOnce(): never {
+  process.exit(0)
 }
 
 function describe(error: unknown): string {

@@ -242,6 +242,7 @@ describe('what no deployment of the model takes is refused before the price', ()
     ['a prefill', prefilled, 'messages', [GEMINI, ANTHROPIC], [OLD_GEMINI, OPENAI]],
     ['128 tools', { tools: tools(128) }, 'tools', [FEW_TOOLS], [GEMINI, OPENAI, ANTHROPIC]],
     ['129 tools', { tools: tools(129) }, 'tools', [OPENAI], [GEMINI, ANTHROPIC, MANY_TOOLS]],
+    ['129 functions', { functions: tools(129).map((each) => each.function) }, 'tools', [OPENAI], [GEMINI, ANTHROPIC]],
     ['513 tools', { tools: tools(513) }, 'tools', [OPENAI, GEMINI], [ANTHROPIC, MANY_TOOLS]],
     ['128 calls at once', calls(128), 'messages', [FEW_TOOLS], [GEMINI, OPENAI, ANTHROPIC]],
     ['129 calls at once', calls(129), 'messages', [OPENAI], [GEMINI, ANTHROPIC, MANY_TOOLS]],
@@ -315,6 +316,21 @@ describe('what no deployment of the model takes is refused before the price', ()
   test('but nothing where the deployments are not known, as with the catalog of an earlier quote', () => {
     expect(() => quoteOf(chat, chatBody({ tools: [tool('my tool')] }))).not.toThrow()
   })
+})
+
+test('of more tools than a vendor takes, those that a request allows count', () => {
+  const tool_choice = {
+    type: 'allowed_tools',
+    allowed_tools: { mode: 'auto', tools: [{ type: 'function', function: { name: 'f128' } }] },
+  }
+  expect(quotedBy([OPENAI], { tools: tools(129), tool_choice })).not.toThrow()
+  expect(() =>
+    quoteOf(
+      message,
+      messageBody({ tools: tools(129).map(({ function: { name } }) => ({ name, input_schema: schema })) }),
+      servedBy(OPENAI),
+    ),
+  ).toThrow(unsupported('tools'))
 })
 
 function messageQuoted(fields: object) {
