@@ -62,6 +62,8 @@ export async function startSharedServices(): Promise<SharedServices> {
     return place
   }
   const server = createServer((request, response) => {
+    // A test file that computes for seconds would find a kept connection closed.
+    response.setHeader('connection', 'close')
     answer(request.url ?? '').then(
       (value) => response.end(JSON.stringify(value)),
       (error: unknown) => response.writeHead(500).end(String(error)),
