@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import type { Farebox, FareboxOptions, Wallet } from '../farebox.ts'
+import type { Farebox, FareboxOptions } from '../farebox.ts'
 import { APPROVAL_TEXT } from './commands/calls/notes.ts'
 import { EXIT, type ExitCode, exitCodeOf } from './exit-codes.ts'
 import type { Io } from './io.ts'
@@ -93,19 +93,17 @@ async function openFarebox(
 ): Promise<Farebox> {
   const baseUrl = requireUrl(settings)
   const { createFarebox } = await import('../farebox.ts')
+  const { openWallet } = await import('../wallet/open-wallet.ts')
   const { throwawayWallet } = await import('../wallet/wallet-from-private-key.ts')
-  const { rpcUrl, home, budget } = settings
-  const wallet = needsWallet || namesWallet(settings, environment) ? await openWallet(settings) : throwawayWallet()
+  const { keyFile, rpcUrl, home, budget } = settings
+  const isNamed = needsWallet || namesWallet(settings, environment)
+  const wallet = isNamed ? await openWallet({ keyFile, environment }) : throwawayWallet()
   const journal = home === undefined ? {} : { journal: home }
   return await createFarebox({ wallet, baseUrl, rpcUrl, budget, onApproved, ...journal })
 }
 
-export function namesWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
-  return [keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
-}
+const WALLET_VARIABLES = ['FAREBOX_WALLET_MODULE', 'FAREBOX_PRIVATE_KEY', 'FAREBOX_KEY_FILE']
 
-/** The file of the flag comes before the environment. */
-async function openWallet({ keyFile }: Settings): Promise<Wallet> {
-  const { walletFromEnvironment, walletFromKeyFile } = await import('../farebox.ts')
-  return keyFile === undefined ? walletFromEnvironment() : walletFromKeyFile(keyFile)
+export function namesWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
+  return keyFile !== undefined || WALLET_VARIABLES.some((name) => environment[name])
 }

@@ -67,8 +67,9 @@ interface ServerOptions extends SessionSettings {
 export async function runServer(options: ServerOptions): Promise<void> {
   const { version, allowsPrivateAddresses, home, budgets, onError } = options
   const limits = openLimits(home, budgets)
-  const keyFiles = [options.keyFile, options.environment['FAREBOX_KEY_FILE']].flatMap((path) => path || [])
-  const hidden = [home, dirname(limits.path), ...keyFiles]
+  const { keyFile, environment } = options
+  const wallets = [keyFile, environment['FAREBOX_KEY_FILE'], environment['FAREBOX_WALLET_MODULE']]
+  const hidden = [home, dirname(limits.path), ...wallets.flatMap((path) => path || [])]
   const folders = await openFolders({ folders: options.folders, hidden, allowsPrivateAddresses })
   const session = openSession(options, { limits, folders })
   const confirmations = createConfirmations(limits)

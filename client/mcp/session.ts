@@ -7,7 +7,7 @@ import type { McpSession } from './tool.ts'
 /** What a person sets where the server is started. */
 export interface SessionSettings {
   readonly url: string | undefined
-  /** The file of the private key; the environment has another or the key otherwise. */
+  /** The file of the private key; the environment names the wallet otherwise. */
   readonly keyFile: string | undefined
   readonly rpcUrl: string | undefined
   readonly home: string
@@ -27,7 +27,7 @@ export function openSession(
     const { createFarebox } = await import('../farebox.ts')
     const { rpcUrl, home } = settings
     return await createFarebox({
-      wallet: await openWallet(settings),
+      wallet: await openOwnWallet(settings),
       baseUrl,
       rpcUrl,
       journal: home,
@@ -82,10 +82,10 @@ function requireService({ url }: SessionSettings): string {
   )
 }
 
-async function openWallet({ keyFile, environment }: SessionSettings): Promise<Wallet> {
-  const { walletFromEnvironment, walletFromKeyFile } = await import('../farebox.ts')
+async function openOwnWallet(settings: SessionSettings): Promise<Wallet> {
+  const { openWallet } = await import('../wallet/open-wallet.ts')
   try {
-    return keyFile === undefined ? walletFromEnvironment(environment) : walletFromKeyFile(keyFile)
+    return await openWallet(settings)
   } catch (error) {
     if (!(error instanceof FareboxError)) throw error
     throw uncharged(

@@ -109,6 +109,17 @@ const SAFE_CODE: readonly KnownCode[] = [
     address: '0x75cf11467937ce3f2f357ce24ffc3dbf8fd5c226',
     codeHash: '0x2aea997c4e3cf0e2f333025372e219abcfde81c21fc2f8fb066414a5685dd3e0',
   },
+  /*
+   * @safe-global/safe-passkey 0.2.0, in the same way. No package has the creation code of 0.2.1. The verifier that a Safe
+   * names beside it runs too: the precompiled one is known, one in Solidity uses more gas than a check may.
+   */
+  {
+    maker: SAFE,
+    name: 'SafeWebAuthnSharedSigner',
+    version: '0.2.0',
+    address: '0xfd90fad33ee8b58f32c00aceead1358e4afc23f9',
+    codeHash: '0xd5ebb9058508d32950f30edcdb7fa84dce588a60106a55f4bc9d0ef526b9ab15',
+  },
 ]
 
 export const KNOWN_CODE: readonly KnownCode[] = [

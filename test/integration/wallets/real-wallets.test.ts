@@ -4,6 +4,7 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import {
   META_MASK_DELEGATOR,
+  PASSKEY_SIGNER,
   placePublished,
   SAFE_CONTRACTS,
   SIMPLE_7702_ACCOUNT,
@@ -48,6 +49,11 @@ describe('the code of wallets that packages ship', () => {
       expect(hashes).toEqual(SAFE_HASHES[version as keyof typeof SAFE_HASHES])
     },
   )
+
+  it('is that of the published signer of passkeys', async () => {
+    await placePublished(devnet.rpcUrl, PASSKEY_SIGNER)
+    expect(await codeHash(PASSKEY_SIGNER.address)).toBe('0xd5ebb9058508…ab15')
+  })
 
   it('is that of the published contracts for delegations', async () => {
     await placePublished(devnet.rpcUrl, META_MASK_DELEGATOR, SIMPLE_7702_ACCOUNT)

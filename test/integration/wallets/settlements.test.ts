@@ -47,7 +47,7 @@ describe('settling the payments of wallets', () => {
       kindOf('Safe 1.3.0, 1 of 1'),
       kindOf('MetaMask 1.3.0 by delegation'),
       kindOf('Safe 1.4.1, 2 of 3'),
-      KEY,
+      kindOf('Safe 1.4.1 of a passkey'),
       kindOf('Simple7702 0.8 by delegation'),
       kindOf('Safe 1.5.0, 5 of 10'),
       kindOf('Safe 1.5.0, 1 of 1'),

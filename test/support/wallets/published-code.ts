@@ -70,6 +70,15 @@ export const SAFE_CONTRACTS: Readonly<Record<SafeVersion, SafeContracts>> = {
   },
 }
 
+/** Checks the passkey of each Safe that it owns. Address: @safe-global/safe-passkey 0.2.0, by its CREATE2 deployer. */
+export const PASSKEY_SIGNER: PublishedContract = {
+  address: '0xfD90FAd33ee8b58f32c00aceEad1358e4AFC23f9',
+  creationCode: () =>
+    bytecodeOf(
+      '@safe-global/safe-passkey/build/artifacts/contracts/4337/SafeWebAuthnSharedSigner.sol/SafeWebAuthnSharedSigner.json',
+    ),
+}
+
 /** eth-infinitism's account for delegations (EIP-7702), of EntryPoint 0.8. */
 export const SIMPLE_7702_ACCOUNT: PublishedContract = {
   address: '0xe6Cae83BdE06E4c305530e199D7217f42808555B',
@@ -93,8 +102,9 @@ function ofSafe(packageName: string, contract: string, address: Address): Publis
   return { address, creationCode: () => bytecodeOf(artifact) }
 }
 
-async function bytecodeOf(artifact: string): Promise<Hex> {
-  const { bytecode } = JSON.parse(await readFile(require.resolve(artifact), 'utf8')) as { readonly bytecode: Hex }
+/** Returns the creation code of an artifact of a package, by default one of the project's own. */
+export async function bytecodeOf(artifact: string, resolve: (id: string) => string = require.resolve): Promise<Hex> {
+  const { bytecode } = JSON.parse(await readFile(resolve(artifact), 'utf8')) as { readonly bytecode: Hex }
   return bytecode
 }
 

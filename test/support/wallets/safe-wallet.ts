@@ -51,6 +51,8 @@ const TRANSACTION_TYPES = {
 /** Begins the linked list of a Safe's owners. */
 const FIRST_OWNER = '0x0000000000000000000000000000000000000001'
 
+const NO_CALL: ContractCall = { to: zeroAddress, data: '0x' }
+
 /** A Safe whose owners the test has. */
 export interface SafeWallet extends PayerOfAnyKind {
   /** Sends a transaction of the wallet's own, signed by its owners. */
@@ -71,6 +73,8 @@ export interface SafeOptions extends PayerOptions {
   readonly handler?: Address
   /** Whether it has the singleton that logs its transactions, which wallets on rollups have; default false. */
   readonly isForLayer2?: boolean
+  /** Runs as the wallet itself (DELEGATECALL) while it is set up; default none. */
+  readonly setupCall?: ContractCall
 }
 
 export function freshKeyOwners(count: number): readonly SafeOwner[] {
@@ -80,6 +84,7 @@ export function freshKeyOwners(count: number): readonly SafeOwner[] {
 /** Creates a Safe through the factory of its version, with USDC and, if asked for, an allowance by its own transaction. */
 export async function createSafe(rpcUrl: string, options: SafeOptions = {}): Promise<SafeWallet> {
   const { version = '1.4.1', owners = freshKeyOwners(1), threshold = owners.length, isForLayer2 = false } = options
+  const { setupCall = NO_CALL } = options
   const contracts = SAFE_CONTRACTS[version]
   const { handler, factory } = contracts
   const singleton = isForLayer2 ? contracts.layer2Singleton : contracts.singleton
@@ -90,8 +95,8 @@ export async function createSafe(rpcUrl: string, options: SafeOptions = {}): Pro
     args: [
       owners.map(({ address }) => address),
       BigInt(threshold),
-      zeroAddress,
-      '0x',
+      setupCall.to,
+      setupCall.data,
       options.handler ?? handler.address,
       zeroAddress,
       0n,

@@ -1,5 +1,6 @@
 import type { PayerOfAnyKind, PayerOptions } from '../payer/payer.ts'
 import { createMetaMaskAccount, createSimple7702Account } from './delegated-wallet.ts'
+import { createPasskeySafe } from './passkey-safe.ts'
 import type { SafeVersion } from './published-code.ts'
 import { createSafe, freshKeyOwners } from './safe-wallet.ts'
 
@@ -26,4 +27,5 @@ export const WALLET_KINDS: readonly WalletKind[] = [
         createSafe(rpcUrl, { version, owners: freshKeyOwners(count), threshold, ...options }),
     })),
   ),
+  { name: 'Safe 1.4.1 of a passkey', create: createPasskeySafe },
 ]

@@ -20,7 +20,7 @@ describe('a service with a settlement contract', () => {
     await payAsWallet(sandbox, await create(sandbox.info.rpcUrl, { approved: true }), CALLS_AT_ONCE)
   })
 
-  it.each(WALLET_KINDS.filter(({ name }) => /MetaMask|1 of 1/.test(name)))(
+  it.each(WALLET_KINDS.filter(({ name }) => /MetaMask|1 of 1|passkey/.test(name)))(
     'is paid by $name through the client of farebox',
     async ({ create }) => {
       const wallet = await create(sandbox.info.rpcUrl, { approved: true })

@@ -1,7 +1,11 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { inspect } from 'node:util'
 import type { Hex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
+import { openWallet } from '../../../client/wallet/open-wallet.ts'
 import { walletFromEnvironment } from '../../../client/wallet/wallet-from-environment.ts'
 import { walletFromAccount, walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
 
@@ -73,5 +77,36 @@ describe('wallets', () => {
   it('an environment without a wallet is refused with what to set', () => {
     expect(() => walletFromEnvironment({})).toThrow(/FAREBOX_PRIVATE_KEY, or FAREBOX_KEY_FILE/)
     expect(walletFromEnvironment({ FAREBOX_PRIVATE_KEY: key }).address).toBe(privateKeyToAccount(key).address)
+  })
+
+  describe('a wallet of a module', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'farebox-wallet-'))
+    afterAll(() => rmSync(folder, { recursive: true }))
+    const opened = (name: string, module: string, environment: NodeJS.ProcessEnv = {}) => {
+      const path = join(folder, name)
+      writeFileSync(path, module)
+      return openWallet({ keyFile: undefined, environment: { ...environment, FAREBOX_WALLET_MODULE: path } })
+    }
+    const address = privateKeyToAccount(key).address
+    const account = `{ address: '${address}', signMessage: async () => '0x01', signTypedData: async () => '0x02' }`
+
+    it('is the account of the default export, also of one that takes a while, and comes before a key', async () => {
+      const environment = { FAREBOX_PRIVATE_KEY: generatePrivateKey() }
+      const wallet = await opened('account.mjs', `export default ${account}`, environment)
+      expect([wallet.address, await wallet.signMessage({ message: 'a' })]).toEqual([address, '0x01'])
+      expect((await opened('promise.mjs', `export default (async () => (${account}))()`)).address).toBe(address)
+    })
+
+    it.each([
+      ['another-export', 'export const account = {}', /has no viem account as its default export/],
+      ['an-address', `export default { address: '${address}' }`, /has no viem account/],
+      ['nothing', 'export default null', /has no viem account/],
+      ['a-throw', "throw new Error('no owner')", /cannot be loaded: no owner/],
+      ['a-refusal', "export default Promise.reject(new Error('no node'))", /cannot be loaded: no node/],
+    ])('is refused with what to write when the module has %s', async (name, module, problem) => {
+      const refused = expect(opened(`${name}.mjs`, module)).rejects
+      await refused.toThrow(problem)
+      await refused.toMatchObject({ code: 'no_wallet', advice: expect.stringContaining('export default') })
+    })
   })
 })

@@ -21,6 +21,7 @@ const VARIABLES = [
   'FAREBOX_DAY_BUDGET',
   'FAREBOX_PRIVATE_KEY',
   'FAREBOX_KEY_FILE',
+  'FAREBOX_WALLET_MODULE',
 ]
 const KEY = 'a5'.repeat(32)
 function settingsFor(args: readonly string[]): Settings {
