@@ -11,6 +11,7 @@ const KEYS_BATCH = 5000
 const STRAY_UPLOADS_INTERVAL_MS = 60_000
 /** Nothing depends on when expired rows go, and a round that finds full batches continues. */
 const EXPIRED_INTERVAL_MS = 10_000
+const LONGEST_FAILING_MS = 10_000
 /** Finding strays lists the whole store. */
 const STRAY_MEDIA_INTERVAL_MS = 3600 * 1000
 
@@ -33,9 +34,7 @@ export function retentionSweeps(dependencies: RetentionDependencies, retentionMs
       batch: OBJECTS_BATCH,
       run: async () => {
         const objectKeys = await retentionStore.findExpiredMedia(OBJECTS_BATCH)
-        for (const objectKey of objectKeys) await media.delete(objectKey)
-        if (objectKeys.length > 0) await retentionStore.markMediaDeleted(objectKeys)
-        return objectKeys.length
+        return await deleteEach(media, objectKeys, (deleted) => retentionStore.markMediaDeleted(deleted))
       },
     },
     reapStrayMedia(dependencies),
@@ -90,11 +89,36 @@ export function reapUploads({
     batch: OBJECTS_BATCH,
     run: async () => {
       const objectKeys = await retentionStore.eraseExpiredUploads(OBJECTS_BATCH)
-      for (const objectKey of objectKeys) await uploads.delete(objectKey)
-      if (objectKeys.length > 0) await retentionStore.markUploadsDeleted(objectKeys)
-      return objectKeys.length
+      return await deleteEach(uploads, objectKeys, (deleted) => retentionStore.markUploadsDeleted(deleted))
     },
   }
+}
+
+/**
+ * Deletes objects, marks those that are gone and returns their number. One that the store keeps, for example under a legal
+ * hold, holds no other back; a store that does not answer is asked for a limited time. Throws when any is left.
+ */
+async function deleteEach(
+  store: Pick<ObjectStore, 'delete'>,
+  objectKeys: readonly string[],
+  mark: (deleted: readonly string[]) => Promise<void>,
+): Promise<number> {
+  const deleted: string[] = []
+  const errors: unknown[] = []
+  const giveUpAt = performance.now() + LONGEST_FAILING_MS
+  for (const objectKey of objectKeys) {
+    if (errors.length > 0 && performance.now() > giveUpAt) break
+    try {
+      await store.delete(objectKey)
+      deleted.push(objectKey)
+    } catch (error) {
+      errors.push(error)
+    }
+  }
+  if (deleted.length > 0) await mark(deleted)
+  if (errors.length === 0) return deleted.length
+  const left = objectKeys.length - deleted.length
+  throw new Error(`${left} of ${objectKeys.length} objects are left, the first error follows`, { cause: errors[0] })
 }
 
 /** Deletes uploads without a row, left by API processes that died before they could accept the job. */

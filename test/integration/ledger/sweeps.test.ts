@@ -334,26 +334,34 @@ describe('deleting uploads', () => {
     expect(await reap.run()).toBe(0)
   })
 
-  it('retries an object that could not be deleted', async () => {
-    const job = newTestJob()
-    await acceptTestJob(ledger, job)
-    await expire(job.stagedUpload.id)
+  it('retries an object that could not be deleted, which holds no other back', async () => {
+    const [kept, other] = [newTestJob(), newTestJob()]
+    for (const job of [kept, other]) {
+      await acceptTestJob(ledger, job)
+      await expire(job.stagedUpload.id)
+    }
     const deleted: string[] = []
-    let broken = true
+    let isKept = true
     const reap = reapUploads({
       retentionStore: ledger.retention,
       uploads: {
         delete: async (key) => {
-          if (broken) throw new Error('the store is down')
+          if (isKept && key === kept.stagedUpload.objectKey) throw new Error('the store keeps it')
           deleted.push(key)
         },
       },
     })
-    await expect(reap.run()).rejects.toThrow('the store is down')
-    expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
-    broken = false
-    await reap.run()
-    expect(deleted).toContain(job.stagedUpload.objectKey)
+    const error: unknown = await reap.run().catch((reason: unknown) => reason)
+    expect(error).toMatchObject({
+      message: expect.stringMatching(/^1 of \d+ objects are left/),
+      cause: { message: 'the store keeps it' },
+    })
+    expect(deleted).toContain(other.stagedUpload.objectKey)
+    expect(await ledger.execution.openStagedUpload(kept.stagedUpload.id)).toBeNull()
+    isKept = false
+    deleted.length = 0
+    expect(await reap.run()).toBe(1)
+    expect(deleted).toEqual([kept.stagedUpload.objectKey])
   })
 })
 

@@ -281,7 +281,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I6',
     changes: [
       { file: 'shared/media/staged-upload.ts', within: 'encryptUpload', change: appendElement('concat', 'plaintext') },
-      { file: 'workers/sweepers/retention.ts', within: 'reapUploads', change: removeStatement('delete') },
+      { file: 'workers/sweepers/retention.ts', within: 'deleteEach', change: removeStatement('delete') },
       {
         file: 'workers/job/read-staged-audio.ts',
         within: 'readStagedAudio',
