@@ -1,5 +1,6 @@
 import { createServer as createHttpServer, request as httpRequest } from 'node:http'
-import { type AddressInfo, createConnection, createServer, type Server, type Socket } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { startPostgresProxy, textAt } from '../measuring/postgres-proxy.ts'
 
 /** A message of a service and its answer: a statement, an RPC call or a call of a vendor. Times in Unix milliseconds. */
 export interface TappedMessage {
@@ -27,47 +28,31 @@ const [QUERY, PARSE, BIND, SYNC, READY, NOTIFICATION] = ['Q', 'P', 'B', 'S', 'Z'
  * one, and each notification at the time of its arrival.
  */
 export async function tapPostgres(databaseUrl: string, onMessage: OnMessage): Promise<MessageTap> {
-  const target = new URL(databaseUrl)
-  const sockets = new Set<Socket>()
-  const server = createServer((client) => {
-    const upstream = createConnection({ host: target.hostname, port: Number(target.port) })
+  return await startPostgresProxy(databaseUrl, () => {
     const pending: { what: string; sentAt: number }[] = []
     const names = new Map<string, string>()
     let what = ''
-    const fromClient = messageReader(true, (type, content) => {
-      if (type === QUERY) pending.push({ what: shorten(textAt(content, 0).text), sentAt: unixMs() })
-      if (type === PARSE) {
-        const name = textAt(content, 0)
-        names.set(name.text, name.text === '' ? shorten(textAt(content, name.end).text) : name.text)
-      }
-      if (type === BIND) what = names.get(textAt(content, textAt(content, 0).end).text) ?? 'unknown'
-      if (type === SYNC) pending.push({ what, sentAt: unixMs() })
-    })
-    const fromServer = messageReader(false, (type, content) => {
-      if (type === NOTIFICATION) {
-        const channel = textAt(content, 4).text
-        onMessage({ what: `notification ${channel}`, sentAt: unixMs(), answeredAt: unixMs() })
-      }
-      if (type !== READY) return
-      const first = pending.shift()
-      if (first) onMessage({ ...first, answeredAt: unixMs() })
-    })
-    for (const [from, to, read] of [
-      [client, upstream, fromClient],
-      [upstream, client, fromServer],
-    ] as const) {
-      sockets.add(from)
-      from.setNoDelay(true)
-      from.on('data', read)
-      from.on('error', () => to.destroy())
-      from.on('close', () => {
-        sockets.delete(from)
-        to.destroy()
-      })
-      from.pipe(to)
+    return {
+      fromClient: (type, content) => {
+        if (type === QUERY) pending.push({ what: shorten(textAt(content, 0).text), sentAt: unixMs() })
+        if (type === PARSE) {
+          const name = textAt(content, 0)
+          names.set(name.text, name.text === '' ? shorten(textAt(content, name.end).text) : name.text)
+        }
+        if (type === BIND) what = names.get(textAt(content, textAt(content, 0).end).text) ?? 'unknown'
+        if (type === SYNC) pending.push({ what, sentAt: unixMs() })
+      },
+      fromServer: (type, content) => {
+        if (type === NOTIFICATION) {
+          const channel = textAt(content, 4).text
+          onMessage({ what: `notification ${channel}`, sentAt: unixMs(), answeredAt: unixMs() })
+        }
+        if (type !== READY) return
+        const first = pending.shift()
+        if (first) onMessage({ ...first, answeredAt: unixMs() })
+      },
     }
   })
-  return { url: await listen(server, target), stop: () => stop(server, sockets) }
 }
 
 /** Starts a proxy in front of a plain HTTP server that reports each call, by its RPC method if it has one, else by its path. */
@@ -93,50 +78,17 @@ export async function tapHttp(url: string, onMessage: OnMessage): Promise<Messag
       onward.end(body)
     })
   })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const tapped = new URL(target)
+  tapped.port = String((server.address() as AddressInfo).port)
   return {
-    url: await listen(server, target),
+    url: tapped.href.replace(/\/$/, ''),
     stop: () =>
       new Promise((resolve) => {
         server.close(() => resolve())
         server.closeAllConnections()
       }),
   }
-}
-
-async function listen(server: Server, target: URL): Promise<string> {
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const url = new URL(target)
-  url.port = String((server.address() as AddressInfo).port)
-  return url.protocol === 'http:' ? url.href.replace(/\/$/, '') : url.href
-}
-
-async function stop(server: Server, sockets: ReadonlySet<Socket>): Promise<void> {
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-  for (const socket of sockets) socket.destroy()
-  await closed
-}
-
-/** Creates a parser of one half of PostgreSQL's protocol 3. A client's first message has no type. */
-function messageReader(isClient: boolean, onMessage: (type: number, content: Buffer) => void) {
-  let rest: Buffer = Buffer.alloc(0)
-  let hasStarted = !isClient
-  return (chunk: Buffer) => {
-    rest = Buffer.concat([rest, chunk])
-    for (;;) {
-      const typeBytes = hasStarted ? 1 : 0
-      if (rest.length < typeBytes + 4) return
-      const end = typeBytes + rest.readInt32BE(typeBytes)
-      if (rest.length < end) return
-      if (hasStarted) onMessage(rest[0] ?? 0, rest.subarray(typeBytes + 4, end))
-      hasStarted = true
-      rest = rest.subarray(end)
-    }
-  }
-}
-
-function textAt(content: Buffer, start: number): { readonly text: string; readonly end: number } {
-  const zero = content.indexOf(0, start)
-  return { text: content.toString('utf8', start, zero), end: zero + 1 }
 }
 
 function shorten(statement: string): string {
