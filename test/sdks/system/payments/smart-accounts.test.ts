@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { toSafeSmartAccount } from 'permissionless/accounts'
-import { type Address, concat, createPublicClient, type Hex, http, pad, toHex } from 'viem'
+import { concat, createPublicClient, type Hex, http, pad, toHex } from 'viem'
 import { entryPoint07Address, type SmartAccount, toWebAuthnAccount } from 'viem/account-abstraction'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { base } from 'viem/chains'
@@ -114,7 +114,8 @@ it('the module of the client’s README pays as farebox transcribe and as farebo
 
 /** Returns a Safe of a passkey, whose signatures are checked by what `verifiers` names. */
 async function passkeyAccount(verifiers: Hex) {
-  const { publicKey, assert } = createAuthenticator()
+  const passkey = createAuthenticator()
+  const { publicKey } = passkey
   const owner = toWebAuthnAccount({
     credential: {
       id: 'passkey',
@@ -123,7 +124,7 @@ async function passkeyAccount(verifiers: Hex) {
     rpId: SITE,
     getFn: (options) => {
       const challenge = options?.publicKey?.challenge as Uint8Array
-      const { authenticatorData, clientDataJson, signature } = assert(toHex(new Uint8Array(challenge)))
+      const { authenticatorData, clientDataJson, signature } = passkey.assert(toHex(new Uint8Array(challenge)))
       const response = { authenticatorData, clientDataJSON: Buffer.from(clientDataJson), signature }
       return Promise.resolve({ id: 'passkey', type: 'public-key', response } as never)
     },
@@ -133,7 +134,7 @@ async function passkeyAccount(verifiers: Hex) {
     owners: [owner],
     version: '1.4.1',
     safeWebAuthnSharedSignerAddress: PASSKEY_SIGNER.address,
-    // Its type is that of an address; the two bytes before it name the precompiled contract.
-    safeP256VerifierAddress: verifiers as Address,
+    // Two bytes for the precompiled contract stand before the address.
+    safeP256VerifierAddress: verifiers,
   })
 }
