@@ -105,5 +105,5 @@ async function openFarebox(
 const WALLET_VARIABLES = ['FAREBOX_WALLET_MODULE', 'FAREBOX_PRIVATE_KEY', 'FAREBOX_KEY_FILE']
 
 export function namesWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
-  return keyFile !== undefined || WALLET_VARIABLES.some((name) => environment[name])
+  return [keyFile, ...WALLET_VARIABLES.map((name) => environment[name])].some(Boolean)
 }
