@@ -18,6 +18,8 @@ export interface VerifierOptions {
   readonly readFees?: ReadFees | null
   /** Default: verifies each payment by itself. */
   readonly settlements?: SettlementVerification
+  /** Whether the payments were verified when they were accepted, so that a key's signature need not be recovered again. */
+  readonly ofAccepted?: boolean
 }
 
 /** A verifier that reads the chain itself. */
@@ -38,6 +40,7 @@ export function createAuthorizationVerifier(
     payerCode = createPayerCodePolicy(client),
     readFees = null,
     settlements = createSettlementVerification(client, { readFees }),
+    ofAccepted = false,
   }: VerifierOptions = {},
 ): ChainVerifier {
   const permit2Hash = createPermit2Hash(chainId)
@@ -46,9 +49,7 @@ export function createAuthorizationVerifier(
   const questionOf = (authorization: Authorization): SignedQuestion => {
     const known = judged.get(authorization)
     if (known) return known
-    const { payer, signature } = authorization
-    const hash = permit2Hash(authorization)
-    const question = { payer, hash, signature, signedBy: judgeSignature(hash, authorization, payerCode.allowsCode) }
+    const question = askWhenNeeded(authorization, permit2Hash, payerCode.allowsCode)
     judged.set(authorization, question)
     return question
   }
@@ -58,8 +59,33 @@ export function createAuthorizationVerifier(
     askWallet: (authorization) => askWallet(client, questionOf(authorization)),
     verify: async (authorization, amount) =>
       hasOwnPermit(authorization)
-        ? await settlements.verify(authorization, amount, { policy: payerCode, signed: questionOf(authorization) })
+        ? await settlements.verify(authorization, amount, {
+            policy: payerCode,
+            signed: questionOf(authorization),
+            isAccepted: ofAccepted,
+          })
         : FOREIGN_PERMIT,
+  }
+}
+
+/** The question of a payment, whose hash and signer are computed when they are first read. */
+function askWhenNeeded(
+  authorization: Authorization,
+  permit2Hash: (authorization: Authorization) => Hex,
+  allowsCode: boolean,
+): SignedQuestion {
+  const { payer, signature } = authorization
+  let hash: Hex | undefined
+  let signedBy: SignedBy | undefined
+  return {
+    payer,
+    signature,
+    get hash() {
+      return (hash ??= permit2Hash(authorization))
+    },
+    get signedBy() {
+      return (signedBy ??= judgeSignature(this.hash, authorization, allowsCode))
+    },
   }
 }
 

@@ -31,6 +31,8 @@ export interface VerificationOptions {
   readonly policy?: PayerCodePolicy
   /** What the payer signed, as the policy judges it. */
   readonly signed?: SignedQuestion
+  /** Whether it was verified before: then a simulation among others finds out whose code is asked, not the signature. */
+  readonly isAccepted?: boolean
   /** The settlement key that will send the transaction: code of a payer could recognize a simulation by its absence. */
   readonly sender?: Hex
 }
@@ -150,7 +152,7 @@ function verifyTogether(
   }
   return async (payment, options) => {
     const { payer } = payment.authorization
-    const isUnproven = options.signed?.signedBy === 'ask_chain'
+    const isUnproven = options.isAccepted !== true && options.signed?.signedBy === 'ask_chain'
     if (isUnproven || payersWithCode.has(payer)) return await verifyWithCode(payment, options)
     const { simulation, code } = await simulateAmongOthers(payment).catch((cause: unknown) => explain(payment, cause))
     const hasCode = code !== null && code.size > 0n
