@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseEnv, promisify } from 'node:util'
@@ -83,7 +84,7 @@ export async function startEngine(directory: string): Promise<Engine> {
     const all = await Promise.all(ids.map((id) => podman('inspect', id).then(describe, () => [])))
     return all.flat()
   }
-  const asked = askForHealth(containers, ending.signal)
+  const asked = Promise.all([askForHealth(containers, ending.signal), holdAddresses(ending.signal)])
   const remove = async () => {
     const ids = (await podman('ps', '--all', '--quiet', '--filter', `name=^${NAME}-`)).split('\n').filter(Boolean)
     for (const id of ids) await podman('rm', '--force', '--time', '0', '--volumes', id).catch(() => '')
@@ -136,6 +137,30 @@ async function askForHealth(containers: Engine['containers'], signal: AbortSigna
     const all = await containers().catch(() => [])
     const waiting = all.filter(({ isRunning, health }) => isRunning && health !== '' && health !== 'healthy')
     for (const { id } of waiting) await podman('healthcheck', 'run', id).catch(() => '')
+    await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+/** Of `addr_assign_type`: the address was set, and so stays. */
+const ADDRESS_WAS_SET = '3'
+
+/**
+ * Sets the hardware address that each bridge has. Otherwise it is the lowest of the containers', which send to the old one
+ * for up to half a minute after another came or went: resolver, chain and vendors are lost meanwhile. Netavark sets it since
+ * 1.9 (containers/netavark, pull request 833, read on 2026-11-29); Debian 12 has 1.4.
+ */
+async function holdAddresses(signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const bridges = await podman('network', 'ls', '--filter', `name=^${NAME}-`, '--format', '{{.Name}}')
+      .then((names) => podman('network', 'inspect', '--format', '{{.NetworkInterface}}', ...names.trim().split('\n')))
+      .catch(() => '')
+    for (const bridge of bridges.split('\n').filter(Boolean)) {
+      const read = (file: string) => readFile(`/sys/class/net/${bridge}/${file}`, 'utf8').then((text) => text.trim())
+      const held = await read('addr_assign_type').catch(() => ADDRESS_WAS_SET)
+      // It may be gone again.
+      if (held !== ADDRESS_WAS_SET)
+        await runProgram('ip', ['link', 'set', 'dev', bridge, 'address', await read('address')]).catch(() => '')
+    }
     await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined)
   }
 }
