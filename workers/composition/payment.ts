@@ -162,7 +162,7 @@ function composeOwnKeys(
   const batches = gatherBatches({ ...settling, maximumBatchGas })
   const steps = createOwnKeySettlement({ ...settling, receiptSecretId, now, batches })
   return {
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements, ofAccepted: true }),
+    verifier: createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements, areAccepted: true }),
     gas,
     settlementSteps: tracedSettlementSteps(tracer, steps),
     remote: null,

@@ -19,7 +19,7 @@ export interface VerifierOptions {
   /** Default: verifies each payment by itself. */
   readonly settlements?: SettlementVerification
   /** Whether the payments were verified when they were accepted, so that a key's signature need not be recovered again. */
-  readonly ofAccepted?: boolean
+  readonly areAccepted?: boolean
 }
 
 /** A verifier that reads the chain itself. */
@@ -40,7 +40,7 @@ export function createAuthorizationVerifier(
     payerCode = createPayerCodePolicy(client),
     readFees = null,
     settlements = createSettlementVerification(client, { readFees }),
-    ofAccepted = false,
+    areAccepted = false,
   }: VerifierOptions = {},
 ): ChainVerifier {
   const permit2Hash = createPermit2Hash(chainId)
@@ -49,7 +49,7 @@ export function createAuthorizationVerifier(
   const questionOf = (authorization: Authorization): SignedQuestion => {
     const known = judged.get(authorization)
     if (known) return known
-    const question = askWhenNeeded(authorization, permit2Hash, payerCode.allowsCode)
+    const question = questionAbout(authorization, permit2Hash, payerCode.allowsCode)
     judged.set(authorization, question)
     return question
   }
@@ -62,14 +62,14 @@ export function createAuthorizationVerifier(
         ? await settlements.verify(authorization, amount, {
             policy: payerCode,
             signed: questionOf(authorization),
-            isAccepted: ofAccepted,
+            isAccepted: areAccepted,
           })
         : FOREIGN_PERMIT,
   }
 }
 
 /** The question of a payment, whose hash and signer are computed when they are first read. */
-function askWhenNeeded(
+function questionAbout(
   authorization: Authorization,
   permit2Hash: (authorization: Authorization) => Hex,
   allowsCode: boolean,

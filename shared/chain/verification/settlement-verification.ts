@@ -140,8 +140,7 @@ function verifyTogether(
       first.then(({ code }) => code),
     )
     const { simulation, code } = await first
-    // Whoever made the signature up: there is nothing else to find out.
-    if (code?.size === 0n && options.signed?.signedBy === 'ask_chain') return NOT_DEPLOYED
+    if (isMadeUp(code, options)) return NOT_DEPLOYED
     const again = async () => (await simulate()).simulation
     return judgeWallet(await judge(client, payment, simulation, again), await checked, options.signed)
   }
@@ -160,8 +159,15 @@ function verifyTogether(
     if (hasCode && own.outcome === 'allowed' && simulation.outcome !== 'unreachable')
       return await verifyWithCode(payment, options)
     const verification = await judge(client, payment, simulation, () => simulateAgain(payment))
+    // Without code a simulation succeeds by the key's signature alone.
+    if (verification.outcome === 'refused' && isMadeUp(code, options)) return NOT_DEPLOYED
     return judgeWallet(verification, own, options.signed)
   }
+}
+
+/** Whoever made the signature up: there is nothing else to find out. */
+function isMadeUp(code: AccountCode | null, { signed }: VerificationOptions): boolean {
+  return code?.size === 0n && signed?.signedBy === 'ask_chain'
 }
 
 function checkCode(

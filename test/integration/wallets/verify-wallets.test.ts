@@ -5,6 +5,7 @@ import { createAllowanceReader } from '#shared/chain/allowance/allowance-reader.
 import { createChainClient } from '#shared/chain/network/client.ts'
 import { createAuthorizationVerifier } from '#shared/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/chain/verification/payer-code.ts'
+import { createSettlementVerification } from '#shared/chain/verification/settlement-verification.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -43,11 +44,15 @@ afterAll(async () => {
   await devnet.stop()
 })
 
-/** Two ways to settle: each with a new verifier that allows the known wallets and what was added. */
+/** Ways to settle, of which one differs for workers: each with a new verifier that allows the known wallets and what was added. */
 const WAYS = {
   'the settlement contract': (allowedDelegates: readonly Hex[] | null = []) => ({
     facilitator: contract,
     verifier: createContractVerifier({ rpcUrl: proxy.url, contract, allowedDelegates }),
+  }),
+  'the settlement contract, after their acceptance': (allowedDelegates: readonly Hex[] | null = []) => ({
+    facilitator: contract,
+    verifier: createContractVerifier({ rpcUrl: proxy.url, contract, allowedDelegates, areAccepted: true }),
   }),
   'a key': (allowedDelegates: readonly Hex[] | null = []) => {
     const client = createChainClient(proxy.url, PATIENCE_MS)
@@ -93,7 +98,8 @@ describe.each(EACH_WAY)('payments that settle through %s', (way, start) => {
     const { verifier, facilitator } = start()
     const wallet = await createSafe(devnet.rpcUrl, { approved: true })
     const { calls } = await verify(verifier, await sign(wallet, facilitator))
-    expect(calls).toEqual([CALL, TRACE, CODE])
+    // After its acceptance a simulation among others finds out first that it has code.
+    expect(calls).toEqual([...(way.includes('acceptance') ? [CALL] : []), CALL, TRACE, CODE])
   })
 
   it('adds no call for an account without code, whatever wallets are allowed', async () => {
@@ -190,6 +196,30 @@ describe.each(EACH_WAY)('payments that settle through %s', (way, start) => {
       code: 'permit2_allowance_required',
     })
   })
+})
+
+it('leaves a key’s signature alone once its payment is accepted', async () => {
+  const client = createChainClient(proxy.url, PATIENCE_MS)
+  const settlements = createSettlementVerification(client, { contract, readFees: null })
+  const policy = createPayerCodePolicy(client, [])
+  const authorization = await sign(await createPayer(devnet.rpcUrl, { approved: true }), contract)
+  const { payer, signature } = authorization
+  let recoveries = 0
+  const signed = {
+    payer,
+    signature,
+    hash: '0x',
+    get signedBy() {
+      recoveries += 1
+      return 'key' as const
+    },
+  } as const
+  const recoveriesOf = async (isAccepted: boolean) => {
+    recoveries = 0
+    expect(await settlements.verify(authorization, MAXIMUM, { policy, signed, isAccepted })).toEqual(VALID)
+    return recoveries
+  }
+  expect([await recoveriesOf(true), await recoveriesOf(false)]).toEqual([0, 1])
 })
 
 describe('what is read of an owner’s code', () => {

@@ -18,17 +18,20 @@ interface ContractVerifierOptions {
   readonly sender?: Hex
   readonly allowedDelegates?: readonly Hex[] | null
   readonly timeoutMs?: number
+  /** As workers have it; default: as the API. */
+  readonly areAccepted?: boolean
 }
 
 /** Creates a verifier as API and workers have it with a settlement contract, with a memory of its own. */
 export function createContractVerifier(options: ContractVerifierOptions): AuthorizationVerifier {
-  const { rpcUrl, contract, sender, allowedDelegates, timeoutMs = PATIENCE_MS } = options
+  const { rpcUrl, contract, sender, allowedDelegates, timeoutMs = PATIENCE_MS, areAccepted = false } = options
   const client = createChainClient(rpcUrl, timeoutMs)
   const readFees = createFeeEstimator(client)
   const settlements = createSettlementVerification(client, { contract, sender, readFees })
   return createAuthorizationVerifier(client, 8453, {
     payerCode: createPayerCodePolicy(client, allowedDelegates),
     settlements,
+    areAccepted,
   })
 }
 
