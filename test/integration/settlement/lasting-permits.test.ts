@@ -7,6 +7,7 @@ import { settlementDeployment } from '../../../infra/contracts/settlement-deploy
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { age, createSettlementChain, onceForEach, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { together } from '../../support/chain/together.ts'
 import { permitCall } from '../../support/payer/allowance-permit.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
@@ -53,22 +54,6 @@ const submitPermit = async ({ request: { authorization } }: AcceptedJob) => {
   await callRpc(worker.devnet.rpcUrl, 'anvil_setBalance', [address, '0xde0b6b3a7640000'])
   await callRpc(worker.devnet.rpcUrl, 'eth_sendTransaction', [{ from: address, to, data }])
 }
-/** Lets all payments go on together, so that they are gathered into one batch. */
-function together(count: number, settler: Settler): Settler {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  let arrived = 0
-  return {
-    ...settler,
-    prepare: async (...charge) => {
-      const prepared = await settler.prepare(...charge)
-      arrived += 1
-      if (arrived === count) resolve()
-      await promise
-      return prepared
-    },
-  }
-}
-
 it('charges all calls that share a lasting permit in one transaction, which submits the permit once', async () => {
   const payer = await createPayer(worker.devnet.rpcUrl)
   const jobs = await acceptSharing(payer, 6)

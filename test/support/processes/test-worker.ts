@@ -47,6 +47,7 @@ import {
 } from '../../../workers/settlement/own-keys/settle-with-key.ts'
 import { startTestDevnet, type TestDevnet } from '../chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../chain/rpc-proxy.ts'
+import { holdFirst } from '../chain/together.ts'
 import { acceptTestJob } from '../ledger/job-in-state.ts'
 import { EFFECTIVE_REQUEST, newTestJob, type TestJob } from '../ledger/new-test-job.ts'
 import { createTestLedger, type TestLedger } from '../ledger/test-ledger.ts'
@@ -253,7 +254,7 @@ const batchesOfSettlers = new WeakMap<object, SettlementBatches>()
 /** Returns the batches that all runs with the same settler share. */
 function batchesOf(dependencies: BatchDependencies): SettlementBatches {
   const { settler } = dependencies
-  const batches = batchesOfSettlers.get(settler) ?? gatherBatches(dependencies)
+  const batches = batchesOfSettlers.get(settler) ?? holdFirst(settler, gatherBatches(dependencies))
   batchesOfSettlers.set(settler, batches)
   return batches
 }

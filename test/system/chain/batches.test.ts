@@ -13,6 +13,7 @@ import {
   stopChainWatch,
 } from '../../support/chain/settlement-chain.ts'
 import { deployTestContract } from '../../support/chain/settlement-contract.ts'
+import { holdFirst, together } from '../../support/chain/together.ts'
 import { createPayer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
@@ -44,22 +45,6 @@ async function acceptMany(count: number): Promise<AcceptedJob[]> {
     jobs.push(await chain.accept({ gasSponsored: false }, payer))
   }
   return jobs
-}
-
-/** Lets the first `count` payments go on together, so that they are gathered into one batch. */
-function together(count: number, settler: Settler): Settler {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  let arrived = 0
-  return {
-    ...settler,
-    prepare: async (...charge) => {
-      const prepared = await settler.prepare(...charge)
-      arrived += 1
-      if (arrived === count) resolve()
-      await promise
-      return prepared
-    },
-  }
 }
 
 /** Calls `before` once for each transaction before it is sent. */
@@ -143,7 +128,7 @@ describe('payments that are ready at the same time', () => {
     const registry = new Registry()
     const settlementStore = measuredSettlementStore(registry, worker.ledger.settlement)
     const dependencies = { ...worker.dependencies, ...chain.chain, settler, settlementStore }
-    const batches = gatherBatches({ ...dependencies, maximumBatchGas: 1_000_000n })
+    const batches = holdFirst(settler, gatherBatches({ ...dependencies, maximumBatchGas: 1_000_000n }))
     addBatchMetrics(registry, batches)
     const out: string[] = []
     const seen: Settler = {
@@ -425,7 +410,8 @@ it('gives a batch up that is too large for every node, fills its account nonce, 
       return await settler.confirm(...checked)
     },
   }
-  const batches = gatherBatches({ ...worker.dependencies, ...chain.chain, maximumBatchGas: MOST_GAS })
+  const dependencies = { ...worker.dependencies, ...chain.chain, maximumBatchGas: MOST_GAS }
+  const batches = holdFirst(waiting, gatherBatches(dependencies))
   const done = new AbortController()
   // One run may end before the filler is mined: its time is up by the clock of the test.
   const running = until(async () => {
