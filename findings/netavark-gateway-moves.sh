@@ -3,7 +3,7 @@
 # Guess: a network's gateway keeps its hardware address, as Docker's bridges do.
 # Seen on 2026-11-29: the bridge has the lowest address of the containers' interfaces, and another one as soon as that
 # container is gone; its neighbors send to the old one until they ask again. In a composed system resolver and outside world
-# were lost for up to 27 s at an update. Netavark 1.9 sets the address.
+# were lost for up to 27 s at an update. Netavark sets it since the end of 2023 (pull request 833).
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

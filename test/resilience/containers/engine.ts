@@ -84,7 +84,10 @@ export async function startEngine(directory: string): Promise<Engine> {
     const all = await Promise.all(ids.map((id) => podman('inspect', id).then(describe, () => [])))
     return all.flat()
   }
-  const asked = Promise.all([askForHealth(containers, ending.signal), holdAddresses(ending.signal)])
+  const asked = Promise.all([
+    untilAborted(ending.signal, () => askForHealth(containers)),
+    untilAborted(ending.signal, holdAddresses),
+  ])
   const remove = async () => {
     const ids = (await podman('ps', '--all', '--quiet', '--filter', `name=^${NAME}-`)).split('\n').filter(Boolean)
     for (const id of ids) await podman('rm', '--force', '--time', '0', '--volumes', id).catch(() => '')
@@ -131,36 +134,41 @@ function describe(json: string): Container[] {
   }))
 }
 
-/** Asks the containers that are not healthy yet: a container that was healthy and fails is found by the calls that fail. */
-async function askForHealth(containers: Engine['containers'], signal: AbortSignal): Promise<void> {
+/** Repeats what fails while containers come and go. */
+async function untilAborted(signal: AbortSignal, act: () => Promise<void>): Promise<void> {
   while (!signal.aborted) {
-    const all = await containers().catch(() => [])
-    const waiting = all.filter(({ isRunning, health }) => isRunning && health !== '' && health !== 'healthy')
-    for (const { id } of waiting) await podman('healthcheck', 'run', id).catch(() => '')
+    await act().catch(() => undefined)
     await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined)
   }
+}
+
+/** Asks the containers that are not healthy yet: a container that was healthy and fails is found by the calls that fail. */
+async function askForHealth(containers: Engine['containers']): Promise<void> {
+  const waiting = (await containers()).filter(
+    ({ isRunning, health }) => isRunning && health !== '' && health !== 'healthy',
+  )
+  for (const { id } of waiting) await podman('healthcheck', 'run', id).catch(() => '')
 }
 
 /** Of `addr_assign_type`: the address was set, and so stays. */
 const ADDRESS_WAS_SET = '3'
 
 /**
- * Sets the hardware address that each bridge has. Otherwise it is the lowest of the containers', which send to the old one
- * for up to half a minute after another came or went: resolver, chain and vendors are lost meanwhile. Netavark sets it since
- * 1.9 (containers/netavark, pull request 833, read on 2026-11-29); Debian 12 has 1.4.
+ * Sets the hardware address that each bridge has. Otherwise it is the lowest of its containers', which go on sending to the
+ * old one for up to half a minute after another came or went: resolver, chain and vendors are lost meanwhile. Netavark sets
+ * it since the end of 2023 (containers/netavark, pull request 833, read on 2026-11-29); Debian 12 has 1.4.
  */
-async function holdAddresses(signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    const bridges = await podman('network', 'ls', '--filter', `name=^${NAME}-`, '--format', '{{.Name}}')
-      .then((names) => podman('network', 'inspect', '--format', '{{.NetworkInterface}}', ...names.trim().split('\n')))
-      .catch(() => '')
-    for (const bridge of bridges.split('\n').filter(Boolean)) {
-      const read = (file: string) => readFile(`/sys/class/net/${bridge}/${file}`, 'utf8').then((text) => text.trim())
-      const held = await read('addr_assign_type').catch(() => ADDRESS_WAS_SET)
-      // It may be gone again.
-      if (held !== ADDRESS_WAS_SET)
-        await runProgram('ip', ['link', 'set', 'dev', bridge, 'address', await read('address')]).catch(() => '')
-    }
-    await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined)
-  }
+async function holdAddresses(): Promise<void> {
+  const names = await podman('network', 'ls', '--filter', `name=^${NAME}-`, '--format', '{{.Name}}')
+  const networks = names.split('\n').filter(Boolean)
+  if (networks.length === 0) return
+  const bridges = await podman('network', 'inspect', '--format', '{{.NetworkInterface}}', ...networks)
+  for (const bridge of bridges.split('\n').filter(Boolean)) await holdAddress(bridge).catch(() => undefined)
+}
+
+/** Rejects for a bridge that is not there, as before its network's first container. */
+async function holdAddress(bridge: string): Promise<void> {
+  const read = async (file: string) => (await readFile(`/sys/class/net/${bridge}/${file}`, 'utf8')).trim()
+  if ((await read('addr_assign_type')) === ADDRESS_WAS_SET) return
+  await runProgram('ip', ['link', 'set', 'dev', bridge, 'address', await read('address')])
 }
