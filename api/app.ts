@@ -110,7 +110,11 @@ function continueAfterAdmission(app: FastifyInstance): void {
   // Node would answer 417 without a body; the HTTP rules refuse other expectations.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
   app.addHook('preParsing', (request, reply, payload, done) => {
-    if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()
+    if (request.headers.expect?.toLowerCase() === '100-continue') {
+      reply.raw.writeContinue()
+      // From here on the client sends: a refusal must wait for what is still under way, as without the header.
+      delete request.raw.headers.expect
+    }
     done(null, payload)
   })
 }

@@ -178,7 +178,7 @@ const LONG_BODY_BYTES = 64 * 1024
 /** Returns whether the body was rejected, for its size or for lack of memory, before it had arrived completely. */
 function isStillArriving({ raw, headers }: FastifyRequest, { code }: AppError): boolean {
   if (code === 'body_too_large' || code === 'request_timeout') return true
-  // A client that sent `Expect` has not begun to send its body.
+  // A client that still expects `100 Continue` has not begun to send its body.
   if (raw.complete || headers.expect !== undefined) return false
   const isLong = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > LONG_BODY_BYTES
   return code === 'audio_too_large' || (code === 'overloaded' && isLong)

@@ -88,6 +88,31 @@ const sockets: Socket[] = []
 interface Announced {
   readonly read: () => string
 }
+function headOf(host: string, megabytes: number, headers: Record<string, string>, path = TRANSCRIPTIONS): string {
+  const lines = {
+    host,
+    'content-type': 'application/json',
+    'content-length': String(Math.floor(megabytes * MEGABYTE)),
+    'x-idempotency-key': randomUUID(),
+    ...headers,
+  }
+  const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}`)
+  return `POST ${path} HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n`
+}
+/** Sends a whole body before it reads a response, as many clients do. Returns what it then reads. */
+async function sendBeforeReading(megabytes: number, headers: Record<string, string>): Promise<string> {
+  const { hostname, port, host } = new URL(baseUrl)
+  const socket = connect(Number(port), hostname).setEncoding('latin1')
+  sockets.push(socket)
+  await once(socket, 'connect')
+  socket.write(headOf(host, megabytes, headers))
+  if ('expect' in headers) expect(await once(socket, 'data')).toEqual(['HTTP/1.1 100 Continue\r\n\r\n'])
+  socket.pause()
+  await new Promise<void>((resolve, reject) => {
+    socket.once('error', reject).end(Buffer.alloc(megabytes * MEGABYTE, 'x'), resolve)
+  })
+  return (await socket.toArray()).join('')
+}
 /**
  * Announces a body of this size and sends `part` of it; by default it lacks only a byte. With an `expect` header it
  * waits for `100 Continue` first.
@@ -108,15 +133,7 @@ async function announce(
   })
   socket.on('error', () => undefined)
   await once(socket, 'connect')
-  const lines = {
-    host,
-    'content-type': 'application/json',
-    'content-length': String(Math.floor(megabytes * MEGABYTE)),
-    'x-idempotency-key': randomUUID(),
-    ...headers,
-  }
-  const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}`)
-  socket.write(`POST ${path} HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n`)
+  socket.write(headOf(host, megabytes, headers, path))
   if (!('expect' in headers)) sendPart()
   return { read: () => received }
 }
@@ -232,6 +249,17 @@ describe('request bodies', () => {
     const answer = await fetch(`${baseUrl}${TRANSCRIPTIONS}`, { method: 'POST', headers, body })
     await expectErrorBody(answer, { status: 503, code: 'overloaded', param: null })
   })
+
+  it.each([{}, { expect: '100-continue' }])(
+    'delivers the refusal of a body of which a part was read to a client that sends all of it first, with %o',
+    async (headers) => {
+      await occupy(STRANGER, 35)
+      await occupy(ANOTHER_STRANGER, 12)
+      expect(await sendBeforeReading(30, headers)).toMatch(
+        /^HTTP\/1\.1 503 [^]*The memory for request bodies is in use/,
+      )
+    },
+  )
 
   it('accepts the body of a payer who has paid before when others no longer fit', async () => {
     expect(await pay()).toMatchObject({ status: 200, code: '' })
