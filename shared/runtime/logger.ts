@@ -120,7 +120,8 @@ function createTimestamp(): () => string {
 }
 
 /**
- * Keeps type, code, stack and causes, never the properties that libraries attach to errors (statements, bodies, URLs).
+ * Keeps type, code, HTTP status, stack and causes, never the other properties that libraries attach to errors
+ * (statements, bodies, URLs).
  */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return { type: typeof error }
@@ -128,10 +129,17 @@ function describeError(error: unknown): unknown {
   return {
     type: error.name,
     code,
+    status: statusOf(error),
     message: firstLine(error.message),
     frames: framesOf(error),
     cause: error.cause === undefined ? undefined : describeError(error.cause),
   }
+}
+
+/** The HTTP status of the answer that an error is about. The S3 SDK calls an answer without a body `UnknownError`. */
+function statusOf(error: Error): number | undefined {
+  const { status, $metadata } = error as { status?: unknown; $metadata?: { httpStatusCode?: unknown } }
+  return [status, $metadata?.httpStatusCode].find((value) => typeof value === 'number')
 }
 
 /** Skips the message, which the stack repeats before its frames and which may contain lines that look like frames. */

@@ -273,6 +273,16 @@ describe('log lines', () => {
     expect(lines).toMatchObject([{ process: 'warn', msg: 'high' }])
   })
 
+  it.each(['{ status: 502 }', '{ $metadata: { httpStatusCode: 502, extendedRequestId: "id" } }'])(
+    'the logger writes the HTTP status that an error has, with %s',
+    (properties) => {
+      const error = `Object.assign(new Error('UnknownError'), ${properties})`
+      const [line] = runAndReadLog(`log.warn('failed', { error: ${error} })`)
+      expect(line).toMatchObject({ error: { message: 'UnknownError', status: 502 } })
+      expect(JSON.stringify(line)).not.toContain('extendedRequestId')
+    },
+  )
+
   it('the logger writes type, code, first message line, frames and causes of an error', () => {
     const [line] = runAndReadLog(`
       const cause = Object.assign(new TypeError('the cause'), { code: 'ECONNRESET' })
