@@ -1,4 +1,4 @@
-import { maxUint256, numberToHex, type TypedDataDefinition } from 'viem'
+import { maxUint256, type TypedDataDefinition } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
 import { createChainClient } from '#shared/chain/network/client.ts'
@@ -26,7 +26,7 @@ import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain
 import { deployTestContract } from '../../support/chain/settlement-contract.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { permitCall, signAllowancePermit } from '../../support/payer/allowance-permit.ts'
-import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
+import { createPayer, ELSEWHERE, type Payer, sendAs } from '../../support/payer/payer.ts'
 import { type AuthorizationChanges, secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
 import { newRateBuckets, terms } from '../routes/compose-app.ts'
@@ -159,10 +159,7 @@ describe('the verifier of authorizations', () => {
       const permit = { owner: payer.address, value: 1n, deadline: secondsFromNow(600), nonce: 0n }
       const terms = { ...permit, spender: PERMIT2_ADDRESS, amount: permit.value } as const
       const call = permitCall({ ...permit, signature: await signPermit(payer.account, terms) })
-      await callRpc(devnet.rpcUrl, 'anvil_setBalance', [ELSEWHERE, numberToHex(10n ** 18n)])
-      await callRpc(devnet.rpcUrl, 'anvil_impersonateAccount', [ELSEWHERE])
-      const hash = await callRpc<`0x${string}`>(devnet.rpcUrl, 'eth_sendTransaction', [{ from: ELSEWHERE, ...call }])
-      await devnet.client.waitForTransactionReceipt({ hash })
+      await sendAs({ address: ELSEWHERE, rpcUrl: devnet.rpcUrl }, call)
       expect(await verifier.verify(stale, MAXIMUM)).toEqual({ outcome: 'refused', code: 'permit_already_used' })
     })
 
@@ -527,7 +524,7 @@ describe('verifying one authorization on chain', () => {
       const { amount: value, ...permit } = signed.gasSponsoring as NonNullable<Authorization['gasSponsoring']>
       const { to, data } = permitCall({ owner: payer.address, value, ...permit })
       await payer.invalidateNonce(0n)
-      await callRpc(devnet.rpcUrl, 'eth_sendTransaction', [{ from: payer.address, to, data }])
+      await sendAs(payer, { to, data })
       expect((await verify(signed)).outcome).toBe('verified')
       await payer.approve(0n)
       const again = await signAuthorization(devnet, payer, { facilitator, permitAmount: 100_000n })
@@ -585,7 +582,7 @@ describe('verifying one authorization on chain', () => {
     it('uses its own permit once the nonce of the stored one is used, and forgets that one', async () => {
       const { accept, payer, stored, permit } = await startStoring()
       await payer.invalidateNonce(0n)
-      await callRpc(devnet.rpcUrl, 'eth_sendTransaction', [{ from: payer.address, ...permitCall(permit) }])
+      await sendAs(payer, permitCall(permit))
       await payer.approve(0n)
       const own = await signOwn(payer, { permitNonce: 1n })
       expect(await accept(own)).toMatchObject({ authorization: own, needsPermit: true })

@@ -14,7 +14,7 @@ import { type ExpectedRefusal, expectErrorBody } from '../../support/http/expect
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { permitCall } from '../../support/payer/allowance-permit.ts'
-import { createPayer, ELSEWHERE, type Payer } from '../../support/payer/payer.ts'
+import { createPayer, ELSEWHERE, type Payer, sendAs } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { PERMIT_TYPES } from '../../support/payer/sign-permit.ts'
 import { composeApp, limitRate, newRateBuckets, terms as termsWithoutContract } from './compose-app.ts'
@@ -122,10 +122,7 @@ async function expectRefused(answer: Response, expected: ExpectedRefusal): Promi
 async function submitElsewhere(owner: Payer, changes: Signed = {}): Promise<void> {
   const { value, deadline, signature } = await permit(owner, changes)
   const call = permitCall({ owner: owner.address, value: BigInt(value), deadline: BigInt(deadline), signature })
-  await callRpc(devnet.rpcUrl, 'anvil_setBalance', [ELSEWHERE, numberToHex(10n ** 18n)])
-  await callRpc(devnet.rpcUrl, 'anvil_impersonateAccount', [ELSEWHERE])
-  const hash = await callRpc<`0x${string}`>(devnet.rpcUrl, 'eth_sendTransaction', [{ from: ELSEWHERE, ...call }])
-  expect(await devnet.client.waitForTransactionReceipt({ hash })).toMatchObject({ status: 'success' })
+  await sendAs({ address: ELSEWHERE, rpcUrl: devnet.rpcUrl }, call)
 }
 
 /** Asserts that a permit is stored, and returns the answer. */

@@ -9,7 +9,7 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { age, createSettlementChain, onceForEach, type SettlementChain } from '../../support/chain/settlement-chain.ts'
 import { together } from '../../support/chain/together.ts'
 import { permitCall } from '../../support/payer/allowance-permit.ts'
-import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { createPayer, type Payer, sendAs } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
@@ -48,11 +48,8 @@ const submitPermit = async ({ request: { authorization } }: AcceptedJob) => {
   const { payer: owner, gasSponsoring } = authorization
   if (!gasSponsoring) throw new Error('it has no permit')
   const { amount: value, deadline, signature } = gasSponsoring
-  const { to, data } = permitCall({ owner, value, deadline, signature })
-  const { address } = worker.devnet.accounts.recipient
-  await callRpc(worker.devnet.rpcUrl, 'anvil_impersonateAccount', [address])
-  await callRpc(worker.devnet.rpcUrl, 'anvil_setBalance', [address, '0xde0b6b3a7640000'])
-  await callRpc(worker.devnet.rpcUrl, 'eth_sendTransaction', [{ from: address, to, data }])
+  const { rpcUrl, accounts } = worker.devnet
+  await sendAs({ address: accounts.recipient.address, rpcUrl }, permitCall({ owner, value, deadline, signature }))
 }
 it('charges all calls that share a lasting permit in one transaction, which submits the permit once', async () => {
   const payer = await createPayer(worker.devnet.rpcUrl)
