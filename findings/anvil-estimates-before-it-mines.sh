@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # @foundry-rs/anvil 1.7.1 (npm), mining each transaction at once: the hash that eth_sendTransaction returns is not mined yet.
 # Guess: as in Hardhat, which mines before it answers, what an account sends next sees what it sent before.
-# Seen on 2026-11-29: of 600 transactions that follow the hash of another one of their account, 127 to 383 run out of gas on
-# two busy cores. Their gas is estimated before the first is mined, on which they depend: here the
-# first stores a number, and the second, which clears it again, has the gas of clearing nothing. None does after a receipt.
+# Seen on 2026-11-29: of 600 transactions that follow the hash of another one of their account, 127 to 383 run out of gas, on
+# idle cores as on busy ones. Their gas is estimated before the first is mined, on which they depend: here the first stores
+# a number, and the second, which clears it again, has the gas of clearing nothing. None does after the receipt.
 set -euo pipefail
 folder=$(mktemp -d)
 trap '[ -n "${anvil:-}" ] && kill "$anvil" 2>/dev/null; rm -rf "$folder"' EXIT
