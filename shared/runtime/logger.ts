@@ -129,7 +129,7 @@ function describeError(error: unknown): unknown {
   return {
     type: error.name,
     code,
-    status: statusOf(error),
+    status: httpStatusOf(error),
     message: firstLine(error.message),
     frames: framesOf(error),
     cause: error.cause === undefined ? undefined : describeError(error.cause),
@@ -137,7 +137,7 @@ function describeError(error: unknown): unknown {
 }
 
 /** The HTTP status of the answer that an error is about. The S3 SDK calls an answer without a body `UnknownError`. */
-function statusOf(error: Error): number | undefined {
+function httpStatusOf(error: Error): number | undefined {
   const { status, $metadata } = error as { status?: unknown; $metadata?: { httpStatusCode?: unknown } }
   return [status, $metadata?.httpStatusCode].find((value) => typeof value === 'number')
 }

@@ -88,9 +88,16 @@ const sockets: Socket[] = []
 interface Announced {
   readonly read: () => string
 }
-function headOf(host: string, megabytes: number, headers: Record<string, string>, path = TRANSCRIPTIONS): string {
+/** Opens a connection that is closed after the test. */
+function openSocket(): Socket {
+  const { hostname, port } = new URL(baseUrl)
+  const socket = connect(Number(port), hostname)
+  sockets.push(socket)
+  return socket
+}
+function headOf(megabytes: number, headers: Record<string, string>, path = TRANSCRIPTIONS): string {
   const lines = {
-    host,
+    host: new URL(baseUrl).host,
     'content-type': 'application/json',
     'content-length': String(Math.floor(megabytes * MEGABYTE)),
     'x-idempotency-key': randomUUID(),
@@ -101,11 +108,9 @@ function headOf(host: string, megabytes: number, headers: Record<string, string>
 }
 /** Sends a whole body before it reads a response, as many clients do. Returns what it then reads. */
 async function sendBeforeReading(megabytes: number, headers: Record<string, string>): Promise<string> {
-  const { hostname, port, host } = new URL(baseUrl)
-  const socket = connect(Number(port), hostname).setEncoding('latin1')
-  sockets.push(socket)
+  const socket = openSocket().setEncoding('latin1')
   await once(socket, 'connect')
-  socket.write(headOf(host, megabytes, headers))
+  socket.write(headOf(megabytes, headers))
   const [interim] = 'expect' in headers ? ((await once(socket, 'data')) as [string]) : ['']
   socket.pause()
   await new Promise<void>((resolve, reject) => {
@@ -122,9 +127,7 @@ async function announce(
   headers: Record<string, string> = {},
   { part = 1, path = TRANSCRIPTIONS } = {},
 ): Promise<Announced> {
-  const { hostname, port, host } = new URL(baseUrl)
-  const socket = connect(Number(port), hostname)
-  sockets.push(socket)
+  const socket = openSocket()
   const sendPart = () => socket.write(Buffer.alloc(Math.max(0, Math.floor(megabytes * MEGABYTE * part) - 1), 'x'))
   let received = ''
   socket.on('data', (chunk: Buffer) => {
@@ -133,7 +136,7 @@ async function announce(
   })
   socket.on('error', () => undefined)
   await once(socket, 'connect')
-  socket.write(headOf(host, megabytes, headers, path))
+  socket.write(headOf(megabytes, headers, path))
   if (!('expect' in headers)) sendPart()
   return { read: () => received }
 }
