@@ -20,16 +20,17 @@ import { composeGeneration } from './composition/generation.ts'
 import { composePayment, type PaymentParts } from './composition/payment.ts'
 import { concurrencyOf, type WorkerConfig } from './config.ts'
 import { imageSlots } from './executions/remote-images.ts'
+import type { JobDependencies } from './job/dependencies.ts'
 import { createJobLeases } from './job/job-leases.ts'
 import { createJobMemory, type JobMemory } from './job/job-memory.ts'
-import { LONGEST_DEFERRAL_MS, type RunJobDependencies } from './job/run-job.ts'
+import { LONGEST_DEFERRAL_MS } from './job/run-job.ts'
 import type { LiveDeployments } from './providers/live-deployments.ts'
 import { guardExecutionStore } from './settlement/failure-guard.ts'
 import { addMarginLimit, measuredExecutionStore } from './telemetry/job-metrics.ts'
 import { measuredSettlementStore } from './telemetry/settlement-metrics.ts'
 import { tracedSettlementStore } from './telemetry/traced-ports.ts'
 
-export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
+export interface WorkerDependencies extends JobDependencies, PaymentParts {
   readonly settlementStore: SettlementStore
   readonly retentionStore: RetentionStore
   readonly reportsStore: ReportsStore

@@ -7,7 +7,7 @@ import { createMp3Converter } from '../executions/convert-to-mp3.ts'
 import { createImageFetcher } from '../executions/fetch-remote-image.ts'
 import { createExecutions } from '../executions/registry.ts'
 import { createRemoteImages, imageSlots, REMOTE_IMAGE_LIMITS } from '../executions/remote-images.ts'
-import type { RunJobDependencies } from '../job/run-job.ts'
+import type { JobDependencies } from '../job/dependencies.ts'
 import { createDeployments } from '../providers/create-deployments.ts'
 import type { Deployment } from '../providers/deployment.ts'
 import { createHttp, type SendHttp } from '../providers/http.ts'
@@ -30,7 +30,7 @@ export interface GenerationOptions {
 }
 
 interface GenerationParts extends Pick<
-  RunJobDependencies,
+  JobDependencies,
   'router' | 'screener' | 'executionOf' | 'providerTimeoutMs' | 'outputTokensPerSecond'
 > {
   /** None until the configuration is applied. */

@@ -30,18 +30,17 @@ import type { SettlementStore } from '#shared/ledger/settlement/settlement-store
 import { SETTLEMENT_MARGIN_SECONDS } from '#shared/operations/text/output-time.ts'
 import { maximumHeadAgeMs } from '#shared/payment/chain-settings.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
+import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { WorkerConfig } from '../config.ts'
-import type { RunJobDependencies } from '../job/run-job.ts'
+import type { JobDependencies } from '../job/dependencies.ts'
+import type { SettlementWatchDependencies } from '../settlement/dependencies.ts'
 import { guardSettlementStore } from '../settlement/failure-guard.ts'
-import { gatherBatches, type SettlementBatches } from '../settlement/own-keys/batches.ts'
-import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
+import { gatherBatches } from '../settlement/own-keys/batches.ts'
 import { createOwnKeySettlement } from '../settlement/own-keys/settle-with-key.ts'
-import type { FinalityDependencies } from '../settlement/own-keys/watch-finality.ts'
-import type { GasWatchDependencies } from '../settlement/own-keys/watch-gas.ts'
+import type { SettlementBatches } from '../settlement/own-keys/settlement-batches.ts'
 import { createRemoteSettlement } from '../settlement/remote-facilitator/settle-remotely.ts'
-import type { RemoteFinalityDependencies } from '../settlement/remote-facilitator/watch-remote-finality.ts'
 import { tracedFacilitator, tracedSettlementSteps, tracedSettler } from '../telemetry/traced-ports.ts'
 
 export interface PaymentOptions {
@@ -56,22 +55,17 @@ export interface PaymentOptions {
 export interface PaymentParts
   extends
     SettlingParty,
-    Pick<RunJobDependencies, 'payerFunds' | 'chainClock' | 'settlementMarginMs'>,
-    Pick<ReplacementDependencies, 'accounts' | 'network' | 'feeBumpAfterMs'>,
-    Pick<GasWatchDependencies, 'facilitators' | 'nativeTokenUsd'>,
-    Pick<FinalityDependencies, 'blocks'> {
-  readonly settler: Settler
-  /** Looks the payment up on chain before a settlement fails. */
-  readonly settlementStore: SettlementStore
+    Omit<SettlementWatchDependencies, 'logger'>,
+    Pick<JobDependencies, 'payerFunds' | 'chainClock' | 'settlementMarginMs'> {
   readonly settlementSearch: SettlementSearch
   readonly nodes: RpcNodes
   readonly blockWatch: BlockWatch
 }
 
 /** The party that verifies and settles: settlement keys of our own, or a remote facilitator. */
-interface SettlingParty extends Pick<RunJobDependencies, 'verifier' | 'gas' | 'settlementSteps'> {
+interface SettlingParty extends Pick<JobDependencies, 'verifier' | 'gas' | 'settlementSteps'> {
   /** `null` with settlement keys of our own. */
-  readonly remote: Pick<RemoteFinalityDependencies, 'facilitator'> | null
+  readonly remote: { readonly facilitator: RemoteFacilitator } | null
   /** `null` with a remote facilitator. */
   readonly batches: SettlementBatches | null
 }
@@ -127,7 +121,6 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
     settlementStore,
     settlementSearch,
     accounts,
-    facilitators: accounts.facilitators,
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     nativeTokenUsd,

@@ -1,12 +1,9 @@
 import { type VendorPrices, vendorCost } from '#shared/catalog/vendor-cost.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Failure, LeasedJob, MeasuredWork } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
-import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
-import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
+import { describedStage } from '#shared/runtime/tracing.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import {
   type ExecutionInput,
@@ -19,34 +16,19 @@ import {
 } from '../executions/execution.ts'
 import type { Caller } from '../providers/circuit.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
-import type { Router, Slot } from '../providers/route.ts'
-import { type Screener, screenRequest } from '../screening/screener.ts'
-import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
+import type { Slot } from '../providers/route.ts'
+import { screenRequest } from '../screening/screener.ts'
+import { checkPaymentAgain } from './check-payment-again.ts'
+import type { JobDependencies } from './dependencies.ts'
 import { createFailover } from './failover.ts'
-import { type MemoryDependencies, type ReservedMemory, type Short, withMemory } from './job-memory.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
-import { measure, retryUntil, type SealingDependencies, sealProduct } from './seal-result.ts'
+import { measure, retryUntil, sealProduct } from './seal-result.ts'
 import { failWith, moved, type SettlementSteps, type StepOutcome } from './step-outcome.ts'
+import { type ReservedMemory, type Short, withMemory } from './with-memory.ts'
 
-export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies, MemoryDependencies {
-  readonly executionStore: Pick<
-    ExecutionStore,
-    'readExposureAhead' | 'readEffectiveRequest' | 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'
-  >
-  readonly uploads: Pick<ObjectStore, 'open'>
-  /** Rejects while media could not be stored. */
-  readonly checkObjects: OpenedObjectStore['check']
-  readonly screener: Screener
-  readonly router: Router
-  /**
-   * Lets the deployments take a job's call that were published when it was accepted, and removed since. Returns whether
-   * there are any.
-   */
-  readonly recallRemoved: (job: Pick<LeasedJob, 'publicModel' | 'acceptedAt'>) => Promise<boolean>
+interface GenerationDependencies extends JobDependencies {
   /** Absent where other processes settle. */
   readonly prepareSettlement?: SettlementSteps['prepare'] | undefined
-  readonly logger: Logger
-  readonly tracer: Tracer
 }
 
 /** Bounds the wait for a store: an authorization may be valid for years. */
@@ -98,7 +80,7 @@ async function callWithin(
   return tryDeployments(dependencies, job, ready.prepared, signal)
 }
 
-async function canStoreMedia({ checkObjects }: Pick<GenerationDependencies, 'checkObjects'>): Promise<boolean> {
+async function canStoreMedia({ checkObjects }: JobDependencies): Promise<boolean> {
   return await withDeadline(
     STORAGE_PATIENCE_MS,
     checkObjects().then(
@@ -125,7 +107,7 @@ type Readiness =
  * job: otherwise a request that cannot be prepared would be retried over and over.
  */
 async function prepareExecution(
-  { executionOf, screener, logger }: GenerationDependencies,
+  { executionOf, screener, logger }: JobDependencies,
   input: ExecutionInput,
   memory: ReservedMemory,
 ): Promise<Readiness> {
@@ -229,11 +211,7 @@ function measuredWork(
 }
 
 /** Decides about a job for which no deployment was called: only an outage of all of them ends it. */
-async function withoutCall(
-  dependencies: GenerationDependencies,
-  job: LeasedJob,
-  wasWithdrawn: boolean,
-): Promise<StepOutcome> {
+async function withoutCall(dependencies: JobDependencies, job: LeasedJob, wasWithdrawn: boolean): Promise<StepOutcome> {
   const { executionStore, router, recallRemoved } = dependencies
   if (router.isStopping()) return { next: 'elsewhere' }
   if (router.countDeployments(job.publicModel) === 0 && (await recallRemoved(job)))
@@ -254,7 +232,7 @@ async function withoutCall(
  * even more than that says nothing about the deployment's health.
  */
 function callInTime(
-  { outputTokensPerSecond }: Pick<GenerationDependencies, 'outputTokensPerSecond'>,
+  { outputTokensPerSecond }: JobDependencies,
   { terms }: LeasedJob,
   prepared: PreparedExecution,
   slot: Slot,
@@ -317,10 +295,7 @@ async function sealOutput(
 /**
  * Fails a job that was leased as `generating`: its worker died during or after the call, so the outcome is unknown.
  */
-export async function failLostAttempt(
-  { executionStore }: Pick<GenerationDependencies, 'executionStore'>,
-  job: LeasedJob,
-): Promise<StepOutcome> {
+export async function failLostAttempt({ executionStore }: JobDependencies, job: LeasedJob): Promise<StepOutcome> {
   return failWith(executionStore, job, {
     code: 'provider_outcome_unknown',
     reason: 'the worker was lost during the provider call',

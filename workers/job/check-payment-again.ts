@@ -1,5 +1,4 @@
 import type { ChainClock } from '#shared/chain/reading/chain-clock.ts'
-import type { PayerFundsReader } from '#shared/chain/reading/payer-funds.ts'
 import type { Gas, GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { LeasedJob } from '#shared/jobs/job.ts'
@@ -16,19 +15,7 @@ import {
   type PayerFunds,
   settlingNonces,
 } from '#shared/payment/exposure.ts'
-import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
-
-export interface PaymentCheckDependencies {
-  readonly executionStore: Pick<ExecutionStore, 'readExposureAhead'>
-  readonly verifier: Pick<AuthorizationVerifier, 'verify'>
-  readonly payerFunds: PayerFundsReader
-  readonly chainClock: Pick<ChainClock, 'chainNow'>
-  readonly gas: GasReader
-  readonly providerTimeoutMs: number
-  /** See `extraOutputSeconds`. */
-  readonly outputTokensPerSecond: number
-  readonly settlementMarginMs: number
-}
+import type { JobDependencies } from './dependencies.ts'
 
 export type PaymentCheck =
   /** `hasPaid`: a charge of the payer was settled before. */
@@ -51,7 +38,7 @@ const TOO_SHORT: PaymentCheck = {
  * authorization, and the permit if one is needed, must outlast a provider call and the settlement by chain time; the
  * maximum must be payable now; and the settlement key must have gas.
  */
-export async function checkPaymentAgain(dependencies: PaymentCheckDependencies, job: LeasedJob): Promise<PaymentCheck> {
+export async function checkPaymentAgain(dependencies: JobDependencies, job: LeasedJob): Promise<PaymentCheck> {
   const { verifier, chainClock, gas, providerTimeoutMs, outputTokensPerSecond, settlementMarginMs } = dependencies
   const { authorization } = job
   const verifiedAtMs = performance.now()
@@ -87,7 +74,7 @@ interface ExposureReading {
 }
 
 async function readExposure(
-  { executionStore, payerFunds }: Pick<PaymentCheckDependencies, 'executionStore' | 'payerFunds'>,
+  { executionStore, payerFunds }: JobDependencies,
   job: LeasedJob,
   verifiedAtMs: number,
   funds: PayerFunds | null = payerFunds.recent(job.authorization.payer),
@@ -108,7 +95,7 @@ interface CheckedFunds extends Omit<CoveredPayment, 'maximum'> {
  * Charges since the verification count as well.
  */
 async function checkFunds(
-  dependencies: PaymentCheckDependencies,
+  dependencies: JobDependencies,
   job: LeasedJob,
   { verifiedAtMs, endsTooSoon, ...covered }: CheckedFunds,
   first: ExposureReading,
@@ -146,7 +133,7 @@ async function checkFunds(
 
 /** Reads chain time and gas; returns `null` when the chain cannot be reached. */
 async function readNetwork(
-  chainClock: Pick<ChainClock, 'chainNow'>,
+  chainClock: ChainClock,
   gasReader: GasReader,
   facilitator: `0x${string}`,
 ): Promise<{ now: Date; gas: Gas } | null> {

@@ -2,12 +2,6 @@ import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
-export interface JobLeasesDependencies {
-  readonly executionStore: Pick<ExecutionStore, 'renewLeases'>
-  readonly leaseMs: number
-  readonly logger: Logger
-}
-
 /** The leases of all jobs of this process. */
 export interface JobLeases {
   /** Renews the lease of a leased job until it is released. `signal` aborts when the lease is lost. */
@@ -17,7 +11,15 @@ export interface JobLeases {
 }
 
 /** Creates the leases of a process. One statement renews all of them, every third of a lease. */
-export function createJobLeases({ executionStore, leaseMs, logger }: JobLeasesDependencies): JobLeases {
+export function createJobLeases({
+  executionStore,
+  leaseMs,
+  logger,
+}: {
+  readonly executionStore: ExecutionStore
+  readonly leaseMs: number
+  readonly logger: Logger
+}): JobLeases {
   const kept = new Map<LeasedJob, AbortController>()
   let timer: ReturnType<typeof setInterval> | undefined
   const renew = async () => {

@@ -1,7 +1,7 @@
 import type { LeasedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
-import type { ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
+import type { OpenedObject } from '#shared/media/object-store.ts'
 import { decryptUpload } from '#shared/media/staged-upload.ts'
+import type { JobDependencies } from './dependencies.ts'
 
 export type StagedAudio =
   /** `null` for a job without an upload. */
@@ -17,10 +17,7 @@ const DAMAGED: StagedAudio = { outcome: 'gone', reason: 'the staged object is da
  * ledger cannot be reached.
  */
 export async function readStagedAudio(
-  {
-    executionStore,
-    uploads,
-  }: { executionStore: Pick<ExecutionStore, 'openStagedUpload'>; uploads: Pick<ObjectStore, 'open'> },
+  { executionStore, uploads }: JobDependencies,
   { stagedUploadId }: LeasedJob,
   maximumBytes: number,
 ): Promise<StagedAudio> {

@@ -1,25 +1,8 @@
-import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
+import { type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { LeasedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/ledger/execution/execution-store.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
-import { callProvider, failLostAttempt, type GenerationDependencies } from './call-provider.ts'
-import type { JobLeases } from './job-leases.ts'
+import { callProvider, failLostAttempt } from './call-provider.ts'
+import type { JobDependencies } from './dependencies.ts'
 import type { Deferral, Ending, SettlementSteps, StepContext, StepOutcome } from './step-outcome.ts'
-
-export interface RunJobDependencies extends GenerationDependencies, DeferralDependencies {
-  readonly settlementSteps: SettlementSteps
-  readonly executionStore: ExecutionStore
-  readonly logger: Logger
-  readonly leaseMs: number
-  readonly queue: Pick<JobQueue, 'enqueue'>
-  /** The queues of this process. A job whose next step belongs to another queue is handed over. */
-  readonly serves: ReadonlySet<QueueName>
-  /** The queues that operators have paused; changes while the process runs. */
-  readonly pausedQueues: ReadonlySet<QueueName>
-  /** The leases of this process's jobs, which are handed back when it stops. */
-  readonly leases: JobLeases
-}
 
 const KEEPS_SLOT = () => undefined
 
@@ -29,7 +12,7 @@ const KEEPS_SLOT = () => undefined
  * reached. `releaseSlot` is called when the job only waits for the chain from now on: it needs no slot in its queue.
  */
 export async function runJob(
-  dependencies: RunJobDependencies,
+  dependencies: JobDependencies,
   jobId: string,
   releaseSlot: StepContext['releaseSlot'] = KEEPS_SLOT,
 ): Promise<void> {
@@ -45,7 +28,7 @@ export async function runJob(
 }
 
 /** Runs step after step under one lease. */
-async function runSteps(dependencies: RunJobDependencies, first: LeasedJob, context: StepContext): Promise<void> {
+async function runSteps(dependencies: JobDependencies, first: LeasedJob, context: StepContext): Promise<void> {
   let job: LeasedJob | null = first
   let preparing: StepContext['preparing']
   while (job) {
@@ -64,7 +47,7 @@ async function runSteps(dependencies: RunJobDependencies, first: LeasedJob, cont
 }
 
 /** Returns whether this process takes jobs of the queue. Those of a paused one wait there until it is resumed. */
-function isTaken({ serves, pausedQueues }: Pick<RunJobDependencies, 'serves' | 'pausedQueues'>, queue: QueueName) {
+function isTaken({ serves, pausedQueues }: JobDependencies, queue: QueueName): boolean {
   return serves.has(queue) && !pausedQueues.has(queue)
 }
 
@@ -73,7 +56,7 @@ function movedFrom(previous: LeasedJob, job: LeasedJob): LeasedJob {
   return job.state === previous.state ? job : { ...job, deferredMs: 0, paymentBlockedMs: 0 }
 }
 
-type HandingOver = Pick<RunJobDependencies, 'executionStore' | 'queue' | 'logger'>
+type HandingOver = Pick<JobDependencies, 'executionStore' | 'queue' | 'logger'>
 
 /**
  * Hands the job over to a worker that serves its next queue. While that queue cannot be reached, the job is left to the
@@ -106,17 +89,17 @@ async function wakeJob({ executionStore, queue, logger }: HandingOver, job: Leas
  * Releases every job of this process, so other workers resume them immediately instead of after the lease expires.
  * Later writes of a step that still runs here are fenced off.
  */
-export async function handBackJobs(dependencies: HandingOver & Pick<RunJobDependencies, 'leases'>): Promise<void> {
+export async function handBackJobs(dependencies: HandingOver & Pick<JobDependencies, 'leases'>): Promise<void> {
   await Promise.allSettled(dependencies.leases.jobs().map((job) => handOver(dependencies, job)))
 }
 
 /** Returns how a settlement is prepared, if it will be the next step in this process. */
-function preparationIn(dependencies: RunJobDependencies): SettlementSteps['prepare'] {
+function preparationIn(dependencies: JobDependencies): SettlementSteps['prepare'] {
   return isTaken(dependencies, 'settlement') ? dependencies.settlementSteps.prepare : undefined
 }
 
 /** Decides which step a state needs next; the only place that does. */
-async function runStep(dependencies: RunJobDependencies, job: LeasedJob, context: StepContext): Promise<StepOutcome> {
+async function runStep(dependencies: JobDependencies, job: LeasedJob, context: StepContext): Promise<StepOutcome> {
   switch (job.state) {
     case 'accepted':
       return callProvider({ ...dependencies, prepareSettlement: preparationIn(dependencies) }, job, context.signal)
@@ -136,19 +119,11 @@ async function runStep(dependencies: RunJobDependencies, job: LeasedJob, context
  */
 export const LONGEST_DEFERRAL_MS = { fail: 300_000, withhold: 86_400_000, review: 86_400_000 }
 
-export interface DeferralDependencies {
-  readonly executionStore: Pick<ExecutionStore, 'deferJob' | 'failJob'>
-  readonly settlementStore: Pick<SettlementStore, 'failSettlement' | 'markForReview'>
-  /** How long a job may be deferred before it ends, by how it ends. */
-  readonly longestDeferralMs: Readonly<Record<Ending, number>>
-  readonly logger: Logger
-}
-
 /**
  * Defers a job, or ends it once it has been deferred for too long in its state. The limits are the service's own: a
  * payer's authorization may be valid indefinitely.
  */
-async function deferJob(dependencies: DeferralDependencies, job: LeasedJob, deferral: Deferral): Promise<void> {
+async function deferJob(dependencies: JobDependencies, job: LeasedJob, deferral: Deferral): Promise<void> {
   const { executionStore, logger } = dependencies
   const { delayMs, reason, ending } = deferral
   const { id: jobId, state } = job
@@ -163,7 +138,7 @@ async function deferJob(dependencies: DeferralDependencies, job: LeasedJob, defe
 
 /** Returns whether the limit has passed. The time of a debt starts when only the payment prevents its settlement. */
 function isTooLong(
-  { longestDeferralMs: limits }: Pick<DeferralDependencies, 'longestDeferralMs'>,
+  { longestDeferralMs: limits }: JobDependencies,
   { deferredMs, paymentBlockedMs }: LeasedJob,
   ending: Ending,
 ): boolean {
@@ -173,7 +148,7 @@ function isTooLong(
 }
 
 async function endJob(
-  { executionStore, settlementStore }: DeferralDependencies,
+  { executionStore, settlementStore }: JobDependencies,
   job: LeasedJob,
   { reason, ending }: Deferral,
 ): Promise<void> {

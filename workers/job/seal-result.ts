@@ -3,18 +3,10 @@ import { z } from 'zod'
 import { type JsonValue, jsonText, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { LeasedJob, MeasuredWork, NewResult } from '#shared/jobs/job.ts'
 import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
-import type { ObjectStore } from '#shared/media/object-store.ts'
 import { mediaKey, RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { operationById } from '#shared/operations/registry.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import type { Product } from '../executions/execution.ts'
-
-export interface SealingDependencies {
-  readonly media: Pick<ObjectStore, 'put'>
-  readonly publicBaseUrl: string
-  readonly now: () => Date
-  readonly logger: Logger
-}
+import type { JobDependencies } from './dependencies.ts'
 
 const storedUsageSchema = z.record(z.string(), z.int())
 
@@ -23,7 +15,7 @@ const storedUsageSchema = z.record(z.string(), z.int())
  * charge is computed from measured usage under the terms of the quote and never exceeds the authorized maximum.
  */
 export async function sealProduct(
-  { media, publicBaseUrl, now, logger }: SealingDependencies,
+  { media, publicBaseUrl, now, logger }: JobDependencies,
   job: LeasedJob,
   attemptId: string,
   product: Product,
@@ -90,7 +82,7 @@ const LONGEST_PAUSE_MS = 2000
  * which is only in memory until it is sealed and must survive an outage of a store.
  */
 export async function retryUntil<T>(
-  { now, logger }: { now: () => Date; logger: Logger },
+  { now, logger }: Pick<JobDependencies, 'now' | 'logger'>,
   name: string,
   giveUpAt: Date,
   work: () => Promise<T>,

@@ -6,7 +6,7 @@ import type { Logger } from '#shared/runtime/logger.ts'
 
 export interface FailureGuardDependencies {
   readonly settlementSearch: SettlementSearch
-  readonly settlementStore: Pick<SettlementStore, 'markForReview'>
+  readonly settlementStore: SettlementStore
   readonly logger: Logger
 }
 

@@ -4,22 +4,15 @@ import type { LeasedJob, SealedResult } from '#shared/jobs/job.ts'
 import type { JudgedBlock } from '#shared/ledger/settlement/end-settlement.ts'
 import type { FailedSettlement } from '#shared/ledger/settlement/failed-settlements.ts'
 import type { SettledAt } from '#shared/ledger/settlement/finality.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
 import { type Receipt, receiptSchema } from '#shared/payment/receipt.ts'
 import { chargeBoundsSchema } from '#shared/pricing/bounded-charge.ts'
 import { writeCalculation } from '#shared/pricing/calculation.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { finished, type StepOutcome } from '../job/step-outcome.ts'
-
-export interface FinishSettlementDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'completeJob' | 'failSettlement'>
-  readonly receiptSecretId: string
-  readonly now: () => Date
-}
+import type { SettlementDependencies } from './dependencies.ts'
 
 /** A transaction that is proved to have settled the charge. */
 export type MinedTransfer = Omit<Extract<Confirmation, { outcome: 'confirmed' }>, 'gas'> & {
@@ -29,7 +22,7 @@ export type MinedTransfer = Omit<Extract<Confirmation, { outcome: 'confirmed' }>
 
 /** Moves settling → completed: stores the receipt and releases the result. */
 export async function completeSettlement(
-  { settlementStore, receiptSecretId, now }: FinishSettlementDependencies,
+  { settlementStore, receiptSecretId, now }: SettlementDependencies,
   job: LeasedJob,
   settlementId: string,
   { hash, blockNumber, blockHash, blockTimestamp, gas }: MinedTransfer,
@@ -54,7 +47,7 @@ export async function completeSettlement(
  * is the block that proves it, `gas` what reverted transactions cost.
  */
 export async function failSettlement(
-  { settlementStore }: Pick<FinishSettlementDependencies, 'settlementStore'>,
+  { settlementStore }: SettlementDependencies,
   job: LeasedJob,
   reason: string,
   judgedAt: JudgedBlock | null = null,
@@ -142,14 +135,9 @@ function calculationOf(
   })
 }
 
-interface ReopeningDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'reopenSettlement' | 'judgeFailed'>
-  readonly logger: Logger
-}
-
 /** Handles a failed settlement that charged the payer after a reorganization. */
 export async function reopenSettlement(
-  { settlementStore, logger }: ReopeningDependencies,
+  { settlementStore, logger }: Pick<SettlementDependencies, 'settlementStore' | 'logger'>,
   { settlementId, jobId }: Pick<FailedSettlement, 'settlementId' | 'jobId'>,
   settledAt: SettledAt,
 ): Promise<void> {

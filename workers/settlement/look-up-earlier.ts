@@ -1,17 +1,11 @@
 import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import { moved, type StepOutcome } from '../job/step-outcome.ts'
+import type { SettlementDependencies } from './dependencies.ts'
 import { requireSealed } from './finish-settlement.ts'
 
 /** `unclear`: it may have charged the payer, or still may. */
 export type EarlierCharge = 'charged' | 'failed' | 'unclear'
-
-export interface EarlierSettlementDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'readEarlierSettlements' | 'adoptSettlement'>
-  readonly logger: Logger
-}
 
 export type EarlierLookUp =
   | { outcome: 'none_charged'; settlementIds: readonly string[] }
@@ -27,7 +21,7 @@ const RETRY_MS = 1000
  * current authorization is not used.
  */
 export async function lookUpEarlier(
-  { settlementStore, logger }: EarlierSettlementDependencies,
+  { settlementStore, logger }: SettlementDependencies,
   job: LeasedJob,
   findCharge: (earlier: EarlierSettlement) => Promise<EarlierCharge>,
 ): Promise<EarlierLookUp> {

@@ -1,20 +1,14 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type { Gas, GasReader } from '#shared/chain/settlement/gas-reader.ts'
+import type { Gas } from '#shared/chain/settlement/gas-reader.ts'
 import type { StoredSettlement, Written } from '#shared/jobs/job.ts'
 import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
-import type { BatchesState, SettlementBatches } from '../settlement/own-keys/batches.ts'
+import type { SettlementWatchDependencies } from '../settlement/dependencies.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
+import type { BatchesState, SettlementBatches } from '../settlement/own-keys/settlement-batches.ts'
 import { addTotals, sharedReading } from './ledger-metrics.ts'
-
-export interface SettlementMetricsDependencies {
-  readonly reportsStore: Pick<ReportsStore, 'readSettlementTotals'>
-  readonly gas: GasReader
-  readonly facilitators: readonly `0x${string}`[]
-  readonly nativeTokenUsd: number
-}
 
 /** Sizes of batches, up to a full one. */
 const BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 100]
@@ -127,7 +121,12 @@ export function addBatchMetrics(registry: Registry, batches: Pick<SettlementBatc
  */
 export function addSettlementMetrics(
   registry: Registry,
-  { reportsStore, gas, facilitators, nativeTokenUsd }: SettlementMetricsDependencies,
+  {
+    reportsStore,
+    gas,
+    accounts,
+    nativeTokenUsd,
+  }: SettlementWatchDependencies & { readonly reportsStore: ReportsStore },
 ): Pick<ReplacementDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   const register = { registers: [registry] }
   const readTotals = sharedReading(() => reportsStore.readSettlementTotals())
@@ -155,7 +154,7 @@ export function addSettlementMetrics(
       ...register,
       collect: async () => {
         gauge.reset()
-        for (const facilitator of facilitators) {
+        for (const facilitator of accounts.facilitators) {
           const read = await gas.readGas(facilitator).catch(() => null)
           if (read) gauge.set({ facilitator }, valueOf(read))
         }

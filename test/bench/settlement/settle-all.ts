@@ -2,9 +2,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { privateKeyToAccount } from 'viem/accounts'
 import { paymentPayload, paymentRequirements } from '#shared/adapters/remote-facilitator/payment-messages.ts'
 import { createChainClient } from '#shared/chain/network/client.ts'
+import { createBlockReader } from '#shared/chain/reading/block-reader.ts'
 import { createBlockWatch } from '#shared/chain/reading/block-watch.ts'
 import { createLatestBlock } from '#shared/chain/reading/latest-block.ts'
 import { createFeeEstimator } from '#shared/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/chain/settlement/gas-reader.ts'
 import { createSettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
 import { createSettler, type VerifySettlement } from '#shared/chain/settlement/settler.ts'
 import { createSettlementVerification } from '#shared/chain/verification/settlement-verification.ts'
@@ -12,9 +14,9 @@ import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
-import type { GenerationDependencies } from '../../../workers/job/call-provider.ts'
+import type { JobDependencies } from '../../../workers/job/dependencies.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
-import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
+import { runJob } from '../../../workers/job/run-job.ts'
 import { gatherBatches } from '../../../workers/settlement/own-keys/batches.ts'
 import { replaceStuckTransactions } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-with-key.ts'
@@ -43,13 +45,20 @@ const MAXIMUM_BATCH_GAS = 16_000_000n
 /** The number of settlements by outcome: a job's state, or the SDK's errorReason. */
 export type Outcomes = Readonly<Record<string, number>>
 
-/**
- * What a job with a sealed result uses: all but what only a provider call needs. A dependency that is added to the state
- * loop has to be given here, or this does not compile.
- */
-type SettlingDependencies = Omit<
-  RunJobDependencies,
-  Exclude<keyof GenerationDependencies, 'executionStore' | 'logger' | 'tracer'>
+/** What a job with a sealed result uses: all but what only a provider call needs. */
+type SettlingDependencies = Pick<
+  JobDependencies,
+  | 'settlementStore'
+  | 'executionStore'
+  | 'settlementSteps'
+  | 'longestDeferralMs'
+  | 'queue'
+  | 'serves'
+  | 'pausedQueues'
+  | 'leases'
+  | 'leaseMs'
+  | 'logger'
+  | 'tracer'
 >
 
 /** Prepared settlements and the function that performs them. Preparation is not measured. */
@@ -81,9 +90,10 @@ export async function prepareOurs(
     receiptSecretId: 'first',
   }
   const latest = createLatestBlock(client)
+  const estimateFees = createFeeEstimator(client)
   const settlements = createSettlementVerification(client, {
     contract: chain.contract,
-    readFees: createFeeEstimator(client),
+    readFees: estimateFees,
   })
   const verify: VerifySettlement = (...charge) => settlements.verify(...charge)
   const settler = createSettler(client, CHAIN_ID, chain.keys, { latest, verify })
@@ -91,6 +101,10 @@ export async function prepareOurs(
   const { execution: executionStore } = ledger
   const keeping = {
     settlementStore: ledger.settlement,
+    settler,
+    blocks: createBlockReader(client),
+    gas: createGasReader(client, estimateFees),
+    nativeTokenUsd: 3000,
     accounts: createSettlementAccounts(client, CHAIN_ID, chain.keys),
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: FEE_BUMP_AFTER_MS,
@@ -116,7 +130,7 @@ export async function prepareOurs(
     logger: silent,
     tracer: noTracing,
   }
-  const dependencies = settlingDependencies as RunJobDependencies
+  const dependencies = settlingDependencies as JobDependencies
   return {
     name: 'ours',
     settleAll: async (concurrency) => {

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
+import type { JobDependencies } from '../../../workers/job/dependencies.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
-import { handBackJobs, type RunJobDependencies } from '../../../workers/job/run-job.ts'
+import { handBackJobs } from '../../../workers/job/run-job.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import {
@@ -24,7 +25,7 @@ beforeEach(() => {
 })
 
 /** Returns dependencies of a worker that serves the given queues only, with a queue that records. */
-function serving(...queues: QueueName[]): Pick<RunJobDependencies, 'serves' | 'queue' | 'leases'> {
+function serving(...queues: QueueName[]): Pick<JobDependencies, 'serves' | 'queue' | 'leases'> {
   return {
     serves: new Set(queues),
     leases: createJobLeases(worker.dependencies),
@@ -345,6 +346,7 @@ describe('a worker that must stop before its jobs are done', () => {
     const before = calls()
     const { dependencies, finish } = await blockedIn(jobId, (wait) => ({
       uploads: {
+        ...uploads,
         open: async (key) => {
           await wait()
           return await uploads.open(key)

@@ -796,7 +796,7 @@ describe('a job without memory', () => {
     const memory = createJobMemory(MEBIBYTE)
     const others = await reserved(memory, MEBIBYTE)
     const opened: string[] = []
-    const uploads = { open: (key: string) => (opened.push(key), worker.uploads.open(key)) }
+    const uploads = { ...worker.uploads, open: (key: string) => (opened.push(key), worker.uploads.open(key)) }
     const { jobId } = await worker.accept()
     const running = worker.run(jobId, { memory, uploads })
     await until(() => memory.current().waitingJobs === 1)

@@ -192,7 +192,7 @@ describe('a job that is deferred for too long ends, whatever the deadline of its
 
   it('a job fails uncharged when its upload could not be read for five minutes', async () => {
     const { jobId } = await worker.accept({ signed: FOREVER })
-    const uploads = { open: rejecting('the store is down') }
+    const uploads = { ...worker.uploads, open: rejecting('the store is down') }
     await worker.run(jobId, { uploads })
     await worker.runDeferredFor(jobId, 5 * MINUTE_SECONDS, { uploads })
     expect(await worker.view(jobId)).toMatchObject({ state: 'failed', failure_code: 'work_not_started', attempts: [] })

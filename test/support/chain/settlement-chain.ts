@@ -9,11 +9,12 @@ import { createSettlementAccounts } from '#shared/chain/settlement/settlement-ac
 import type { Settler } from '#shared/payment/facilitator.ts'
 import { deploySettlementContract } from '../../../infra/sandbox/chain/contracts/deploy-settlement-contract.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import type { SettlementWatchDependencies } from '../../../workers/settlement/dependencies.ts'
 import {
   type ReplacementDependencies,
   replaceStuckTransactions,
 } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
-import { type FinalityDependencies, watchFinality } from '../../../workers/settlement/own-keys/watch-finality.ts'
+import { watchFinality } from '../../../workers/settlement/own-keys/watch-finality.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import type { Payer } from '../payer/payer.ts'
 import type { AuthorizationChanges } from '../payer/sign-authorization.ts'
@@ -35,10 +36,12 @@ export interface SettlementChain {
     TestWorkerDependencies,
     'verifier' | 'settler' | 'accounts' | 'blockWatch' | 'chainClock' | 'gas'
   >
+  /** What the sweeps that watch its settlements depend on. */
+  watching(): SettlementWatchDependencies
   /** Replaces stuck transactions once; returns how many actions it took. */
   keep(changes?: Partial<ReplacementDependencies>): Promise<number>
   /** Runs the finality watcher once. */
-  watch(changes?: Partial<FinalityDependencies>): Promise<number>
+  watch(changes?: Partial<SettlementWatchDependencies>): Promise<number>
   accept(signed?: AuthorizationChanges, payer?: Payer): Promise<AcceptedJob>
   /**
    * Sends an unrelated transaction with the settlement key, as another holder of it would; mined unless mining is off.
@@ -100,26 +103,33 @@ export async function createSettlementChain(
   const chain = worker.through(worker.proxy, privateKey)
   const settlementStore = worker.ledger.settlement
   const { logger } = worker.dependencies
-  const finality = { settlementStore, blocks: createBlockReader(through), settler: chain.settler, logger }
+  const watching = (): SettlementWatchDependencies => ({
+    settlementStore,
+    settler: chain.settler,
+    // Fresh estimates in each round: tests change the base fee in between.
+    accounts: createSettlementAccounts(through, 8453, [privateKey], { estimateFees: createFeeEstimator(through) }),
+    blocks: createBlockReader(through),
+    gas: chain.gas,
+    network: NETWORK,
+    feeBumpAfterMs: FEE_BUMP_AFTER_MS,
+    nativeTokenUsd: 3000,
+    logger,
+  })
   return {
     privateKey,
     facilitator,
     contract,
     signedFor: contract ?? facilitator,
     chain,
+    watching,
     keep: (changes = {}) =>
       replaceStuckTransactions({
-        settlementStore,
-        // Fresh estimates in each round: tests change the base fee in between.
-        accounts: createSettlementAccounts(through, 8453, [privateKey], { estimateFees: createFeeEstimator(through) }),
-        network: NETWORK,
-        feeBumpAfterMs: FEE_BUMP_AFTER_MS,
+        ...watching(),
         onReplacement: () => undefined,
         onUsedElsewhere: () => undefined,
-        logger,
         ...changes,
       }).run(),
-    watch: (changes = {}) => watchFinality({ ...finality, ...changes }).run(),
+    watch: (changes = {}) => watchFinality({ ...watching(), ...changes }).run(),
     accept: (signed, payer) =>
       worker.accept({ ...(payer && { payer }), signed: { facilitator: contract ?? facilitator, ...signed } }),
     useNonceElsewhere: async (nonce) => {

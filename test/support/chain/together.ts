@@ -1,5 +1,5 @@
 import type { Settler } from '#shared/payment/facilitator.ts'
-import type { SettlementBatches } from '../../../workers/settlement/own-keys/batches.ts'
+import type { SettlementBatches } from '../../../workers/settlement/own-keys/settlement-batches.ts'
 
 const AT_FIRST = Symbol('payments that are recorded together at first')
 interface Gathering {

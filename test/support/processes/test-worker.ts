@@ -27,24 +27,20 @@ import { createMp3Converter } from '../../../workers/executions/convert-to-mp3.t
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
 import { createRemoteImages, REMOTE_IMAGE_LIMITS } from '../../../workers/executions/remote-images.ts'
+import type { JobDependencies } from '../../../workers/job/dependencies.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import { createJobMemory } from '../../../workers/job/job-memory.ts'
-import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
+import { runJob } from '../../../workers/job/run-job.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { createElevenLabsTranscription } from '../../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp } from '../../../workers/providers/http.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
 import { noScreening } from '../../../workers/screening/screener.ts'
+import type { BatchDependencies, KeySettlementDependencies } from '../../../workers/settlement/dependencies.ts'
 import { guardExecutionStore, guardSettlementStore } from '../../../workers/settlement/failure-guard.ts'
-import {
-  type BatchDependencies,
-  gatherBatches,
-  type SettlementBatches,
-} from '../../../workers/settlement/own-keys/batches.ts'
-import {
-  createOwnKeySettlement,
-  type SettlementDependencies,
-} from '../../../workers/settlement/own-keys/settle-with-key.ts'
+import { gatherBatches } from '../../../workers/settlement/own-keys/batches.ts'
+import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-with-key.ts'
+import type { SettlementBatches } from '../../../workers/settlement/own-keys/settlement-batches.ts'
 import { startTestDevnet, type TestDevnet } from '../chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../chain/rpc-proxy.ts'
 import { holdFirst } from '../chain/together.ts'
@@ -77,10 +73,10 @@ export interface JobView {
 }
 
 /** Settles with its own key, unless `settlementSteps` replaces that. */
-export type TestWorkerDependencies = Omit<RunJobDependencies, 'settlementSteps' | 'leases'> &
-  Omit<SettlementDependencies, 'batches'> &
-  Pick<BatchDependencies, 'settlementStore' | 'maximumBatchGas' | 'accounts'> &
-  Partial<Pick<RunJobDependencies, 'settlementSteps' | 'leases'> & Pick<SettlementDependencies, 'batches'>>
+export type TestWorkerDependencies = Omit<JobDependencies, 'settlementSteps' | 'leases'> &
+  Omit<KeySettlementDependencies, 'batches'> &
+  BatchDependencies &
+  Partial<Pick<JobDependencies, 'settlementSteps' | 'leases'> & Pick<KeySettlementDependencies, 'batches'>>
 
 type ThroughChain = 'verifier' | 'payerFunds' | 'settler' | 'accounts' | 'blockWatch' | 'chainClock' | 'gas'
 
@@ -238,7 +234,7 @@ export async function startTestWorker(): Promise<TestWorker> {
 export function routedTo(
   deployments: readonly Deployment[],
   providerTimeoutMs: number,
-): Pick<RunJobDependencies, 'router' | 'providerTimeoutMs'> {
+): Pick<JobDependencies, 'router' | 'providerTimeoutMs'> {
   const clock = { now: () => new Date(), random: Math.random }
   return { router: createRouter(deployments, { ...clock, maximumTimeoutMs: providerTimeoutMs }), providerTimeoutMs }
 }

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { gatherBatches, type SettlementBatches } from '../../../workers/settlement/own-keys/batches.ts'
+import { gatherBatches } from '../../../workers/settlement/own-keys/batches.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-with-key.ts'
+import type { SettlementBatches } from '../../../workers/settlement/own-keys/settlement-batches.ts'
 import { type LimitedPool, limitPool, RETH_SLOTS } from '../../support/chain/limited-pool.ts'
 import {
   BOTH_WAYS,

@@ -424,13 +424,8 @@ describe('the chain’s time and gas', () => {
       await worker.run(jobId, chain.chain)
       const { gas } = worker.through(worker.proxy, chain.privateKey)
       const registry = new Registry()
-      const sources = {
-        reportsStore: worker.ledger.reports,
-        gas,
-        facilitators: [chain.facilitator],
-        nativeTokenUsd: 0.01,
-      }
-      const { onReplacement } = addSettlementMetrics(registry, sources)
+      const { reports: reportsStore } = worker.ledger
+      const { onReplacement } = addSettlementMetrics(registry, { ...chain.watching(), reportsStore, gas })
       onReplacement({ network: 'eip155:8453', facilitator: chain.facilitator })
       const text = await registry.metrics()
       expect(text).toMatch(new RegExp(`farebox_settlement_gas_wei{facilitator="${chain.facilitator}"} 9\\d+`))
@@ -447,7 +442,7 @@ describe('the chain’s time and gas', () => {
       const logger = { ...worker.dependencies.logger, warn: (...logged: unknown[]) => void warnings.push(logged) }
       const watch = (settlementsLeft: number) => {
         const known = { readGas: async () => ({ ...read, settlementsLeft }) }
-        return watchGas({ gas: known, facilitators: [chain.facilitator], nativeTokenUsd: 0.01, logger }).run()
+        return watchGas({ ...chain.watching(), gas: known, nativeTokenUsd: 0.01, logger }).run()
       }
       await watch(1000)
       expect(warnings).toEqual([])
@@ -473,15 +468,14 @@ describe('the chain’s time and gas', () => {
         const { fees, gas } = await readGas(2n * GWEI, maximum)
         expect(fees.maxFeePerGas <= maximum && fees.maxPriorityFeePerGas <= maximum).toBe(true)
         const registry = new Registry()
-        const facilitators = [chain.facilitator]
-        addSettlementMetrics(registry, { reportsStore: worker.ledger.reports, gas, facilitators, nativeTokenUsd: 4000 })
+        addSettlementMetrics(registry, { ...chain.watching(), reportsStore: worker.ledger.reports, gas })
         expect(await registry.metrics()).toContain(
           `farebox_settlement_fee_limited{facilitator="${chain.facilitator}"} ${isLimited ? 1 : 0}`,
         )
         const warnings: string[] = []
         const logger = { ...worker.dependencies.logger, warn: (message: string) => void warnings.push(message) }
         const ample = { readGas: async () => ({ ...(await gas.readGas(chain.facilitator)), settlementsLeft: 1000 }) }
-        await watchGas({ gas: ample, facilitators, nativeTokenUsd: 0.01, logger }).run()
+        await watchGas({ ...chain.watching(), gas: ample, nativeTokenUsd: 0.01, logger }).run()
         expect(warnings).toEqual(isLimited ? ['MAXIMUM_FEE_PER_GAS_WEI limits the fees of settlements'] : [])
       }
     })
@@ -554,14 +548,18 @@ describe('the chain’s time and gas', () => {
       ] as const) {
         const warnings: string[] = []
         const logger = { ...worker.dependencies.logger, warn: (message: string) => void warnings.push(message) }
-        const facilitators = [chain.facilitator]
-        const watch = watchGas({ gas, facilitators, nativeTokenUsd, logger })
+        const watch = watchGas({ ...chain.watching(), gas, nativeTokenUsd, logger })
         await watch.run()
         await watch.run()
         // Once: it may last for days.
         expect(warnings).toEqual(expected)
         const registry = new Registry()
-        addSettlementMetrics(registry, { reportsStore: worker.ledger.reports, gas, facilitators, nativeTokenUsd })
+        addSettlementMetrics(registry, {
+          ...chain.watching(),
+          reportsStore: worker.ledger.reports,
+          gas,
+          nativeTokenUsd,
+        })
         expect(await registry.metrics()).toContain(
           `farebox_settlement_expected_gas_usdc_atomic{facilitator="${chain.facilitator}"} ${costIn(nativeTokenUsd)}`,
         )

@@ -1,12 +1,10 @@
 import type { LimitFunction } from 'p-limit'
-import type { BlockWatch, ChainEvent, Following } from '#shared/chain/reading/block-watch.ts'
+import type { ChainEvent, Following } from '#shared/chain/reading/block-watch.ts'
 import type { LeasedJob, SealedResult, StoredSettlement } from '#shared/jobs/job.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
-import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
+import type { GasSpent, SettlementEvidence } from '#shared/payment/facilitator.ts'
 import type { StepContext } from '../../job/step-outcome.ts'
-import type { SettlementBatches } from './batches.ts'
+import type { KeySettlementDependencies } from '../dependencies.ts'
 import { judgeSettlement, type Verdict } from './judge-settlement.ts'
 import {
   gasOfReverts,
@@ -16,16 +14,9 @@ import {
   type TransactionStatus,
 } from './read-statuses.ts'
 
-export interface ConfirmationDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'readSettlement' | 'recordRevertedBatch'>
-  readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
-  readonly blockWatch: BlockWatch
-  readonly batches: Pick<SettlementBatches, 'refuse' | 'follow'>
-  /** Longest time without reading the receipts of a settlement, when no block brings news of it. Default 2,500. */
-  readonly unaskedMs?: number | undefined
+interface ConfirmationDependencies extends KeySettlementDependencies {
   /** Limits how many settlements are read from the chain concurrently: a block may bring news of a thousand. */
   readonly limitReads: LimitFunction
-  readonly logger: Logger
 }
 
 /** How long one run watches before it releases the job; several blocks. */
@@ -91,7 +82,7 @@ export async function awaitConfirmation(
   { chargeAmount }: SealedResult,
   { signal, releaseSlot }: StepContext,
 ): Promise<JudgedSettlement | null> {
-  const { settlementStore, blockWatch, batches, limitReads } = dependencies
+  const { settlementStore, blockWatch, batches, limitReads, unaskedMs = RECEIPT_POLL_MS } = dependencies
   const startedAt = performance.now()
   const settlement = job.settlement ?? (await settlementStore.readSettlement(job))
   const watch: Watch = {
@@ -103,7 +94,8 @@ export async function awaitConfirmation(
     resendMs: RESEND_MS,
     isPoolFull: false,
     settlement,
-    evidenceAt: startedAt + EVIDENCE_AFTER_MS,
+    // Not before the receipts are read for the first time without news.
+    evidenceAt: startedAt + Math.max(EVIDENCE_AFTER_MS, unaskedMs),
     unexplainedSince: null,
     rechecks: 0,
     isMined: false,

@@ -1,55 +1,9 @@
-import type { BlockWatch } from '#shared/chain/reading/block-watch.ts'
-import type { SettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
-import type { StoredSettlement } from '#shared/jobs/job.ts'
-import type { BatchRecording } from '#shared/ledger/settlement/record-batch.ts'
-import type { BatchRenewal } from '#shared/ledger/settlement/renew-batch.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
-import type { Settler } from '#shared/payment/facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
+import type { BatchDependencies } from '../dependencies.ts'
 import { choosePayments, MAXIMUM_BATCH_PAYMENTS, type Payment, type SettlementDispatch } from './choose-batch.ts'
-import { batchesOf, type PaymentOutcome, type StorePaymentsDependencies, storePayments } from './store-batch.ts'
+import type { PaymentOutcome, SettlementBatches } from './settlement-batches.ts'
+import { batchesOf, storePayments } from './store-batch.ts'
 import { createGathering, type Gathering } from './time-batches.ts'
-
-export interface BatchDependencies extends NonceSlotDependencies, StorePaymentsDependencies {
-  readonly settlementStore: StorePaymentsDependencies['settlementStore'] & Pick<SettlementStore, 'abandonBatch'>
-  readonly settler: StorePaymentsDependencies['settler'] & Pick<Settler, 'batchGas' | 'broadcast'>
-  readonly blockWatch: Pick<BlockWatch, 'nextBlock' | 'follow'>
-  /** The gas limit of a batch; lower while its key has little gas. A payment that needs more goes alone. */
-  readonly maximumBatchGas: bigint
-  readonly logger: Logger
-}
-
-/** The batches of this process. */
-export interface SettlementBatches {
-  /**
-   * Moves generated → settling in a batch with those that are ready at the same time or, without a contract, alone. Waits
-   * in line while the key has as many unmined transactions as nodes hold. `outdated`: it must be prepared again, and
-   * keeps its place by `waitsSinceMs`.
-   */
-  record(recording: BatchRecording, dispatch: SettlementDispatch): Promise<Exclude<PaymentOutcome, 'queue_full'>>
-  /** Stays settling: signs again in another batch, of at most `mostPayments`. */
-  renew(renewal: BatchRenewal, dispatch: SettlementDispatch, mostPayments: number): Promise<StoredSettlement | 'stale'>
-  /**
-   * Gives up a batch that is too large for every node, so that its payments can be signed again. Those of this process are
-   * at most half as large for the next hour. Safe to repeat.
-   */
-  refuse(batchId: string): Promise<void>
-  /** Counts a batch as out until the returned function is called; each of its payments does so. */
-  follow(batchId: string): () => void
-  readState(): BatchesState
-}
-
-/** For the metrics. */
-export interface BatchesState {
-  /** Batches whose payments this process follows. */
-  readonly out: number
-  /** Payments that wait because their key has no account nonce left. */
-  readonly withoutNonce: number
-  /** How often batches were too large for every node. */
-  readonly refused: number
-  readonly gasLimit: bigint
-}
 
 /** A node that takes longer to answer a broadcast does not hold up the next batch. */
 const LONGEST_BROADCAST_MS = 1000
@@ -120,7 +74,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
       choose,
       send: (payments, decide) => send(payments, slots.minedCount(), decide),
       whenNonceFree: () => slots.wait(),
-      nextBlock: blockWatch.nextBlock,
+      nextBlock: () => blockWatch.nextBlock(),
     })
   }
 
@@ -180,17 +134,12 @@ function smaller(one: bigint, other: bigint): bigint {
   return one < other ? one : other
 }
 
-interface NonceSlotDependencies {
-  readonly accounts: Pick<SettlementAccounts, 'countAccountNonces'>
-  readonly blockWatch: Pick<BlockWatch, 'follow'>
-}
-
 /** While no node answers, the ledger is asked again after this: another process may have seen more of the chain. */
 const LONGEST_WAIT_MS = 2500
 const NEVER = new AbortController().signal
 
 /** Creates the count of one key's account nonces that the chain has used: each of them lets another one be taken. */
-function createNonceSlots({ accounts, blockWatch }: NonceSlotDependencies, key: `0x${string}`) {
+function createNonceSlots({ accounts, blockWatch }: BatchDependencies, key: `0x${string}`) {
   let mined = 0n
   const hasGrown = async () => {
     const count = await accounts.countAccountNonces(key).catch(() => mined)

@@ -38,11 +38,7 @@ export const MAXIMUM_BATCH_PAYMENTS = 100
  * Chooses who is next of one key and contract. Those that have waited longest go first, also if they were prepared
  * again.
  */
-export function choosePayments(
-  waiting: readonly Payment[],
-  gasLimit: bigint,
-  settler: Pick<Settler, 'batchGas'>,
-): Gathered<Payment> {
+export function choosePayments(waiting: readonly Payment[], gasLimit: bigint, settler: Settler): Gathered<Payment> {
   const oldestFirst = waiting.toSorted((one, other) => one.dispatch.waitsSinceMs - other.dispatch.waitsSinceMs)
   return oldestFirst[0]?.dispatch.contract === null
     ? { items: oldestFirst.slice(0, MOST_UNMINED_NONCES), isFull: true }
@@ -52,11 +48,7 @@ export function choosePayments(
 /**
  * Returns the oldest with those of its kind that fit beside it. New payments never share a batch with repeated ones.
  */
-function chooseTogether(
-  waiting: readonly Payment[],
-  gasLimit: bigint,
-  { batchGas }: Pick<Settler, 'batchGas'>,
-): Gathered<Payment> {
+function chooseTogether(waiting: readonly Payment[], gasLimit: bigint, settler: Settler): Gathered<Payment> {
   const alike = waiting.filter(({ kind }) => kind === waiting[0]?.kind)
   let count = 0
   let most = MAXIMUM_BATCH_PAYMENTS
@@ -69,7 +61,7 @@ function chooseTogether(
     .slice(0, count)
     .map(({ dispatch }) => dispatch.affordableGas ?? gasLimit)
     .reduce(smaller, gasLimit)
-  while (count > 1 && batchGas(termsOf(alike.slice(0, count))) > limit) count -= 1
+  while (count > 1 && settler.batchGas(termsOf(alike.slice(0, count))) > limit) count -= 1
   return { items: alike.slice(0, count), isFull: count < alike.length || count >= most }
 }
 

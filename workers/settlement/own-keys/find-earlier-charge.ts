@@ -8,7 +8,7 @@ import { sendersOf } from './read-statuses.ts'
  * yet is `unclear`: settling another authorization as well could charge twice.
  */
 export async function findEarlierCharge(
-  settler: Pick<Settler, 'confirm' | 'readEvidence' | 'findTransfer'>,
+  settler: Settler,
   { known, settledBy, authorization, chargeAmount, transactions, fillers, firstBlock }: EarlierSettlement,
 ): Promise<EarlierCharge> {
   if (known === 'failed_finally') return 'failed'

@@ -12,7 +12,7 @@ export interface TransactionStatus {
 
 /** Reads the state of each transaction of a settlement. */
 export async function readStatuses(
-  settler: Pick<Settler, 'confirm'>,
+  settler: Settler,
   transactions: readonly StoredTransaction[],
   authorization: Authorization,
   chargeAmount: AtomicAmount,
@@ -43,7 +43,7 @@ export function gasOfReverts(statuses: readonly TransactionStatus[]): GasSpent |
 
 /** Stores what batches cost that reverted as a whole, which is the fault of none of their payments. */
 export async function recordRevertedBatches(
-  settlementStore: Pick<SettlementStore, 'recordRevertedBatch'>,
+  settlementStore: SettlementStore,
   statuses: readonly TransactionStatus[],
 ): Promise<void> {
   for (const { transaction, confirmation } of statuses)

@@ -1,21 +1,11 @@
 import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
-import type { Settler } from '#shared/payment/facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import type { Ending, PreparingSettlement, StepContext, StepOutcome } from '../../job/step-outcome.ts'
-import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
-import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
-import type { SettlementBatches } from './batches.ts'
+import type { KeySettlementDependencies } from '../dependencies.ts'
+import { failSettlement, requireSealed } from '../finish-settlement.ts'
+import { lookUpEarlier } from '../look-up-earlier.ts'
 import { findEarlierCharge } from './find-earlier-charge.ts'
-
-interface RecordingDependencies {
-  readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    EarlierSettlementDependencies['settlementStore']
-  readonly settler: Settler
-  readonly batches: Pick<SettlementBatches, 'record'>
-  readonly logger: Logger
-}
 
 /**
  * Moves generated → settling: signs the transaction that settles the charge, and stores it. A payer who signed the
@@ -24,7 +14,7 @@ interface RecordingDependencies {
  * then it is the one that is charged.
  */
 export async function recordSettlement(
-  dependencies: RecordingDependencies,
+  dependencies: KeySettlementDependencies,
   job: LeasedJob,
   context: StepContext,
 ): Promise<StepOutcome> {
@@ -43,7 +33,7 @@ export async function recordSettlement(
     if (isEarlyRefusal) continue
     if (prepared.outcome === 'unreachable') {
       logger.warn('payment network unreachable', { jobId: job.id, error: prepared.cause })
-      return whileUnprepared(settler, job)
+      return whileUnprepared(dependencies, job)
     }
     if (prepared.outcome === 'not_listed') return whileNotListed(dependencies, job)
     if (prepared.outcome === 'refused') {
@@ -68,7 +58,7 @@ export async function recordSettlement(
 
 /** Begins to prepare a charge. */
 export function prepare(
-  { settler }: Pick<RecordingDependencies, 'settler'>,
+  { settler }: KeySettlementDependencies,
   { authorization }: Pick<LeasedJob, 'authorization'>,
   chargeAmount: AtomicAmount,
 ): PreparingSettlement {
@@ -88,7 +78,7 @@ const CHAIN_RETRY_MS = 1000
  * chain, the payment itself is the cause.
  */
 export async function whileUnprepared(
-  settler: Pick<Settler, 'readEvidence'>,
+  { settler }: KeySettlementDependencies,
   { authorization }: LeasedJob,
 ): Promise<StepOutcome> {
   const { outcome } = await settler.readEvidence(authorization, [])
@@ -100,7 +90,7 @@ export async function whileUnprepared(
 /**
  * Defers a charge that no key of this process may send, which is the operator's to correct and never the payer's debt.
  */
-export function whileNotListed({ logger }: { readonly logger: Logger }, { id, authorization }: LeasedJob): StepOutcome {
+export function whileNotListed({ logger }: KeySettlementDependencies, { id, authorization }: LeasedJob): StepOutcome {
   logger.error('SETTLEMENT_CONTRACT: the contract lists none of the settlement keys', {
     jobId: id,
     facilitator: authorization.facilitator,

@@ -1,24 +1,15 @@
 import type { SettlementAccounts } from '#shared/chain/settlement/settlement-accounts.ts'
 import type { NonceQueue, QueuedTransaction } from '#shared/ledger/settlement/nonce-queue.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { SettlementAccount } from '#shared/payment/settlement-key.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
+import type { SettlementWatchDependencies } from '../dependencies.ts'
 
-export interface ReplacementDependencies {
-  readonly settlementStore: Pick<
-    SettlementStore,
-    'leaseNonceQueue' | 'readNonceQueue' | 'addReplacement' | 'fillGap' | 'releaseNonceQueue'
-  >
-  readonly accounts: SettlementAccounts
-  readonly network: string
-  readonly feeBumpAfterMs: number
+export interface ReplacementDependencies extends SettlementWatchDependencies {
   /** Called after each replacement, for the metrics. */
   readonly onReplacement: (account: SettlementAccount) => void
   /** Called with the number of account nonces that were used outside this ledger since the last poll. */
   readonly onUsedElsewhere: (account: SettlementAccount, count: number) => void
-  readonly logger: Logger
 }
 
 /** Short, since the lease of a dead worker blocks the queue. A round rarely takes longer, and two at once are harmless. */

@@ -1,38 +1,17 @@
-import pLimit from 'p-limit'
-import type { BlockWatch } from '#shared/chain/reading/block-watch.ts'
+import pLimit, { type LimitFunction } from 'p-limit'
 import type { LeasedJob } from '#shared/jobs/job.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
-import type { Settler } from '#shared/payment/facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, type SettlementSteps, type StepContext, type StepOutcome } from '../../job/step-outcome.ts'
-import {
-  completeSettlement,
-  type FinishSettlementDependencies,
-  failSettlement,
-  requireSealed,
-} from '../finish-settlement.ts'
-import type { EarlierSettlementDependencies } from '../look-up-earlier.ts'
-import { awaitConfirmation, type ConfirmationDependencies } from './await-confirmation.ts'
-import type { SettlementBatches } from './batches.ts'
+import type { KeySettlementDependencies } from '../dependencies.ts'
+import { completeSettlement, failSettlement, requireSealed } from '../finish-settlement.ts'
+import { awaitConfirmation } from './await-confirmation.ts'
 import { later, prepare, recordSettlement } from './record-settlement.ts'
 import { signAgain } from './sign-again.ts'
-
-export interface SettlementDependencies extends FinishSettlementDependencies {
-  readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    Pick<SettlementStore, 'readSettlement' | 'renewSettlement' | 'recordRevertedBatch' | 'markForReview'> &
-    EarlierSettlementDependencies['settlementStore']
-  readonly settler: Settler
-  readonly batches: SettlementBatches
-  readonly blockWatch: BlockWatch
-  readonly unaskedMs?: number
-  readonly logger: Logger
-}
 
 /** Settlements of this process that are read from the chain concurrently; a node may limit its calls per second. */
 const CONCURRENT_READS = 32
 
 /** Settles with settlement keys of our own. */
-export function createOwnKeySettlement(dependencies: SettlementDependencies): SettlementSteps {
+export function createOwnKeySettlement(dependencies: KeySettlementDependencies): SettlementSteps {
   const limitReads = pLimit(CONCURRENT_READS)
   return {
     prepare: (job, chargeAmount) => prepare(dependencies, job, chargeAmount),
@@ -43,7 +22,7 @@ export function createOwnKeySettlement(dependencies: SettlementDependencies): Se
 
 /** Moves settling → completed: sends the stored transaction until the chain proves the transfer. */
 async function settleCharge(
-  dependencies: SettlementDependencies & ConfirmationDependencies,
+  dependencies: KeySettlementDependencies & { readonly limitReads: LimitFunction },
   job: LeasedJob,
   context: StepContext,
 ): Promise<StepOutcome> {

@@ -1,22 +1,12 @@
 import type { LeasedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import type { RemovedSettlement } from '#shared/ledger/settlement/finality.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
-import type { PreparedSettlement, Settler } from '#shared/payment/facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
+import type { PreparedSettlement } from '#shared/payment/facilitator.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
-import { type FinishSettlementDependencies, failSettlement, requireSealed } from '../finish-settlement.ts'
-import type { SettlementBatches } from './batches.ts'
+import type { KeySettlementDependencies, SettlementWatchDependencies } from '../dependencies.ts'
+import { failSettlement, requireSealed } from '../finish-settlement.ts'
 import { MAXIMUM_BATCH_PAYMENTS } from './choose-batch.ts'
 import type { Verdict } from './judge-settlement.ts'
 import { later, whileNotListed, whileUnprepared } from './record-settlement.ts'
-
-interface SigningAgainDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'renewSettlement' | 'markForReview'> &
-    FinishSettlementDependencies['settlementStore']
-  readonly settler: Settler
-  readonly batches: Pick<SettlementBatches, 'renew'>
-  readonly logger: Logger
-}
 
 /** Halves lead from a full batch to a payment of its own in seven steps. */
 const MOST_ACCOUNT_NONCES = 8
@@ -30,7 +20,7 @@ type Ready = Extract<PreparedSettlement, { outcome: 'ready' }>
  * soon alone.
  */
 export async function signAgain(
-  dependencies: SigningAgainDependencies,
+  dependencies: KeySettlementDependencies,
   job: LeasedJob,
   settlement: StoredSettlement,
   verdict: SignAgainVerdict,
@@ -50,19 +40,19 @@ export async function signAgain(
       : 'an account nonce was used outside this ledger'
   logger.warn(`${cause}; signing again`, { jobId: job.id, facilitator: newest.sender })
   const prepared = await settler.prepare(job.authorization, requireSealed(job).chargeAmount)
-  if (prepared.outcome === 'unreachable') return whileUnprepared(settler, job)
+  if (prepared.outcome === 'unreachable') return whileUnprepared(dependencies, job)
   if (prepared.outcome === 'not_listed') return whileNotListed(dependencies, job)
   // An earlier transaction may have used the nonce after all, so this does not prove that nothing was paid.
   if (prepared.outcome === 'refused' && prepared.code === 'payment_nonce_used')
     return later('the payment nonce is used after all', 'review')
-  if (prepared.outcome === 'refused') return failSettlement({ settlementStore }, job, prepared.code, verdict.judgedAt)
+  if (prepared.outcome === 'refused') return failSettlement(dependencies, job, prepared.code, verdict.judgedAt)
   return batch && prepared.contract
     ? await renewInBatch(dependencies, job, { settlement, batch, verdict, prepared, contract: prepared.contract })
     : await renewAlone(dependencies, job, { settlement, verdict, prepared, usedAccountNonce: newest.accountNonce })
 }
 
 async function renewAlone(
-  { settlementStore, settler }: SigningAgainDependencies,
+  { settlementStore, settler }: KeySettlementDependencies,
   job: LeasedJob,
   {
     settlement: { settlementId },
@@ -88,7 +78,7 @@ async function renewAlone(
 }
 
 async function renewInBatch(
-  { batches }: SigningAgainDependencies,
+  { batches }: KeySettlementDependencies,
   job: LeasedJob,
   {
     settlement,
@@ -137,12 +127,6 @@ function countNonces({ transactions }: Pick<StoredSettlement, 'transactions'>): 
   return new Set(transactions.map(({ sender, accountNonce }) => `${sender} ${accountNonce}`)).size
 }
 
-interface ReleasedDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'renewReleased'>
-  readonly settler: Pick<Settler, 'broadcast' | 'prepare' | 'sign' | 'signBatch'>
-  readonly logger: Logger
-}
-
 /**
  * Signs the charge of a released result for another account nonce, after a reorganization removed its settlement and
  * none of its transactions can be mined any more: each goes alone, since this is rare. Its payer may have spent the
@@ -150,7 +134,7 @@ interface ReleasedDependencies {
  * Returns whether it was signed.
  */
 export async function signReleasedAgain(
-  { settlementStore, settler, logger }: ReleasedDependencies,
+  { settlementStore, settler, logger }: SettlementWatchDependencies,
   settlement: RemovedSettlement,
   verdict: SignAgainVerdict,
 ): Promise<boolean> {

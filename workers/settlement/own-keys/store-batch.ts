@@ -2,24 +2,17 @@ import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { RecordingOutcome } from '#shared/ledger/settlement/move-to-settling.ts'
 import type { BatchRecording } from '#shared/ledger/settlement/record-batch.ts'
 import type { NewBatch } from '#shared/ledger/settlement/settlement-batches.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
-import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+import type { SettlementTerms } from '#shared/payment/facilitator.ts'
+import type { BatchDependencies } from '../dependencies.ts'
 import type { Payment } from './choose-batch.ts'
-
-export interface StorePaymentsDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'recordSettlement' | 'recordBatch' | 'renewBatch'>
-  readonly settler: Pick<Settler, 'sign' | 'signBatch'>
-}
-
-/** `outdated`: it was prepared too long ago. Its payer may have spent the money since, and fees may have risen. */
-export type PaymentOutcome = RecordingOutcome | 'outdated'
+import type { PaymentOutcome } from './settlement-batches.ts'
 
 /** Many blocks; a payment that meets no full queue waits for one at most. */
 const FRESH_MS = 10_000
 
 /** Signs and stores payments of one kind, one key and one contract, for account nonces that the chain has not used. */
 export async function storePayments(
-  dependencies: StorePaymentsDependencies,
+  dependencies: BatchDependencies,
   payments: readonly Payment[],
   minedCount: bigint,
 ): Promise<readonly (PaymentOutcome | Error)[]> {
@@ -31,16 +24,17 @@ export async function storePayments(
 }
 
 async function storeFresh(
-  { settlementStore, settler }: StorePaymentsDependencies,
+  dependencies: BatchDependencies,
   payments: readonly Payment[],
   minedCount: bigint,
 ): Promise<readonly (RecordingOutcome | Error)[]> {
+  const { settlementStore, settler } = dependencies
   const [first] = payments
   if (!first) return []
   const minimumAccountNonce = payments.map(({ dispatch }) => dispatch.minimumAccountNonce).reduce(larger, minedCount)
   const recordings = payments.flatMap(({ kind, part }) => (kind === 'record' ? part : []))
   const { sender, contract } = first.dispatch
-  if (contract === null) return await recordAlone({ settlementStore, settler }, recordings, minimumAccountNonce)
+  if (contract === null) return await recordAlone(dependencies, recordings, minimumAccountNonce)
   const batch: NewBatch = {
     account: { network: first.part.job.authorization.network, facilitator: sender },
     contract,
@@ -56,7 +50,7 @@ async function storeFresh(
 
 /** Records each in a transaction of its own; the store writes them together. */
 async function recordAlone(
-  { settlementStore, settler }: StorePaymentsDependencies,
+  { settlementStore, settler }: BatchDependencies,
   recordings: readonly BatchRecording[],
   minimumAccountNonce: bigint,
 ): Promise<readonly (RecordingOutcome | Error)[]> {

@@ -2,34 +2,12 @@ import type { BlockReader } from '#shared/chain/reading/block-reader.ts'
 import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { FailedSettlement } from '#shared/ledger/settlement/failed-settlements.ts'
 import type { RemovedSettlement, SettledBlock } from '#shared/ledger/settlement/finality.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
-import type { Settler } from '#shared/payment/facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
+import type { SettlementWatchDependencies } from '../dependencies.ts'
 import { reopenSettlement } from '../finish-settlement.ts'
 import { judgeSettlement } from './judge-settlement.ts'
 import { readStatuses, recordRevertedBatches, sendersOf } from './read-statuses.ts'
 import { signReleasedAgain } from './sign-again.ts'
-
-export interface FinalityDependencies {
-  readonly settlementStore: Pick<SettlementStore, 'recordRevertedBatch'> &
-    Pick<
-      SettlementStore,
-      | 'findUnfinalBlocks'
-      | 'markFinal'
-      | 'removeFromBlocks'
-      | 'readRemoved'
-      | 'moveSettlement'
-      | 'loseSettlement'
-      | 'renewReleased'
-      | 'readFailed'
-      | 'judgeFailed'
-      | 'reopenSettlement'
-    >
-  readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence' | 'prepare' | 'sign' | 'signBatch'>
-  readonly blocks: BlockReader
-  readonly logger: Logger
-}
 
 /**
  * Reorganizations are noticed within this time. A poll takes two calls, and one for each of the newest settled blocks.
@@ -46,7 +24,7 @@ const UNJUDGED_BATCH = 20
  * failed settlement that succeeds after a reorganization completes its job, or is marked `surplus` for review where
  * another one was charged.
  */
-export function watchFinality(dependencies: FinalityDependencies): Sweep {
+export function watchFinality(dependencies: SettlementWatchDependencies): Sweep {
   const { settlementStore } = dependencies
   return {
     name: 'finalized or moved settlements',
@@ -64,7 +42,7 @@ export function watchFinality(dependencies: FinalityDependencies): Sweep {
  * Ends settlements in final blocks, and notes which ones were in blocks that have left the chain: failed ones are judged
  * again at once. Returns how many were ended or judged.
  */
-async function followBlocks(dependencies: FinalityDependencies): Promise<number> {
+async function followBlocks(dependencies: SettlementWatchDependencies): Promise<number> {
   const { settlementStore, blocks } = dependencies
   const [newest] = await settlementStore.findUnfinalBlocks(0n)
   if (!newest) return 0
@@ -96,7 +74,7 @@ async function sortBlocks(
 }
 
 /** Rechecks settlements whose block has left the chain. Returns how many were moved, signed again or lost. */
-async function recheckRemoved(dependencies: FinalityDependencies): Promise<number> {
+async function recheckRemoved(dependencies: SettlementWatchDependencies): Promise<number> {
   let moved = 0
   for (const settlement of await dependencies.settlementStore.readRemoved(BATCH))
     if (await recheckSettlement(dependencies, settlement)) moved += 1
@@ -105,7 +83,7 @@ async function recheckRemoved(dependencies: FinalityDependencies): Promise<numbe
 
 /** Judges failed settlements again. Returns how many were judged, reopened or found to be surplus. */
 async function recheckFailed(
-  { settlementStore, settler, logger }: FinalityDependencies,
+  { settlementStore, settler, logger }: SettlementWatchDependencies,
   failed: readonly FailedSettlement[],
 ): Promise<number> {
   let changed = 0
@@ -145,7 +123,10 @@ async function recheckFailed(
 }
 
 /** Judges a settlement again and resends it if needed. Returns whether it was moved, signed again or lost. */
-async function recheckSettlement(dependencies: FinalityDependencies, settlement: RemovedSettlement): Promise<boolean> {
+async function recheckSettlement(
+  dependencies: SettlementWatchDependencies,
+  settlement: RemovedSettlement,
+): Promise<boolean> {
   const { settlementStore, settler, logger } = dependencies
   const { settlementId, jobId, authorization, chargeAmount, blockNumber: earlierNumber, transactions } = settlement
   const evidence = await settler.readEvidence(authorization, sendersOf(transactions))

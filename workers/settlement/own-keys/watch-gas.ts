@@ -1,16 +1,8 @@
 import { GAS_WARNING_SETTLEMENTS, LOWEST_CHARGE } from '#shared/catalog/fee-limit.ts'
-import type { GasReader } from '#shared/chain/settlement/gas-reader.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
-
-export interface GasWatchDependencies {
-  readonly gas: GasReader
-  readonly facilitators: readonly `0x${string}`[]
-  readonly nativeTokenUsd: number
-  readonly logger: Logger
-}
+import type { SettlementWatchDependencies } from '../dependencies.ts'
 
 const POLL_EVERY_MS = 30_000
 
@@ -18,7 +10,7 @@ const POLL_EVERY_MS = 30_000
  * Warns every 30 seconds about settlement keys that are low on gas; and once, each time it begins, about fees that the
  * operator's maximum limits and settlements that are expected to cost more than the lowest charge.
  */
-export function watchGas({ gas, facilitators, nativeTokenUsd, logger }: GasWatchDependencies): Sweep {
+export function watchGas({ gas, accounts, nativeTokenUsd, logger }: SettlementWatchDependencies): Sweep {
   const lasting = new Set<string>()
   const warnOnce = (isTrue: boolean, message: string, fields: { readonly facilitator: string; reason?: string }) => {
     const warning = `${fields.facilitator} ${message}`
@@ -30,7 +22,7 @@ export function watchGas({ gas, facilitators, nativeTokenUsd, logger }: GasWatch
     name: 'checked gas balances',
     leastIntervalMs: POLL_EVERY_MS,
     run: async () => {
-      for (const facilitator of facilitators) {
+      for (const facilitator of accounts.facilitators) {
         const { settlementsLeft, isFeeLimited, expectedSettlementWei } = await gas.readGas(facilitator)
         if (settlementsLeft < GAS_WARNING_SETTLEMENTS)
           logger.warn('a settlement key is low on gas', { facilitator, count: settlementsLeft })

@@ -1,11 +1,8 @@
-import type { BlockWatch } from '#shared/chain/reading/block-watch.ts'
 import type { LeasedJob } from '#shared/jobs/job.ts'
 import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settlements.ts'
 import type { JudgedBlock } from '#shared/ledger/settlement/end-settlement.ts'
 import type { RemoteSettlement } from '#shared/ledger/settlement/remote-settlement.ts'
-import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import {
   type Ending,
   finished,
@@ -14,30 +11,9 @@ import {
   type StepContext,
   type StepOutcome,
 } from '../../job/step-outcome.ts'
-import {
-  completeSettlement,
-  type FinishSettlementDependencies,
-  failSettlement,
-  type MinedTransfer,
-  requireSealed,
-} from '../finish-settlement.ts'
-import { type EarlierCharge, type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
-
-interface RemoteSettlementDependencies extends FinishSettlementDependencies {
-  readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    EarlierSettlementDependencies['settlementStore'] &
-    Pick<
-      SettlementStore,
-      | 'recordRemoteSettlement'
-      | 'readRemoteSettlement'
-      | 'recordSettlementRequest'
-      | 'recordSettlementAnswer'
-      | 'markForReview'
-    >
-  readonly facilitator: RemoteFacilitator
-  readonly blockWatch: BlockWatch
-  readonly logger: Logger
-}
+import type { RemoteSettlementDependencies } from '../dependencies.ts'
+import { completeSettlement, failSettlement, type MinedTransfer, requireSealed } from '../finish-settlement.ts'
+import { type EarlierCharge, lookUpEarlier } from '../look-up-earlier.ts'
 
 /** Delay before the next attempt while the chain or the facilitator makes no progress. */
 const RETRY_MS = 1000
@@ -231,7 +207,7 @@ function later(reason: string, ending: Ending = 'review', delayMs = RETRY_MS): S
  * transactions that the facilitator named are known: one that is not mined yet is `unclear`.
  */
 async function findEarlierCharge(
-  facilitator: Pick<RemoteFacilitator, 'find' | 'confirm'>,
+  facilitator: RemoteFacilitator,
   { known, authorization, chargeAmount, transactions, firstBlock }: EarlierSettlement,
 ): Promise<EarlierCharge> {
   if (known === 'charged') return 'charged'

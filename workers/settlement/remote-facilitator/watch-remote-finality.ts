@@ -1,20 +1,16 @@
-import type { BlockReader } from '#shared/chain/reading/block-reader.ts'
 import type { FailedSettlement } from '#shared/ledger/settlement/failed-settlements.ts'
 import type { UnfinalRemoteSettlement } from '#shared/ledger/settlement/finality.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
-import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
+import type { SettlementWatchDependencies } from '../dependencies.ts'
 import { reopenSettlement } from '../finish-settlement.ts'
 
-export interface RemoteFinalityDependencies {
-  readonly settlementStore: Pick<
-    SettlementStore,
-    'readUnfinalRemote' | 'moveSettlement' | 'loseSettlement' | 'readFailed' | 'judgeFailed' | 'reopenSettlement'
-  >
-  readonly facilitator: Pick<RemoteFacilitator, 'find' | 'settle' | 'confirm'>
-  readonly blocks: Pick<BlockReader, 'readHash'>
-  readonly logger: Logger
+interface RemoteFinalityDependencies extends Pick<
+  SettlementWatchDependencies,
+  'settlementStore' | 'blocks' | 'logger'
+> {
+  readonly facilitator: RemoteFacilitator
 }
 
 /** Reorganizations are noticed within this time. */
@@ -51,7 +47,7 @@ export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): S
   }
 }
 
-async function readFailed(settlementStore: Pick<SettlementStore, 'readFailed'>): Promise<readonly FailedSettlement[]> {
+async function readFailed(settlementStore: SettlementStore): Promise<readonly FailedSettlement[]> {
   return [
     ...(await settlementStore.readFailed('remote_facilitator', null, UNJUDGED_BATCH)),
     ...(await settlementStore.readFailed('remote_facilitator', 0n, BATCH)),
@@ -89,7 +85,7 @@ async function recheckFailed(
 
 /** Returns whether a transaction that the facilitator named is neither mined nor known to have failed. */
 async function mayBeMined(
-  facilitator: Pick<RemoteFacilitator, 'confirm'>,
+  facilitator: RemoteFacilitator,
   authorization: FailedSettlement['authorization'],
   chargeAmount: FailedSettlement['chargeAmount'],
   hashes: readonly `0x${string}`[],
