@@ -40,6 +40,8 @@ export const registerChat: RegisterCommand = (program, run) => {
 async function chat(context: CommandContext, words: readonly string[], options: ChatOptions) {
   const { io, signal } = context
   const prompt = await readText(io, words, signal, 'prompt')
+  // A wallet that cannot be opened is said before the service is waited for.
+  await context.farebox()
   const model = await chooseModel(context, 'text_generation', options.model)
   const request = chatRequest(model.id, prompt, options)
   const call = { operation: 'createChatCompletion', request, limit: options.max, requestId: options.requestId } as const

@@ -52,6 +52,8 @@ async function image(context: CommandContext, words: readonly string[], options:
   const { io, output, signal } = context
   const prompt = await readText(io, words, signal, 'prompt')
   const targets = planTargets(io, { out, count, ending: '.png', text: prompt, force })
+  // A wallet that cannot be opened is said before the service is waited for.
+  await context.farebox()
   const model = await chooseModel(context, 'image_generation', asked)
   const request = imageRequest(model.id, prompt)
   const call = { operation: 'createImageGeneration', request, count, limit, requestId } as const

@@ -54,6 +54,8 @@ async function say(context: CommandContext, words: readonly string[], options: S
   const { voice, out, force = false, max: limit, requestId } = options
   const text = await readText(io, words, signal, 'text')
   const [target = ''] = planTargets(io, { out, count: 1, ending: '.mp3', text, force })
+  // A wallet that cannot be opened is said before the service is waited for.
+  await context.farebox()
   const { id } = await chooseModel(context, 'text_to_speech', options.model)
   if (voice !== undefined) await requireVoice(context, id, voice)
   const request = speechRequest(id, text, options)

@@ -98,11 +98,19 @@ describe('settings of the command', () => {
       expect((err + out).toLowerCase()).not.toContain(KEY)
     })
 
-    it('a missing wallet is a usage error that names the variables', async () => {
-      const { code, err } = await runScripted(['transcribe', 'a.mp3', '--yes', '--url', 'https://a.example'])
-      expect(code).toBe(2)
-      expect(err).toMatch(/FAREBOX_PRIVATE_KEY.*FAREBOX_KEY_FILE/)
-    })
+    it.each([
+      ['transcribe', ['a.mp3', '--yes']],
+      ['chat', ['Hello']],
+      ['say', ['Hello', '--out', 'hello.mp3']],
+      ['image', ['A cat', '--out', 'cat.png']],
+    ])(
+      'a missing wallet of %s is a usage error that names the variables, without a wait for the service',
+      async (command, args) => {
+        const { code, err } = await runScripted([command, ...args, '--url', 'https://a.invalid'])
+        expect(code).toBe(2)
+        expect(err).toMatch(/FAREBOX_PRIVATE_KEY.*FAREBOX_KEY_FILE/)
+      },
+    )
 
     it('a malformed key is not repeated', async () => {
       vi.stubEnv('FAREBOX_PRIVATE_KEY', `0x${KEY}0`)
