@@ -170,7 +170,8 @@ describe('beside an open snapshot that has read every table', () => {
     const code = await untilDone(run)
     // Some commands end with 1, since there is nothing to list or to check.
     expect(WAITING.has(name) ? [0] : [0, 1]).toContain(code)
-    expect(run.lines.join('\n')).not.toMatch(/waiting since|: blocked|gave up/)
+    // For no table: a database that answers late says something about the machine.
+    expect(run.lines.join('\n')).not.toMatch(/waiting since \S+ for the table|: blocked|gave up/)
   })
 })
 
