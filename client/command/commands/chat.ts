@@ -7,7 +7,7 @@ import { type PaidOptions, priceCalls } from './calls/make-calls.ts'
 import { notePayment, paymentForm } from './calls/notes.ts'
 import { addPriceLimit, integerBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
-import { chooseModel } from './calls/service-lists.ts'
+import { choosePaidModel } from './calls/service-lists.ts'
 
 interface ChatOptions extends PaidOptions {
   readonly system?: string
@@ -40,9 +40,7 @@ export const registerChat: RegisterCommand = (program, run) => {
 async function chat(context: CommandContext, words: readonly string[], options: ChatOptions) {
   const { io, signal } = context
   const prompt = await readText(io, words, signal, 'prompt')
-  // A wallet that cannot be opened is said before the service is waited for.
-  await context.farebox()
-  const model = await chooseModel(context, 'text_generation', options.model)
+  const model = await choosePaidModel(context, 'text_generation', options.model)
   const request = chatRequest(model.id, prompt, options)
   const call = { operation: 'createChatCompletion', request, limit: options.max, requestId: options.requestId } as const
   const make = await priceCalls(context, call, 'chat')

@@ -10,7 +10,7 @@ import { type PaidOptions, priceCalls } from './calls/make-calls.ts'
 import { notePayment, paymentForm } from './calls/notes.ts'
 import { addPriceLimit, integerBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
-import { chooseModel } from './calls/service-lists.ts'
+import { choosePaidModel } from './calls/service-lists.ts'
 import { adviceFor, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
 
 interface ImageOptions extends PaidOptions {
@@ -52,9 +52,7 @@ async function image(context: CommandContext, words: readonly string[], options:
   const { io, output, signal } = context
   const prompt = await readText(io, words, signal, 'prompt')
   const targets = planTargets(io, { out, count, ending: '.png', text: prompt, force })
-  // A wallet that cannot be opened is said before the service is waited for.
-  await context.farebox()
-  const model = await chooseModel(context, 'image_generation', asked)
+  const model = await choosePaidModel(context, 'image_generation', asked)
   const request = imageRequest(model.id, prompt)
   const call = { operation: 'createImageGeneration', request, count, limit, requestId } as const
   const make = await priceCalls(context, call, 'image')

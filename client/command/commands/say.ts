@@ -8,7 +8,7 @@ import { type PaidOptions, priceCalls } from './calls/make-calls.ts'
 import { notePayment, paymentForm } from './calls/notes.ts'
 import { addPriceLimit, decimalBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
-import { chooseModel, listVoices, requireVoice } from './calls/service-lists.ts'
+import { chooseModel, choosePaidModel, listVoices, requireVoice } from './calls/service-lists.ts'
 import { adviceFor, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
 import { renderTable } from './text-table.ts'
 
@@ -54,9 +54,7 @@ async function say(context: CommandContext, words: readonly string[], options: S
   const { voice, out, force = false, max: limit, requestId } = options
   const text = await readText(io, words, signal, 'text')
   const [target = ''] = planTargets(io, { out, count: 1, ending: '.mp3', text, force })
-  // A wallet that cannot be opened is said before the service is waited for.
-  await context.farebox()
-  const { id } = await chooseModel(context, 'text_to_speech', options.model)
+  const { id } = await choosePaidModel(context, 'text_to_speech', options.model)
   if (voice !== undefined) await requireVoice(context, id, voice)
   const request = speechRequest(id, text, options)
   const make = await priceCalls(context, { operation: 'createSpeech', request, limit, requestId }, 'say')

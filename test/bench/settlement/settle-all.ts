@@ -45,20 +45,29 @@ const MAXIMUM_BATCH_GAS = 16_000_000n
 /** The number of settlements by outcome: a job's state, or the SDK's errorReason. */
 export type Outcomes = Readonly<Record<string, number>>
 
-/** What a job with a sealed result uses: all but what only a provider call needs. */
-type SettlingDependencies = Pick<
+/**
+ * What a job with a sealed result uses: all but what only a provider call needs. A dependency that is added has to be given
+ * here or left out by name, or this does not compile.
+ */
+type SettlingDependencies = Omit<
   JobDependencies,
-  | 'settlementStore'
-  | 'executionStore'
-  | 'settlementSteps'
-  | 'longestDeferralMs'
-  | 'queue'
-  | 'serves'
-  | 'pausedQueues'
-  | 'leases'
-  | 'leaseMs'
-  | 'logger'
-  | 'tracer'
+  | 'memory'
+  | 'uploads'
+  | 'media'
+  | 'checkObjects'
+  | 'publicBaseUrl'
+  | 'executionOf'
+  | 'screener'
+  | 'router'
+  | 'recallRemoved'
+  | 'verifier'
+  | 'payerFunds'
+  | 'chainClock'
+  | 'gas'
+  | 'providerTimeoutMs'
+  | 'outputTokensPerSecond'
+  | 'settlementMarginMs'
+  | 'now'
 >
 
 /** Prepared settlements and the function that performs them. Preparation is not measured. */

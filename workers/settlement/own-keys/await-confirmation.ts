@@ -14,7 +14,7 @@ import {
   type TransactionStatus,
 } from './read-statuses.ts'
 
-interface ConfirmationDependencies extends KeySettlementDependencies {
+export interface ConfirmationDependencies extends KeySettlementDependencies {
   /** Limits how many settlements are read from the chain concurrently: a block may bring news of a thousand. */
   readonly limitReads: LimitFunction
 }

@@ -1,9 +1,9 @@
-import pLimit, { type LimitFunction } from 'p-limit'
+import pLimit from 'p-limit'
 import type { LeasedJob } from '#shared/jobs/job.ts'
 import { finished, type SettlementSteps, type StepContext, type StepOutcome } from '../../job/step-outcome.ts'
 import type { KeySettlementDependencies } from '../dependencies.ts'
 import { completeSettlement, failSettlement, requireSealed } from '../finish-settlement.ts'
-import { awaitConfirmation } from './await-confirmation.ts'
+import { awaitConfirmation, type ConfirmationDependencies } from './await-confirmation.ts'
 import { later, prepare, recordSettlement } from './record-settlement.ts'
 import { signAgain } from './sign-again.ts'
 
@@ -22,7 +22,7 @@ export function createOwnKeySettlement(dependencies: KeySettlementDependencies):
 
 /** Moves settling → completed: sends the stored transaction until the chain proves the transfer. */
 async function settleCharge(
-  dependencies: KeySettlementDependencies & { readonly limitReads: LimitFunction },
+  dependencies: ConfirmationDependencies,
   job: LeasedJob,
   context: StepContext,
 ): Promise<StepOutcome> {

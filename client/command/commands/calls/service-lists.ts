@@ -25,6 +25,13 @@ export async function chooseModel(
   return await findModel(listAccess(context), category, asked).catch(throwUsage)
 }
 
+/** The same for a call that is paid for. A wallet that cannot be opened is said before the service is waited for. */
+export async function choosePaidModel(...asked: Parameters<typeof chooseModel>): Promise<Model> {
+  const [context] = asked
+  await context.farebox()
+  return await chooseModel(...asked)
+}
+
 /** Returns the voices of a model. */
 export async function listVoices(context: CommandContext, model: string): Promise<VoiceList['data']> {
   return await voicesOf(listAccess(context), model)
