@@ -3,7 +3,7 @@ import { havePrograms } from '../support/processes/optional-program.ts'
 import { isSound } from './containers/reconciliation.ts'
 import { runScenario, STEPS } from './containers/steps.ts'
 
-export const HELP = `Usage: npm run containers [-- --until <step>] [--keep]
+export const HELP = `Usage: npm run campaign -- containers [--until <step>] [--keep]
 
 Runs the composed system of docker-compose.yml in real containers and does to it what happens to a machine, while callers
 make calls and repeat them as their errors say. At the end no call may have failed, been paid for twice or been lost, by

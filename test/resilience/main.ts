@@ -21,7 +21,7 @@ const campaigns: Readonly<Record<string, string>> = {
   rotations: 'a catalog published, a deployment drained and every kind of key rotated under load',
   'two-hosts':
     'two hosts with networks of their own over one database, of which each is cut off, delayed, stalled and reset',
-  containers: 'the composed system in real containers: updates, kills, restarts, stores away (`npm run containers`)',
+  containers: 'the composed system in real containers: updates, kills, restarts, stores away',
   restore: 'a ledger restored from a backup while calls go on, and callers who come back',
 }
 
