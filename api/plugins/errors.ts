@@ -91,8 +91,19 @@ export function answerUnroutable({ code }: FastifyError, request: FastifyRequest
   void sendError(reply.headers(identity), request, error)
 }
 
-function noSuchRoute(): AppError {
-  return new AppError('not_found', { message: 'There is no such route.' })
+function noSuchRoute(hint = ''): AppError {
+  return new AppError('not_found', { message: `There is no such route${hint}.` })
+}
+
+/** OpenAI's SDKs append `/chat/completions` to their base URL, Anthropic's `/v1/messages`. */
+const BASE_URLS = "; the base URL of OpenAI's SDKs ends with /v1, that of Anthropic's does not"
+
+/** Names the route that a base URL written otherwise would have reached: `/chat/completions`, `/v1/v1/messages`, `/v1//models`. */
+function hintAt(path: string, isRoute: (path: string) => boolean): string {
+  const tidy = path.replaceAll(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
+  if (tidy !== path && isRoute(tidy)) return `, but ${tidy}`
+  const meant = [`/v1${tidy}`, tidy.replace(/^\/v1(?=\/v1\/)/, '')].find((other) => other !== tidy && isRoute(other))
+  return meant === undefined ? '' : `, but ${meant}${BASE_URLS}`
 }
 
 /** Retry delay of errors that do not set one. */
@@ -130,9 +141,13 @@ export function addErrorHandling(
   })
   const methodsOf = collectRouteMethods(app)
   const answerNotFound = (request: FastifyRequest, reply: FastifyReply) => {
-    const allowed = methodsOf(request.url.split('?', 1)[0] ?? '/')
+    const path = request.url.split('?', 1)[0] ?? '/'
+    const allowed = methodsOf(path)
     // A method of the route itself comes here when the route found nothing.
-    if (allowed.length === 0 || allowed.includes(request.method)) return sendError(reply, request, noSuchRoute())
+    if (allowed.length === 0 || allowed.includes(request.method)) {
+      const hint = hintAt(path, (other) => methodsOf(other).length > 0)
+      return sendError(reply, request, noSuchRoute(hint))
+    }
     reply.header('allow', allowed.join(', '))
     const message = `${request.method} is not allowed here; use ${allowed.join(' or ')}.`
     return sendError(reply, request, new AppError('method_not_allowed', { message }))

@@ -177,6 +177,23 @@ describe('requests from other origins', async () => {
       expect(answer.json()).toMatchObject({ error: { code: 'method_not_allowed', param: null, retry: 'never' } })
     })
 
+    it.each([
+      ['/pricing', '/v1/pricing; the base URL'],
+      ['/v1/v1/pricing', '/v1/pricing; the base URL'],
+      ['/v1//pricing', '/v1/pricing.'],
+      ['//v1/pricing/', '/v1/pricing.'],
+      ['/pricing/?x=//', '/v1/pricing; the base URL'],
+    ])('a path that a wrong base URL makes, %s, is a 404 that names the route', async (url, route) => {
+      const answer = await app.inject({ method: 'POST', url, payload: {} })
+      expect(answer.statusCode).toBe(404)
+      expect(answer.json().error.message).toContain(`There is no such route, but ${route}`)
+    })
+
+    it.each(['/', '//', '/v1/', '/v1/v1/', '/v1/nowhere/', '/v1/v1/nowhere'])('POST %s names no route', async (url) => {
+      const answer = await app.inject({ method: 'POST', url, payload: {} })
+      expect(answer.json().error.message).not.toContain(', but')
+    })
+
     it('GET on an unknown route is a 404 with the request id in both headers', async () => {
       const answer = await app.inject('/v1/nowhere')
       expect(answer.statusCode).toBe(404)
