@@ -189,7 +189,16 @@ describe('requests from other origins', async () => {
       expect(answer.json().error.message).toContain(`There is no such route, but ${route}`)
     })
 
-    it.each(['/', '//', '/v1/', '/v1/v1/', '/v1/nowhere/', '/v1/v1/nowhere'])('POST %s names no route', async (url) => {
+    it.each([
+      '/',
+      '//',
+      '/v1/',
+      '/v1/v1/',
+      '/v1/nowhere/',
+      '/v1/v1/nowhere',
+      '/v1/v1/v1/pricing',
+      '/openai/v1/pricing',
+    ])('POST %s names no route', async (url) => {
       const answer = await app.inject({ method: 'POST', url, payload: {} })
       expect(answer.json().error.message).not.toContain(', but')
     })
