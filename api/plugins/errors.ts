@@ -92,18 +92,18 @@ export function answerUnroutable({ code }: FastifyError, request: FastifyRequest
 }
 
 function noSuchRoute(hint = ''): AppError {
-  return new AppError('not_found', { message: `There is no such route${hint}.` })
+  return new AppError('not_found', { message: `There is no such route.${hint}` })
 }
 
 /** OpenAI's SDKs append `/chat/completions` to their base URL, Anthropic's `/v1/messages`. */
-const BASE_URLS = "; the base URL of OpenAI's SDKs ends with /v1, that of Anthropic's does not"
+const BASE_URLS = "The base URL of OpenAI's SDKs ends with /v1, that of Anthropic's does not."
 
-/** Names the route that a base URL written otherwise would have reached: `/chat/completions`, `/v1/v1/messages`, `/v1//models`. */
+/** Names the route that another base URL would have reached from `/chat/completions`, `/v1/v1/messages` or `/v1//models`. */
 function hintAt(path: string, isRoute: (path: string) => boolean): string {
   const tidy = path.replaceAll(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
-  if (tidy !== path && isRoute(tidy)) return `, but ${tidy}`
-  const meant = [`/v1${tidy}`, tidy.replace(/^\/v1(?=\/v1\/)/, '')].find((other) => other !== tidy && isRoute(other))
-  return meant === undefined ? '' : `, but ${meant}${BASE_URLS}`
+  if (isRoute(tidy)) return ` Did you mean ${tidy}?`
+  const meant = [`/v1${tidy}`, tidy.replace(/^\/v1(?=\/v1\/)/, '')].find(isRoute)
+  return meant === undefined ? '' : ` Did you mean ${meant}? ${BASE_URLS}`
 }
 
 /** Retry delay of errors that do not set one. */
@@ -144,7 +144,8 @@ export function addErrorHandling(
     const path = request.url.split('?', 1)[0] ?? '/'
     const allowed = methodsOf(path)
     // A method of the route itself comes here when the route found nothing.
-    if (allowed.length === 0 || allowed.includes(request.method)) {
+    if (allowed.includes(request.method)) return sendError(reply, request, noSuchRoute())
+    if (allowed.length === 0) {
       const hint = hintAt(path, (other) => methodsOf(other).length > 0)
       return sendError(reply, request, noSuchRoute(hint))
     }
