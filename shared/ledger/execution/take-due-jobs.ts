@@ -12,6 +12,8 @@ export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState 
  * is harmless.
  */
 const ENQUEUE_AGAIN_AFTER_SECONDS = 10
+/** How long an accepted job is left to the API, which enqueues it: it would otherwise be enqueued twice in many calls. */
+const LEFT_TO_API_SECONDS = 0.5
 /**
  * How many deferred jobs of one payer are enqueued or run at a time, in all workers together: of those that wait for a
  * provider call, and of those that wait for their settlement. Whatever deferred them
@@ -63,6 +65,7 @@ async function takeFresh(sql: Sql, { states, pausedOperations, limit }: Due): Pr
        SELECT id FROM jobs
        WHERE state = ANY($1) AND ${IS_UNFINISHED} AND run_after <= now()
          AND (deferred_since IS NULL OR state = 'generating') AND ${IS_FREE}
+         AND NOT (state = 'accepted' AND run_after > now() - make_interval(secs => ${LEFT_TO_API_SECONDS}))
          AND NOT (state = 'accepted' AND operation = ANY($3))
        ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
      RETURNING id, operation, state`,

@@ -7,6 +7,7 @@ import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
 import { deferJob } from '#shared/ledger/execution/leases.ts'
+import { takeDueJobs } from '#shared/ledger/execution/take-due-jobs.ts'
 import { inTransaction } from '#shared/ledger/transaction.ts'
 import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
 import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/retention.ts'
@@ -37,13 +38,23 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true })
 })
 
+/** Accepts a job that the API should have enqueued by now. */
+async function acceptLeftJob(): Promise<string> {
+  const jobId = await acceptTestJob(ledger)
+  await leave(jobId)
+  return jobId
+}
+
+const leave = (jobId: string) =>
+  ledger.sql("UPDATE jobs SET run_after = now() - interval '1 second' WHERE id = $1", [jobId])
+
 const take = async (limit = 200) =>
   (await ledger.execution.takeDueJobs(JOB_STATES.filter(isUnfinished), limit)).map(({ id }) => id)
 
 describe('taking due jobs', () => {
   it('returns every due job to exactly one of four concurrent sweepers', async () => {
     const jobIds: string[] = []
-    for (let index = 0; index < 60; index += 1) jobIds.push(await acceptTestJob(ledger))
+    for (let index = 0; index < 60; index += 1) jobIds.push(await acceptLeftJob())
     const taken: string[] = []
     while (true) {
       const rounds = await Promise.all([take(10), take(10), take(10), take(10)])
@@ -54,7 +65,7 @@ describe('taking due jobs', () => {
   })
 
   it('leaves jobs of paused queues to them, and takes all others', async () => {
-    const accepted = await acceptTestJob(ledger)
+    const accepted = await acceptLeftJob()
     const generatedJob = await jobInState(ledger, 'generated')
     await ledger.execution.releaseJob(generatedJob)
     const deferred = await acceptTestJob(ledger)
@@ -73,7 +84,7 @@ describe('taking due jobs', () => {
   })
 
   it('skips a job whose row another transaction has locked, without waiting', async () => {
-    const [locked, free] = [await acceptTestJob(ledger), await acceptTestJob(ledger)]
+    const [locked, free] = [await acceptLeftJob(), await acceptLeftJob()]
     const client = await ledger.pool.connect()
     await client.query('BEGIN')
     await client.query('SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE', [locked])
@@ -85,7 +96,7 @@ describe('taking due jobs', () => {
   })
 
   it('skips a job that was enqueued recently, and returns it once the queue seems to have lost it', async () => {
-    const jobId = await acceptTestJob(ledger)
+    const jobId = await acceptLeftJob()
     await ledger.acceptance.markEnqueued(jobId)
     expect(await take()).toEqual([])
     await ledger.sql("UPDATE jobs SET enqueued_at = now() - interval '31 seconds' WHERE id = $1", [jobId])
@@ -94,7 +105,7 @@ describe('taking due jobs', () => {
   })
 
   it('skips a leased job, and returns it as soon as its lease has expired', async () => {
-    const jobId = await acceptTestJob(ledger)
+    const jobId = await acceptLeftJob()
     await ledger.acceptance.markEnqueued(jobId)
     await claimTestJob(ledger, jobId)
     expect(await take()).toEqual([])
@@ -123,9 +134,27 @@ describe('taking due jobs', () => {
     expect(await take()).toEqual([jobId])
   })
 
+  it.each([
+    [499, false],
+    [501, true],
+  ])('leaves an accepted job to the API for half a second: after %i ms it is taken: %s', async (ms, isTaken) => {
+    const jobId = await acceptTestJob(ledger)
+    const taken = await inTransaction(ledger.pool, async (sql) => {
+      // By the clock of one transaction, which does not go on.
+      await sql.query({
+        name: `test_accepted_${ms}_ms_ago`,
+        text: 'UPDATE jobs SET run_after = now() - make_interval(secs => $2 / 1000.0) WHERE id = $1',
+        values: [jobId, ms],
+      })
+      return await takeDueJobs(sql, ['accepted'], 200)
+    })
+    expect(taken.map(({ id }) => id)).toEqual(isTaken ? [jobId] : [])
+  })
+
   it.each(JOB_STATES)('returns a %s job only when that state is requested and unfinished', async (state) => {
     const job = await jobInState(ledger, state)
     await ledger.sql('UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL WHERE id = $1', [job.id])
+    await leave(job.id)
     expect(
       await ledger.execution.takeDueJobs(
         JOB_STATES.filter((other) => other !== state),
@@ -171,7 +200,7 @@ describe('taking deferred jobs', () => {
       many.add(jobId)
       await defer(jobId)
     }
-    const [deferredStranger, fresh] = [await acceptTestJob(ledger), await acceptTestJob(ledger)]
+    const [deferredStranger, fresh] = [await acceptTestJob(ledger), await acceptLeftJob()]
     await defer(deferredStranger)
     await ledger.sql("UPDATE jobs SET run_after = now() - interval '1 minute' WHERE payer = $1", [payer])
     const [first, ...others] = await take(200)
