@@ -77,8 +77,9 @@ async function readExposure(
   { executionStore, payerFunds }: JobDependencies,
   job: LeasedJob,
   verifiedAtMs: number,
-  funds: PayerFunds | null = payerFunds.recent(job.authorization.payer),
+  reading?: PayerFunds,
 ): Promise<ExposureReading> {
+  const funds = reading ?? (await payerFunds.recent(job.authorization.payer))
   const verifiedMsAgo = performance.now() - verifiedAtMs
   return { funds, exposure: await executionStore.readExposureAhead(job, { funds, verifiedMsAgo }) }
 }

@@ -161,7 +161,7 @@ async function acceptWithinFunds(
 ): Promise<Acceptance> {
   const { payer } = job.authorization
   const terms = { maximumOpen: maximumOpenExposure, highestPrice: highestPrice(), needsPermit }
-  let funds = payerFunds.recent(payer)
+  let funds = await payerFunds.recent(payer)
   let asked: readonly bigint[] | null = null
   for (let readings = 0; ;) {
     const verifiedMsAgo = performance.now() - verifiedAtMs

@@ -35,7 +35,7 @@ export async function useStoredPermit(
   stored: AllowancePermit,
 ): Promise<Authorization> {
   const { payer } = authorization
-  const known = payerFunds.recent(payer)
+  const known = await payerFunds.recent(payer)
   const reading = known ? { outcome: 'read' as const, funds: known } : await payerFunds.read(payer, [])
   if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
   const { permitNonce } = reading.funds

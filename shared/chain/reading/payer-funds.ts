@@ -19,14 +19,22 @@ type FundsReading =
 
 /** Reads the funds of payers. */
 export interface PayerFundsReader {
-  /** Returns a reading of the last second, or `null`. The ledger's settlements since then correct it. */
-  recent(payer: `0x${string}`): PayerFunds | null
+  /**
+   * Returns a reading of the last second, which the ledger's settlements since then correct. Reads again for a payer whose
+   * funds were read not long ago, and returns `null` for others, or when the chain does not answer.
+   */
+  recent(payer: `0x${string}`): Promise<PayerFunds | null>
   /** Reads the funds with one RPC call for any number of nonces. */
   read(payer: `0x${string}`, nonces: readonly bigint[]): Promise<FundsReading>
 }
 
 /** How long a reading is reused for further payments of the same payer. */
 const RECENT_MS = 1000
+/**
+ * How long a payer whose funds were read is expected to have several payments open: without a reading the ledger would refuse
+ * the next one first, and with it roll back those of others.
+ */
+const EXPECTED_MS = 10_000
 /** Upper bound of the cache. */
 const MAXIMUM_PAYERS = 10_000
 
@@ -53,27 +61,39 @@ export function createPayerFundsReader(client: PublicClient, now: () => number):
   }
   const read = (asked: Asked) => (asked.nonces.length > MOST_SHARED_NONCES ? readAlone(asked) : readShared(asked))
   const readings = new Map<string, { funds: PayerFunds; readAt: number }>()
+  const repeated = new Map<string, Promise<PayerFunds | null>>()
   const remember = (payer: string, funds: PayerFunds, readAt: number) => {
     readings.delete(payer)
     readings.set(payer, { funds, readAt })
     const [oldest] = readings.keys()
     if (readings.size > MAXIMUM_PAYERS && oldest !== undefined) readings.delete(oldest)
   }
+  const readAndRemember = async (asked: Asked): Promise<FundsReading> => {
+    const readAt = now()
+    try {
+      const funds = await read(asked)
+      remember(asked.payer, funds, readAt)
+      return { outcome: 'read', funds }
+    } catch (cause) {
+      return { outcome: 'unreachable', cause }
+    }
+  }
+  const readAgain = async (payer: `0x${string}`): Promise<PayerFunds | null> => {
+    const reading = await readAndRemember({ payer, nonces: [] })
+    repeated.delete(payer)
+    return reading.outcome === 'read' ? reading.funds : null
+  }
   return {
-    recent: (payer) => {
+    recent: async (payer) => {
       const reading = readings.get(payer)
-      return reading && now() - reading.readAt < RECENT_MS ? reading.funds : null
+      const ageMs = reading ? now() - reading.readAt : Number.POSITIVE_INFINITY
+      if (!reading || ageMs >= EXPECTED_MS) return null
+      if (ageMs < RECENT_MS) return reading.funds
+      const again = repeated.get(payer) ?? readAgain(payer)
+      repeated.set(payer, again)
+      return await again
     },
-    read: async (payer, nonces) => {
-      const readAt = now()
-      try {
-        const funds = await read({ payer, nonces })
-        remember(payer, funds, readAt)
-        return { outcome: 'read', funds }
-      } catch (cause) {
-        return { outcome: 'unreachable', cause }
-      }
-    },
+    read: (payer, nonces) => readAndRemember({ payer, nonces }),
   }
 }
 

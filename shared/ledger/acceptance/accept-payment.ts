@@ -15,7 +15,6 @@ import { type Claim, findNonceHolder } from './claim-nonces.ts'
 import { insertJobs } from './insert-jobs.ts'
 import type { UnchargedLimits } from './judge-payments.ts'
 import { type NewPayersLimit, OPEN_WORK_RETRY_SECONDS } from './new-payers.ts'
-import { fundsAgeOf } from './read-exposure.ts'
 
 /** Longer requests are written alone: a shared statement has its own copy of each. */
 const LONGEST_SHARED_BYTES = 64 * 1024
@@ -44,23 +43,21 @@ interface AskedAcceptance {
 export function createPaymentAcceptor(pool: Pool, limits: AcceptanceLimits) {
   const limitPayer = limitEach(MOST_ALONE_OF_PAYER)
   const alone = (asked: AskedAcceptance) => limitPayer(payerOf(asked.job), () => acceptAlone(pool, asked, limits))
-  const sharing = () =>
-    shareStatement<AskedAcceptance, Acceptance>({
-      keyOf: ({ job }) => job.idempotencyKey,
-      lockOf: ({ job }) => payerOf(job),
-      run: async (asked, lockedRows) => {
-        const [first] = asked
-        if (!first) return new Map()
-        if (asked.length === 1) return new Map([[first.job.idempotencyKey, await alone(first)]])
-        if (lockedRows === 'skip') return await acceptTogether(pool, asked, lockedRows, limits)
-        return await limitPayer(payerOf(first.job), () => acceptTogether(pool, asked, lockedRows, limits))
-      },
-    })
-  const shared = { block: sharing(), time: sharing() }
+  const shared = shareStatement<AskedAcceptance, Acceptance>({
+    keyOf: ({ job }) => job.idempotencyKey,
+    lockOf: ({ job }) => payerOf(job),
+    run: async (asked, lockedRows) => {
+      const [first] = asked
+      if (!first) return new Map()
+      if (asked.length === 1) return new Map([[first.job.idempotencyKey, await alone(first)]])
+      if (lockedRows === 'skip') return await acceptTogether(pool, asked, lockedRows, limits)
+      return await limitPayer(payerOf(first.job), () => acceptTogether(pool, asked, lockedRows, limits))
+    },
+  })
   return (job: NewJob): Promise<Acceptance> => {
     const asked = { job, askedAtMs: performance.now() }
     const isShort = job.stagedUpload === null && job.effectiveJson.byteLength <= LONGEST_SHARED_BYTES
-    return isShort ? shared[fundsAgeOf(job.exposure)](asked) : alone(asked)
+    return isShort ? shared(asked) : alone(asked)
   }
 }
 
@@ -101,11 +98,11 @@ async function acceptTogether(
   lockedRows: LockedRows,
   limits: AcceptanceLimits,
 ): Promise<ReadonlyMap<string, Acceptance>> {
-  const [first, ...others] = asked.map((one) => newClaim(withElapsed(one)))
-  if (!first) return new Map()
+  const claims = asked.map((one) => newClaim(withElapsed(one)))
+  if (claims.length === 0) return new Map()
   try {
     return await inLimitedTransaction(pool, limits, asked, async (transaction, transactionLimits) => {
-      const { accepted, refusals } = await claimAndJudge(transaction, [first, ...others], lockedRows, transactionLimits)
+      const { accepted, refusals } = await claimAndJudge(transaction, claims, lockedRows, transactionLimits)
       if (refusals.length > 0) throw new SomeRefused(accepted)
       if (accepted.length === 0) return new Map()
       // Without its job no claim can be committed.

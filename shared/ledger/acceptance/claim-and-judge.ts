@@ -3,7 +3,7 @@ import type { LockedRows } from '../share-statements.ts'
 import type { AcceptanceRefused, NewJob } from './acceptance.ts'
 import { type Claim, claimNonces, type LockedKey } from './claim-nonces.ts'
 import { exposureQuestion, judgePayments, type UnchargedLimits } from './judge-payments.ts'
-import { fundsAgeOf, readExposures } from './read-exposure.ts'
+import { readExposures } from './read-exposure.ts'
 
 /** A claim whose payment is accepted. `isNewPayer`: what the payer has paid does not cover the payment. */
 export interface AcceptedClaim extends Claim {
@@ -20,26 +20,20 @@ export interface JudgedClaims {
 /**
  * Claims the nonces of payments and judges those that have one, by payer and in their order. After a refusal the
  * transaction must not be committed: that payment is claimed, and so may be those of its payer behind it. `limits` are for
- * new work. All payments count the age of their payers' funds alike (`fundsAgeOf`).
+ * new work.
  */
 export async function claimAndJudge(
   sql: Sql,
-  claims: readonly [Claim, ...Claim[]],
+  claims: readonly Claim[],
   lockedRows: LockedRows,
   limits: UnchargedLimits | null,
 ): Promise<JudgedClaims> {
-  const age = fundsAgeOf(claims[0].job.exposure)
+  const questions = claims.map(({ job }) => exposureQuestion(job, limits))
   // In one round trip. The exposures are read after the locks, with a snapshot of their own.
-  const [keys, exposures] = await Promise.all([
-    claimNonces(sql, claims, lockedRows),
-    readExposures(
-      sql,
-      age,
-      claims.map(({ job }) => exposureQuestion(job, limits)),
-    ),
-  ])
+  const [keys, exposures] = await Promise.all([claimNonces(sql, claims, lockedRows), readExposures(sql, questions)])
   const claimed = claims.flatMap((claim, index) => {
-    const exposure = exposures[index]?.[1]
+    const question = questions[index]
+    const exposure = question && exposures.get(question)
     return exposure && keys.get(claim.job.idempotencyKey)?.isClaimed ? [{ ...claim, exposure }] : []
   })
   const accepted: AcceptedClaim[] = []

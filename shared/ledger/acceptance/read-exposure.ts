@@ -86,9 +86,9 @@ const exposureOf = (settled: string) => `
   FROM (${settled}) AS settled`
 
 /** What the age of a payer's funds is counted in: blocks of a reading, or the time since the verification. */
-export type FundsAge = 'block' | 'time'
+type FundsAge = 'block' | 'time'
 const SETTLED: Record<FundsAge, string> = { block: SETTLED_AFTER_BLOCK, time: SETTLED_WITHIN }
-export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge => (funds ? 'block' : 'time')
+const ageOf = ({ funds }: ExposureQuestion): FundsAge => (funds ? 'block' : 'time')
 
 const ASKED = '(payer, ahead_of, since, window_seconds, paid_up_to)'
 const EXPOSURE = 'amount, nonce, by_permit, lasting_value, lasting_nonce, is_settling, owes, uncharged, lost, paid'
@@ -102,12 +102,21 @@ function askedValues({ payer, funds, verifiedMsAgo, before, windowSeconds, paidU
 }
 
 /**
- * Reads exposures in one statement, of funds whose age is counted alike; equal ones once. Returns each with its question.
- * With `before`, that job and waiting jobs accepted after it are left out. Open work counts with its signed maximum, or
- * with its charge once that is fixed. Charges settled after the block of `funds` are added, since they are still in that
- * balance; without a reading of funds, charges settled within `verifiedMsAgo`.
+ * Reads exposures, equal ones once: one statement for each age that is asked for, all sent together. Returns each with its
+ * question. With `before`, that job and waiting jobs accepted after it are left out. Open work counts with its signed
+ * maximum, or with its charge once that is fixed. Charges settled after the block of `funds` are added, since they are still
+ * in that balance; without a reading of funds, charges settled within `verifiedMsAgo`.
  */
 export async function readExposures(
+  sql: Sql,
+  questions: readonly ExposureQuestion[],
+): Promise<ReadonlyMap<ExposureQuestion, PayerExposure>> {
+  const alike = [...Map.groupBy(questions, ageOf)]
+  const read = await Promise.all(alike.map(([age, ofAge]) => readOfAge(sql, age, ofAge)))
+  return new Map(read.flat())
+}
+
+async function readOfAge(
   sql: Sql,
   age: FundsAge,
   questions: readonly ExposureQuestion[],

@@ -10,13 +10,7 @@ import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged
 import { bindTo } from '#shared/runtime/bind-to.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { findExhaustedBudget } from '../acceptance/find-exhausted-budget.ts'
-import {
-  type ExposureQuestion,
-  type FundsAge,
-  fundsAgeOf,
-  type PayerExposure,
-  readExposures,
-} from '../acceptance/read-exposure.ts'
+import { type ExposureQuestion, type PayerExposure, readExposures } from '../acceptance/read-exposure.ts'
 import { insertUnchargedWork } from '../insert-uncharged-work.ts'
 import { moveJob, moveJobs, type SharedTransition, shareMove } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
@@ -237,24 +231,21 @@ function statementName(erasesUpload: boolean, work: UnchargedWork | null): strin
 /**
  * Creates a function that reads the work of a job's payer with a prior claim on their funds (accepted before this job, or
  * already being worked on), with the charges that settled since `funds` were read or, without a reading, within the last
- * `verifiedMsAgo` milliseconds. Readings of jobs that are checked at the same time are one statement, and so one
- * snapshot, taken after each of them was asked for.
+ * `verifiedMsAgo` milliseconds. Those of jobs that are checked at the same time are read
+ * together, after each of them was asked for.
  */
 function createExposureAheadReader(sql: Sql, budget: UnchargedBudget) {
-  const reading = (age: FundsAge) =>
-    shareStatement<Asked, PayerExposure>({
-      keyOf: ({ question }) => question.before?.id ?? '',
-      run: async (asked) => {
-        const exposures = await readExposures(sql, age, asked.map(withElapsed))
-        return new Map(exposures.map(([{ before }, exposure]) => [before?.id ?? '', exposure]))
-      },
-    })
-  const readers = { block: reading('block'), time: reading('time') }
+  const read = shareStatement<Asked, PayerExposure>({
+    keyOf: ({ question }) => question.before?.id ?? '',
+    run: async (asked) => {
+      const exposures = await readExposures(sql, asked.map(withElapsed))
+      return new Map([...exposures].map(([{ before }, exposure]) => [before?.id ?? '', exposure]))
+    },
+  })
   const { windowSeconds } = budget
   return async (job: LeasedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<ExposureAhead> => {
     const { payer } = job.authorization
     const question = { ...since, payer, before: job, windowSeconds, paidUpTo: ANY_CHARGE }
-    const read = readers[fundsAgeOf(question)]
     const { uncharged, lost: _, paid, ...exposure } = await read({ question, askedAtMs: performance.now() })
     return {
       ...exposure,

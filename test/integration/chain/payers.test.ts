@@ -325,16 +325,39 @@ describe('reading a payer’s funds', () => {
     expect(reading.outcome === 'read' && reading.funds.blockNumber).toBe(block - 1n)
   })
 
-  it('reuses a reading for one second', async () => {
+  it('reuses a reading for one second, reads again until ten have passed, and then not unasked', async () => {
     const payer = await createPayer(devnet.rpcUrl)
     const { payer: address } = await signAuthorization(devnet, payer)
     const funds = reader()
-    expect(funds.recent(address)).toBeNull()
+    const readings = async (count: number) => {
+      const callsBefore = proxy.calls.length
+      const balances = await Promise.all(
+        Array.from({ length: count }, async () => (await funds.recent(address))?.balance),
+      )
+      return { balances, calls: proxy.calls.slice(callsBefore) }
+    }
+    expect(await readings(1)).toEqual({ balances: [undefined], calls: [] })
     await funds.read(address, [])
     time += 999
-    expect(funds.recent(address)?.balance).toBe(1_000_000n)
+    expect(await readings(1)).toEqual({ balances: [1_000_000n], calls: [] })
     time += 1
-    expect(funds.recent(address)).toBeNull()
+    expect(await readings(3)).toEqual({ balances: [1_000_000n, 1_000_000n, 1_000_000n], calls: ['eth_call'] })
+    time += 9999
+    expect(await readings(1)).toEqual({ balances: [1_000_000n], calls: ['eth_call'] })
+    time += 10_000
+    expect(await readings(1)).toEqual({ balances: [undefined], calls: [] })
+  })
+
+  it('has no recent reading while the chain does not answer', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
+    const { payer: address } = await signAuthorization(devnet, payer)
+    const funds = reader()
+    await funds.read(address, [])
+    time += 1000
+    proxy.setFault({ kind: 'status', status: 500 })
+    expect(await funds.recent(address)).toBeNull()
+    proxy.setFault(null)
+    expect((await funds.recent(address))?.balance).toBe(1_000_000n)
   })
 
   it('reports unreachable, never zero, when the chain does not answer', async () => {

@@ -87,8 +87,10 @@ describe('payments that are accepted together', () => {
   }
   const otherProcess = () => createAcceptanceStore(ledger.pool, TEST_LIMITS)
   describe('payments that are accepted together', () => {
-    it('accepts twenty payments of different payers in one transaction', async () => {
-      const jobs = await Promise.all(TWENTY.map(() => newShortJob()))
+    it('accepts twenty payments of different payers in one transaction, whether or not their funds were read', async () => {
+      const jobs = await Promise.all(
+        TWENTY.map((index) => newShortJob({ exposure: index % 2 === 0 ? UNREAD : AMPLE_FUNDS })),
+      )
       expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 20 })
       const keys = jobs.map(({ idempotencyKey }) => idempotencyKey)
       const rows = await ledger.sql<{ transaction: string; as_asked: boolean }>(
@@ -569,7 +571,9 @@ describe('statements for several items', () => {
       const later = newTestJob({ authorization: { ...newTestJob().authorization, payer: first.authorization.payer } })
       const second = await jobInState(ledger, 'accepted', later)
       const read = await Promise.all(
-        [...jobs, second].map((job) => ledger.execution.readExposureAhead(job, { funds: null, verifiedMsAgo: 0 })),
+        [...jobs, second].map((job, index) =>
+          ledger.execution.readExposureAhead(job, index % 2 === 0 ? UNREAD : AMPLE_FUNDS),
+        ),
       )
       expect(read.map(({ open }) => open.length)).toEqual([0, 0, 0, 0, 0, 1])
       expect(read.at(-1)?.open[0]?.nonce).toBe(first.authorization.nonce)
