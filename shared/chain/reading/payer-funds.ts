@@ -21,7 +21,7 @@ type FundsReading =
 export interface PayerFundsReader {
   /**
    * Returns a reading of the last second, which the ledger's settlements since then correct. Reads again for a payer whose
-   * funds were read not long ago, and returns `null` for others, or when the chain does not answer.
+   * funds were needed not long ago, and returns `null` for others, or when the chain does not answer.
    */
   recent(payer: `0x${string}`): Promise<PayerFunds | null>
   /** Reads the funds with one RPC call for any number of nonces. */
@@ -31,8 +31,8 @@ export interface PayerFundsReader {
 /** How long a reading is reused for further payments of the same payer. */
 const RECENT_MS = 1000
 /**
- * How long a payer whose funds were read is expected to have several payments open: without a reading the ledger would refuse
- * the next one first, and with it roll back those of others.
+ * How long a payer whose funds were needed is expected to have several payments open: without a reading the ledger would
+ * refuse the next one first, and with it roll back those of others. After that one of them shows it again.
  */
 const EXPECTED_MS = 10_000
 /** Upper bound of the cache. */
@@ -42,6 +42,13 @@ const MAXIMUM_PAYERS = 10_000
 const SHARING = { maximum: () => 16, longestWaitMs: 20, callsAtOnce: 4 }
 /** A payer with more settling payments is read alone: what they have open must not make a call of others too large. */
 const MOST_SHARED_NONCES = 16
+
+interface Reading {
+  readonly funds: PayerFunds
+  readonly readAt: number
+  /** When the funds were last read because a payment needed them. */
+  readonly neededAt: number
+}
 
 interface Asked {
   readonly payer: `0x${string}`
@@ -60,40 +67,39 @@ export function createPayerFundsReader(client: PublicClient, now: () => number):
     return funds
   }
   const read = (asked: Asked) => (asked.nonces.length > MOST_SHARED_NONCES ? readAlone(asked) : readShared(asked))
-  const readings = new Map<string, { funds: PayerFunds; readAt: number }>()
+  const readings = new Map<string, Reading>()
   const repeated = new Map<string, Promise<PayerFunds | null>>()
-  const remember = (payer: string, funds: PayerFunds, readAt: number) => {
+  const remember = (payer: string, reading: Reading) => {
     readings.delete(payer)
-    readings.set(payer, { funds, readAt })
+    readings.set(payer, reading)
     const [oldest] = readings.keys()
     if (readings.size > MAXIMUM_PAYERS && oldest !== undefined) readings.delete(oldest)
   }
-  const readAndRemember = async (asked: Asked): Promise<FundsReading> => {
-    const readAt = now()
+  const readAndRemember = async (asked: Asked, readAt: number, neededAt: number): Promise<FundsReading> => {
     try {
       const funds = await read(asked)
-      remember(asked.payer, funds, readAt)
+      remember(asked.payer, { funds, readAt, neededAt })
       return { outcome: 'read', funds }
     } catch (cause) {
       return { outcome: 'unreachable', cause }
     }
   }
-  const readAgain = async (payer: `0x${string}`): Promise<PayerFunds | null> => {
-    const reading = await readAndRemember({ payer, nonces: [] })
+  const readAgain = async (payer: `0x${string}`, neededAt: number): Promise<PayerFunds | null> => {
+    const reading = await readAndRemember({ payer, nonces: [] }, now(), neededAt)
     repeated.delete(payer)
     return reading.outcome === 'read' ? reading.funds : null
   }
   return {
     recent: async (payer) => {
       const reading = readings.get(payer)
-      const ageMs = reading ? now() - reading.readAt : Number.POSITIVE_INFINITY
-      if (!reading || ageMs >= EXPECTED_MS) return null
-      if (ageMs < RECENT_MS) return reading.funds
-      const again = repeated.get(payer) ?? readAgain(payer)
+      if (!reading) return null
+      if (now() - reading.readAt < RECENT_MS) return reading.funds
+      if (now() - reading.neededAt >= EXPECTED_MS) return null
+      const again = repeated.get(payer) ?? readAgain(payer, reading.neededAt)
       repeated.set(payer, again)
       return await again
     },
-    read: (payer, nonces) => readAndRemember({ payer, nonces }),
+    read: (payer, nonces) => readAndRemember({ payer, nonces }, now(), now()),
   }
 }
 
