@@ -42,16 +42,18 @@ interface ExposureRow {
   paid: string | null
 }
 
-const SETTLED_AFTER_BLOCK =
-  "SELECT charge_amount FROM settlements WHERE payer = asked.payer AND state = 'confirmed' AND block_number > asked.since"
-
 /**
- * `OFFSET 0` makes the planner start from the payer's few jobs: without table statistics it would read all settlements.
+ * Charges settled since the reading of the funds or, without one, since the verification: only one of the two is asked for,
+ * and the other one is `null`, after which nothing is. `OFFSET 0` makes the planner start from the payer's few jobs: without
+ * table statistics it would read all settlements.
  */
-const SETTLED_WITHIN = `SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
+const SETTLED_SINCE = `SELECT charge_amount FROM settlements
+    WHERE payer = asked.payer AND state = 'confirmed' AND block_number > asked.since_block
+  UNION ALL
+  SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
     SELECT charge_amount FROM settlements
     WHERE settlements.authorization_id = jobs.authorization_id AND settlements.state = 'confirmed' OFFSET 0) AS paid
-  WHERE jobs.payer = asked.payer AND jobs.finished_at >= now() - make_interval(secs => asked.since::float8 / 1000)`
+  WHERE jobs.payer = asked.payer AND jobs.finished_at >= now() - make_interval(secs => asked.since_ms / 1000)`
 
 /** Ends at the settlement that reaches the amount: a payer may have millions. */
 const paidBy = (payer: string, upTo: string) => `coalesce(
@@ -65,7 +67,7 @@ const lasting = (field: 'amount' | 'nonce') => `CASE
     WHEN (signed #>> '{gasSponsoring,amount}')::numeric > authorized_maximum THEN signed #>> '{gasSponsoring,${field}}' END`
 
 /** The exposure of one row of `asked`. */
-const exposureOf = (settled: string) => `
+const EXPOSURE_OF_ASKED = `
   SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
     nonce, permit_nonce IS NOT NULL AS by_permit, ${lasting('amount')} AS lasting_value,
     ${lasting('nonce')} AS lasting_nonce,
@@ -83,56 +85,49 @@ const exposureOf = (settled: string) => `
     (SELECT coalesce(sum(amount), 0) FROM uncharged_work WHERE payer = asked.payer AND kind <> 'lost_call'
       AND created_at > now() - make_interval(secs => ${LOSS_WINDOW_SECONDS})),
     CASE WHEN asked.paid_up_to IS NOT NULL THEN ${paidBy('asked.payer', 'asked.paid_up_to')} END
-  FROM (${settled}) AS settled`
+  FROM (${SETTLED_SINCE}) AS settled`
 
-/** What the age of a payer's funds is counted in: blocks of a reading, or the time since the verification. */
-type FundsAge = 'block' | 'time'
-const SETTLED: Record<FundsAge, string> = { block: SETTLED_AFTER_BLOCK, time: SETTLED_WITHIN }
-const ageOf = ({ funds }: ExposureQuestion): FundsAge => (funds ? 'block' : 'time')
-
-const ASKED = '(payer, ahead_of, since, window_seconds, paid_up_to)'
+const ASKED = {
+  payer: 'text',
+  ahead_of: 'uuid',
+  since_block: 'numeric',
+  since_ms: 'float8',
+  window_seconds: 'float8',
+  paid_up_to: 'numeric',
+}
 const EXPOSURE = 'amount, nonce, by_permit, lasting_value, lasting_nonce, is_settling, owes, uncharged, lost, paid'
 
 /** Ages are rounded up to this, so that payments that were verified at about the same time share a reading. */
 const AGE_STEP_MS = 10
 
 function askedValues({ payer, funds, verifiedMsAgo, before, windowSeconds, paidUpTo }: ExposureQuestion) {
-  const since = funds ? funds.blockNumber.toString() : Math.ceil(verifiedMsAgo / AGE_STEP_MS) * AGE_STEP_MS
-  return [payer, before?.id ?? null, since, windowSeconds, paidUpTo?.toString() ?? null] as const
+  const sinceMs = funds ? null : Math.ceil(verifiedMsAgo / AGE_STEP_MS) * AGE_STEP_MS
+  const sinceBlock = funds?.blockNumber.toString() ?? null
+  return [payer, before?.id ?? null, sinceBlock, sinceMs, windowSeconds, paidUpTo?.toString() ?? null] as const
 }
 
 /**
- * Reads exposures, equal ones once: one statement for each age that is asked for, all sent together. Returns each with its
- * question. With `before`, that job and waiting jobs accepted after it are left out. Open work counts with its signed
- * maximum, or with its charge once that is fixed. Charges settled after the block of `funds` are added, since they are still
- * in that balance; without a reading of funds, charges settled within `verifiedMsAgo`.
+ * Reads exposures in one statement, equal ones once. Returns each with its question. With `before`, that job and waiting jobs
+ * accepted after it are left out. Open work counts with its signed maximum, or with its charge once that is fixed. Charges
+ * settled after the block of `funds` are added, since they are still in that balance; without a reading of funds, charges
+ * settled within `verifiedMsAgo`.
  */
 export async function readExposures(
   sql: Sql,
   questions: readonly ExposureQuestion[],
 ): Promise<ReadonlyMap<ExposureQuestion, PayerExposure>> {
-  const alike = [...Map.groupBy(questions, ageOf)]
-  const read = await Promise.all(alike.map(([age, ofAge]) => readOfAge(sql, age, ofAge)))
-  return new Map(read.flat())
-}
-
-async function readOfAge(
-  sql: Sql,
-  age: FundsAge,
-  questions: readonly ExposureQuestion[],
-): Promise<readonly (readonly [ExposureQuestion, PayerExposure])[]> {
   const keys = questions.map((question) => askedValues(question).join())
   const different = [...new Map(questions.map((question, index) => [keys[index], askedValues(question)]))]
   const { rows } = await sql.query<ExposureRow & { ordinal: number }>({
-    name: `read_exposures_by_${age}`,
+    name: 'read_exposures',
     text: `SELECT ordinal::int, ${EXPOSURE}
-     FROM ${listed('text', 'uuid', 'numeric', 'float8', 'numeric')} WITH ORDINALITY AS asked ${ASKED.replace(')', ', ordinal)')}
-     CROSS JOIN LATERAL (${exposureOf(SETTLED[age])}) AS exposure`,
+     FROM ${listed(...Object.values(ASKED))} WITH ORDINALITY AS asked (${Object.keys(ASKED).join(', ')}, ordinal)
+     CROSS JOIN LATERAL (${EXPOSURE_OF_ASKED}) AS exposure`,
     values: columnsOf(different.map(([, values]) => values)),
   })
   const rowsOf = Map.groupBy(rows, ({ ordinal }) => ordinal)
   const exposures = new Map(different.map(([key], index) => [key, exposureFromRows(rowsOf.get(index + 1) ?? [])]))
-  return questions.map((question, index) => [question, exposures.get(keys[index]) ?? exposureFromRows([])])
+  return new Map(questions.map((question, index) => [question, exposures.get(keys[index]) ?? exposureFromRows([])]))
 }
 
 /** Returns what the payer's settled charges reach; all of them, if that is less than `upTo`. */

@@ -212,7 +212,7 @@ describe('payments that are accepted together', () => {
         const ofNewPayers = ['read_paid', 'await_turn_of_new_payers', 'read_new_payer_exposure']
         const written = ['claim_nonces', 'insert_jobs']
         expect(read.toSorted()).toEqual(
-          ['read_exposures_by_block', 'read_uncharged_budget', ...ofNewPayers, ...written].toSorted(),
+          ['read_exposures', 'read_uncharged_budget', ...ofNewPayers, ...written].toSorted(),
         )
       } finally {
         await single.close()
