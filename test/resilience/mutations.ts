@@ -113,6 +113,12 @@ Removes one safeguard at a time. The checker must report its absence, and no vio
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...args], options: { only: { type: 'string' }, json: { type: 'string' } } })
   const chosen = mutations.filter(({ name }) => name.includes(values.only ?? ''))
+  if (chosen.length === 0) {
+    console.error(
+      `No safeguard has "${values.only}" in its name:\n${mutations.map(({ name }) => `  ${name}`).join('\n')}`,
+    )
+    return 2
+  }
   const outcomes = await runMutations(chosen, printOutcome)
   if (values.json !== undefined) await writeFile(values.json, JSON.stringify(outcomes, null, 2))
   const proven = outcomes.filter(({ isProven }) => isProven).length
