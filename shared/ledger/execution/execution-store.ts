@@ -231,8 +231,8 @@ function statementName(erasesUpload: boolean, work: UnchargedWork | null): strin
 /**
  * Creates a function that reads the work of a job's payer with a prior claim on their funds (accepted before this job, or
  * already being worked on), with the charges that settled since `funds` were read or, without a reading, within the last
- * `verifiedMsAgo` milliseconds. Those of jobs that are checked at the same time are read
- * together, after each of them was asked for.
+ * `verifiedMsAgo` milliseconds. Readings of jobs that are checked at the same time are one statement, and so one
+ * snapshot, taken after each of them was asked for.
  */
 function createExposureAheadReader(sql: Sql, budget: UnchargedBudget) {
   const read = shareStatement<Asked, PayerExposure>({
