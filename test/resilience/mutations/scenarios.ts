@@ -162,6 +162,8 @@ export const scenarios = {
           )
         ).length >= 2,
     )
+    // A call whose block was taken back stays completed until the service looks again.
+    await until(async () => (await sandbox.chain.transfersTo(sandbox.info.payTo)).length >= 3)
   },
 
   /**
