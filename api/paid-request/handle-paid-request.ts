@@ -1,19 +1,20 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
+import type { PriorWork } from '#shared/ledger/acceptance/find-prior-work.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { BodyArrival } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
 import type { Requests } from '../request/effective-request.ts'
 import { readPaidHeaders } from '../request/headers.ts'
-import type { ServingJob } from './accept/serve-payment.ts'
+import { findOwnJob, type ServingJob } from './accept/serve-payment.ts'
 import type { PaidResponse } from './answer/respond.ts'
 import type { Jobs } from './jobs.ts'
 import { isRefusedPayment } from './pay/payer-memory.ts'
 import type { PresentedPayment } from './pay/read-authorization.ts'
 import type { Payments } from './payments.ts'
-import type { PaidRequest } from './quote/bind-quote.ts'
+import { type PaidRequest, requireOwnKey } from './quote/bind-quote.ts'
 import type { Quotes } from './quotes.ts'
 
 /** Those who handle a paid request, from validation to the response. */
@@ -71,10 +72,11 @@ export async function handlePaidRequest(
 
   if (recent?.challenge.requestDigest === paidRequest.requestDigest)
     return quotes.renderChallenge(recent.challenge, call.id, recent.error)
-  const binding = await quotes.findBinding(paidRequest)
+  const prior = await payments.findPriorWork(paymentHeader, idempotencyKey)
+  requireOwnKey(prior.binding, paidRequest)
   try {
-    const payment = payments.readPayment(paymentHeader, paidRequest, binding)
-    const job = await findOrAcceptJob(handlers, { paidRequest, binding, payment, call, caller })
+    const payment = payments.readPayment(paymentHeader, paidRequest, prior.binding)
+    const job = await findOrAcceptJob(handlers, { paidRequest, paymentHeader, prior, payment, call, caller })
     const served = { jobId: job.jobId, payer: payment.authorization.payer }
     tracer.describe(served)
     releaseContent({ paidRequest, caller })
@@ -93,7 +95,8 @@ export async function handlePaidRequest(
 /** A request with its payment. */
 interface PaidCall {
   readonly paidRequest: PaidRequest
-  readonly binding: CurrentBinding | null
+  readonly paymentHeader: PaymentHeader
+  readonly prior: PriorWork
   readonly payment: PresentedPayment
   readonly call: Call
   readonly caller: Caller
@@ -104,7 +107,7 @@ async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): P
   const { jobs, payments } = handlers
   const { payment, call, caller } = paid
   const { idempotencyKey } = paid.paidRequest
-  const existing = await jobs.findOwnJob(idempotencyKey, payment)
+  const existing = findOwnJob(paid.prior, payment)
   if (existing !== null) {
     await payments.requireSigner(payment, call)
     return { jobId: existing, isNew: false }
@@ -116,7 +119,8 @@ async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): P
   } catch (error) {
     // A duplicate of this request may have been settled during verification: then its own payment refuses this one.
     const isRefused = isRefusedPayment(error) || (error instanceof AppError && error.code === 'permit_already_used')
-    const settledMeanwhile = isRefused ? await jobs.findOwnJob(idempotencyKey, payment) : null
+    const prior = isRefused ? await payments.findPriorWork(paid.paymentHeader, idempotencyKey) : null
+    const settledMeanwhile = prior && findOwnJob(prior, payment)
     if (settledMeanwhile === null) throw error
     await payments.requireSigner(payment, call)
     return { jobId: settledMeanwhile, isNew: false }
@@ -126,10 +130,12 @@ async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): P
 /** Accepts a job at the price of the challenge that the key is bound to, or of a new one when that has expired. */
 async function verifyAndAccept(
   { quotes, payments, jobs, tracer }: PaidRequestHandlers,
-  { paidRequest, binding, payment, call, caller: { clientNetwork } }: PaidCall,
+  { paidRequest, prior, payment, call, caller: { clientNetwork } }: PaidCall,
 ): Promise<ServingJob> {
+  const { binding, storedPermit } = prior
   const challenge = await quotes.challengeToPay(paidRequest, binding)
-  const verified = await tracer.stage('verify', () => payments.verifyAuthorization(payment, challenge, call))
+  const presented = { ...payment, storedPermit }
+  const verified = await tracer.stage('verify', () => payments.verifyAuthorization(presented, challenge, call))
   return await tracer.stage('accept', () =>
     jobs.servePayment(challenge, paidRequest.effectiveRequest, { ...verified, clientNetwork }),
   )

@@ -1,6 +1,6 @@
 import { bindTo } from '#shared/runtime/bind-to.ts'
 import { acceptInTurn, type PermitTurns } from './accept/permit-turns.ts'
-import { type AcceptanceContext, findOwnJob, type ServingJob, servePayment } from './accept/serve-payment.ts'
+import { type AcceptanceContext, type ServingJob, servePayment } from './accept/serve-payment.ts'
 import type { OutcomeAwaiter } from './answer/await-outcome.ts'
 import { type AnswerContext, respond } from './answer/respond.ts'
 
@@ -13,7 +13,7 @@ export interface JobContext extends AcceptanceContext, AnswerContext {
 }
 
 export function createJobs(context: JobContext) {
-  return bindTo(context, { findOwnJob, acceptInTurn, servePayment, awaitOutcome, respond })
+  return bindTo(context, { acceptInTurn, servePayment, awaitOutcome, respond })
 }
 
 /** Waits for the outcome of a job as `OutcomeAwaiter.wait` does. */

@@ -1,12 +1,13 @@
 import type { AppError } from '#shared/errors/app-error.ts'
 import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
+import type { PriorWork } from '#shared/ledger/acceptance/find-prior-work.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import { bindTo } from '#shared/runtime/bind-to.ts'
 import { isRefusedPayment, type RecentRefusal } from './pay/payer-memory.ts'
 import { type PresentedPayment, readAuthorization } from './pay/read-authorization.ts'
 import { requireDescription } from './pay/require-description.ts'
 import { requireSigner } from './pay/require-signer.ts'
-import { type RefusalContext, requireUnsettled } from './pay/require-unsettled.ts'
+import { isAddressedToUs, type RefusalContext, requireUnsettled } from './pay/require-unsettled.ts'
 import { type VerificationContext, verifyAuthorization } from './pay/verify-authorization.ts'
 import type { PaidRequest } from './quote/bind-quote.ts'
 import type { Challenge } from './quote/challenge.ts'
@@ -19,6 +20,7 @@ export type PaymentContext = VerificationContext & RefusalContext
 export function createPayments(context: PaymentContext) {
   return bindTo(context, {
     findRecentRefusal,
+    findPriorWork,
     readPayment,
     requireSigner,
     verifyAuthorization,
@@ -44,6 +46,16 @@ function findRecentRefusal(
     recent?.challenge.idempotencyKey === idempotencyKey &&
     recent.challenge.expiresAt > now()
   return isSame ? recent : null
+}
+
+/** Returns what the ledger knows of a key, and of a payment that is addressed to this service. */
+async function findPriorWork(
+  { store, terms }: PaymentContext,
+  { decoded }: PaymentHeader,
+  idempotencyKey: string,
+): Promise<PriorWork> {
+  const presented = decoded.outcome === 'decoded' ? decoded.payment.authorization : null
+  return await store.findPriorWork(idempotencyKey, presented && isAddressedToUs(presented, terms) ? presented : null)
 }
 
 /** Reads a payment for a request, without network calls. Throws as `requireDescription` and `readAuthorization`. */

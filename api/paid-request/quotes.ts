@@ -1,12 +1,5 @@
 import { bindTo } from '#shared/runtime/bind-to.ts'
-import {
-  bindQuote,
-  challengeToPay,
-  findBinding,
-  findQuotedCatalog,
-  type QuoteContext,
-  quoteOffered,
-} from './quote/bind-quote.ts'
+import { bindQuote, challengeToPay, findQuotedCatalog, type QuoteContext, quoteOffered } from './quote/bind-quote.ts'
 import { type ChallengeContext, renderChallenge } from './quote/challenge.ts'
 import { renderProbeChallenge } from './quote/probe-challenge.ts'
 
@@ -18,7 +11,6 @@ export type QuotesContext = QuoteContext & ChallengeContext
 export function createQuotes(context: QuotesContext) {
   return bindTo(context, {
     findQuotedCatalog,
-    findBinding,
     quoteOffered,
     bindQuote,
     challengeToPay,

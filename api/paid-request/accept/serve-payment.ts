@@ -4,7 +4,7 @@ import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.t
 import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
-import type { PresentedClaim } from '#shared/ledger/acceptance/find-prior-work.ts'
+import type { PriorWork } from '#shared/ledger/acceptance/find-prior-work.ts'
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -15,7 +15,7 @@ import type { Tracer } from '#shared/runtime/tracing.ts'
 import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
 import type { RequestPreparer } from '../../request/worker-threads/request-preparer.ts'
-import { invalidPayment } from '../pay/read-authorization.ts'
+import { invalidPayment, type PresentedPayment } from '../pay/read-authorization.ts'
 import type { VerifiedPayment } from '../pay/verify-authorization.ts'
 import type { Challenge } from '../quote/challenge.ts'
 import { exposureError, NEW_PAYER_LIMITS, OPEN_WORK_RETRY_SECONDS } from './exposure-errors.ts'
@@ -67,19 +67,18 @@ export interface ServingJob {
  * A job that ended uncharged is retried only with a fresh authorization: the previous one may have been used for a
  * provider call whose outcome is unknown.
  */
-export async function findOwnJob(
-  { store }: AcceptanceContext,
-  idempotencyKey: string,
-  payment: PresentedClaim,
-): Promise<string | null> {
-  const { holder, claim } = await store.findPriorWork(idempotencyKey, payment)
+export function findOwnJob(
+  { holder, claim }: Pick<PriorWork, 'holder' | 'claim'>,
+  { authorization: { payer }, challengeTokenSha256 }: Pick<PresentedPayment, 'authorization' | 'challengeTokenSha256'>,
+): string | null {
   if (claim !== null && claim.jobId !== holder?.jobId) throw new AppError('authorization_already_used')
   if (!holder) return null
-  if (holder.payer !== payment.authorization.payer) {
+  if (holder.payer !== payer) {
     if (holder.isReleasable) return null
     throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
   }
-  if (claim !== null && !claim.hasSameToken) throw new AppError('fresh_signature_required')
+  if (claim !== null && claim.challengeTokenSha256 !== challengeTokenSha256)
+    throw new AppError('fresh_signature_required')
   const canBePaidAgain = statesBefore('accepted').includes(holder.state)
   return claim !== null || !canBePaidAgain ? holder.jobId : null
 }

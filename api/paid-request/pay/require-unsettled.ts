@@ -57,7 +57,7 @@ export async function requireUnsettled(
   if (found.outcome === 'unused' || found.outcome === 'cancelled') return
   if (found.outcome === 'unreachable') throw new AppError('payment_state_unknown', { cause: found.cause })
   // Read last: the same payment may have been accepted and settled meanwhile.
-  const { claim } = await store.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: null })
+  const { claim } = await store.findPriorWork(idempotencyKey, authorization)
   if (claim !== null) return
   if (found.outcome === 'unexplained') {
     logger.error('a payment is used on chain, and its settlement was not found', { requestId: request.id })
@@ -76,7 +76,7 @@ export async function requireUnsettled(
   })
 }
 
-function isAddressedToUs(authorization: Authorization, terms: PaymentTerms): boolean {
+export function isAddressedToUs(authorization: Authorization, terms: PaymentTerms): boolean {
   return (
     authorization.network === terms.network &&
     authorization.asset === terms.asset &&

@@ -13,14 +13,18 @@ export interface StoredPermitContext {
 
 /**
  * Returns the payer's stored permit if it is for as much as the payment; otherwise `null`. Only the settlement contract
- * can bring it. Reads nothing of the chain.
+ * can bring it. A payment with a permit may have waited for its turn, in which its payer may have stored another one.
+ * Reads nothing of the chain.
  */
-export async function findStoredPermit(
+export async function usablePermit(
   { terms, permitStore }: StoredPermitContext,
-  { payer, facilitator, authorizedMaximum }: Authorization,
+  {
+    authorization: { payer, facilitator, authorizedMaximum, gasSponsoring },
+    storedPermit,
+  }: { readonly authorization: Authorization; readonly storedPermit: AllowancePermit | null },
 ): Promise<AllowancePermit | null> {
   if (facilitator !== terms.settlementContract) return null
-  const stored = await permitStore.findStoredPermit(payer)
+  const stored = gasSponsoring === null ? storedPermit : await permitStore.findStoredPermit(payer)
   return stored !== null && stored.value >= authorizedMaximum ? stored : null
 }
 

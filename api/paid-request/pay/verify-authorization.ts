@@ -5,6 +5,7 @@ import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
+import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Verification } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
@@ -13,7 +14,7 @@ import type { PayerMemory } from './payer-memory.ts'
 import { type PayerScreen, requirePermitted, requireUnlisted } from './payer-screen.ts'
 import { approvalCall, approvalMessage, requiredPermit, requiredPermitMessage } from './permit-terms.ts'
 import type { PresentedPayment, SignatureContext } from './read-authorization.ts'
-import { findStoredPermit, type StoredPermitContext, useStoredPermit } from './use-stored-permit.ts'
+import { type StoredPermitContext, usablePermit, useStoredPermit } from './use-stored-permit.ts'
 
 /**
  * Takes from the rate of the caller's network for verifications of new payers. Throws `rate_limited` (429). Returns
@@ -34,6 +35,11 @@ export interface VerificationContext extends SignatureContext, StoredPermitConte
   readonly now: () => Date
 }
 
+/** `storedPermit`: that of its payer when the payment arrived. */
+interface PaymentToVerify extends PresentedPayment {
+  readonly storedPermit: AllowancePermit | null
+}
+
 /** A payment that is accepted for new work, with the permit that its payer stored instead of its own. */
 export interface VerifiedPayment extends Pick<PresentedPayment, 'authorization' | 'challengeTokenSha256'> {
   /** Whether it can be settled only by submitting the permit that it includes. */
@@ -49,7 +55,7 @@ export interface VerifiedPayment extends Pick<PresentedPayment, 'authorization' 
  */
 export async function verifyAuthorization(
   context: VerificationContext,
-  payment: PresentedPayment,
+  payment: PaymentToVerify,
   challenge: Challenge,
   request: Pick<FastifyRequest, 'ip'>,
 ): Promise<VerifiedPayment> {
@@ -66,7 +72,7 @@ export async function verifyAuthorization(
   // The same payment under another key: the signature does not cover the key.
   const recent = payers.findRefusal(signed)
   if (recent) throw recent.error
-  const [chainNow, found] = await Promise.all([chainClock.chainNow(), findStoredPermit(context, signed), requireFees()])
+  const [chainNow, found] = await Promise.all([chainClock.chainNow(), usablePermit(context, payment), requireFees()])
   const nowSeconds = BigInt(Math.floor(chainNow.getTime() / 1000))
   const neededSeconds = secondsNeeded(terms, challenge)
   requireTime(signed.deadline, nowSeconds, neededSeconds)

@@ -96,7 +96,8 @@ async function priceRequest(context: QuoteContext, paidRequest: PaidRequest): Pr
     const quote = await quoteOffered(context, paidRequest.operation, paidRequest.effectiveRequest)
     return { outcome: 'priced', quote }
   } catch (error) {
-    const binding = await findBinding(context, paidRequest)
+    const binding = await context.store.findBinding(paidRequest.idempotencyKey)
+    requireOwnKey(binding, paidRequest)
     if (!binding?.isLive || binding.requestDigest !== paidRequest.requestDigest) throw error
     return { outcome: 'bound', quote: binding.quote, expiresAt: binding.expiresAt }
   }
@@ -137,14 +138,12 @@ export function describedDigest(
 }
 
 /**
- * Returns the binding of the key, if any. Throws `idempotency_key_reused` (409) when it is bound to another request,
- * except by a description of this request's recording that does not hold.
+ * Throws `idempotency_key_reused` (409) when the key is bound to another request, except by a description of this request's
+ * recording that does not hold.
  */
-export async function findBinding({ store }: QuoteContext, paidRequest: PaidRequest): Promise<CurrentBinding | null> {
-  const binding = await store.findBinding(paidRequest.idempotencyKey)
+export function requireOwnKey(binding: CurrentBinding | null, paidRequest: PaidRequest): void {
   if (binding && binding.requestDigest !== paidRequest.requestDigest && describedDigest(binding, paidRequest) === null)
     throw keyReused()
-  return binding
 }
 
 /**

@@ -11,14 +11,7 @@ import { findMedia } from '../retention/hosted-media.ts'
 import { batch } from '../share-statements.ts'
 import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
 import { createPaymentAcceptor } from './accept-payment.ts'
-import {
-  bindKey,
-  createBindingFinder,
-  descriptionColumn,
-  type KeyBinding,
-  type KeyBindingRequest,
-  replaceDescription,
-} from './bind-key.ts'
+import { bindKey, descriptionColumn, type KeyBinding, type KeyBindingRequest, replaceDescription } from './bind-key.ts'
 import { createPriorWorkFinder, findOpenJob, hasJob } from './find-prior-work.ts'
 import { createNewPayersLimit } from './new-payers.ts'
 import { readOutcomes } from './read-outcomes.ts'
@@ -50,10 +43,12 @@ export function createAcceptanceStore(
     budget,
     newPayers: createNewPayersLimit(newPayers, () => performance.now()),
   }
+  const findPriorWork = createPriorWorkFinder(pool)
   return {
     bindKey: createKeyBinder(pool),
-    findBinding: createBindingFinder(pool),
-    findPriorWork: createPriorWorkFinder(pool),
+    findPriorWork,
+    /** Returns what a key is bound to, as `PriorWork` does. */
+    findBinding: async (idempotencyKey: string) => (await findPriorWork(idempotencyKey, null)).binding,
     acceptPayment: createPaymentAcceptor(pool, limits),
     markEnqueued: createEnqueuedMarker(pool),
     findReceipt: (receiptId: string) => findReceipt(pool, archive, receiptId),

@@ -1,10 +1,8 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { readFirst, readRows } from '../read-rows.ts'
-import { shareStatement } from '../share-statements.ts'
+import { readFirst } from '../read-rows.ts'
 import { inTransaction } from '../transaction.ts'
 
 export interface KeyBindingRequest {
@@ -39,13 +37,12 @@ export interface Description {
   readonly isReplaced: boolean
 }
 
-type BoundRow = Quote<JsonValue> & Pick<CurrentBinding, 'expiresAt'>
+interface BoundRow extends Quote<JsonValue>, Pick<CurrentBinding, 'expiresAt'> {}
 
-type BindingRow = BoundRow &
-  Pick<CurrentBinding, 'requestDigest' | 'isLive'> & {
-    readonly idempotencyKey: string
-    readonly describedAudio: DescriptionColumn | null
-  }
+/** `BINDING_COLUMNS` of a key that is bound. */
+export interface BindingColumns extends BoundRow, Pick<CurrentBinding, 'requestDigest' | 'isLive'> {
+  readonly describedAudio: DescriptionColumn | null
+}
 
 /**
  * Binds a key to a request until its challenge expires. A live challenge of the same request keeps its price and expiry
@@ -139,40 +136,12 @@ function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSeconds }
   ] as const
 }
 
-const BINDING = `request_digest AS "requestDigest", quoted_maximum AS "quotedMaximum",
-  catalog_version AS "catalogVersion", terms, expires_at AS "expiresAt", expires_at > now() AS "isLive",
-  CASE WHEN job_id IS NULL THEN described_audio END AS "describedAudio"`
-const IS_BOUND = "(expires_at > now() OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))"
+/** The columns of `idempotency_keys AS bound` that `bindingFromRow` reads. */
+export const BINDING_COLUMNS = `bound.request_digest AS "requestDigest", bound.quoted_maximum AS "quotedMaximum",
+  bound.catalog_version AS "catalogVersion", bound.terms, bound.expires_at AS "expiresAt",
+  bound.expires_at > now() AS "isLive", CASE WHEN bound.job_id IS NULL THEN bound.described_audio END AS "describedAudio"`
 
-/**
- * Creates a function that returns a key's current binding; `null` for a key that is free, with an expired challenge
- * and no job, or one that ended uncharged. Requests that arrive at the same time share a statement.
- */
-export function createBindingFinder(sql: Sql): (idempotencyKey: string) => Promise<CurrentBinding | null> {
-  return shareStatement<string, CurrentBinding | null>({
-    keyOf: (idempotencyKey) => idempotencyKey,
-    run: (idempotencyKeys) => findBindings(sql, idempotencyKeys),
-  })
-}
-
-async function findBindings(
-  sql: Sql,
-  idempotencyKeys: readonly string[],
-): Promise<ReadonlyMap<string, CurrentBinding | null>> {
-  const rows = await readRows<BindingRow>(sql, {
-    name: 'find_bindings',
-    text: `SELECT asked.idempotency_key AS "idempotencyKey", bound."requestDigest", "quotedMaximum", "catalogVersion",
-       terms, "expiresAt", "isLive", "describedAudio"
-     FROM ${listed('text')} AS asked (idempotency_key) CROSS JOIN LATERAL (
-       SELECT ${BINDING} FROM idempotency_keys
-       WHERE idempotency_keys.idempotency_key = asked.idempotency_key AND ${IS_BOUND} OFFSET 0) AS bound`,
-    values: [idempotencyKeys],
-  })
-  const found = new Map(rows.map((row) => [row.idempotencyKey, bindingFromRow(row)]))
-  return new Map(idempotencyKeys.map((key) => [key, found.get(key) ?? null]))
-}
-
-function bindingFromRow({ quotedMaximum, catalogVersion, terms, ...row }: BindingRow): CurrentBinding {
+export function bindingFromRow({ quotedMaximum, catalogVersion, terms, ...row }: BindingColumns): CurrentBinding {
   const { requestDigest, expiresAt, isLive, describedAudio } = row
   const quote = { quotedMaximum, catalogVersion, terms }
   return { requestDigest, quote, expiresAt, isLive, description: descriptionFromColumn(describedAudio) }

@@ -1,12 +1,16 @@
 import type { JobState } from '#shared/jobs/job.ts'
+import type { AllowancePermit } from '#shared/payment/allowance-permit.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 import { readRows } from '../read-rows.ts'
 import { shareStatement } from '../share-statements.ts'
+import { BINDING_COLUMNS, type BindingColumns, bindingFromRow, type CurrentBinding } from './bind-key.ts'
 
-/** The jobs that a key and an authorization already belong to, read in one snapshot. */
+/** What the ledger knows of a key and of a payment, read in one snapshot. */
 export interface PriorWork {
+  /** `null` for a key that is free, with an expired challenge and no job, or one that ended uncharged. */
+  readonly binding: CurrentBinding | null
   /**
    * The job that the key is bound to. `isReleasable`: uncharged, and its challenge has expired, so others may take it.
    */
@@ -16,77 +20,95 @@ export interface PriorWork {
     readonly state: JobState
     readonly isReleasable: boolean
   } | null
-  /** The job that claimed the authorization's nonce, and whether it was accepted with this challenge token. */
-  readonly claim: { readonly jobId: string; readonly hasSameToken: boolean } | null
+  /**
+   * The job that claimed the authorization's nonce, with the SHA-256 of the challenge token that it was accepted with, which
+   * unlike the signature never appears on chain.
+   */
+  readonly claim: { readonly jobId: string; readonly challengeTokenSha256: string } | null
+  /** The payer's permit that waits for its next charge, see `PermitStore`. */
+  readonly storedPermit: AllowancePermit | null
 }
 
-/** A payment as it was presented. */
-export interface PresentedClaim {
-  readonly authorization: Authorization
-  /** SHA-256 of the challenge token, which unlike the signature never appears on chain; `null` to ask without one. */
-  readonly challengeTokenSha256: string | null
-}
+/** What identifies a payment; `null` to ask about the key alone. */
+type PresentedNonce = Pick<Authorization, 'network' | 'payer' | 'nonce'> | null
 
-interface PriorWorkRow {
+interface PriorWorkRow extends BindingColumns {
   readonly idempotencyKey: string
+  readonly isBound: boolean
   readonly holderId: string | null
   readonly payer: string | null
   readonly state: JobState | null
   readonly isReleasable: boolean | null
   readonly claimedFor: string | null
-  readonly hasSameToken: boolean | null
+  readonly challengeTokenSha256: string | null
+  readonly owner: AllowancePermit['owner'] | null
+  readonly value: bigint
+  readonly permitNonce: bigint
+  readonly deadline: bigint
+  readonly signature: AllowancePermit['signature']
 }
 
-interface Presented {
+interface Asked {
   readonly idempotencyKey: string
-  readonly claim: PresentedClaim
+  readonly authorization: PresentedNonce
 }
 
-const ASKED = '(idempotency_key, network, payer, nonce, challenge_token_sha256)'
 const PRIOR_WORK_OF_ASKED = `
-  SELECT holder.id AS "holderId", holder.payer, holder.state,
+  SELECT ${BINDING_COLUMNS},
+    coalesce(bound.expires_at > now() OR (holder.id = bound.job_id AND holder.state <> 'failed'), false) AS "isBound",
+    holder.id AS "holderId", holder.payer, holder.state,
     holder.state = 'failed' AND bound.expires_at <= now() AS "isReleasable", claim.job_id AS "claimedFor",
-    claim.challenge_token_sha256 = asked.challenge_token_sha256 AS "hasSameToken"
+    claim.challenge_token_sha256 AS "challengeTokenSha256",
+    permit.owner, permit.value, permit.permit_nonce AS "permitNonce", permit.deadline, permit.signature
   FROM (VALUES (true)) AS always
   LEFT JOIN jobs AS holder ON holder.idempotency_key = asked.idempotency_key
-  LEFT JOIN idempotency_keys AS bound ON bound.idempotency_key = holder.idempotency_key
+  LEFT JOIN idempotency_keys AS bound ON bound.idempotency_key = asked.idempotency_key
   LEFT JOIN authorizations AS claim
-    ON claim.network = asked.network AND claim.payer = asked.payer AND claim.nonce = asked.nonce OFFSET 0`
+    ON claim.network = asked.network AND claim.payer = asked.payer AND claim.nonce = asked.nonce
+  LEFT JOIN stored_permits AS permit ON permit.owner = asked.payer AND permit.expires_at > now() OFFSET 0`
 
 /**
- * Creates a function that returns the job of a key and the job of a payment nonce. One statement, so one snapshot: read
+ * Creates a function that returns what the ledger knows of a key and of a payment. One statement, so one snapshot: read
  * separately, a job accepted in between would look like someone else's. Requests that arrive at the same time share it.
  */
 export function createPriorWorkFinder(sql: Sql) {
-  const find = shareStatement<Presented, PriorWork>({
+  const find = shareStatement<Asked, PriorWork>({
     keyOf: ({ idempotencyKey }) => idempotencyKey,
-    run: (presented) => findPriorWorks(sql, presented),
+    run: (asked) => findPriorWorks(sql, asked),
   })
-  return (idempotencyKey: string, claim: PresentedClaim) => find({ idempotencyKey, claim })
+  return (idempotencyKey: string, authorization: PresentedNonce) => find({ idempotencyKey, authorization })
 }
 
-async function findPriorWorks(sql: Sql, presented: readonly Presented[]): Promise<ReadonlyMap<string, PriorWork>> {
+async function findPriorWorks(sql: Sql, asked: readonly Asked[]): Promise<ReadonlyMap<string, PriorWork>> {
   const rows = await readRows<PriorWorkRow>(sql, {
     name: 'find_prior_works',
-    text: `SELECT asked.idempotency_key AS "idempotencyKey", "holderId", prior.payer, state, "isReleasable", "claimedFor",
-       "hasSameToken"
-     FROM ${listed('text', 'text', 'text', 'numeric', 'text')} AS asked ${ASKED}
+    text: `SELECT asked.idempotency_key AS "idempotencyKey", prior.*
+     FROM ${listed('text', 'text', 'text', 'numeric')} AS asked (idempotency_key, network, payer, nonce)
      CROSS JOIN LATERAL (${PRIOR_WORK_OF_ASKED}) AS prior`,
-    values: columnsOf(presented.map(askedValues)),
+    values: columnsOf(asked.map(askedValues)),
   })
   return new Map(rows.map((row) => [row.idempotencyKey, priorWorkFromRow(row)]))
 }
 
-function askedValues({ idempotencyKey, claim: { authorization, challengeTokenSha256 } }: Presented) {
-  const { network, payer, nonce } = authorization
-  return [idempotencyKey, network, payer, nonce.toString(), challengeTokenSha256] as const
+function askedValues({ idempotencyKey, authorization }: Asked) {
+  return [
+    idempotencyKey,
+    authorization?.network ?? null,
+    authorization?.payer ?? null,
+    authorization?.nonce.toString() ?? null,
+  ] as const
 }
 
-function priorWorkFromRow({ holderId: jobId, payer, state, claimedFor, ...row }: PriorWorkRow): PriorWork {
+function priorWorkFromRow(row: PriorWorkRow): PriorWork {
+  const { isBound, holderId: jobId, payer, state, isReleasable, claimedFor, challengeTokenSha256 } = row
+  const { owner, value, permitNonce: nonce, deadline, signature } = row
   const hasHolder = jobId !== null && payer !== null && state !== null
+  const isClaimed = claimedFor !== null && challengeTokenSha256 !== null
   return {
-    holder: hasHolder ? { jobId, payer, state, isReleasable: row.isReleasable === true } : null,
-    claim: claimedFor === null ? null : { jobId: claimedFor, hasSameToken: row.hasSameToken === true },
+    binding: isBound ? bindingFromRow(row) : null,
+    holder: hasHolder ? { jobId, payer, state, isReleasable: isReleasable === true } : null,
+    claim: isClaimed ? { jobId: claimedFor, challengeTokenSha256 } : null,
+    storedPermit: owner === null ? null : { owner, value, nonce, deadline, signature },
   }
 }
 

@@ -328,6 +328,7 @@ describe('verifying one authorization on chain', () => {
         challengeTokenSha256: '',
         challengeExpiresAt: new Date(Date.now() + 600_000),
         alteredTerm: null,
+        storedPermit: stored.get(authorization.payer) ?? null,
       }
       return verifyAuthorization(dependencies, payment, challengeOf(authorization), { ip: address })
     }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Acceptance } from '#shared/ledger/acceptance/acceptance.ts'
+import { createPermitStore } from '#shared/ledger/allowances/permit-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import {
@@ -303,25 +304,40 @@ describe('accepting a job', () => {
       const jobId = await acceptTestJob(ledger, job)
       const { payer } = job.authorization
       const held = { jobId, payer, state: 'accepted', isReleasable: false }
-      const claim = { jobId, hasSameToken: true }
-      const find = (key: string, authorization: Authorization) =>
-        ledger.acceptance.findPriorWork(key, { authorization, challengeTokenSha256: job.challengeTokenSha256 })
-      expect(await find(job.idempotencyKey, job.authorization)).toEqual({ holder: held, claim })
-      expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ holder: held, claim: null })
-      expect(await find('free-key', job.authorization)).toEqual({ holder: null, claim })
-      expect(await find('free-key', testAuthorization())).toEqual({ holder: null, claim: null })
+      const claim = { jobId, challengeTokenSha256: job.challengeTokenSha256 }
+      const binding = { requestDigest: job.requestDigest, quote: job.quote, isLive: true, description: null }
+      const bound = { binding: expect.objectContaining(binding), holder: held, storedPermit: null }
+      const free = { binding: null, holder: null, storedPermit: null }
+      const find = ledger.acceptance.findPriorWork
+      expect(await find(job.idempotencyKey, job.authorization)).toEqual({ ...bound, claim })
+      expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ ...bound, claim: null })
+      expect(await find(job.idempotencyKey, null)).toEqual({ ...bound, claim: null })
+      expect(await find('free-key', job.authorization)).toEqual({ ...free, claim })
+      expect(await find('free-key', testAuthorization())).toEqual({ ...free, claim: null })
+      expect(await find('free-key', null)).toEqual({ ...free, claim: null })
       const elsewhere = { ...job.authorization, network: 'eip155:1' }
-      expect(await find('free-key', elsewhere)).toEqual({ holder: null, claim: null })
+      expect(await find('free-key', elsewhere)).toEqual({ ...free, claim: null })
     })
 
-    it('knows an authorization by the challenge token that it was accepted with', async () => {
-      const job = newTestJob()
-      await acceptTestJob(ledger, job)
-      const { idempotencyKey, authorization, challengeTokenSha256 } = job
-      const hasSameToken = async (token: string | null) =>
-        (await ledger.acceptance.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: token })).claim
-          ?.hasSameToken
-      expect([await hasSameToken(challengeTokenSha256), await hasSameToken('0'.repeat(64))]).toEqual([true, false])
+    it('finds the stored permit of a payer until it expires', async () => {
+      const { payer } = permitPayer()
+      const authorization = testAuthorization({ payer })
+      const permits = createPermitStore(ledger.pool)
+      const permit = {
+        owner: payer,
+        value: 2n ** 256n - 1n,
+        nonce: 3n,
+        deadline: BigInt(Math.floor(Date.now() / 1000) + 60),
+        signature: `0x${'7'.repeat(130)}`,
+      } as const
+      await permits.storePermit(permit)
+      const find = async (asked: Authorization | null) =>
+        (await ledger.acceptance.findPriorWork('free-key', asked)).storedPermit
+      expect(await find(authorization)).toEqual(permit)
+      expect(await find(testAuthorization())).toBeNull()
+      expect(await find(null)).toBeNull()
+      await ledger.sql("UPDATE stored_permits SET expires_at = now() - interval '1 second' WHERE owner = $1", [payer])
+      expect(await find(authorization)).toBeNull()
     })
 
     it('refuses a payment with a value that PostgreSQL cannot store, writes nothing, and fails no other payment', async () => {

@@ -124,8 +124,7 @@ async function refuse(circumstances: Circumstances): Promise<readonly string[]> 
     },
     store: {
       findPriorWork: async () => ({
-        holder: null,
-        claim: circumstances.isClaimed ? { jobId: '1', hasSameToken: true } : null,
+        claim: circumstances.isClaimed ? { jobId: '1', challengeTokenSha256: '' } : null,
       }),
       recordUnknownSettlement: async () => void seen.push('record'),
       findUnknownEnding: async () => circumstances.ending ?? null,
