@@ -1,5 +1,5 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { PriorWork } from '#shared/ledger/acceptance/find-prior-work.ts'
+import type { KnownRequest } from '#shared/ledger/acceptance/find-known-request.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
@@ -72,11 +72,11 @@ export async function handlePaidRequest(
 
   if (recent?.challenge.requestDigest === paidRequest.requestDigest)
     return quotes.renderChallenge(recent.challenge, call.id, recent.error)
-  const prior = await payments.findPriorWork(paymentHeader, idempotencyKey)
-  requireOwnKey(prior.binding, paidRequest)
+  const known = await payments.findKnownRequest(paymentHeader, idempotencyKey)
+  requireOwnKey(known.binding, paidRequest)
   try {
-    const payment = payments.readPayment(paymentHeader, paidRequest, prior.binding)
-    const job = await findOrAcceptJob(handlers, { paidRequest, paymentHeader, prior, payment, call, caller })
+    const payment = payments.readPayment(paymentHeader, paidRequest, known.binding)
+    const job = await findOrAcceptJob(handlers, { paidRequest, paymentHeader, known, payment, call, caller })
     const served = { jobId: job.jobId, payer: payment.authorization.payer }
     tracer.describe(served)
     releaseContent({ paidRequest, caller })
@@ -96,7 +96,7 @@ export async function handlePaidRequest(
 interface PaidCall {
   readonly paidRequest: PaidRequest
   readonly paymentHeader: PaymentHeader
-  readonly prior: PriorWork
+  readonly known: KnownRequest
   readonly payment: PresentedPayment
   readonly call: Call
   readonly caller: Caller
@@ -107,7 +107,7 @@ async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): P
   const { jobs, payments } = handlers
   const { payment, call, caller } = paid
   const { idempotencyKey } = paid.paidRequest
-  const existing = findOwnJob(paid.prior, payment)
+  const existing = findOwnJob(paid.known, payment)
   if (existing !== null) {
     await payments.requireSigner(payment, call)
     return { jobId: existing, isNew: false }
@@ -119,8 +119,8 @@ async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): P
   } catch (error) {
     // A duplicate of this request may have been settled during verification: then its own payment refuses this one.
     const isRefused = isRefusedPayment(error) || (error instanceof AppError && error.code === 'permit_already_used')
-    const prior = isRefused ? await payments.findPriorWork(paid.paymentHeader, idempotencyKey) : null
-    const settledMeanwhile = prior && findOwnJob(prior, payment)
+    const known = isRefused ? await payments.findKnownRequest(paid.paymentHeader, idempotencyKey) : null
+    const settledMeanwhile = known && findOwnJob(known, payment)
     if (settledMeanwhile === null) throw error
     await payments.requireSigner(payment, call)
     return { jobId: settledMeanwhile, isNew: false }
@@ -130,9 +130,9 @@ async function findOrAcceptJob(handlers: PaidRequestHandlers, paid: PaidCall): P
 /** Accepts a job at the price of the challenge that the key is bound to, or of a new one when that has expired. */
 async function verifyAndAccept(
   { quotes, payments, jobs, tracer }: PaidRequestHandlers,
-  { paidRequest, prior, payment, call, caller: { clientNetwork } }: PaidCall,
+  { paidRequest, known, payment, call, caller: { clientNetwork } }: PaidCall,
 ): Promise<ServingJob> {
-  const { binding, storedPermit } = prior
+  const { binding, storedPermit } = known
   const challenge = await quotes.challengeToPay(paidRequest, binding)
   const presented = { ...payment, storedPermit }
   const verified = await tracer.stage('verify', () => payments.verifyAuthorization(presented, challenge, call))

@@ -1,6 +1,6 @@
 import type { AppError } from '#shared/errors/app-error.ts'
 import type { CurrentBinding } from '#shared/ledger/acceptance/bind-key.ts'
-import type { PriorWork } from '#shared/ledger/acceptance/find-prior-work.ts'
+import type { KnownRequest } from '#shared/ledger/acceptance/find-known-request.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import { bindTo } from '#shared/runtime/bind-to.ts'
 import { isRefusedPayment, type RecentRefusal } from './pay/payer-memory.ts'
@@ -20,7 +20,7 @@ export type PaymentContext = VerificationContext & RefusalContext
 export function createPayments(context: PaymentContext) {
   return bindTo(context, {
     findRecentRefusal,
-    findPriorWork,
+    findKnownRequest,
     readPayment,
     requireSigner,
     verifyAuthorization,
@@ -49,13 +49,13 @@ function findRecentRefusal(
 }
 
 /** Returns what the ledger knows of a key, and of a payment that is addressed to this service. */
-async function findPriorWork(
+async function findKnownRequest(
   { store, terms }: PaymentContext,
   { decoded }: PaymentHeader,
   idempotencyKey: string,
-): Promise<PriorWork> {
+): Promise<KnownRequest> {
   const presented = decoded.outcome === 'decoded' ? decoded.payment.authorization : null
-  return await store.findPriorWork(idempotencyKey, presented && isAddressedToUs(presented, terms) ? presented : null)
+  return await store.findKnownRequest(idempotencyKey, presented && isAddressedToUs(presented, terms) ? presented : null)
 }
 
 /** Reads a payment for a request, without network calls. Throws as `requireDescription` and `readAuthorization`. */

@@ -4,7 +4,7 @@ import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.t
 import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { Acceptance, NewJob } from '#shared/ledger/acceptance/acceptance.ts'
-import type { PriorWork } from '#shared/ledger/acceptance/find-prior-work.ts'
+import type { KnownRequest } from '#shared/ledger/acceptance/find-known-request.ts'
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -68,7 +68,7 @@ export interface ServingJob {
  * provider call whose outcome is unknown.
  */
 export function findOwnJob(
-  { holder, claim }: Pick<PriorWork, 'holder' | 'claim'>,
+  { holder, claim }: Pick<KnownRequest, 'holder' | 'claim'>,
   { authorization: { payer }, challengeTokenSha256 }: Pick<PresentedPayment, 'authorization' | 'challengeTokenSha256'>,
 ): string | null {
   if (claim !== null && claim.jobId !== holder?.jobId) throw new AppError('authorization_already_used')

@@ -17,7 +17,7 @@ export interface RefusalContext extends Pick<
   'terms' | 'verifier' | 'payers' | 'limitVerifications'
 > {
   readonly settlementSearch: SettlementSearch
-  readonly store: Pick<AcceptanceStore, 'findPriorWork' | 'recordUnknownSettlement' | 'findUnknownEnding'>
+  readonly store: Pick<AcceptanceStore, 'findKnownRequest' | 'recordUnknownSettlement' | 'findUnknownEnding'>
   readonly logger: Logger
 }
 
@@ -57,7 +57,7 @@ export async function requireUnsettled(
   if (found.outcome === 'unused' || found.outcome === 'cancelled') return
   if (found.outcome === 'unreachable') throw new AppError('payment_state_unknown', { cause: found.cause })
   // Read last: the same payment may have been accepted and settled meanwhile.
-  const { claim } = await store.findPriorWork(idempotencyKey, authorization)
+  const { claim } = await store.findKnownRequest(idempotencyKey, authorization)
   if (claim !== null) return
   if (found.outcome === 'unexplained') {
     logger.error('a payment is used on chain, and its settlement was not found', { requestId: request.id })

@@ -12,7 +12,7 @@ import { batch } from '../share-statements.ts'
 import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
 import { createPaymentAcceptor } from './accept-payment.ts'
 import { bindKey, descriptionColumn, type KeyBinding, type KeyBindingRequest, replaceDescription } from './bind-key.ts'
-import { createPriorWorkFinder, findOpenJob, hasJob } from './find-prior-work.ts'
+import { createKnownRequestFinder, findOpenJob, hasJob } from './find-known-request.ts'
 import { createNewPayersLimit } from './new-payers.ts'
 import { readOutcomes } from './read-outcomes.ts'
 
@@ -43,12 +43,12 @@ export function createAcceptanceStore(
     budget,
     newPayers: createNewPayersLimit(newPayers, () => performance.now()),
   }
-  const findPriorWork = createPriorWorkFinder(pool)
+  const findKnownRequest = createKnownRequestFinder(pool)
   return {
     bindKey: createKeyBinder(pool),
-    findPriorWork,
-    /** Returns what a key is bound to, as `PriorWork` does. */
-    findBinding: async (idempotencyKey: string) => (await findPriorWork(idempotencyKey, null)).binding,
+    findKnownRequest,
+    /** Returns what a key is bound to, as `KnownRequest` does. */
+    findBinding: async (idempotencyKey: string) => (await findKnownRequest(idempotencyKey, null)).binding,
     acceptPayment: createPaymentAcceptor(pool, limits),
     markEnqueued: createEnqueuedMarker(pool),
     findReceipt: (receiptId: string) => findReceipt(pool, archive, receiptId),

@@ -320,7 +320,11 @@ describe('verifying one authorization on chain', () => {
       const outcome = refusal?.code ?? 'verified'
       return { outcome, calls: proxy.calls.length - callsBefore, permit: refusal?.members['permit'] }
     }
-    const accept = (authorization: Authorization, address = '203.0.113.1') => {
+    const accept = (
+      authorization: Authorization,
+      address = '203.0.113.1',
+      storedPermit = stored.get(authorization.payer) ?? null,
+    ) => {
       const payment = {
         authorization,
         isProven: dependencies.verifier.isSignedByPayer(authorization) === 'key',
@@ -328,7 +332,7 @@ describe('verifying one authorization on chain', () => {
         challengeTokenSha256: '',
         challengeExpiresAt: new Date(Date.now() + 600_000),
         alteredTerm: null,
-        storedPermit: stored.get(authorization.payer) ?? null,
+        storedPermit,
       }
       return verifyAuthorization(dependencies, payment, challengeOf(authorization), { ip: address })
     }
@@ -578,6 +582,21 @@ describe('verifying one authorization on chain', () => {
       const signed = await signOwn(payer)
       expect((await accept(signed)).authorization).toBe(signed)
       expect(stored.has(payer.address)).toBe(isKept)
+    })
+
+    it.each([
+      ['stored while a payment with a permit waited for its turn', { gasSponsored: true }, null, 'used'],
+      ['that was stored when a payment without one arrived', { gasSponsored: false }, 'stored', 'used'],
+      ['stored after a payment without one arrived', { gasSponsored: false }, null, 'permit2_allowance_required'],
+    ] as const)('the permit %s', async (_, changes, atArrival, expected) => {
+      const { accept, payer, permit, stored } = await startStoring()
+      if (atArrival === 'stored') stored.clear()
+      const signed = await signOwn(payer, changes)
+      const outcome = await accept(signed, undefined, atArrival === 'stored' ? permit : null).then(
+        ({ authorization }) => (authorization.gasSponsoring?.signature === permit.signature ? 'used' : 'not used'),
+        (error: unknown) => (error instanceof AppError ? error.code : String(error)),
+      )
+      expect(outcome).toBe(expected)
     })
 
     it('uses its own permit once the nonce of the stored one is used, and forgets that one', async () => {

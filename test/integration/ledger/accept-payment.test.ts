@@ -298,7 +298,7 @@ describe('accepting a job', () => {
     )
   })
 
-  describe('prior work', () => {
+  describe('what is known of a request', () => {
     it('finds the job of a key and the job of an authorization in one snapshot', async () => {
       const job = newTestJob()
       const jobId = await acceptTestJob(ledger, job)
@@ -308,7 +308,7 @@ describe('accepting a job', () => {
       const binding = { requestDigest: job.requestDigest, quote: job.quote, isLive: true, description: null }
       const bound = { binding: expect.objectContaining(binding), holder: held, storedPermit: null }
       const free = { binding: null, holder: null, storedPermit: null }
-      const find = ledger.acceptance.findPriorWork
+      const find = ledger.acceptance.findKnownRequest
       expect(await find(job.idempotencyKey, job.authorization)).toEqual({ ...bound, claim })
       expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ ...bound, claim: null })
       expect(await find(job.idempotencyKey, null)).toEqual({ ...bound, claim: null })
@@ -332,7 +332,7 @@ describe('accepting a job', () => {
       } as const
       await permits.storePermit(permit)
       const find = async (asked: Authorization | null) =>
-        (await ledger.acceptance.findPriorWork('free-key', asked)).storedPermit
+        (await ledger.acceptance.findKnownRequest('free-key', asked)).storedPermit
       expect(await find(authorization)).toEqual(permit)
       expect(await find(testAuthorization())).toBeNull()
       expect(await find(null)).toBeNull()

@@ -56,7 +56,7 @@ describe('binding an idempotency key', () => {
       expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
       expect(await ledger.acceptance.acceptPayment(stranger)).toEqual({ outcome: 'other_request' })
       expect(
-        (await ledger.acceptance.findPriorWork(first.idempotencyKey, stranger.authorization)).holder?.isReleasable,
+        (await ledger.acceptance.findKnownRequest(first.idempotencyKey, stranger.authorization)).holder?.isReleasable,
       ).toBe(false)
       expect(await ledger.acceptance.acceptPayment(paidAgain(first as TestJob))).toEqual({
         outcome: 'accepted',
@@ -69,7 +69,7 @@ describe('binding an idempotency key', () => {
       await expire(first)
       expect(await ledger.acceptance.findBinding(first.idempotencyKey)).toBeNull()
       expect(
-        (await ledger.acceptance.findPriorWork(first.idempotencyKey, first.authorization)).holder?.isReleasable,
+        (await ledger.acceptance.findKnownRequest(first.idempotencyKey, first.authorization)).holder?.isReleasable,
       ).toBe(true)
       const next = { ...other, authorization: testAuthorization(), stagedUpload: null }
       const acceptance = await acceptTestJob(ledger, next)
@@ -79,9 +79,11 @@ describe('binding an idempotency key', () => {
       ).toEqual([{ state: 'failed', idempotency_key: null, released_idempotency_key: first.idempotencyKey }])
       expect(await ledger.sql('SELECT 1 FROM authorizations WHERE job_id = $1', [id])).toHaveLength(1)
       // The payment of the failed job pays for nothing else.
-      expect((await ledger.acceptance.findPriorWork(first.idempotencyKey, first.authorization)).claim).toMatchObject({
-        jobId: id,
-      })
+      expect((await ledger.acceptance.findKnownRequest(first.idempotencyKey, first.authorization)).claim).toMatchObject(
+        {
+          jobId: id,
+        },
+      )
     })
 
     it('binds the key of an uncharged job to the same request of another payer once its challenge has expired', async () => {

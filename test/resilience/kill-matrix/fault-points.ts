@@ -50,7 +50,7 @@ function core(name: string, circumstances: Circumstances = {}): FaultPoint {
 /** All points of a paid call at which a process is made to fail. */
 export const FAULT_POINTS: readonly FaultPoint[] = [
   core('api.bindKey.after', { armedBefore: 'challenge' }),
-  core('api.findPriorWork.after'),
+  core('api.findKnownRequest.after'),
   point('api.verifier.verify.before'),
   core('api.verifier.verify.after'),
   point('api.uploads.put.before', { kinds: UPLOAD }),

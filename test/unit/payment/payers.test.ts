@@ -123,7 +123,7 @@ async function refuse(circumstances: Circumstances): Promise<readonly string[]> 
       },
     },
     store: {
-      findPriorWork: async () => ({
+      findKnownRequest: async () => ({
         claim: circumstances.isClaimed ? { jobId: '1', challengeTokenSha256: '' } : null,
       }),
       recordUnknownSettlement: async () => void seen.push('record'),

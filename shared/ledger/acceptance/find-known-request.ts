@@ -8,7 +8,7 @@ import { shareStatement } from '../share-statements.ts'
 import { BINDING_COLUMNS, type BindingColumns, bindingFromRow, type CurrentBinding } from './bind-key.ts'
 
 /** What the ledger knows of a key and of a payment, read in one snapshot. */
-export interface PriorWork {
+export interface KnownRequest {
   /** `null` for a key that is free, with an expired challenge and no job, or one that ended uncharged. */
   readonly binding: CurrentBinding | null
   /**
@@ -32,7 +32,7 @@ export interface PriorWork {
 /** What identifies a payment; `null` to ask about the key alone. */
 type PresentedNonce = Pick<Authorization, 'network' | 'payer' | 'nonce'> | null
 
-interface PriorWorkRow extends BindingColumns {
+interface KnownRequestRow extends BindingColumns {
   readonly idempotencyKey: string
   readonly isBound: boolean
   readonly holderId: string | null
@@ -53,7 +53,7 @@ interface Asked {
   readonly authorization: PresentedNonce
 }
 
-const PRIOR_WORK_OF_ASKED = `
+const KNOWN_OF_ASKED = `
   SELECT ${BINDING_COLUMNS},
     coalesce(bound.expires_at > now() OR (holder.id = bound.job_id AND holder.state <> 'failed'), false) AS "isBound",
     holder.id AS "holderId", holder.payer, holder.state,
@@ -71,23 +71,23 @@ const PRIOR_WORK_OF_ASKED = `
  * Creates a function that returns what the ledger knows of a key and of a payment. One statement, so one snapshot: read
  * separately, a job accepted in between would look like someone else's. Requests that arrive at the same time share it.
  */
-export function createPriorWorkFinder(sql: Sql) {
-  const find = shareStatement<Asked, PriorWork>({
+export function createKnownRequestFinder(sql: Sql) {
+  const find = shareStatement<Asked, KnownRequest>({
     keyOf: ({ idempotencyKey }) => idempotencyKey,
-    run: (asked) => findPriorWorks(sql, asked),
+    run: (asked) => findKnownRequests(sql, asked),
   })
   return (idempotencyKey: string, authorization: PresentedNonce) => find({ idempotencyKey, authorization })
 }
 
-async function findPriorWorks(sql: Sql, asked: readonly Asked[]): Promise<ReadonlyMap<string, PriorWork>> {
-  const rows = await readRows<PriorWorkRow>(sql, {
-    name: 'find_prior_works',
-    text: `SELECT asked.idempotency_key AS "idempotencyKey", prior.*
+async function findKnownRequests(sql: Sql, asked: readonly Asked[]): Promise<ReadonlyMap<string, KnownRequest>> {
+  const rows = await readRows<KnownRequestRow>(sql, {
+    name: 'find_known_requests',
+    text: `SELECT asked.idempotency_key AS "idempotencyKey", known.*
      FROM ${listed('text', 'text', 'text', 'numeric')} AS asked (idempotency_key, network, payer, nonce)
-     CROSS JOIN LATERAL (${PRIOR_WORK_OF_ASKED}) AS prior`,
+     CROSS JOIN LATERAL (${KNOWN_OF_ASKED}) AS known`,
     values: columnsOf(asked.map(askedValues)),
   })
-  return new Map(rows.map((row) => [row.idempotencyKey, priorWorkFromRow(row)]))
+  return new Map(rows.map((row) => [row.idempotencyKey, knownRequestFromRow(row)]))
 }
 
 function askedValues({ idempotencyKey, authorization }: Asked) {
@@ -99,7 +99,7 @@ function askedValues({ idempotencyKey, authorization }: Asked) {
   ] as const
 }
 
-function priorWorkFromRow(row: PriorWorkRow): PriorWork {
+function knownRequestFromRow(row: KnownRequestRow): KnownRequest {
   const { isBound, holderId: jobId, payer, state, isReleasable, claimedFor, challengeTokenSha256 } = row
   const { owner, value, permitNonce: nonce, deadline, signature } = row
   const hasHolder = jobId !== null && payer !== null && state !== null
