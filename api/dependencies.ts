@@ -63,7 +63,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   resources.defer(payment.nodes.watch(CHAIN_ID))
   const rateBuckets = openRateBuckets(config, resources, logger)
-  const { mp3Inspector, ...audio } = await composeAudioInspection(config, {
+  const { mp3Inspector, expectUpload, ...audio } = await composeAudioInspection(config, {
     metrics,
     logger,
     stopping,
@@ -83,6 +83,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     rateBuckets,
     logger,
     mp3Inspector,
+    expectUpload,
     store,
     ...payment.dependencies,
   })

@@ -27,6 +27,7 @@ export interface AdmissionOptions {
   readonly rateBuckets: RateBuckets
   readonly logger: Logger
   readonly mp3Inspector: Mp3Inspector
+  readonly expectUpload: () => void
   readonly store: AcceptanceStore
   readonly verifier: Pick<AuthorizationVerifier, 'isSignedByPayer'>
 }
@@ -42,7 +43,7 @@ export function openRateBuckets(config: ApiConfig, resources: AsyncDisposableSta
 export function composeAdmission(
   config: ApiConfig,
   resources: AsyncDisposableStack,
-  { metrics, rateBuckets, logger, mp3Inspector, store, verifier }: AdmissionOptions,
+  { metrics, rateBuckets, logger, mp3Inspector, expectUpload, store, verifier }: AdmissionOptions,
 ): Pick<AppDependencies, 'admission' | 'limitRate' | 'limitUnread' | 'limitVerifications' | 'payers'> {
   const payers = createPayerMemory(undefined, (authorization) => verifier.isSignedByPayer(authorization))
   const payingCallers = createPayingCallers({
@@ -58,7 +59,7 @@ export function composeAdmission(
   const queueAge = createQueueAgeReader(store, logger, () => performance.now())
   return {
     payers,
-    admission: createAdmission({ gate, payingCallers, queueAge, mp3Inspector, store }),
+    admission: createAdmission({ gate, payingCallers, queueAge, mp3Inspector, expectUpload, store }),
     limitRate: createRateLimiter({
       rateBuckets,
       requestsPerMinute: config.REQUESTS_PER_MINUTE,

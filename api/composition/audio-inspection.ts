@@ -10,6 +10,7 @@ import { createInspectorIdentity } from '../request/audio/identify-inspector.ts'
 import { createMp3Inspector, type Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../request/audio/inspection-cache.ts'
 import { createSharedVerdicts, UNSHARED_VERDICTS } from '../request/audio/shared-verdicts.ts'
+import { createStandbyFfmpeg } from '../request/audio/standby-ffmpeg.ts'
 import type { ReadinessChecks } from '../routes/health.ts'
 import { addDecoderMetrics } from '../telemetry/metrics.ts'
 
@@ -31,10 +32,16 @@ export interface AudioInspectionOptions {
 export async function composeAudioInspection(
   config: ApiConfig,
   { metrics, logger, stopping, store, limitDecoding }: AudioInspectionOptions,
-): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks['required'] }> {
+): Promise<{
+  mp3Inspector: Mp3Inspector
+  expectUpload: () => void
+  readinessChecks: ReadinessChecks['required']
+}> {
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
+  const ffmpeg = ffmpegPath === undefined ? undefined : { ffmpegPath, timeLimitMs: DECODE_TIMEOUT_MS }
+  const standby = ffmpeg && createStandbyFfmpeg(ffmpeg, stopping)
   const mp3Inspector = createMp3Inspector({
-    decode: ffmpegPath === undefined ? undefined : createFfmpegDecoder({ ffmpegPath, timeLimitMs: DECODE_TIMEOUT_MS }),
+    decode: ffmpeg && createFfmpegDecoder(ffmpeg, standby),
     cache: createInspectionCache({
       maximumEntries: CACHED_INSPECTIONS,
       timeToLiveMs: CHALLENGE_LIFETIME_SECONDS * 1000,
@@ -58,6 +65,7 @@ export async function composeAudioInspection(
   addDecoderMetrics(metrics, mp3Inspector)
   return {
     mp3Inspector,
+    expectUpload: () => standby?.start(),
     readinessChecks: {
       audio_inspection: async () => {
         if (ffmpegPath === undefined) throw new Error('no ffmpeg was found')

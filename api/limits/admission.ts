@@ -14,6 +14,8 @@ interface Dependencies {
   readonly payingCallers: PayingCallers
   readonly queueAge: ReadQueueAge
   readonly mp3Inspector: Pick<Mp3Inspector, 'retryAfterSeconds'>
+  /** Called before a recording arrives that probably has to be inspected. */
+  readonly expectUpload: () => void
   readonly store: Pick<AcceptanceStore, 'hasJob' | 'findBinding'>
 }
 
@@ -55,7 +57,7 @@ export interface Admission {
 }
 
 export function createAdmission(dependencies: Dependencies): Admission {
-  const { gate, payingCallers, queueAge, mp3Inspector, store } = dependencies
+  const { gate, payingCallers, queueAge, mp3Inspector, expectUpload, store } = dependencies
   const reservations = new WeakMap<FastifyRequest, Reservation>()
   const decoderRetryAfter = (operation: AnyOperation | null, caller: DecoderCaller) =>
     operation?.upload ? mp3Inspector.retryAfterSeconds(caller) : null
@@ -93,7 +95,10 @@ export function createAdmission(dependencies: Dependencies): Admission {
     },
     admit: async (request, reply, work) => {
       const body = { client: clientGroups(request.ip), idempotencyKey: work.idempotencyKey, ...expectedBody(request) }
-      const reservation = await gate.admit({ ...workOf(request, work), body })
+      const requested = workOf(request, work)
+      const reservation = await gate.admit({ ...requested, body })
+      // A request with a payment for what was quoted has been inspected, and a probe sends nothing.
+      if (work.operation?.upload && !requested.isPaying && body.announcedBytes !== 0) expectUpload()
       reservations.set(request, reservation)
       if (reply.raw.closed) reservation.release()
       else reply.raw.once('close', () => reservation.release())

@@ -17,6 +17,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   idle: 'statements, RPC calls, processor time and memory of API, worker and console while nobody calls',
   mcp: 'paid tool calls through /mcp, against the same calls at their endpoint',
   'audio-inspection': 'inspection of an MP3, against bare ffmpeg',
+  'cold-quotes': 'the first quote of a recording, against the official express middleware with ffmpeg',
   'signed-retry': 'quote and signed retry of an upload, against bare ffmpeg',
   console: 'the operators’ pages over 1,000,000 calls, and what reading them costs paid calls',
   'ledger-size': 'paid and unpaid calls, sweepers, metrics and reports over 10 million calls, against an empty ledger',

@@ -1,5 +1,12 @@
 import type { DecodePlan } from './plan-decode.ts'
-import { DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS, type FfmpegEnding, type FfmpegOptions, runFfmpeg } from './run-ffmpeg.ts'
+import {
+  DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS,
+  type FfmpegEnding,
+  type FfmpegOptions,
+  startFfmpeg,
+  type WaitingFfmpeg,
+} from './run-ffmpeg.ts'
+import type { StandbyFfmpeg } from './standby-ffmpeg.ts'
 
 /** The result of decoding an upload. Counts are samples per channel at the plan's rate, without the primer. */
 export type Decoded =
@@ -27,15 +34,20 @@ const MISSING_BINARY_EXIT_CODES: readonly (number | null)[] = [126, 127]
 const SILENT_FRAME_HEADER = [0xff, 0xfb, 0x10, 0xc0] as const
 const SILENT_FRAME_BYTES = 104
 
+interface Upload {
+  readonly audio: Uint8Array
+  readonly plan: DecodePlan
+}
+
 /** Returns a silent frame after a silent primer, which any working ffmpeg decodes. */
-function silence(): { audio: Uint8Array; plan: DecodePlan } {
+function silence(): Upload {
   const audio = new Uint8Array(SILENT_FRAME_BYTES)
   audio.set(SILENT_FRAME_HEADER)
   const primer = new Uint8Array(2 * SILENT_FRAME_BYTES)
   primer.set(audio)
   primer.set(audio, SILENT_FRAME_BYTES)
   const bounds = { primerSamples: 2304, expectedSamples: 3456, minimumSamples: 3456, maximumSamples: 3456 }
-  return { audio, plan: { primer, offset: 0, sampleRate: 44_100, ...bounds } }
+  return { audio, plan: { primer, offset: 0, isPlain: true, sampleRate: 44_100, ...bounds } }
 }
 
 function describe(ending: FfmpegEnding): string {
@@ -60,6 +72,12 @@ function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number)
   return { outcome: 'disagrees', decodedSamples, stopped: false }
 }
 
+async function decodeIn(child: WaitingFfmpeg, { audio, plan }: Upload, signal: AbortSignal | undefined) {
+  const ending = await child.decode(audio, plan, signal).catch((error: unknown) => ({ error }))
+  signal?.throwIfAborted()
+  return ending
+}
+
 /**
  * Creates the decoder, which checks an upload independently of the frame walk: ffmpeg runs in a child process, reads
  * the upload from a pipe as MP3 only, writes mono PCM to the null device, and reports how many bytes it wrote. That is
@@ -68,25 +86,31 @@ function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number)
  * An upload that makes ffmpeg crash or exceed its processor or memory limit is undecodable; a child that cannot start
  * or is starved makes the decoder unavailable. A failure that may be either (a crash, an exit code) is resolved by
  * decoding silence: if that works, the upload is at fault.
+ *
+ * With a `standby`, a plain upload that agrees need not wait for ffmpeg to load.
  */
-export function createFfmpegDecoder(options: FfmpegOptions): DecodeAudio {
+export function createFfmpegDecoder(options: FfmpegOptions, standby?: StandbyFfmpeg): DecodeAudio {
   const processorSeconds = options.processorTimeLimitSeconds ?? DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS
 
-  const run = async (audio: Uint8Array, plan: DecodePlan, signal: AbortSignal | undefined) => {
-    signal?.throwIfAborted()
-    const ending = await runFfmpeg(options, audio, plan, signal).catch((error: unknown) => ({ error }))
-    signal?.throwIfAborted()
-    return ending
+  const agrees = (ending: FfmpegEnding | { readonly error: unknown }, { plan }: Upload) => {
+    const verdict = 'error' in ending ? undefined : judge(ending, plan, processorSeconds)
+    return verdict?.outcome === 'agrees' ? verdict : undefined
   }
 
-  return async (audio, plan, { signal } = {}) => {
-    const ending = await run(audio, plan, signal)
+  const decode: DecodeAudio = async (audio, plan, { signal } = {}) => {
+    signal?.throwIfAborted()
+    const upload = { audio, plan }
+    const waiting = standby?.take(plan)
+    const confirmed = waiting && agrees(await decodeIn(waiting, upload, signal), upload)
+    // Anything else is judged by an ffmpeg that was started for the upload.
+    if (confirmed) return confirmed
+    const ending = await decodeIn(startFfmpeg(options, plan), upload, signal)
     if ('error' in ending) return { outcome: 'unavailable', reason: String(ending.error) }
     const verdict = judge(ending, plan, processorSeconds)
     if (verdict !== undefined) return verdict
     const check = silence()
-    const checked = await run(check.audio, check.plan, signal)
-    const isDecoderWorking = !('error' in checked) && judge(checked, check.plan, processorSeconds)?.outcome === 'agrees'
-    return { outcome: isDecoderWorking ? 'undecodable' : 'unavailable', reason: describe(ending) }
+    const checked = await decodeIn(startFfmpeg(options, check.plan), check, signal)
+    return { outcome: agrees(checked, check) ? 'undecodable' : 'unavailable', reason: describe(ending) }
   }
+  return standby ? (...upload) => decode(...upload).finally(standby.replace) : decode
 }

@@ -1,7 +1,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { devNull } from 'node:os'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import ffmpeg from 'fluent-ffmpeg'
 import { CAREFUL_FFMPEG, LIMITING_SHELL, limitedArguments } from '#shared/runtime/limited-process.ts'
 import type { DecodePlan } from './plan-decode.ts'
@@ -65,76 +65,102 @@ function* chunksOf(audio: Uint8Array, plan: DecodePlan): Generator<Uint8Array> {
 }
 
 /** Builds the command. `run` starts the child, which `child` then returns, before it returns. */
-function buildCommand(options: FfmpegOptions, plan: DecodePlan, input: Readable) {
+function buildCommand(options: FfmpegOptions, known: DecodePlan | undefined, input: Readable) {
   const isWindows = process.platform === 'win32'
+  const bounds = known
+    ? ['-ar', String(known.sampleRate), '-fs', String(known.maximumSamples * BYTES_PER_SAMPLE + 1)]
+    : []
   const command = ffmpeg(input)
     // The first input options become the first arguments of all. Options passed separately are not split at spaces.
     .inputOptions(...(isWindows ? [] : shellArguments(options)), ...INPUT_ARGUMENTS)
     .outputOptions(['-map', '0:a:0', '-vn', '-sn', '-dn', '-map_metadata', '-1'])
-    .outputOptions(['-ac', '1', '-ar', String(plan.sampleRate), '-c:a', 'pcm_s16le', '-f', 's16le'])
+    .outputOptions(['-ac', '1', '-c:a', 'pcm_s16le', '-f', 's16le'])
     // The samples go nowhere: ffmpeg counts what it wrote, and stops by itself behind the bound. A pipe for them would
     // cost a fifteenth of the whole inspection. Buffers instead of frames are written, which saves system calls.
-    .outputOptions(['-flush_packets', '0', '-fs', String(plan.maximumSamples * BYTES_PER_SAMPLE + 1)])
+    .outputOptions(['-flush_packets', '0', ...bounds])
     .outputOptions(['-progress', 'pipe:1'])
     .output(devNull)
   const child = spawnDirectly(command, isWindows ? options.ffmpegPath : LIMITING_SHELL)
   return { command, child }
 }
 
+/** An ffmpeg child process that waits for an upload. It decodes one. */
+export interface WaitingFfmpeg {
+  /** Returns whether it still runs. */
+  readonly isWaiting: () => boolean
+  /**
+   * Decodes the upload. ffmpeg discards the PCM and reports how much it was.
+   *
+   * Resolves when the child has exited, by itself or killed for exceeding the plan's bound, for the time limit or by
+   * `signal`. Rejects only when no process could be started. If this process dies, the child reads the end of its input
+   * and exits too.
+   */
+  readonly decode: (audio: Uint8Array, plan: DecodePlan, signal: AbortSignal | undefined) => Promise<FfmpegEnding>
+  /** Ends it without an upload. */
+  readonly end: () => void
+}
+
 /**
- * Decodes the upload in an ffmpeg child process, which discards the PCM and reports how much it was.
- *
- * Resolves when the child has exited, by itself or killed for exceeding the plan's bound, for the time limit or by
- * `signal`. Rejects only when no process can be started. If this process dies, the child reads the end of its input
- * and exits too.
+ * Starts an ffmpeg child process for the upload of a plan, or for a plain one that is not known yet: its output has the rate of
+ * its input then, and it is stopped within half a second of exceeding its bound, instead of by itself.
  */
-export async function runFfmpeg(
-  options: FfmpegOptions,
-  audio: Uint8Array,
-  plan: DecodePlan,
-  signal: AbortSignal | undefined,
-): Promise<FfmpegEnding> {
-  const started = performance.now()
+export function startFfmpeg(options: FfmpegOptions, known?: DecodePlan): WaitingFfmpeg {
   let stoppedBy: FfmpegEnding['stoppedBy']
   let stderr = ''
   let decodedBytes: number | undefined
-  const stop = (reason: NonNullable<FfmpegEnding['stoppedBy']>) => {
-    stoppedBy ??= reason
-    child?.kill('SIGKILL')
-  }
-  const input = Readable.from(chunksOf(audio, plan), { objectMode: false })
-  const built = buildCommand(options, plan, input)
+  let maximumBytes = Number.POSITIVE_INFINITY
+  const input = new PassThrough()
+  const built = buildCommand(options, known, input)
   // The exit of the child is awaited below; without a listener this event would throw.
   built.command.on('error', (_error: Error, _stdout: string | null, lines: string | null) => {
     stderr = lines ?? ''
   })
-  built.command.run()
+  let failure: unknown
+  try {
+    built.command.run()
+  } catch (error) {
+    // Node.js throws when there is no memory for a process, and emits an event when there are too many.
+    failure = error
+  }
   const child = built.child()
-  if (child?.pid === undefined)
-    throw new Error(`the operating system could not start a process (${await spawnErrorOf(child)})`)
-  options.onSpawn?.(child.pid)
+  if (child?.pid !== undefined) options.onSpawn?.(child.pid)
+  const stop = (reason: NonNullable<FfmpegEnding['stoppedBy']>) => {
+    stoppedBy ??= reason
+    child?.kill('SIGKILL')
+  }
   const readProgress = createProgressReader((bytes) => {
     decodedBytes = bytes
-    if (bytes > plan.maximumSamples * BYTES_PER_SAMPLE) stop('count')
+    if (bytes > maximumBytes) stop('count')
   })
   let progressCharacters = 0
-  child.stdout?.setEncoding('latin1').on('data', (text: string) => {
+  child?.stdout?.setEncoding('latin1').on('data', (text: string) => {
     progressCharacters += text.length
     if (progressCharacters > MAXIMUM_PROGRESS_CHARACTERS) stop('noise')
     else readProgress(text)
   })
-  const timer = setTimeout(stop, options.timeLimitMs, 'time')
-  const onAbort = () => stop('caller')
-  signal?.addEventListener('abort', onAbort)
-  try {
-    const [exitCode] = (await once(child, 'close')) as [number | null]
-    const elapsedMs = performance.now() - started
-    const decodedSamples = decodedBytes === undefined ? undefined : decodedBytes / BYTES_PER_SAMPLE
-    return { decodedSamples, exitCode, stoppedBy, stderr, elapsedMs }
-  } finally {
-    clearTimeout(timer)
-    signal?.removeEventListener('abort', onAbort)
-    input.destroy()
+  return {
+    isWaiting: () => child?.pid !== undefined && child.exitCode === null && child.signalCode === null,
+    end: () => child?.kill('SIGKILL'),
+    decode: async (audio, plan, signal) => {
+      const started = performance.now()
+      if (child?.pid === undefined)
+        throw failure ?? new Error(`the operating system could not start a process (${await spawnErrorOf(child)})`)
+      maximumBytes = plan.maximumSamples * BYTES_PER_SAMPLE
+      Readable.from(chunksOf(audio, plan), { objectMode: false }).pipe(input)
+      const timer = setTimeout(stop, options.timeLimitMs, 'time')
+      const onAbort = () => stop('caller')
+      signal?.addEventListener('abort', onAbort)
+      try {
+        const [exitCode] = (await once(child, 'close')) as [number | null]
+        const elapsedMs = performance.now() - started
+        const decodedSamples = decodedBytes === undefined ? undefined : decodedBytes / BYTES_PER_SAMPLE
+        return { decodedSamples, exitCode, stoppedBy, stderr, elapsedMs }
+      } finally {
+        clearTimeout(timer)
+        signal?.removeEventListener('abort', onAbort)
+        input.destroy()
+      }
+    },
   }
 }
 

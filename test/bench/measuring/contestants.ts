@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
@@ -139,6 +140,8 @@ async function startTheirs({ upstreamDelayMs, connections }: ContestantOptions):
         USDC: DEVNET_ADDRESSES.usdc,
         NETWORK: 'eip155:8453',
         UPSTREAM_URL: upstreamUrl,
+        FFMPEG_PATH:
+          (await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })) ?? '',
         UPSTREAM_API_KEY,
       },
     })

@@ -77,6 +77,7 @@ export const admission = createAdmission({
   payingCallers: { isPaying: () => false, isKnownPayer: () => false },
   queueAge: async () => 0,
   mp3Inspector: { retryAfterSeconds: () => null },
+  expectUpload: () => undefined,
   store: { hasJob: async () => false, findBinding: async () => null },
 })
 

@@ -45,6 +45,7 @@ async function serve(options: AppOptions = {}) {
     payingCallers: { isPaying: () => false, isKnownPayer: () => false },
     queueAge: async () => 0,
     mp3Inspector: { retryAfterSeconds: () => null },
+    expectUpload: () => undefined,
     store: { hasJob: async () => false, findBinding: async () => null },
   })
   const app = fastify({

@@ -2,7 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { afterAll, describe, expect, it, onTestFinished, test } from 'vitest'
+import type { InjectOptions } from 'fastify'
+import { afterAll, describe, expect, it, onTestFinished, test, vi } from 'vitest'
 import { createCatalog } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -319,6 +320,7 @@ describe('a service without room', () => {
     queueAgeMs?: number
     decoderSeconds?: number
     description?: typeof description | null
+    expectUpload?: () => void
   }) =>
     createAdmission({
       gate: createLoadGate({
@@ -329,6 +331,7 @@ describe('a service without room', () => {
       payingCallers: { isPaying: () => busy.description !== undefined, isKnownPayer: () => false },
       queueAge: async () => busy.queueAgeMs ?? 0,
       mp3Inspector: { retryAfterSeconds: () => busy.decoderSeconds ?? null },
+      expectUpload: busy.expectUpload ?? (() => undefined),
       store: {
         hasJob: async () => false,
         findBinding: async () => ({ ...binding, description: busy.description ?? null }),
@@ -382,6 +385,26 @@ describe('a service without room', () => {
     })
     expect((await served.inject({ method: 'POST', url: '/', payload: {} })).statusCode).toBe(status)
   })
+
+  it.each<{ what: string; operation?: string; send?: InjectOptions; isInspected?: boolean; expected: boolean }>([
+    { what: 'a recording', send: { payload: {} }, expected: true },
+    { what: 'a body of unknown length', send: { headers: { 'transfer-encoding': 'chunked' } }, expected: true },
+    { what: 'a probe without a body', expected: false },
+    { what: 'a text', operation: 'createChatCompletion', send: { payload: {} }, expected: false },
+    { what: 'a signed request for an inspected one', send: { payload: {} }, isInspected: true, expected: false },
+  ])('admission of $what prepares a decoder: $expected', async ({ operation, send, isInspected, expected }) => {
+    const expectUpload = vi.fn<() => void>()
+    const room = admittingWith({ expectUpload, ...(isInspected && { description: null }) })
+    const served = await composeApp((composed) => {
+      composed.addHook('onRequest', async (request, reply) => {
+        const named = operationById(operation ?? 'createTranscription')
+        await room.admit(request, reply, { operation: named, idempotencyKey: null })
+      })
+      composed.post('/', async () => ({}))
+    })
+    await served.inject({ method: 'POST', url: '/', ...send })
+    expect(expectUpload.mock.calls.length > 0).toBe(expected)
+  })
 })
 
 describe('a client that disconnects while it uploads', () => {
@@ -405,6 +428,7 @@ describe('a client that disconnects while it uploads', () => {
         payingCallers: { isPaying: () => false, isKnownPayer: () => false },
         queueAge: async () => 0,
         mp3Inspector,
+        expectUpload: () => undefined,
         store: { hasJob: async () => false, findBinding: async () => null },
       }),
     )

@@ -252,6 +252,27 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     expect(await answerTo(generateFrames(40, { crc: true }))).toBe(`${durationMsOfFrames(40)} ms`)
   })
 
+  test(
+    'agrees about every two rates that are joined, whichever comes first',
+    { timeout: 8 * PATIENCE_MS },
+    async () => {
+      const { inspect } = await startInspector()
+      const pairs = SAMPLE_RATES.flatMap((first) =>
+        SAMPLE_RATES.filter((second) => second !== first).map((second) => [first, second] as const),
+      )
+      for (const [first, second] of pairs) {
+        const [short, long] = [
+          generateMp3({ durationMs: 1000, sampleRate: first }),
+          generateMp3({ durationMs: 3000, sampleRate: second }),
+        ]
+        expect((await inspect(joinBytes(short, long))).parts.map(({ sampleRate }) => sampleRate)).toEqual([
+          first,
+          second,
+        ])
+      }
+    },
+  )
+
   test('accepts exactly 26,214,400 bytes and rejects one more', async () => {
     const frames = generateMp3({ durationMs: 600_000, bitrate: 320 })
     const tag = generateId3v2(new Uint8Array(MAXIMUM_BYTES - frames.length - 10))

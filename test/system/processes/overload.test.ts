@@ -67,12 +67,16 @@ interface GatedDecoders {
   open(): Promise<void>
   remove(): Promise<void>
 }
-/** Creates an ffmpeg that waits while a file exists. Its environment is empty, so the script itself names that file. */
+/**
+ * Creates an ffmpeg that waits after the first bytes of its upload while a file exists, since it may have started long before.
+ * Its environment is empty, so the script itself names that file.
+ */
 async function createGatedDecoders(): Promise<GatedDecoders> {
   const ffmpeg = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })
   const directory = await mkdtemp(join(tmpdir(), 'farebox-decoders-'))
   const [path, gate] = [join(directory, 'ffmpeg'), join(directory, 'closed')]
-  const script = `#!/bin/sh\nwhile [ -e '${gate}' ]; do sleep 0.05; done\nexec '${ffmpeg}' "$@"\n`
+  const input = `dd bs=512 count=1 2>/dev/null; while [ -e '${gate}' ]; do sleep 0.05; done; cat`
+  const script = `#!/bin/sh\n{ ${input}; } | '${ffmpeg}' "$@"\n`
   await writeFile(path, script, { mode: 0o755 })
   return {
     path,
