@@ -15,10 +15,14 @@ import { until } from '../support/until.ts'
 const clip = generateFrames(100)
 const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
 
-function start() {
+function start(path = ffmpegPath) {
   const spawned: number[] = []
   const service = new AbortController()
-  const options = { ffmpegPath, timeLimitMs: PATIENCE_MS, onSpawn: (processId: number) => spawned.push(processId) }
+  const options = {
+    ffmpegPath: path,
+    timeLimitMs: PATIENCE_MS,
+    onSpawn: (processId: number) => spawned.push(processId),
+  }
   const standby = createStandbyFfmpeg(options, service.signal)
   const decoder = createFfmpegDecoder(options, standby)
   const decode = async (audio: Uint8Array) => {
@@ -100,6 +104,14 @@ describe('an ffmpeg on standby', () => {
     process.kill(spawned[0] as number, 'SIGKILL')
     await until(() => !isRunning(spawned[0] as number))
     expect((await decode(clip)).outcome).toBe('agrees')
+  })
+
+  it('does no harm when no process can be started', async () => {
+    // Node.js throws for it as it does when memory for a process is missing.
+    const { spawned, standby, decode } = start(`/${'a'.repeat(200_000)}`)
+    standby.start()
+    expect(await decode(clip)).toEqual({ outcome: 'unavailable', reason: expect.stringContaining('spawn E2BIG') })
+    expect(spawned).toEqual([])
   })
 
   it('ends when no upload comes, and a later one starts the next', async () => {

@@ -143,8 +143,10 @@ export function startFfmpeg(options: FfmpegOptions, known?: DecodePlan): Waiting
     end: () => child?.kill('SIGKILL'),
     decode: async (audio, plan, signal) => {
       const started = performance.now()
-      if (child?.pid === undefined)
-        throw failure ?? new Error(`the operating system could not start a process (${await spawnErrorOf(child)})`)
+      if (child?.pid === undefined) {
+        const reason = failure instanceof Error ? failure.message : await spawnErrorOf(child)
+        throw new Error(`the operating system could not start a process (${reason})`)
+      }
       maximumBytes = plan.maximumSamples * BYTES_PER_SAMPLE
       Readable.from(chunksOf(audio, plan), { objectMode: false }).pipe(input)
       const timer = setTimeout(stop, options.timeLimitMs, 'time')
