@@ -1,11 +1,11 @@
-import type { DecodePlan } from './plan-decode.ts'
 import {
   DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS,
   type FfmpegEnding,
   type FfmpegOptions,
   startFfmpeg,
   type WaitingFfmpeg,
-} from './run-ffmpeg.ts'
+} from './ffmpeg-process.ts'
+import type { DecodePlan } from './plan-decode.ts'
 import type { StandbyFfmpeg } from './standby-ffmpeg.ts'
 
 /** The result of decoding an upload. Counts are samples per channel at the plan's rate, without the primer. */

@@ -10,7 +10,7 @@ const RULES = [
   new URL('../../../packages/mp3/', import.meta.url),
   new URL('../../../shared/audio/', import.meta.url),
   new URL('../../../shared/runtime/limited-process.ts', import.meta.url),
-  ...['plan-decode.ts', 'run-ffmpeg.ts', 'decode-with-ffmpeg.ts'].map((name) => new URL(name, import.meta.url)),
+  ...['plan-decode.ts', 'ffmpeg-process.ts', 'decode-with-ffmpeg.ts'].map((name) => new URL(name, import.meta.url)),
 ]
 
 /**

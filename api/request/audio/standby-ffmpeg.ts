@@ -1,5 +1,5 @@
+import { type FfmpegOptions, startFfmpeg, type WaitingFfmpeg } from './ffmpeg-process.ts'
 import type { DecodePlan } from './plan-decode.ts'
-import { type FfmpegOptions, startFfmpeg, type WaitingFfmpeg } from './run-ffmpeg.ts'
 
 /** An ffmpeg that has started before its upload is there, since loading its libraries takes longer than decoding a clip. */
 export interface StandbyFfmpeg {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -319,6 +319,22 @@ describe('one client that is after the room of others', () => {
 })
 
 describe('decoders', () => {
+  it('an ffmpeg starts when a recording is announced and decodes the next one, and another one follows', async () => {
+    const api = sandbox.pidOf('api')
+    const children = async () => {
+      const pids = await readFile(`/proc/${api}/task/${api}/children`, 'utf8')
+      return pids.split(' ').filter(Boolean).map(Number)
+    }
+    for (const pid of await children()) process.kill(pid, 'SIGKILL')
+    await until(async () => (await children()).length === 0)
+    await announce(1)
+    await until(async () => (await children()).length === 1)
+    const [first] = await children()
+    expect((await upload('announced')).status).toBe(402)
+    expect(await children()).not.toContain(first)
+    await until(async () => (await children()).length === 1)
+  })
+
   it('rejects uploads, and nothing else, while all decoders are busy', async () => {
     await decoders.close()
     onTestFinished(() => decoders.open())
