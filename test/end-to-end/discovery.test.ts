@@ -263,12 +263,12 @@ describe('POST /v1/quotes [spec O19]', () => {
     const [path] = PAID[index]
     const audio = operation === 'createTranscription' ? { audio_base64: sandbox.sample.toString('base64') } : {}
     const request = { ...fields, ...audio }
-    const bound = await sandbox.sql('SELECT 1 FROM idempotency_keys')
+    const keys = await sandbox.boundKeys()
     const answer = await quote({ operation, request })
     expect(answer.status).toBe(200)
     const quoted = (await answer.json()) as { price: unknown; path: string; model: string }
     expect(quoted).toMatchObject({ path, model: fields.model })
-    expect(await sandbox.sql('SELECT 1 FROM idempotency_keys')).toHaveLength(bound.length)
+    expect(await sandbox.boundKeys(keys)).toEqual([])
     const challenge = await call(path, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() },

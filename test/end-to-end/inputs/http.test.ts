@@ -213,8 +213,10 @@ describe('rules of HTTP', () => {
 describe('x-idempotency-key', () => {
   const PATH = '/v1/audio/transcriptions'
   let sandbox: SharedSandbox
+  let earlierKeys: readonly string[]
   beforeAll(async () => {
     sandbox = await useSharedSandbox()
+    earlierKeys = await sandbox.boundKeys()
   })
   afterAll(() => sandbox.stop())
   /** Sends only the head of a request with a large body: an answer proves that the API did not wait for the body. */
@@ -288,7 +290,7 @@ describe('x-idempotency-key', () => {
     expect((await sandbox.transcribe({ idempotencyKey: key, body })).status).toBe(409)
   })
   test('has bound only the valid keys and called no vendor', async () => {
-    expect(await sandbox.added('idempotency_keys')).toBe(7)
+    expect(await sandbox.boundKeys(earlierKeys)).toHaveLength(7)
     expect(await sandbox.upstreamCalls()).toEqual([])
   })
 })

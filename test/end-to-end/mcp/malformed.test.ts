@@ -30,12 +30,12 @@ describe('malformed messages to the hosted server', () => {
 
   /** Sends it, expects that nothing was begun and that the service still works. */
   async function refused(body: Parameters<typeof postMcp>[1], headers?: Record<string, string>): Promise<HostedAnswer> {
-    const [jobs, keys] = [await sandbox.added('jobs'), await sandbox.added('idempotency_keys')]
+    const [jobs, keys] = [await sandbox.added('jobs'), await sandbox.boundKeys()]
     const answer = await postMcp(sandbox.info.baseUrl, body, headers)
     expect(answer.status).toBeGreaterThanOrEqual(200)
     expect(answer.status).toBeLessThan(500)
     expect(answer.text).not.toMatch(/\bat .*\.(ts|js|mjs):\d+|node_modules|\/api\//)
-    expect([await sandbox.added('jobs'), await sandbox.added('idempotency_keys')]).toEqual([jobs, keys])
+    expect([await sandbox.added('jobs'), await sandbox.boundKeys(keys)]).toEqual([jobs, []])
     const [error] = answer.messages
     const isRefused = answer.status >= 400 || error?.error !== undefined || isToolError(error?.result)
     expect({ isRefused, text: answer.text }).toMatchObject({ isRefused: true })

@@ -41,6 +41,8 @@ export interface SharedSandbox {
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
   /** Returns how many rows were added to a table since this file began. */
   added(table: CountedTable): Promise<number>
+  /** Returns the bound keys that are not `earlier`. Their number alone says little: expired ones are deleted meanwhile. */
+  boundKeys(earlier?: readonly string[]): Promise<string[]>
   /** Sends a JSON request to a paid endpoint. */
   post(path: string, body: Record<string, unknown>, request?: Omit<TranscriptionCall, 'body'>): Promise<Response>
   /** Sends `POST /v1/audio/transcriptions` as JSON. */
@@ -58,7 +60,7 @@ export interface TranscriptionCall {
   signal?: AbortSignal
 }
 
-const COUNTED_TABLES = ['authorizations', 'idempotency_keys', 'jobs', 'receipts'] as const
+const COUNTED_TABLES = ['authorizations', 'jobs', 'receipts'] as const
 type CountedTable = (typeof COUNTED_TABLES)[number]
 
 /**
@@ -171,6 +173,13 @@ async function observe(info: SandboxInfo, directory: string): Promise<Omit<Share
     },
     sql,
     added: async (table) => (await countRows(table)) - (earlierRows.get(table) ?? 0),
+    boundKeys: async (earlier = []) => {
+      const rows = await sql<{ key: string }>(
+        'SELECT idempotency_key AS key FROM idempotency_keys WHERE idempotency_key <> ALL ($1)',
+        [earlier],
+      )
+      return rows.map(({ key }) => key)
+    },
     post,
     transcribe: ({ body, ...request } = {}) =>
       post(
