@@ -83,6 +83,7 @@ describe('an ffmpeg on standby', () => {
       joinBytes(generateMp3({ durationMs: 1000 }), generateMp3({ durationMs: 3000, sampleRate: 16_000 })),
     ],
     ['a tag between its frames', joinBytes(clip, generateApe(2, { value: new Uint8Array(10) }), clip)],
+    ['a tag behind its frames', joinBytes(clip, generateApe(2, { value: new Uint8Array(10) }))],
   ])('is kept from an upload with %s, which another ffmpeg confirms', async (_, audio) => {
     const { spawned, standby, decode, running } = start()
     standby.start()

@@ -51,7 +51,7 @@ function silence(): Upload {
 }
 
 function describe(ending: FfmpegEnding): string {
-  const how = ending.exitCode === null ? 'was killed' : `exited with code ${ending.exitCode}`
+  const how = ending.exitCode === null ? `was ended by ${ending.signal}` : `exited with code ${ending.exitCode}`
   return `ffmpeg ${how} after ${Math.round(ending.elapsedMs)} ms: ${ending.stderr.trim().slice(-500)}`
 }
 
@@ -66,6 +66,8 @@ function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number)
   if (ending.exitCode === null && ending.elapsedMs >= processorSeconds * 1000) {
     return { outcome: 'undecodable', reason: `more than ${processorSeconds} s of processor time` }
   }
+  // Not this process ended it: the machine has too little memory, or an operator did.
+  if (ending.signal === 'SIGKILL') return { outcome: 'unavailable', reason: describe(ending) }
   if (ending.exitCode !== 0 || ending.decodedSamples === undefined) return undefined
   const isWithin = ending.decodedSamples >= plan.minimumSamples && ending.decodedSamples <= plan.maximumSamples
   if (isWithin) return { outcome: 'agrees', decodedSamples }
@@ -84,7 +86,7 @@ async function decodeIn(child: WaitingFfmpeg, { audio, plan }: Upload, signal: A
  * a count of samples, not a time: timestamps in the upload do not change it.
  *
  * An upload that makes ffmpeg crash or exceed its processor or memory limit is undecodable; a child that cannot start
- * or is starved makes the decoder unavailable. A failure that may be either (a crash, an exit code) is resolved by
+ * or is starved or killed makes the decoder unavailable. A failure that may be either (a crash, an exit code) is resolved by
  * decoding silence: if that works, the upload is at fault.
  *
  * With a `standby`, a plain upload that agrees need not wait for ffmpeg to load.

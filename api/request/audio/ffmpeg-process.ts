@@ -27,6 +27,7 @@ export interface FfmpegEnding {
   readonly decodedSamples: number | undefined
   /** Null when it was killed by a signal. */
   readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
   /** `noise`: it wrote what ffmpeg never writes. */
   readonly stoppedBy: 'count' | 'time' | 'noise' | 'caller' | undefined
   readonly stderr: string
@@ -39,8 +40,8 @@ export const DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS = 20
 const BYTES_PER_SAMPLE = 2
 const CHUNK_BYTES = 65_536
 
-/** ffmpeg reports its progress in 350 bytes, twice a second. A child that writes this much is no ffmpeg. */
-const MAXIMUM_PROGRESS_CHARACTERS = 1_048_576
+/** ffmpeg reports its progress in 350 bytes, twice a second, and one fatal error. A child that writes this much is no ffmpeg. */
+const MAXIMUM_OUTPUT_CHARACTERS = 1_048_576
 
 function shellArguments({ ffmpegPath, memoryLimitBytes, processorTimeLimitSeconds }: FfmpegOptions): string[] {
   return limitedArguments(ffmpegPath, {
@@ -132,11 +133,15 @@ export function startFfmpeg(options: FfmpegOptions, known?: DecodePlan): Waiting
     decodedBytes = bytes
     if (bytes > maximumBytes) stop('count')
   })
-  let progressCharacters = 0
+  let outputCharacters = 0
+  const stopIfNoise = ({ length }: string) => {
+    outputCharacters += length
+    if (outputCharacters > MAXIMUM_OUTPUT_CHARACTERS) stop('noise')
+  }
+  child?.stderr?.on('data', stopIfNoise)
   child?.stdout?.setEncoding('latin1').on('data', (text: string) => {
-    progressCharacters += text.length
-    if (progressCharacters > MAXIMUM_PROGRESS_CHARACTERS) stop('noise')
-    else readProgress(text)
+    stopIfNoise(text)
+    if (stoppedBy !== 'noise') readProgress(text)
   })
   return {
     isWaiting: () => child?.pid !== undefined && child.exitCode === null && child.signalCode === null,
@@ -144,7 +149,7 @@ export function startFfmpeg(options: FfmpegOptions, known?: DecodePlan): Waiting
     decode: async (audio, plan, signal) => {
       const started = performance.now()
       if (child?.pid === undefined) {
-        const reason = failure instanceof Error ? failure.message : await spawnErrorOf(child)
+        const reason = child ? await spawnErrorOf(child) : String(failure)
         throw new Error(`the operating system could not start a process (${reason})`)
       }
       maximumBytes = plan.maximumSamples * BYTES_PER_SAMPLE
@@ -153,10 +158,10 @@ export function startFfmpeg(options: FfmpegOptions, known?: DecodePlan): Waiting
       const onAbort = () => stop('caller')
       signal?.addEventListener('abort', onAbort)
       try {
-        const [exitCode] = (await once(child, 'close')) as [number | null]
+        const [exitCode, ended] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null]
         const elapsedMs = performance.now() - started
         const decodedSamples = decodedBytes === undefined ? undefined : decodedBytes / BYTES_PER_SAMPLE
-        return { decodedSamples, exitCode, stoppedBy, stderr, elapsedMs }
+        return { decodedSamples, exitCode, signal: ended, stoppedBy, stderr, elapsedMs }
       } finally {
         clearTimeout(timer)
         signal?.removeEventListener('abort', onAbort)
@@ -167,8 +172,7 @@ export function startFfmpeg(options: FfmpegOptions, known?: DecodePlan): Waiting
 }
 
 /** Returns the error code (`EAGAIN`, `ENOMEM`, …), which names the machine's limit that was reached. */
-async function spawnErrorOf(child: ChildProcess | undefined): Promise<string> {
-  if (child === undefined) return 'unknown reason'
+async function spawnErrorOf(child: ChildProcess): Promise<string> {
   const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException]
   return error.code ?? error.message
 }

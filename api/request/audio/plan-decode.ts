@@ -7,7 +7,7 @@ export interface DecodePlan {
   readonly primer: Uint8Array
   /** The first byte of the upload that is decoded. */
   readonly offset: number
-  /** Whether it is one stream of one rate, with nothing but short tags behind it, as encoders write. */
+  /** Whether it is one stream of one rate with nothing behind it, as encoders write: no byte of it can be other audio. */
   readonly isPlain: boolean
   /** Rate of the output in Hz: that of the longest part, so that a file with a single rate is not resampled. */
   readonly sampleRate: number
@@ -39,9 +39,6 @@ const MAXIMUM_LOST_SHARE = 0.25
 // However many bytes are no frames, half of the upload must decode: the bounds above would take 2 s and 25 MB of tags for
 // confirmed when nothing of it does.
 const MINIMUM_DECODED_SHARE = 0.5
-
-// ID3v1 has 128 bytes, the gains of a track some hundred.
-const MAXIMUM_PLAIN_TAG_BYTES = 1_024
 
 const PRIMER_FRAMES = 2
 
@@ -104,7 +101,7 @@ export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
   return {
     primer,
     offset,
-    isPlain: parts.length === 1 && walk.discontinuities === 0 && otherBytes <= MAXIMUM_PLAIN_TAG_BYTES,
+    isPlain: parts.length === 1 && walk.discontinuities === 0 && otherBytes === 0,
     sampleRate: longest.sampleRate,
     primerSamples: Math.round(primerSeconds * longest.sampleRate),
     expectedSamples: Math.round(expectedSeconds * longest.sampleRate),

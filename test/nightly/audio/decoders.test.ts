@@ -85,6 +85,15 @@ describe('the decoder with ffmpeg', () => {
       expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'undecodable' })
     })
 
+    test('reports an ffmpeg that somebody else kills as unavailable', async () => {
+      const script = 'size=$(wc -c); [ "$size" -gt 1000 ] && kill -KILL $$; echo total_size=6912'
+      const ffmpegPath = await stub('killed', script)
+      expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toEqual({
+        outcome: 'unavailable',
+        reason: expect.stringContaining('SIGKILL'),
+      })
+    })
+
     test('reports ffmpeg as unavailable when it crashes on silence too', async () => {
       const ffmpegPath = await stub('crashes always', 'kill -SEGV $$')
       expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'unavailable' })
@@ -125,8 +134,10 @@ describe('the decoder with ffmpeg', () => {
 
     test('does not buffer the errors of an ffmpeg that writes them endlessly', async () => {
       const ffmpegPath = await stub('complains', 'exec cat /dev/zero >&2')
-      const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 300 }, clip)
+      const before = process.memoryUsage().rss
+      const decoded = await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)
       expect(decoded).toMatchObject({ outcome: 'unavailable' })
+      expect(process.memoryUsage().rss - before).toBeLessThan(100_000_000)
     })
 
     test('hides this process’s environment from ffmpeg', async () => {
