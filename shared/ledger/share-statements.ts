@@ -66,7 +66,7 @@ const LONGEST_WAIT_MS = 50
  * Creates a function that runs a statement for all who wait for it at the same time, and for a single one alone. Those that
  * the shared statement left out wait for their lock in one statement. An item that is left out again, or that failed with
  * the others, is done alone, where it waits and fails for itself: no item fails with another one's error, except that the
- * server cannot be reached.
+ * server cannot be reached or does not answer in time.
  */
 export function shareStatement<Item, Result>({
   keyOf,

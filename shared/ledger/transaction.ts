@@ -19,6 +19,19 @@ export async function inTransaction<T>(pool: Pool, work: (sql: Sql) => Promise<T
   }
 }
 
+/** Runs `work` once a connection is free, which is closed when it fails. */
+export async function withConnection<T>(pool: Pool, work: (sql: Sql) => Promise<T>): Promise<T> {
+  const client = await pool.connect()
+  try {
+    const result = await work(client)
+    client.release()
+    return result
+  } catch (error) {
+    client.release(error instanceof Error ? error : true)
+    throw error
+  }
+}
+
 /** A transaction whose statements may be sent without waiting for the answers of those before. */
 export interface PipelinedTransaction extends Sql {
   /**

@@ -26,7 +26,7 @@ export function createJobLeases({
     const jobs = [...kept.keys()]
     try {
       const lost = await executionStore.renewLeases(jobs, leaseMs)
-      for (const job of jobs) if (lost.has(job.id)) kept.get(job)?.abort()
+      for (const job of lost) kept.get(job)?.abort()
     } catch (error) {
       // A later renewal may succeed before the leases expire; if none does, the fences decide.
       logger.warn('leases not renewed', { count: jobs.length, error })

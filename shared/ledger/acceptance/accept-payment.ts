@@ -98,10 +98,10 @@ async function acceptTogether(
   lockedRows: LockedRows,
   limits: AcceptanceLimits,
 ): Promise<ReadonlyMap<string, Acceptance>> {
-  const claims = asked.map((one) => newClaim(withElapsed(one)))
-  if (claims.length === 0) return new Map()
+  if (asked.length === 0) return new Map()
   try {
     return await inLimitedTransaction(pool, limits, asked, async (transaction, transactionLimits) => {
+      const claims = asked.map((one) => newClaim(withElapsed(one)))
       const { accepted, refusals } = await claimAndJudge(transaction, claims, lockedRows, transactionLimits)
       if (refusals.length > 0) throw new SomeRefused(accepted)
       if (accepted.length === 0) return new Map()

@@ -16,6 +16,7 @@ import { moveJob, moveJobs, type SharedTransition, shareMove } from '../move-job
 import type { Pool, Sql } from '../pool.ts'
 import { eraseUpload, openStagedUpload } from '../retention/staged-uploads.ts'
 import { shareStatement } from '../share-statements.ts'
+import { withConnection } from '../transaction.ts'
 import { createJobLeaser, deferJob, handOverJob, releaseJob, renewLeases, wakeJob } from './leases.ts'
 import { takeDueJobs } from './take-due-jobs.ts'
 
@@ -234,11 +235,11 @@ function statementName(erasesUpload: boolean, work: UnchargedWork | null): strin
  * `verifiedMsAgo` milliseconds. Readings of jobs that are checked at the same time are one statement, and so one
  * snapshot, taken after each of them was asked for.
  */
-function createExposureAheadReader(sql: Sql, budget: UnchargedBudget) {
+function createExposureAheadReader(pool: Pool, budget: UnchargedBudget) {
   const read = shareStatement<Asked, PayerExposure>({
     keyOf: ({ question }) => question.before?.id ?? '',
     run: async (asked) => {
-      const exposures = await readExposures(sql, asked.map(withElapsed))
+      const exposures = await withConnection(pool, (sql) => readExposures(sql, asked.map(withElapsed)))
       return new Map([...exposures].map(([{ before }, exposure]) => [before?.id ?? '', exposure]))
     },
   })
@@ -250,12 +251,12 @@ function createExposureAheadReader(sql: Sql, budget: UnchargedBudget) {
     return {
       ...exposure,
       hasPaid: paid !== null && paid >= ANY_CHARGE,
-      exhausted: await findExhaustedBudget(sql, payer, uncharged, budget),
+      exhausted: await findExhaustedBudget(pool, payer, uncharged, budget),
     }
   }
 }
 
-/** Adds the wait for others' statements: charges that settled during it count. */
+/** Adds the wait for others' statements and for a connection: charges that settled during it count. */
 function withElapsed({ question, askedAtMs }: Asked): ExposureQuestion {
   return { ...question, verifiedMsAgo: question.verifiedMsAgo + performance.now() - askedAtMs }
 }

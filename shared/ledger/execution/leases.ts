@@ -167,14 +167,19 @@ export async function wakeJob(sql: Sql, job: LeasedJob): Promise<Written> {
 }
 
 /**
- * Extends the leases of jobs that this worker still has, and returns the ids of the others. One statement, since a
- * worker may have thousands of jobs that wait for the chain. A row that is locked is left for the next time: it is
+ * Extends the leases that this worker still has, and returns the others: of a job that it leased twice, one may be lost and
+ * the other not. One statement, since a worker may have thousands of jobs that wait for the chain. A row that is locked is left for the next time: it is
  * being moved, and statements that lock several rows in different orders would block each other.
  */
-export async function renewLeases(sql: Sql, jobs: readonly LeasedJob[], leaseMs: number): Promise<ReadonlySet<string>> {
-  const { rows } = await sql.query<{ id: string }>({
+export async function renewLeases(
+  sql: Sql,
+  jobs: readonly LeasedJob[],
+  leaseMs: number,
+): Promise<readonly LeasedJob[]> {
+  const { rows } = await sql.query<{ position: number }>({
     name: 'renew_leases',
-    text: `WITH mine AS (SELECT id, fence FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)),
+    text: `WITH mine AS (
+       SELECT id, fence, position FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS mine (id, fence, position)),
      held AS (
        SELECT jobs.id FROM jobs JOIN mine USING (id, fence)
        WHERE lease_expires_at IS NOT NULL AND state IN ('accepted', 'generating', 'generated', 'settling')
@@ -182,12 +187,13 @@ export async function renewLeases(sql: Sql, jobs: readonly LeasedJob[], leaseMs:
      renewed AS (
        UPDATE jobs SET lease_expires_at = now() + make_interval(secs => $3 / 1000.0), orphaned_at = NULL
        FROM held WHERE jobs.id = held.id)
-     SELECT mine.id FROM mine WHERE NOT EXISTS (
+     SELECT position::int FROM mine WHERE NOT EXISTS (
        SELECT FROM jobs WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND lease_expires_at IS NOT NULL
          AND state IN ('accepted', 'generating', 'generated', 'settling'))`,
     values: [jobs.map(({ id }) => id), jobs.map(({ fence }) => fence.toString()), leaseMs],
   })
-  return new Set(rows.map(({ id }) => id))
+  const lost = new Set(rows.map(({ position }) => position - 1))
+  return jobs.filter((_, index) => lost.has(index))
 }
 
 /**

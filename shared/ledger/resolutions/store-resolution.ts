@@ -19,7 +19,7 @@ import { findItem } from './item-rows.ts'
 
 /**
  * Ends an item, and records who did it, in one transaction with what follows from it: a debt that is paid or forgiven
- * is no longer owed, and an unknown settlement is closed. Operators who resolve one item together wait for each other;
+ * is no longer owed, an unknown settlement is closed, and the permit of a reviewed payment is free. Operators who resolve one item together wait for each other;
  * the second finds it ended.
  */
 export async function storeResolution(
@@ -174,6 +174,14 @@ async function follow(sql: Sql, item: ItemRecord, { outcome }: ResolutionRecord)
     await sql.query({
       name: 'clear_debt',
       text: 'UPDATE jobs SET is_owed = false WHERE id = $1 AND is_owed',
+      values: [item.jobId],
+    })
+  // While nobody knew whether the payment's permit was used, no other payment could use its nonce.
+  if (item.kind === 'review')
+    await sql.query({
+      name: 'release_permits_of_job',
+      text: `UPDATE authorizations SET permit_released_at = now()
+       WHERE job_id = $1 AND permit_nonce IS NOT NULL AND permit_released_at IS NULL`,
       values: [item.jobId],
     })
   if (item.kind === 'unknown_settlement' || item.kind === 'review')

@@ -140,12 +140,18 @@ interface JobOfSettlement {
 }
 
 async function lockJobOf(sql: Sql, settlementId: string): Promise<JobOfSettlement> {
-  const row = await readFirst<JobOfSettlement>(sql, {
+  await sql.query({
     name: 'lock_job_of_settlement',
+    text: 'SELECT FROM jobs WHERE id = (SELECT job_id FROM settlements WHERE id = $1) FOR UPDATE',
+    values: [settlementId],
+  })
+  // A statement of its own, which sees what was written while the lock was waited for.
+  const row = await readFirst<JobOfSettlement>(sql, {
+    name: 'read_job_of_settlement',
     text: `SELECT jobs.state, result_body IS NOT NULL AS "hasResult",
        EXISTS (SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND item = 'debt'
          AND outcome = 'paid_outside' AND resolved_at >= jobs.finished_at) AS "isPaidOutside"
-     FROM jobs JOIN settlements ON settlements.job_id = jobs.id WHERE settlements.id = $1 FOR UPDATE OF jobs`,
+     FROM jobs JOIN settlements ON settlements.job_id = jobs.id WHERE settlements.id = $1`,
     values: [settlementId],
   })
   if (!row) throw new Error(`no settlement ${settlementId}`)

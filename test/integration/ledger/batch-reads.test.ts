@@ -192,6 +192,20 @@ describe('settlements of a batch, read by others', () => {
     expect(new Set(earlier[0]?.fillers)).toEqual(new Set([sent('0xf3', first), sent('0xf4', second)]))
   })
 
+  it('stay in their batch when the worker that signs them again has lost its lease', async () => {
+    const [one, two] = await settlingBatch(ledger, 2, newTestBatch())
+    if (!one || !two) throw new Error('two jobs')
+    await ledger.sql('UPDATE jobs SET fence = fence + 1 WHERE id = $1', [one.job.id])
+    const renewals = [one, two].map(({ job, settlement }) => renewalOf(job, settlement))
+    const [first, second] = await ledger.settlement.renewBatch(renewals, newTestBatch())
+    expect(first).toBe('stale')
+    expect(stored(second).batch).toMatchObject({ size: 1 })
+    expect(stored(second).batch?.id).not.toBe(one.settlement.batch?.id)
+    expect(await ledger.sql('SELECT batch_id FROM settlements WHERE job_id = $1', [one.job.id])).toEqual([
+      { batch_id: one.settlement.batch?.id },
+    ])
+  })
+
   it('are found by their transaction: those of the batch and those that have left it', async () => {
     const batch = newTestBatch()
     const [stays, leaves] = await settlingBatch(ledger, 2, batch)

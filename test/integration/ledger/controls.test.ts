@@ -12,7 +12,8 @@ import { createConfigurationStore } from '#shared/ledger/configuration/configura
 import { type ControlStore, createControlStore } from '#shared/ledger/configuration/control-store.ts'
 import { importFirstFiles } from '#shared/ledger/configuration/import-files.ts'
 import { createProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
-import { createPool } from '#shared/ledger/pool.ts'
+import { createExecutionStore } from '#shared/ledger/execution/execution-store.ts'
+import { createPool, type Pool } from '#shared/ledger/pool.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Author, BUDGET_AUTHOR } from '#shared/operators/author.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
@@ -555,6 +556,24 @@ describe('open exposure', () => {
     }
     return { payer, jobs }
   }
+  /** Runs `work` with a pool whose only connection is free once this charge has settled. */
+  async function duringWait<T>(settling: LeasedJob | undefined, work: (pool: Pool) => Promise<T>): Promise<T> {
+    if (!settling) throw new Error('no job')
+    const pool = createPool({
+      connectionString: ledger.url,
+      maximumConnections: 1,
+      applicationName: 'farebox ledger test',
+      onError: () => undefined,
+    })
+    const connection = await pool.connect()
+    const working = work(pool)
+    expect(await fencedWrites.completeJob.run(ledger, settling)).toBe('written')
+    await ledger.sql('SELECT pg_sleep(0.3)')
+    connection.release()
+    const result = await working
+    await pool.end()
+    return result
+  }
   describe('a payment of a payer with other open work', () => {
     it('accepts exactly as many of twenty simultaneous payments as the funds cover', async () => {
       const payer = randomAddress()
@@ -621,25 +640,18 @@ describe('open exposure', () => {
       expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'accepted' })
     })
 
-    it('requires a funds reading when a charge settled during the wait for a database connection', async () => {
+    it.each([
+      ['alone', 0],
+      ['with another', 1],
+    ])('requires a funds reading when a charge settled during the wait for a connection, %s', async (_, others) => {
       const { payer, jobs } = await payerWith('settling')
-      const [settling] = jobs
-      if (!settling) throw new Error('no job')
-      const next = jobOf(payer, UNREAD)
-      await bindTestKey(ledger, next)
-      const narrow = createPool({
-        connectionString: ledger.url,
-        maximumConnections: 1,
-        applicationName: 'farebox ledger test',
-        onError: () => undefined,
+      const payments = [payer, ...Array.from({ length: others }, randomAddress)].map((from) => jobOf(from, UNREAD))
+      for (const payment of payments) await bindTestKey(ledger, payment)
+      const [acceptance] = await duringWait(jobs[0]?.job, async (pool) => {
+        const store = createAcceptanceStore(pool, TEST_LIMITS)
+        return await Promise.all(payments.map((payment) => store.acceptPayment({ ...payment, stagedUpload: null })))
       })
-      const connection = await narrow.connect()
-      const acceptance = createAcceptanceStore(narrow, TEST_LIMITS).acceptPayment(next)
-      expect(await fencedWrites.completeJob.run(ledger, settling.job)).toBe('written')
-      await ledger.sql('SELECT pg_sleep(0.1)')
-      connection.release()
-      expect(await acceptance).toMatchObject({ outcome: 'exceeds_funds' })
-      await narrow.end()
+      expect(acceptance).toMatchObject({ outcome: 'exceeds_funds' })
     })
 
     it('limits open work to the allowance as well as to the balance', async () => {
@@ -754,6 +766,16 @@ describe('open exposure', () => {
   })
 
   describe('exposure ahead of a job', () => {
+    it('includes charges settled during the wait for a connection, without a funds reading', async () => {
+      const { jobs } = await payerWith('settling', 'accepted')
+      const [settling, present] = jobs.map(({ job }) => job)
+      if (!present) throw new Error('no job')
+      const ahead = await duringWait(settling, (pool) =>
+        createExecutionStore(pool, TEST_LIMITS.budget).readExposureAhead(present, { funds: null, verifiedMsAgo: 0 }),
+      )
+      expect(ahead).toMatchObject({ open: [], settledSince: MAXIMUM })
+    })
+
     it('includes work that was accepted earlier or is in progress, and none that was accepted later', async () => {
       const { jobs } = await payerWith('accepted', 'accepted', 'generating')
       const ahead = await Promise.all(

@@ -12,8 +12,8 @@ import {
   parseItemName,
   type Resolution,
 } from '#shared/operators/item.ts'
-import { claimTestJob, fencedWrites, jobInState, storedState } from '../../support/ledger/job-in-state.ts'
-import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { bindTestKey, claimTestJob, fencedWrites, jobInState, storedState } from '../../support/ledger/job-in-state.ts'
+import { AMPLE_FUNDS, newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
 import {
   inDebt,
   inReview,
@@ -25,7 +25,7 @@ import {
   surplusSettlement,
   unknownSettlement,
 } from '../../support/ledger/open-item.ts'
-import { NETWORK, randomAddress } from '../../support/ledger/test-authorization.ts'
+import { NETWORK, randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { until } from '../../support/until.ts'
 
@@ -407,6 +407,21 @@ describe('a review', () => {
     expect(await resolve(item, decided('refunded', [refundIn()]))).toEqual({ outcome: 'not_found' })
   })
 
+  it('holds the permit of its payment until it is resolved, and no longer', async () => {
+    const payer = randomAddress()
+    const byPermit = () =>
+      newTestJob({
+        authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
+        exposure: { ...AMPLE_FUNDS, needsPermit: true },
+      })
+    const { id } = await inReview(ledger, byPermit())
+    const next = byPermit()
+    await bindTestKey(ledger, next)
+    expect(await ledger.acceptance.acceptPayment(next)).toMatchObject({ outcome: 'permit_already_used' })
+    await resolve({ id }, decided('written_off'))
+    expect(await ledger.acceptance.acceptPayment(next)).toMatchObject({ outcome: 'accepted' })
+  })
+
   it('is never re-served without its result', async () => {
     const item = await inReview(ledger)
     await ledger.sql('UPDATE jobs SET result_body = NULL WHERE id = $1', [item.job?.id])
@@ -496,13 +511,43 @@ describe('a failed settlement that succeeds after its debt was resolved', () => 
   ] as const)('%s: it is %s', async (outcome, expected) => {
     const debt = await inDebt(ledger)
     await resolve(debt, decided(outcome))
-    const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE job_id = $1', [
-      debt.job?.id,
-    ])
-    const settledAt = { transactionHash: randomHash(), blockNumber: 9n, blockHash: randomHash() } as const
-    expect(await ledger.settlement.reopenSettlement(settlement?.id ?? '', settledAt)).toBe(expected)
+    expect(await reopen(debt)).toBe(expected)
   })
 })
+
+describe('a failed settlement that succeeds after its debt was resolved, whose job failed again since', () => {
+  it('pays for the new debt, whatever ended the earlier one', async () => {
+    const debt = await inDebt(ledger)
+    await resolve(debt, decided('paid_outside'))
+    await ledger.sql('UPDATE jobs SET is_owed = true, finished_at = clock_timestamp() WHERE id = $1', [debt.job?.id])
+    expect(await reopen(debt)).toBe('reopened')
+  })
+})
+
+describe('a failed settlement that succeeds while its debt is resolved', () => {
+  it('waits for the resolution, and does not charge what was paid outside', async () => {
+    const debt = await inDebt(ledger)
+    const holder = await ledger.pool.connect()
+    await holder.query('BEGIN')
+    // The last thing that a resolution writes.
+    await holder.query('LOCK TABLE operator_actions IN SHARE MODE')
+    const resolving = resolve(debt, decided('paid_outside'))
+    await untilWaiting(1)
+    const reopening = reopen(debt)
+    await untilWaiting(2)
+    await holder.query('COMMIT')
+    holder.release()
+    expect(await resolving).toMatchObject({ outcome: 'resolved' })
+    expect(await reopening).toBe('surplus')
+  })
+})
+
+/** Reports that the failed settlement of a debt succeeded after all. */
+async function reopen({ job }: OpenItem) {
+  const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE job_id = $1', [job?.id])
+  const settledAt = { transactionHash: randomHash(), blockNumber: 9n, blockHash: randomHash() } as const
+  return await ledger.settlement.reopenSettlement(settlement?.id ?? '', settledAt)
+}
 
 /** Makes a surplus settlement of a job that waits for another payment. */
 async function adoptableSurplus() {

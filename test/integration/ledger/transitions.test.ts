@@ -91,7 +91,7 @@ describe('transitions between the states of a job', () => {
       const job = await jobInState(ledger, 'generating')
       await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [job.id])
       expect(await ledger.execution.leaseJob(job.id, 60_000)).toBeNull()
-      expect(await ledger.execution.renewLeases([job], 60_000)).toEqual(new Set())
+      expect(await ledger.execution.renewLeases([job], 60_000)).toEqual([])
       await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [job.id])
       expect(await ledger.execution.leaseJob(job.id, 60_000)).toBeNull()
     })
@@ -142,12 +142,12 @@ describe('transitions between the states of a job', () => {
       const present = await claimTestJob(ledger, late.id)
       const before = await ledger.fingerprint()
       for (const write of writes) expect([write, await fencedWrites[write].run(ledger, late)]).toEqual([write, 'stale'])
-      expect(await ledger.execution.renewLeases([late], 60_000)).toEqual(new Set([late.id]))
+      expect(await ledger.execution.renewLeases([late], 60_000)).toEqual([late])
       expect(await ledger.execution.releaseJob(late)).toBe('stale')
       expect(await ledger.execution.deferJob(late, 0)).toBe('stale')
       expect(await ledger.execution.wakeJob(late)).toBe('stale')
       expect(await ledger.fingerprint()).toBe(before)
-      expect(await ledger.execution.renewLeases([late, present], 60_000)).toEqual(new Set([late.id]))
+      expect(await ledger.execution.renewLeases([present, late], 60_000)).toEqual([late])
     })
 
     it('signs no settlement under a stale fence', async () => {

@@ -11,6 +11,7 @@ import { StartFailure } from '#shared/runtime/start-process.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { readConfig } from '../../../workers/config.ts'
 import { createDependencies } from '../../../workers/dependencies.ts'
+import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { emptyOutput } from '../../../workers/providers/failures.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
@@ -441,6 +442,33 @@ describe('running a job', () => {
       const before = await worker.ledger.fingerprint()
       await running
       expect(await worker.ledger.fingerprint()).toBe(before)
+    })
+
+    it('a worker that leased a job again keeps that lease when it notices that an earlier one is lost', async () => {
+      const { jobId } = await worker.accept()
+      const { verifier, executionStore } = worker.dependencies
+      const leases = createJobLeases({
+        ...worker.dependencies,
+        leaseMs: 300,
+        executionStore: { ...executionStore, renewLeases: (jobs) => executionStore.renewLeases(jobs, PATIENCE_MS) },
+      })
+      const changes = { leases, leaseMs: PATIENCE_MS, ...routedTo([worker.deployment], PATIENCE_MS) }
+      const asked = Promise.withResolvers<void>()
+      const answer = Promise.withResolvers<void>()
+      const verify: typeof verifier.verify = async (...payment) => {
+        asked.resolve()
+        await answer.promise
+        return await verifier.verify(...payment)
+      }
+      const earlier = worker.run(jobId, { ...changes, verifier: { ...verifier, verify } })
+      await asked.promise
+      // As after an outage of the ledger that was longer than a lease.
+      await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 s' WHERE id = $1", [jobId])
+      worker.upstream.setFaults([{ fault: 'none', delayMs: 1500 }])
+      await worker.run(jobId, changes)
+      answer.resolve()
+      await earlier
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
     })
 
     it('a worker keeps its lease during a call that is longer than the lease', async () => {
