@@ -35,12 +35,26 @@ export function processIo(): Io {
     stderr: process.stderr,
     environment: process.env,
     onEndRequest(listener) {
-      for (const signal of END_SIGNALS) process.on(signal, listener)
+      const hear = withoutRepeats(listener)
+      for (const signal of END_SIGNALS) process.on(signal, hear)
       return () => {
-        for (const signal of END_SIGNALS) process.off(signal, listener)
+        for (const signal of END_SIGNALS) process.off(signal, hear)
       }
     },
     exit: (code) => process.exit(code),
+  }
+}
+
+/** npx sends on what a terminal has sent to all of its processes already: one Ctrl-C arrives twice. */
+const SENT_ON_WITHIN_MS = 500
+
+function withoutRepeats(listener: (signal: EndSignal) => void): (signal: EndSignal) => void {
+  const heardMs = new Map<EndSignal, number>()
+  return (signal) => {
+    const sinceMs = performance.now() - (heardMs.get(signal) ?? Number.NEGATIVE_INFINITY)
+    if (sinceMs <= SENT_ON_WITHIN_MS) return
+    heardMs.set(signal, performance.now())
+    listener(signal)
   }
 }
 

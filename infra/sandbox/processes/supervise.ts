@@ -18,15 +18,18 @@ export function untilStop(sandbox: Sandbox, signals: ReturnType<typeof listenFor
   ])
 }
 
-/** Starts to listen for signals, so that one during startup is not lost. A second signal ends the process immediately. */
+/** npm sends on what a terminal, or `timeout`, has sent to all of its processes already: one Ctrl-C arrives twice. */
+const SENT_ON_WITHIN_MS = 500
+
+/** Starts to listen for signals, so that one during startup is not lost. A later signal ends the process immediately. */
 export function listenForStopSignals() {
   const received = Promise.withResolvers<string>()
-  let count = 0
+  let firstMs: number | undefined
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => {
-      count += 1
+      firstMs ??= performance.now()
       // Every part is a guarded process, which ends together with this one.
-      if (count > 1) process.exit(130)
+      if (performance.now() - firstMs > SENT_ON_WITHIN_MS) process.exit(130)
       received.resolve(signal)
     })
   }

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getuid } from 'node:process'
 import { createInterface } from 'node:readline'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { Client, type QueryResult } from 'pg'
@@ -198,6 +199,9 @@ describe('the sandbox from start to end', () => {
     expect(second.output()).toContain('Another sandbox runs in')
     expect(second.info.baseUrl).not.toBe(running.info.baseUrl)
     expect((await fetch(`${second.info.baseUrl}/healthz`)).status).toBe(200)
+    // From `timeout` and from npm, which sends it on; so does Ctrl-C arrive.
+    second.supervisor.kill('SIGTERM')
+    await delay(50)
     await expectStops(second, 'SIGTERM')
     expect((await fetch(`${running.info.baseUrl}/healthz`)).status).toBe(200)
   })

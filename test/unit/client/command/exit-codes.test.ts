@@ -1,7 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { BudgetExceeded } from '../../../../client/budget/budget-exceeded.ts'
 import { exitCodeFor } from '../../../../client/command/commands/doctor.ts'
 import { exitCodeOf, UsageError } from '../../../../client/command/exit-codes.ts'
+import { processIo } from '../../../../client/command/io.ts'
 import { createProgram } from '../../../../client/command/program.ts'
 import { createRun, listenToInterrupts } from '../../../../client/command/run.ts'
 import { exitCodeOfOutcome } from '../../../../client/command/transcribe/describe-outcome.ts'
@@ -71,6 +72,25 @@ describe('signals', () => {
     const { finish, abort } = listenToInterrupts(io)
     io.signal(name)
     expect([finish.aborted, abort.aborted]).toEqual([true, true])
+  })
+
+  it('a SIGINT that npx sends on counts once, and a later one again', () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    const heard: string[] = []
+    const stop = processIo().onEndRequest((signal) => heard.push(signal))
+    try {
+      process.emit('SIGINT', 'SIGINT')
+      vi.advanceTimersByTime(20)
+      process.emit('SIGINT', 'SIGINT')
+      expect(heard).toEqual(['SIGINT'])
+      process.emit('SIGTERM', 'SIGTERM')
+      vi.advanceTimersByTime(1000)
+      process.emit('SIGINT', 'SIGINT')
+      expect(heard).toEqual(['SIGINT', 'SIGTERM', 'SIGINT'])
+    } finally {
+      stop()
+      vi.useRealTimers()
+    }
   })
 
   it('nothing listens after the command', () => {
