@@ -14,9 +14,10 @@ const NEEDS_QUOTES = /[",\r\n]/
 const FORMULA = /^[=+\-@\t\r]/
 
 const GROUPINGS = ['day', 'model', 'operation', 'all'] as const
+type Grouping = (typeof GROUPINGS)[number]
 
 interface SpendOptions {
-  readonly by: (typeof GROUPINGS)[number]
+  readonly by?: Grouping
   readonly days: number
   readonly csv?: boolean
 }
@@ -27,22 +28,23 @@ export const registerSpend: RegisterCommand = (program, run) => {
     .summary('add up what was paid')
     .description('Adds up what this machine paid by UTC day, from its journal.')
     .option('--days <n>', 'how many days, today included', integerBetween(1, MOST_DAYS), DEFAULT_DAYS)
-    .addOption(new Option('--by <column>', 'one row for each').choices(GROUPINGS).default('day'))
-    .option('--csv', 'CSV on stdout, one row for each day, model and operation unless --by is added')
+    .addOption(new Option('--by <column>', 'one row for each; day by default, with --csv all').choices(GROUPINGS))
+    .option('--csv', 'CSV on stdout, one row for each day, model, operation and purpose unless --by is added')
     .addHelpText(
       'after',
       examples([
         ['farebox spend', 'the last 30 days'],
         ['farebox spend --days 7 --by model', 'a week by model'],
-        ['farebox spend --csv --by all > spend.csv', 'for a spreadsheet'],
+        ['farebox spend --csv > spend.csv', 'for a spreadsheet'],
       ]),
     )
     .action(run(spend))
 }
 
-async function spend(context: CommandContext, { by, days, csv }: SpendOptions): Promise<undefined> {
+async function spend(context: CommandContext, { by: column, days, csv }: SpendOptions): Promise<undefined> {
   const { output } = context
   if (csv === true && output.json) throw new UsageError('--csv and --json exclude each other.')
+  const by = column ?? (csv === true ? 'all' : 'day')
   const farebox = await context.farebox()
   const total = farebox.spend({ days })
   const rows: readonly Row[] =
@@ -54,7 +56,7 @@ async function spend(context: CommandContext, { by, days, csv }: SpendOptions): 
 
 type Row = Partial<SpendRow> & Pick<SpendRow, 'calls' | 'charged'>
 
-function columnsOf(by: SpendOptions['by']): readonly (typeof SPEND_COLUMNS)[number][] {
+function columnsOf(by: Grouping): readonly (typeof SPEND_COLUMNS)[number][] {
   return by === 'all' ? SPEND_COLUMNS : [by]
 }
 
@@ -62,17 +64,13 @@ function cellsOf(row: Row, columns: readonly (typeof SPEND_COLUMNS)[number][]): 
   return columns.map((column) => row[column] ?? '')
 }
 
-function csvOf(by: SpendOptions['by'], rows: readonly Row[]): string {
+function csvOf(by: Grouping, rows: readonly Row[]): string {
   const columns = columnsOf(by)
   const lines = rows.map((row) => [...cellsOf(row, columns), row.calls.toString(), formatUsdc(row.charged)])
   return [[...columns, 'calls', 'charged_usdc'], ...lines].map(csvLine).join('')
 }
 
-function describeSpend(
-  by: SpendOptions['by'],
-  rows: readonly Row[],
-  { from, to, calls, charged, open }: Spend,
-): string {
+function describeSpend(by: Grouping, rows: readonly Row[], { from, to, calls, charged, open }: Spend): string {
   const columns = columnsOf(by)
   const cells = rows.map((row) => [...cellsOf(row, columns), count(row.calls), formatUsdc(row.charged)])
   const right = [columns.length, columns.length + 1]

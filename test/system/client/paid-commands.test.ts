@@ -362,6 +362,9 @@ describe('commands on what the wallet has and paid', () => {
         'createTranscription',
       ])
       expect(rows.reduce((sum, row) => sum + parseUsdc(row.split(',')[2] ?? ''), 0n)).toBe(paid)
+      const all = (await wallet.run(['spend', '--csv'])).out
+      expect(all.split('\r\n')[0]).toBe('day,model,operation,purpose,calls,charged_usdc')
+      expect(all).toBe((await wallet.run(['spend', '--csv', '--by', 'all'])).out)
       const [json] = (await wallet.run(['spend', '--json'])).lines()
       expect(json).toMatchObject({ by: 'day', calls: 3, rows: [{ calls: 3 }] })
       expect(parseUsdc(String(json?.['charged']))).toBe(paid)
