@@ -1,6 +1,9 @@
 import { createHmac, hash } from 'node:crypto'
 import { canonicalJson } from '../wire/json.ts'
 
+/** What the service accepts. `fetch` fails for some others as if the connection were lost, which is repeated for long. */
+export const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
+
 /** What makes two calls of a batch the same. */
 export interface CallContent {
   readonly operation: string

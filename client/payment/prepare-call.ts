@@ -2,7 +2,7 @@ import { hash, randomBytes, randomUUID } from 'node:crypto'
 import { parseUsdc } from '../budget/usdc.ts'
 import type { Followed } from '../wire/ask-service.ts'
 import { canonicalJson } from '../wire/json.ts'
-import { requestIdentity } from './call-key.ts'
+import { IDEMPOTENCY_KEY, requestIdentity } from './call-key.ts'
 import {
   DEFAULT_TRANSCRIPTION_MODEL,
   type JsonOperation,
@@ -28,9 +28,6 @@ export interface CallOptions extends Followed {
   /** Called before a payment is sent, with its maximum in atomic units; what it throws refuses the payment. */
   readonly beforePayment?: ((maximum: bigint) => void) | undefined
 }
-
-/** What the service accepts. `fetch` fails for some others as if the connection were lost, which is repeated for long. */
-const KEY = /^[\x21-\x7e]{1,255}$/
 
 const DEFAULT_PATIENCE_MS = 10 * 60_000
 /** Vendors transcribe at more than this multiple of real time. */
@@ -90,7 +87,7 @@ export async function prepareTranscription(
 
 function common(baseUrl: string, operation: keyof typeof OPERATION_PATHS, digest: string, options: CallOptions) {
   const { requestId = randomUUID(), purpose = operation, patienceMs = DEFAULT_PATIENCE_MS, signal, onWait } = options
-  if (!KEY.test(requestId)) throw new RangeError('requestId must be 1 to 255 visible ASCII characters')
+  if (!IDEMPOTENCY_KEY.test(requestId)) throw new RangeError('requestId must be 1 to 255 visible ASCII characters')
   return {
     key: requestId,
     url: urlOf(baseUrl, operation),

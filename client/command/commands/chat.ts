@@ -5,7 +5,7 @@ import { EXIT } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { type PaidOptions, priceCalls } from './calls/make-calls.ts'
 import { notePayment, paymentForm } from './calls/notes.ts'
-import { addPriceLimit, integerBetween } from './calls/option-values.ts'
+import { addPriceLimit, addRequestId, integerBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
 import { choosePaidModel } from './calls/service-lists.ts'
 
@@ -23,8 +23,7 @@ export const registerChat: RegisterCommand = (program, run) => {
     .option('-m, --model <id>', 'the model; the first text model of the service by default')
     .option('-s, --system <text>', 'instructions for the model')
     .option('--max-tokens <n>', 'longest answer, which also bounds the price', integerBetween(1, MOST_TOKENS))
-    .option('--request-id <id>', 'idempotency key: a call that is repeated with it is charged once')
-  addPriceLimit(command)
+  addPriceLimit(addRequestId(command))
     .addHelpText(
       'after',
       examples([

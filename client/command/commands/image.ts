@@ -8,7 +8,7 @@ import { EXIT, type ExitCode, UsageError } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { type PaidOptions, priceCalls } from './calls/make-calls.ts'
 import { notePayment, paymentForm } from './calls/notes.ts'
-import { addPriceLimit, integerBetween } from './calls/option-values.ts'
+import { addPriceLimit, addRequestId, integerBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
 import { choosePaidModel } from './calls/service-lists.ts'
 import { adviceFor, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
@@ -33,8 +33,7 @@ export const registerImage: RegisterCommand = (program, run) => {
     .option('-n, --number <n>', 'how many, each paid for: cat-1.png, cat-2.png, …', integerBetween(1, MOST_IMAGES), 1)
     .option('-m, --model <id>', 'the model; the first image model of the service by default')
     .option('--force', 'replace files that exist')
-    .option('--request-id <id>', 'idempotency key: a call that is repeated with it is charged once')
-  addPriceLimit(command)
+  addPriceLimit(addRequestId(command))
     .addHelpText(
       'after',
       examples([

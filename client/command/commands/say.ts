@@ -6,7 +6,7 @@ import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
 import { type PaidOptions, priceCalls } from './calls/make-calls.ts'
 import { notePayment, paymentForm } from './calls/notes.ts'
-import { addPriceLimit, decimalBetween } from './calls/option-values.ts'
+import { addPriceLimit, addRequestId, decimalBetween } from './calls/option-values.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel, choosePaidModel, listVoices, requireVoice } from './calls/service-lists.ts'
 import { adviceFor, planTargets, STDOUT, saveMedia } from './media/write-media.ts'
@@ -34,8 +34,7 @@ export const registerSay: RegisterCommand = (program, run) => {
     .option('-m, --model <id>', 'the model; the first speech model of the service by default')
     .option('--list-voices', 'list the voices, and say nothing')
     .option('--force', 'replace a file that exists')
-    .option('--request-id <id>', 'idempotency key: a call that is repeated with it is charged once')
-  addPriceLimit(command)
+  addPriceLimit(addRequestId(command))
     .addHelpText(
       'after',
       examples([

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { formatUsdc, parseUsdc, readUsdc } from '../../../budget/usdc.ts'
+import { IDEMPOTENCY_KEY } from '../../../payment/call-key.ts'
 import { FareboxError } from '../../../wire/farebox-error.ts'
 
 /** Nothing was paid, because the price is above the limit of the command. */
@@ -47,6 +48,17 @@ export function addPriceLimit(command: Command): Command {
   const amount = amountLike('0.05')
   const limit = new Option('--max <usdc>', 'refuse a price above it, before anything is paid')
   return command.addOption(limit.argParser((text) => parseUsdc(amount(text))))
+}
+
+/** Adds `--request-id`, checked here so that a wrong one is wrong usage and not a failed call. */
+export function addRequestId(command: Command): Command {
+  const key = new Option('--request-id <id>', 'idempotency key: a call that is repeated with it is charged once')
+  return command.addOption(
+    key.argParser((text) => {
+      if (IDEMPOTENCY_KEY.test(text)) return text
+      throw new InvalidArgumentError('Write 1 to 255 visible ASCII characters, without spaces.')
+    }),
+  )
 }
 
 /** Throws `PriceAboveLimit` when a price is above the limit, if there is one. */

@@ -226,6 +226,14 @@ describe('arguments of transcribe', () => {
     expect(err).toContain('FAREBOX_URL')
   })
 
+  it.each(['chat', 'image', 'say'])('%s refuses a --request-id that is no key as wrong usage', async (command) => {
+    for (const id of ['a b', '', 'ä', 'k'.repeat(256)]) {
+      const { code, err } = await runScripted([command, '--request-id', id, 'x'])
+      expect(code).toBe(2)
+      expect(err).toMatch(/--request-id.*Write 1 to 255 visible ASCII characters/)
+    }
+  })
+
   it('an argument cannot send escape sequences to the terminal', async () => {
     const { err } = await runScripted(['\u001b]0;owned\u0007\u001b[2J'])
     expect(err).not.toMatch(/(?!\n)\p{Cc}/u)
