@@ -26,9 +26,31 @@ describe('no option is dropped in silence', () => {
     }
   })
 
+  test('a value that is shown as JSON is what the field of its row is set to', () => {
+    const shown = OPERATIONS.flatMap((operation) =>
+      Object.entries(PROBES[operation]).flatMap(([field, probes]) =>
+        probes.flatMap(({ label, fields }) => (isJson(label) ? [{ field, label, set: memberAt(fields, field) }] : [])),
+      ),
+    )
+    expect(shown.length).toBeGreaterThan(10)
+    expect(shown.filter(({ label, set }) => JSON.stringify(set) !== label)).toEqual([])
+  })
+
+  test('an option that is refused without others names them', () => {
+    const needing = rows.filter(({ needs }) => needs.length > 0)
+    expect(needing.map(({ field, value, needs }) => [field, value, ...needs])).toEqual([
+      ['tool_choice', '"required"', '`tools`'],
+      ['tool_choice', 'a function', '`tools`'],
+      ['tool_choice.allowed_tools', 'one of two', '`tools`'],
+      ['function_call', 'a function', '`tools`'],
+      ['tool_choice', '{"type":"any"}', '`tools`'],
+      ['tool_choice.name', 'a tool', '`tools`'],
+      ['thinking.budget_tokens', '8192', '`max_tokens` 9000'],
+    ])
+  })
+
   test('what is left out has its sentence in CALLING.md', () => {
-    const page = readFileSync(fileURLToPath(new URL('../../CALLING.md', import.meta.url)), 'utf8')
-    const options = page.slice(page.indexOf('\n### Options\n'), page.indexOf('\n## What is stored\n'))
+    const options = readOptionsSection()
     const leftOut = rows.filter(({ cells }) =>
       cells.some(
         ({ kind, trials }) =>
@@ -62,6 +84,28 @@ describe('no option is dropped in silence', () => {
   })
 })
 
+function readOptionsSection(): string {
+  const page = readFileSync(fileURLToPath(new URL('../../CALLING.md', import.meta.url)), 'utf8')
+  return page.slice(page.indexOf('\n### Options\n'), page.indexOf('\n## What is stored\n'))
+}
+
 function topOf(path: string | undefined): string | undefined {
   return path?.split(/[.[]/)[0]
+}
+
+function isJson(text: string | undefined): text is string {
+  try {
+    JSON.parse(text ?? '')
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Returns the member at `tools[].function.strict`, of a list that of its first item. */
+function memberAt(fields: unknown, path: string): unknown {
+  return path
+    .replaceAll('[]', '.0')
+    .split('.')
+    .reduce<unknown>((value, name) => (value as Readonly<Record<string, unknown>> | undefined)?.[name], fields)
 }

@@ -84,6 +84,8 @@ export interface Row {
   readonly operation: TabledOperation
   readonly field: string
   readonly value: string
+  /** What was sent with the option because it is refused without. */
+  readonly needs: readonly string[]
   readonly cells: readonly Cell[]
 }
 
@@ -95,10 +97,22 @@ export async function tryOptions(operation: TabledOperation): Promise<readonly R
         const trials = await Promise.all(deployments.map((deployment) => tryOption(operation, probe, deployment)))
         return cellOf(adapter, field, probe, trials)
       })
-      return { operation, field, value: valueOf(field, probe), cells: await Promise.all(cells) }
+      const tried = await Promise.all(cells)
+      return { operation, field, value: valueOf(field, probe), needs: needsOf(probe, tried), cells: tried }
     }),
   )
   return await Promise.all(rows)
+}
+
+function needsOf({ base = {} }: Probe, cells: readonly Cell[]): readonly string[] {
+  const trials = cells.flatMap((cell) => cell.trials)
+  return trials.some((trial) => trial.outcome === 'priced' && trial.needsBase)
+    ? Object.entries(base).map(fieldText)
+    : []
+}
+
+function fieldText([name, value]: readonly [string, unknown]): string {
+  return typeof value === 'object' ? `\`${name}\`` : `\`${name}\` ${JSON.stringify(value)}`
 }
 
 function valueOf(field: string, { label, fields }: Probe): string {
@@ -156,8 +170,8 @@ export async function renderOptions(): Promise<string> {
         `| field | value | ${families.join(' | ')} |`,
         `| --- | --- | ${families.map(() => '---').join(' | ')} |`,
         ...rows.map(
-          ({ field, value, cells }) =>
-            `| \`${field}\` | ${code(value)} | ${cells.map(({ text }) => text).join(' | ')} |`,
+          ({ field, value, needs, cells }) =>
+            `| \`${field}\` | ${[code(value), ...needs].join(' with ')} | ${cells.map(({ text }) => text).join(' | ')} |`,
         ),
       ].join('\n'),
     ].join('\n\n')
@@ -191,5 +205,5 @@ vendor that can serve a model; [Options](CALLING.md#options) says why.
 - **left out**: accepted, and changes nothing there; [Options](CALLING.md#options) has a sentence on each.
 - **refused**: 400 with the field's name, before any price.
 
-Where a cell says "or", it depends on the vendor's model. A request is refused only if none of the model's vendors takes it, and
-is sent to one that does.`
+A value "with" other fields is refused without them. Where a cell says "or", it depends on the vendor's model. A request
+is refused only if none of the model's vendors takes it, and is sent to one that does.`

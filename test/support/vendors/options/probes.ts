@@ -172,10 +172,9 @@ const MESSAGES: Probes = {
   'tools[].defer_loading': [oneTool(messageTool, { defer_loading: true })],
   'tools[].eager_input_streaming': [oneTool(messageTool, { eager_input_streaming: true })],
   'tools[].input_examples': [oneTool(messageTool, { input_examples: [{ city: 'Oslo' }] })],
-  tool_choice: ['any', 'none'].map((type) => ({
-    label: `"${type}"`,
+  tool_choice: each('tool_choice', { type: 'any' }, { type: 'none' }).map((probe) => ({
+    ...probe,
     base: messageTools,
-    fields: { tool_choice: { type } },
   })),
   'tool_choice.type': [{ label: 'an unknown word', base: messageTools, fields: { tool_choice: { type: 'some' } } }],
   'tool_choice.name': ['clock', 'other'].map((name) => ({
@@ -204,8 +203,8 @@ const MESSAGES: Probes = {
   ],
   output_format: [{ label: 'a schema', fields: { output_format: { type: 'json_schema', schema } } }],
   thinking: [
-    { label: '"disabled"', base: LONG, fields: { thinking: { type: 'disabled' } } },
-    ...['adaptive', 'between_tools'].map((type) => ({ label: `"${type}"`, fields: { thinking: { type } } })),
+    { base: LONG, fields: { thinking: { type: 'disabled' } } },
+    ...each('thinking', { type: 'adaptive' }, { type: 'between_tools' }),
   ],
   'thinking.type': [{ label: 'an unknown word', fields: { thinking: { type: 'on' } } }],
   'thinking.budget_tokens': [8192, 100].map((budget_tokens) => ({

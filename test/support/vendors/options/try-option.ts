@@ -31,6 +31,8 @@ export type Trial =
       /** Whether the vendor's request has the caller's field with the caller's value. */
       readonly isSame: boolean
       readonly isAnswerChanged: boolean
+      /** Whether the option is refused without the probe's base. */
+      readonly needsBase: boolean
     }
 
 export interface Change {
@@ -56,13 +58,15 @@ export async function tryOption(operation: TabledOperation, probe: Probe, deploy
   if (without instanceof AppError)
     throw new Error(`the base of ${JSON.stringify(probe)} is refused: ${without.message}`)
   if (full instanceof AppError) return { outcome: 'refused', param: full.param }
+  const alone = probe.base && (await execute(operation, { ...BASES[operation], ...probe.fields }, deployment))
+  const needsBase = alone instanceof AppError
   const isAnswerChanged = withoutIds(full.answer) !== withoutIds(without.answer)
   const sent = changesBetween(without.request, full.request)
   const { body } = full.request as { readonly body: Readonly<Record<string, JsonValue>> }
   const isSame = Object.entries(probe.fields).every(
     ([name, value]) => JSON.stringify(body[name]) === JSON.stringify(value),
   )
-  return { outcome: 'priced', sent, isSame, isAnswerChanged }
+  return { outcome: 'priced', sent, isSame, isAnswerChanged, needsBase }
 }
 
 /** Every answer has ids of calls of its own. */
