@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { ADAPTER_NAMES } from '#shared/catalog/adapter-names.ts'
+import { operationById } from '#shared/operations/registry.ts'
 import { adapters } from '../../workers/providers/registry.ts'
 import { FAMILIES, tryOptions } from '../support/vendors/options/option-table.ts'
 import { PROBES, type TabledOperation } from '../support/vendors/options/probes.ts'
@@ -9,6 +10,7 @@ import { PROBES, type TabledOperation } from '../support/vendors/options/probes.
 const OPERATIONS = Object.keys(PROBES) as TabledOperation[]
 const ROWS = await Promise.all(OPERATIONS.map(tryOptions))
 const rows = ROWS.flat()
+const REQUIRED: ReadonlySet<string> = new Set(['model', 'messages'])
 
 describe('no option is dropped in silence', () => {
   test('every adapter is tried with each operation that it has a port for', () => {
@@ -48,6 +50,17 @@ describe('no option is dropped in silence', () => {
       ['thinking.budget_tokens', '8192', '`max_tokens` 9000'],
     ])
   })
+
+  test.each(['createChatCompletion', 'createMessage'] as const)(
+    '%s: null is absent, but in the fields that CALLING.md names',
+    (id) => {
+      const [exceptions = ''] = /`null` is absent[^]*?;/.exec(readOptionsSection()) ?? []
+      const { bodySchema, requestExample } = operationById(id)
+      const fields = Object.keys(PROBES[id]).filter((field) => !/[.[]/.test(field) && !REQUIRED.has(field))
+      const refused = fields.filter((field) => !bodySchema.safeParse({ ...requestExample, [field]: null }).success)
+      expect(refused.toSorted()).toEqual(fields.filter((field) => exceptions.includes(`\`${field}\``)).toSorted())
+    },
+  )
 
   test('what is left out has its sentence in CALLING.md', () => {
     const options = readOptionsSection()
