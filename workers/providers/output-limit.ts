@@ -19,12 +19,12 @@ export function withinOutputLimit(provider: TextProvider, maximumOutputTokens: n
       if (request.max_output_tokens <= maximumOutputTokens) return provider.generateText(request, options)
       const outcome = await provider.generateText({ ...request, max_output_tokens: maximumOutputTokens }, options)
       if (outcome.outcome === 'failed') return outcome
-      const { text, refusal, tool_calls: calls, finish_reason: reason } = outcome.output
+      const { text, refusal, tool_calls: calls, finish_reason: reason, usage } = outcome.output
       const hasOutput = (text ?? '').trim() !== '' || refusal !== null || calls.length > 0
       if (hasOutput || reason !== 'length') return outcome
       const { vendorRequestId } = outcome
       return {
-        ...emptyOutput('HTTP 200 without output within the deployment’s limit'),
+        ...emptyOutput('HTTP 200 without output within the deployment’s limit', usage),
         ...(vendorRequestId === undefined ? {} : { vendorRequestId }),
       }
     },

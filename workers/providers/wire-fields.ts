@@ -24,23 +24,17 @@ export function storable(text: string): string {
 const NONE: ReadonlySet<string> = new Set()
 
 /**
- * Parses a body as JSON; `undefined` when it is none. The parser's message, which quotes the body, is discarded. Objects
- * under the names of `written` stay as the vendor wrote them.
+ * Parses a body as JSON; `undefined` when it is none. Bytes that are not UTF-8 are replaced, as in the events of a stream: one
+ * of them costs a character, not an answer that the vendor bills.
  */
 export function readJson(bytes: Uint8Array, written = NONE): unknown {
-  try {
-    return parseKeepingSources(new TextDecoder('utf-8', { fatal: true }).decode(bytes), written)
-  } catch {
-    return undefined
-  }
+  return parseJsonText(new TextDecoder().decode(bytes), written)
 }
 
-/** Parses the body of an error. Bytes that are not UTF-8 are replaced, since only its codes are read. */
-export function readErrorJson(bytes: Uint8Array): unknown {
-  return parseJsonText(new TextDecoder().decode(bytes))
-}
-
-/** Parses a text as JSON, such as the data of an event, as `readJson` does. */
+/**
+ * Parses a text as JSON, such as the data of an event; `undefined` when it is none. The parser's message, which quotes the text,
+ * is discarded. Objects under the names of `written` stay as the vendor wrote them.
+ */
 export function parseJsonText(text: string, written = NONE): unknown {
   try {
     return parseKeepingSources(text, written)

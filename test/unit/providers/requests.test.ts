@@ -215,6 +215,7 @@ describe.each<[Vendor, (limit: number) => object]>([
         code: 'provider_empty_output',
         reason: 'HTTP 200 without output within the deployment’s limit',
         vendorRequestId: 'id-1',
+        usage: expect.objectContaining({ output_tokens: 500 }),
       })
       expect((await call(vendor, 500, text)).outcome).toMatchObject({
         outcome: 'generated',

@@ -10,7 +10,7 @@ import {
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
-import { readErrorJson } from '../wire-fields.ts'
+import { readJson } from '../wire-fields.ts'
 import type { MessageStream } from './message-stream.ts'
 import { errorWire } from './wire.ts'
 
@@ -110,7 +110,7 @@ interface ErrorFacts {
 }
 
 function readError(bytes: Uint8Array): ErrorFacts {
-  const parsed = errorWire.safeParse(readErrorJson(bytes))
+  const parsed = errorWire.safeParse(readJson(bytes))
   // A proxy responded with HTML or nothing; the status decides.
   if (!parsed.success) return {}
   const { error, request_id: requestId } = parsed.data

@@ -93,6 +93,8 @@ export function createMessageStream(): MessageStream {
       case 'message_stop':
         return stopReason === undefined && !hasOutput() ? 'unusable' : 'ended'
       case 'error':
+        // The message is whole: what fails behind it is not of the message.
+        if (stopReason !== undefined) return 'ended'
         error = { type: event.error.type ?? 'error', data, isAfterStart: hasStarted }
         return 'unusable'
     }

@@ -89,10 +89,10 @@ function withoutCutCall(message: MessageWire): MessageWire {
 function readStream(stream: MessageStream, exchange: StreamedExchange, request: TextRequest): TextOutcome {
   const requestId = exchange.outcome === 'response' ? requestIdOf(exchange.headers) : undefined
   const id = requestId ?? stream.id
-  if (stream.error !== undefined) return withId(failureOfEvent(stream.error), id)
-  const ending = streamEnding(exchange)
   const { usage } = stream
   const reported = usage?.input_tokens === undefined ? undefined : usageOf(usage, { input: 0, output: 0 })
+  if (stream.error !== undefined) return withId(withReported(failureOfEvent(stream.error), reported), id)
+  const ending = streamEnding(exchange)
   if (typeof ending === 'object') return withId(withReported(ending, reported), id)
   const isCut = ending === 'cut'
   const stopReason = isCut ? 'max_tokens' : stream.stopReason

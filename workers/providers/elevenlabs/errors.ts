@@ -12,7 +12,7 @@ import {
 } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
-import { readErrorJson } from '../wire-fields.ts'
+import { readJson } from '../wire-fields.ts'
 import { errorWire } from './wire.ts'
 
 /** Statuses that reject the request, before any work. */
@@ -65,7 +65,7 @@ function rejectionOf(reason: string, status: number, code: string): ProviderFail
 }
 
 function errorTokens(bytes: Uint8Array): { code?: string | undefined; requestId?: string | undefined } {
-  const parsed = errorWire.safeParse(readErrorJson(bytes))
+  const parsed = errorWire.safeParse(readJson(bytes))
   // A proxy responded with HTML or nothing; the status decides.
   if (!parsed.success) return {}
   const { detail } = parsed.data

@@ -50,6 +50,8 @@ export function createAnswerStream(): AnswerStream {
     take(data) {
       const value = parseJsonText(data, WRITTEN)
       const failed = hasError(value) ? streamErrorWire.safeParse(value) : undefined
+      // The answer is whole: what fails behind it is not of the answer.
+      if (failed !== undefined && hasEnded) return (progress = 'ended')
       if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: parts.length > 0 }
       if (failed !== undefined) progress = 'unusable'
       else {

@@ -63,10 +63,10 @@ export function createGeminiText(dependencies: KeyedConnection & GeminiTextSetti
 
 /** Reads a streamed answer. Its counts are cumulative, so those of the last event are measured even where the time limit cut the answer. */
 function readStream(stream: AnswerStream, exchange: StreamedExchange, request: TextRequest): TextOutcome {
-  if (stream.error !== undefined) return failureOfEvent(stream.error)
-  const ending = streamEnding(exchange)
   const arrived = stream.answer()
   const reported = arrived.usageMetadata && usageOf(arrived, { input: leastInputTokens(request), output: 0 })
+  if (stream.error !== undefined) return withReported(failureOfEvent(stream.error), reported)
+  const ending = streamEnding(exchange)
   if (typeof ending === 'object') return withReported(ending, reported)
   const isCut = ending === 'cut'
   const { text, calls } = outputOf(arrived)

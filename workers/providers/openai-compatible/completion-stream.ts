@@ -76,6 +76,8 @@ export function createCompletionStream(): CompletionStream {
       }
       const value = parseJsonText(data, WRITTEN)
       const failed = hasError(value) ? chunkErrorWire.safeParse(value) : undefined
+      // The answer is whole: what fails behind it is not of the answer.
+      if (failed !== undefined && finishReason !== undefined) return (progress = 'ended')
       if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: hasOutput() }
       if (failed !== undefined) progress = 'unusable'
       else {

@@ -5,7 +5,14 @@ import { emptyOutput, unknownOutcome, unserviceable } from '../failures.ts'
 import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import { nearestReason, readLeniently, withMended } from '../lenient.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { isStreamed, nothingInTime, type StreamedExchange, streamEnding, streamsAnswer } from '../streamed-answer.ts'
+import {
+  isStreamed,
+  nothingInTime,
+  type StreamedExchange,
+  streamEnding,
+  streamsAnswer,
+  withReported,
+} from '../streamed-answer.ts'
 import {
   answerUsage,
   callArguments,
@@ -76,9 +83,11 @@ const STREAMING = { stream: true, stream_options: { include_usage: true } }
  */
 function readStream(stream: CompletionStream, exchange: StreamedExchange, request: TextRequest): TextOutcome {
   const id = callId(exchange.outcome === 'response' ? exchange.headers : new Headers(), stream.id)
-  if (stream.error !== undefined) return { ...failureOfEvent(stream.error), ...id }
+  const { usage } = stream
+  const reported = usage && answerUsage(countsOf(usage), { input: leastInputTokens(request), output: 0 })
+  if (stream.error !== undefined) return { ...withReported(failureOfEvent(stream.error), reported), ...id }
   const ending = streamEnding(exchange)
-  if (typeof ending === 'object') return { ...ending, ...id }
+  if (typeof ending === 'object') return { ...withReported(ending, reported), ...id }
   const isCut = ending === 'cut'
   const outcome = readCompletion(wholeCompletion(stream, isCut), request, {
     isCut,
@@ -88,7 +97,7 @@ function readStream(stream: CompletionStream, exchange: StreamedExchange, reques
   if (outcome.outcome === 'failed') return { ...outcome, ...id }
   const { text, refusal, tool_calls: calls } = outcome.output
   const isEmpty = `${text ?? ''}${refusal ?? ''}`.trim() === '' && calls.length === 0
-  if (isCut && isEmpty) return { ...nothingInTime(exchange), ...id }
+  if (isCut && isEmpty) return { ...withReported(nothingInTime(exchange), reported), ...id }
   return { ...withMended(outcome, stream.mended), ...id }
 }
 
@@ -134,14 +143,7 @@ function readCompletion(
   request: TextRequest,
   { isCut, textPieces, callPieces }: Arrival = WHOLE,
 ): TextOutcome {
-  const counts = {
-    input: usage?.prompt_tokens,
-    cached: usage?.prompt_tokens_details?.cached_tokens,
-    written: usage?.prompt_tokens_details?.cache_write_tokens,
-    output: usage?.completion_tokens,
-    thinking: usage?.completion_tokens_details?.reasoning_tokens,
-    total: usage?.total_tokens,
-  }
+  const counts = countsOf(usage)
   const word = choice?.finish_reason
   const finishReason = finishReasonOf(word)
   const sent = choice?.message?.tool_calls ?? []
@@ -183,6 +185,17 @@ function readCompletion(
       usage: answerUsage(measured, least),
       ...(finishReason === 'stop' ? endingSequence(request, choice.stop_reason, choice.matched_stop) : {}),
     },
+  }
+}
+
+function countsOf(usage: CompletionWire['usage']) {
+  return {
+    input: usage?.prompt_tokens,
+    cached: usage?.prompt_tokens_details?.cached_tokens,
+    written: usage?.prompt_tokens_details?.cache_write_tokens,
+    output: usage?.completion_tokens,
+    thinking: usage?.completion_tokens_details?.reasoning_tokens,
+    total: usage?.total_tokens,
   }
 }
 
