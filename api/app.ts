@@ -19,6 +19,7 @@ import { addHttpRules } from './plugins/http-rules.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addRequestTelemetry } from './plugins/request-telemetry.ts'
+import { limitUnreadAnswers } from './plugins/unread-answers.ts'
 import { addAllowanceRoutes } from './routes/allowances.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addCatalogRoutes } from './routes/catalogs.ts'
@@ -96,6 +97,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
   addConnectionLimits(app, dependencies.connectionLimits, dependencies.trustedProxies)
+  limitUnreadAnswers(app)
   addCors(app)
   addHttpRules(app)
   continueAfterAdmission(app)

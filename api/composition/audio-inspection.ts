@@ -7,7 +7,7 @@ import type { ApiConfig } from '../config.ts'
 import type { DecodingLimiter } from '../limits/rate-limits.ts'
 import { createFfmpegDecoder } from '../request/audio/decode-with-ffmpeg.ts'
 import { createInspectorIdentity } from '../request/audio/identify-inspector.ts'
-import { createMp3Inspector, type Mp3Inspector } from '../request/audio/inspect-mp3.ts'
+import { createMp3Inspector, isOfCaller, type Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../request/audio/inspection-cache.ts'
 import { createSharedVerdicts, UNSHARED_VERDICTS } from '../request/audio/shared-verdicts.ts'
 import { createStandbyFfmpeg } from '../request/audio/standby-ffmpeg.ts'
@@ -45,6 +45,7 @@ export async function composeAudioInspection(
     cache: createInspectionCache({
       maximumEntries: CACHED_INSPECTIONS,
       timeToLiveMs: CHALLENGE_LIFETIME_SECONDS * 1000,
+      isOfCaller,
     }),
     verdicts:
       ffmpegPath === undefined

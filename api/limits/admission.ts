@@ -1,11 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import { clientGroups } from '#shared/runtime/client-address.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import type { ReadCall } from '../request/call.ts'
-import { clientGroups } from '../request/client-address.ts'
 import type { LoadGate, RequestedWork, Reservation } from './load-gate.ts'
 import type { PayingCallers } from './paying-callers.ts'
 

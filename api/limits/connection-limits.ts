@@ -1,6 +1,6 @@
 import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { clientGroups } from '../request/client-address.ts'
+import { clientGroups } from '#shared/runtime/client-address.ts'
 import { createFairPool, overloaded } from '../request/fair-pool.ts'
 
 /** Limits of the connections to one process. */

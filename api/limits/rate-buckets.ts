@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
+import { clientGroup, clientGroups, widerClientGroup } from '#shared/runtime/client-address.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { clientGroup, clientGroups, widerClientGroup } from '../request/client-address.ts'
 import type { ClientGroups } from '../request/fair-pool.ts'
 
 const WINDOW_MS = 60_000

@@ -70,9 +70,10 @@ export async function handlePaidRequest(
   const paidRequest = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest, effectiveRequest }
   if (paymentHeader === null) return quotes.renderChallenge(await quotes.bindQuote(paidRequest), call.id)
 
-  if (recent?.challenge.requestDigest === paidRequest.requestDigest)
-    return quotes.renderChallenge(recent.challenge, call.id, recent.error)
   const known = await payments.findKnownRequest(paymentHeader, idempotencyKey)
+  // Another API may have accepted since what this one refused.
+  if (recent?.challenge.requestDigest === paidRequest.requestDigest && known.claim === null)
+    return quotes.renderChallenge(recent.challenge, call.id, recent.error)
   requireOwnKey(known.binding, paidRequest)
   try {
     const payment = payments.readPayment(paymentHeader, paidRequest, known.binding)

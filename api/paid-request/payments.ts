@@ -31,8 +31,7 @@ export function createPayments(context: PaymentContext) {
 
 /**
  * Returns the refusal of a payment that the chain recently refused for the same key, while its challenge is valid. For the
- * same request it is repeated without a statement or an RPC call, since presenting the payment again costs the caller
- * nothing.
+ * same request it is repeated without an RPC call, since presenting the payment again costs the caller nothing.
  */
 function findRecentRefusal(
   { payers, now }: PaymentContext,

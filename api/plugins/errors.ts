@@ -77,9 +77,14 @@ export function answerMalformedHttp(failure: { code?: string }, socket: Socket):
 function isBeingAnswered(socket: Socket & { readonly _httpMessage?: ServerResponse | null }): boolean {
   const { _httpMessage: response } = socket
   if (!response || !(response.headersSent || response.req.complete)) return false
-  response.once('finish', () => socket.destroySoon())
+  // Once: this is called for each piece of what still arrives.
+  if (!closing.has(response)) response.once('finish', () => socket.destroySoon())
+  closing.add(response)
   return true
 }
+
+/** Responses behind which their connection closes. */
+const closing = new WeakSet<ServerResponse>()
 
 /** Answers a URL that the router cannot read, before any hook has run. */
 export function answerUnroutable({ code }: FastifyError, request: FastifyRequest, reply: FastifyReply): void {

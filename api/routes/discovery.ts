@@ -5,7 +5,15 @@ import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { buildOpenApiDocument, type OpenApiInput } from '../openapi/document.ts'
 import { GUIDANCE } from '../openapi/guidance.ts'
 import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
-import { addCachedResponse, addStaticJson, addStaticResponse, jsonRepresentation } from './static-response.ts'
+import {
+  addCachedResponse,
+  addStaticJson,
+  addStaticResponse,
+  jsonRepresentation,
+  type Representation,
+  representationOf,
+  sendRepresentation,
+} from './static-response.ts'
 
 interface DiscoveryInput extends Omit<OpenApiInput, 'publishedCatalog'> {
   /** The models available now; `publishedCatalog` has all of them. */
@@ -88,6 +96,7 @@ function keySet({ publicKeys }: StatementSigner) {
 }
 
 const REFERENCE_PATH = '/docs'
+const REFERENCE_PAGES = ['', '/', '/js/scalar.js'].map((path) => `${REFERENCE_PATH}${path}`)
 
 /**
  * Adds Scalar's API reference from its package. Everything that would call another host is switched off, and the
@@ -106,23 +115,30 @@ function addReference(app: FastifyInstance, publicBaseUrl: string): void {
     "frame-ancestors 'none'",
     "base-uri 'none'",
   ].join('; ')
-  const headers = { 'cache-control': REFERENCE_CACHE, 'content-security-policy': policy }
-  let loading: Promise<FastifyInstance> | null = null
-  for (const path of ['', '/', '/js/scalar.js'])
-    app.get(`${REFERENCE_PATH}${path}`, async (request, reply) => {
+  let loading: Promise<ReadonlyMap<string, ReferencePage>> | null = null
+  for (const path of REFERENCE_PAGES)
+    app.get(path, async (request, reply) => {
       loading ??= loadReference()
-      const { url } = request.routeOptions
-      const answer = await (await loading).inject({ url: url ?? REFERENCE_PATH })
-      const { 'content-type': contentType, location } = answer.headers
-      return await reply
-        .status(answer.statusCode)
-        .headers({ ...headers, ...(contentType && { 'content-type': contentType }), ...(location && { location }) })
-        .send(answer.rawPayload)
+      // What failed once is tried again.
+      loading.catch(() => (loading = null))
+      const page = (await loading).get(path)
+      if (!page) throw new Error(`the reference has no page ${path}`)
+      reply.header('content-security-policy', policy)
+      if (page.location === undefined) return sendRepresentation(request, reply, page, REFERENCE_CACHE)
+      const headers = { location: page.location, 'cache-control': REFERENCE_CACHE }
+      return await reply.status(page.status).headers(headers).send()
     })
 }
 
+/** A part of the reference, which all answers share: a client that does not read must not hold a copy of megabytes. */
+interface ReferencePage extends Representation {
+  readonly status: number
+  /** Where the page is instead. */
+  readonly location: string | undefined
+}
+
 /** Loads the package when the reference is first asked for: it takes 30 MB of memory, and few processes are asked. */
-async function loadReference(): Promise<FastifyInstance> {
+async function loadReference(): Promise<ReadonlyMap<string, ReferencePage>> {
   const { default: reference } = await import('@scalar/fastify-api-reference')
   const server = fastify()
   await server.register(reference, {
@@ -138,5 +154,11 @@ async function loadReference(): Promise<FastifyInstance> {
       mcp: { disabled: true },
     },
   })
-  return server
+  const pages = new Map<string, ReferencePage>()
+  for (const path of REFERENCE_PAGES) {
+    const { statusCode: status, headers, rawPayload } = await server.inject({ url: path })
+    const { location } = headers
+    pages.set(path, { ...representationOf(String(headers['content-type']), rawPayload), status, location })
+  }
+  return pages
 }

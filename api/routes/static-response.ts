@@ -13,8 +13,8 @@ export interface Representation {
   readonly etag: string
 }
 
-/** Returns a text, ready to be sent. */
-export function representationOf(contentType: string, body: string): Representation {
+/** Returns a text or bytes, ready to be sent. */
+export function representationOf(contentType: string, body: string | Buffer): Representation {
   return { contentType, bytes: Buffer.from(body), etag: `"${sha256Hex(body).slice(0, ETAG_DIGITS)}"` }
 }
 

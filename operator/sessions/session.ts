@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { Operator } from '#shared/operators/operator-account.ts'
+import { clientGroup } from '#shared/runtime/client-address.ts'
 import { createCookies } from './cookies.ts'
 import type { SessionEvents } from './events.ts'
 import './request.ts'
@@ -83,7 +84,8 @@ export async function startSession(
   const isOpen = await sessions.openSession({
     operator: name,
     passwordHash,
-    address: request.ip,
+    // As sign-ins are counted: a host has a whole /64 of IPv6.
+    address: clientGroup(request.ip),
     device,
     tokenSha256: sha256Hex(token),
     lifetimeSeconds: LIFETIME_SECONDS,

@@ -72,6 +72,11 @@ interface Decoded extends DecodeVerdict {
   readonly isRepeatable: boolean
 }
 
+/** Returns whether an inspection was refused because of who asked for it. */
+export function isOfCaller(error: unknown): boolean {
+  return error instanceof AppError && (error.code === 'rate_limited' || error.code === 'overloaded')
+}
+
 function reject(message: string): InspectionOutcome {
   return { outcome: 'rejected', code: 'unsupported_audio', message }
 }

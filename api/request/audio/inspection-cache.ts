@@ -5,6 +5,8 @@ export interface InspectionCacheOptions {
   readonly maximumEntries: number
   /** Lifetime of an entry: that of a challenge, so that the signed retry does not decode again. */
   readonly timeToLiveMs: number
+  /** Returns whether an error of a computation concerns its caller only: the next of those who wait then computes. */
+  readonly isOfCaller?: (error: unknown) => boolean
   /** A monotonic clock in milliseconds; by default that of the process. */
   readonly now?: () => number
 }
@@ -13,7 +15,7 @@ export interface InspectionCacheOptions {
 export interface InspectionCache<Outcome extends object> {
   /**
    * Returns the cached outcome, that of a computation in progress, or that of `compute`. What `compute` throws is
-   * thrown to all callers who wait for it, and is not cached.
+   * thrown to all callers who wait for it, unless it concerns its own caller only, and is not cached.
    */
   readonly get: (sha256Hex: string, compute: () => Promise<Outcome>) => Promise<Outcome>
 }
@@ -41,15 +43,21 @@ export function createInspectionCache<Outcome extends object>(
     }
   }
 
-  return {
-    get: async (sha256Hex, compute) => {
-      const known = settled.get(sha256Hex)
-      if (known !== undefined) return known
-      const joined = inProgress.get(sha256Hex)
-      if (joined !== undefined) return await joined
+  const get: InspectionCache<Outcome>['get'] = async (sha256Hex, compute) => {
+    const known = settled.get(sha256Hex)
+    if (known !== undefined) return known
+    const joined = inProgress.get(sha256Hex)
+    if (joined === undefined) {
       const started = run(sha256Hex, compute)
       inProgress.set(sha256Hex, started)
       return await started
-    },
+    }
+    try {
+      return await joined
+    } catch (error) {
+      if (options.isOfCaller?.(error)) return await get(sha256Hex, compute)
+      throw error
+    }
   }
+  return { get }
 }

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { SignInLimits } from '#shared/ledger/operators/sign-in.ts'
 import { LONGEST_PASSWORD, OPERATOR_NAME } from '#shared/operators/operator-account.ts'
 import { isPassword } from '#shared/operators/password.ts'
+import { clientGroup } from '#shared/runtime/client-address.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { sendView } from '../../rendering/console.ts'
 import { requireSameOrigin } from '../../rendering/forms.ts'
@@ -63,7 +64,7 @@ async function signIn(dependencies: SignInDependencies, request: FastifyRequest,
   const { name, password } = fields.data
   const { sessions, events, logger, now } = dependencies
   const device = await findDevice(request, name, now())
-  const begun = await sessions.beginSignIn(name, { address: request.ip, device }, LIMITS)
+  const begun = await sessions.beginSignIn(name, { address: clientGroup(request.ip), device }, LIMITS)
   if (begun.outcome === 'throttled') {
     logger.warn('throttled a sign-in')
     await events.signIn('throttled', begun.account, request.ip)

@@ -267,6 +267,15 @@ describe('documents for discovery', async () => {
   })
 
   describe('/docs', () => {
+    it('is sent once to a client that keeps it: its bundle is megabytes', async () => {
+      for (const path of ['/docs/', '/docs/js/scalar.js']) {
+        const { etag } = (await app.inject(path)).headers
+        expect(etag).toMatch(/^"[0-9a-f]+"$/)
+        const again = await app.inject({ path, headers: { 'if-none-match': etag } })
+        expect([again.statusCode, again.body]).toEqual([304, ''])
+      }
+    })
+
     it('/docs redirects to a page that loads nothing from another host', async () => {
       const redirect = await app.inject('/docs')
       expect([redirect.statusCode, redirect.headers.location]).toEqual([301, '/docs/'])

@@ -318,6 +318,22 @@ describe('sessions of operators', () => {
   })
 
   describe('a failed sign-in', () => {
+    it('is counted for the /64 of an IPv6 host, which has all of its addresses', async () => {
+      const own = await startTestConsole()
+      try {
+        const guess = async (index: number) => {
+          const visitor = visitConsole(own.app, `2001:db8::${(index + 1).toString(16)}`)
+          const token = readCsrfToken((await visitor.get('/operator/sign-in')).body)
+          return (await visitor.post('/operator/sign-in', { name: `n-${index}`, password: 'x', _csrf: token })).status
+        }
+        const statuses: number[] = []
+        for (const index of upTo(21)) statuses.push(await guess(index))
+        expect(statuses).toEqual([...upTo(20).map(() => 422), 429])
+      } finally {
+        await own.close()
+      }
+    })
+
     it('is in audit and metrics, by number where there are many, and never by the name that was entered', async () => {
       // Numbers are those of one process since midnight.
       const own = await startTestConsole()

@@ -6,12 +6,12 @@ import { createRateBuckets } from '../../../api/limits/rate-buckets.ts'
 import { createDecodingLimiter, type DecodingLimiter } from '../../../api/limits/rate-limits.ts'
 import type { DecodeAudio, Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { createDecoderQueue } from '../../../api/request/audio/decoder-queue.ts'
-import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
+import { createMp3Inspector, type InspectionOutcome, isOfCaller } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
 import { planDecode } from '../../../api/request/audio/plan-decode.ts'
 import { UNSHARED_VERDICTS } from '../../../api/request/audio/shared-verdicts.ts'
 import { shrinkAdvice, splitAdvice } from '../../../shared/audio/conversion.ts'
-import type { AppError } from '../../../shared/errors/app-error.ts'
+import { AppError } from '../../../shared/errors/app-error.ts'
 import {
   generatedDurationMs,
   generateFrames,
@@ -39,6 +39,7 @@ function inspectorWith(
   const cache = createInspectionCache<InspectionOutcome>({
     maximumEntries: 100,
     timeToLiveMs: 1000,
+    isOfCaller,
     now: () => clock.ms,
   })
   const inspector = createMp3Inspector({
@@ -328,6 +329,17 @@ describe('caching inspections', () => {
     const { inspect } = inspectorWith(decode)
     await errorOf(inspect(generateMp3(clip), 'a'))
     expect((await inspect(generateMp3(clip), 'a')).durationMs).toBe(523)
+  })
+
+  test('refuses only the one who has had too much decoded, of two who send a recording at once', async () => {
+    const limitDecoding = vi.fn<DecodingLimiter>()
+    limitDecoding.mockImplementationOnce(() => {
+      throw new AppError('rate_limited', { retryAfterSeconds: 60 })
+    })
+    const { inspect } = inspectorWith(async () => agrees, { limitDecoding })
+    const [first, second] = [inspect(generateMp3(clip), 'a'), inspect(generateMp3(clip), 'a')]
+    expect((await errorOf(first)).code).toBe('rate_limited')
+    expect((await second).durationMs).toBe(523)
   })
 
   test('caches no more inspections than its limit', async () => {
