@@ -158,6 +158,7 @@ async function loadReference(): Promise<ReadonlyMap<string, ReferencePage>> {
   for (const path of REFERENCE_PAGES) {
     const { statusCode: status, headers, rawPayload } = await server.inject({ url: path })
     const { location } = headers
+    if (status >= 400) throw new Error(`the reference answers ${path} with ${status}`)
     pages.set(path, { ...representationOf(String(headers['content-type']), rawPayload), status, location })
   }
   return pages
