@@ -32,7 +32,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
        failure_code = NULL, failure_reason = NULL, finished_at = NULL, is_owed = false,
        usage = NULL, charge_amount = NULL, result_body = NULL, result_digest = NULL, result_expired_at = NULL,
        fence = fence + 1, lease_expires_at = NULL, orphaned_at = NULL, run_after = now(), enqueued_at = NULL,
-       accepted_at = now(), is_new_payer = $11, client_network = $12
+       accepted_at = statement_timestamp(), is_new_payer = $11, client_network = $12
      WHERE id = $1 AND state = ANY($7)`,
     values: [
       jobId,

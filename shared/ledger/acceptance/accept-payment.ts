@@ -101,7 +101,9 @@ async function acceptTogether(
   if (asked.length === 0) return new Map()
   try {
     return await inLimitedTransaction(pool, limits, asked, async (transaction, transactionLimits) => {
-      const claims = asked.map((one) => newClaim(withElapsed(one)))
+      // Jobs of one time are ordered by their ids, and ids of one millisecond are in no order.
+      const jobIds = asked.map(() => newId()).toSorted()
+      const claims = asked.map((one, index) => newClaim(withElapsed(one), jobIds[index]))
       const { accepted, refusals } = await claimAndJudge(transaction, claims, lockedRows, transactionLimits)
       if (refusals.length > 0) throw new SomeRefused(accepted)
       if (accepted.length === 0) return new Map()
@@ -174,8 +176,8 @@ function withElapsed({ job, askedAtMs }: AskedAcceptance): NewJob {
   return { ...job, exposure: { ...exposure, verifiedMsAgo: exposure.verifiedMsAgo + performance.now() - askedAtMs } }
 }
 
-function newClaim(job: NewJob): Claim {
-  return { job, jobId: newId(), authorizationId: newId(), holder: null }
+function newClaim(job: NewJob, jobId: string = newId()): Claim {
+  return { job, jobId, authorizationId: newId(), holder: null }
 }
 
 async function acceptUnderLocks(sql: PipelinedTransaction, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {

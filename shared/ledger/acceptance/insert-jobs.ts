@@ -24,7 +24,11 @@ const NAMES = Object.keys(COLUMNS).join(', ')
 const TYPES = Object.values(COLUMNS)
 const VALUES = NAMES.replace('effective_request', "convert_from(effective_request, 'UTF8')")
 
-/** Writes the jobs of claims, and binds their keys to them. */
+/**
+ * Writes the jobs of claims, and binds their keys to them. A payer's jobs are ordered by `accepted_at`, then by id, which is
+ * the order in which they were judged: the time is that of the statement, which is sent under the lock of the payer, not that
+ * of the transaction, which began before it may have waited for the lock.
+ */
 export async function insertJobs(sql: Sql, claims: readonly AcceptedClaim[]): Promise<void> {
   const rows = claims.map(valuesOf)
   const [only] = rows
@@ -36,7 +40,8 @@ export async function insertJobs(sql: Sql, claims: readonly AcceptedClaim[]): Pr
   await sql.query({
     name: isOne ? 'insert_job' : 'insert_jobs',
     text: `WITH job AS (
-       INSERT INTO jobs (${NAMES}, state) SELECT ${VALUES}, 'accepted' FROM ${given} AS new (${NAMES})
+       INSERT INTO jobs (${NAMES}, state, accepted_at)
+       SELECT ${VALUES}, 'accepted', statement_timestamp() FROM ${given} AS new (${NAMES})
        RETURNING id, idempotency_key)
      UPDATE idempotency_keys SET job_id = job.id, described_audio = NULL FROM job
      WHERE idempotency_keys.idempotency_key = job.idempotency_key`,

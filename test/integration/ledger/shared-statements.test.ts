@@ -166,6 +166,47 @@ describe('payments that are accepted together', () => {
       expect(outcomes(await acceptAll([await newJob()]))).toEqual({ exceeds_funds: 1 })
     })
 
+    it('orders the jobs of a payer in one transaction as they were judged', async () => {
+      const { payer } = testAuthorization()
+      const ofPayer = () => ({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })
+      const jobs = await Promise.all(TWENTY.map(() => newShortJob(ofPayer())))
+      expect(outcomes(await acceptAll(jobs))).toEqual({ accepted: 20 })
+      const stored = await ledger.sql<{ idempotency_key: string; transaction: string }>(
+        `SELECT idempotency_key, xmin::text AS transaction FROM jobs WHERE payer = $1 ORDER BY accepted_at, id`,
+        [payer],
+      )
+      expect(stored.map(({ idempotency_key }) => idempotency_key)).toEqual(
+        jobs.map(({ idempotencyKey }) => idempotencyKey),
+      )
+      expect(new Set(stored.map(({ transaction }) => transaction)).size).toBe(1)
+    })
+
+    it('orders the jobs of a payer as they were judged, not as their transactions began', async () => {
+      const { payer } = testAuthorization()
+      const ofPayer = () => ({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })
+      const failed = newTestJob(ofPayer())
+      await jobInState(ledger, 'failed', failed)
+      // One of each kind: a new job, and one that runs again.
+      const jobs = [await newShortJob(ofPayer()), { ...failed, ...ofPayer(), stagedUpload: null }]
+      const holder = await ledger.pool.connect()
+      await holder.query('BEGIN')
+      await holder.query("SELECT pg_advisory_xact_lock(hashtextextended('farebox payer ' || $1 || ' ' || $2, 0))", [
+        testAuthorization().network,
+        payer,
+      ])
+      const acceptances = acceptAll(jobs, [ledger.acceptance, otherProcess()])
+      await until(async () => {
+        const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`
+        return (await ledger.sql(waiting)).length === jobs.length
+      })
+      const { rows } = await holder.query<{ judged_after: Date }>('SELECT clock_timestamp() AS judged_after')
+      await holder.query('COMMIT')
+      holder.release()
+      expect(outcomes(await acceptances)).toEqual({ accepted: 2 })
+      const late = `SELECT FROM jobs WHERE payer = $1 AND accepted_at > $2`
+      expect(await ledger.sql(late, [payer, rows[0]?.judged_after])).toHaveLength(2)
+    })
+
     it('lets few payments of a payer wait for another process, and strangers not at all', async () => {
       const { payer } = testAuthorization()
       const jobs = await Promise.all(
