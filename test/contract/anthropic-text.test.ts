@@ -156,6 +156,35 @@ describe('request', () => {
     },
   )
 
+  const forced = ['required', { name: 'get_weather' }] as const
+
+  test.each(['claude-sonnet-5-5', 'claude-opus-5-5', 'claude-fable-5-1', 'claude-mythos-5-1'])(
+    'leaves a call that the caller forces, which %s rejects, to another deployment without a call',
+    async (model) => {
+      for (const choice of forced)
+        expect(await generate({ tools: [WEATHER_TOOL], tool_choice: choice }, { model })).toEqual(
+          unserviceable('not sent: a forced call of a tool'),
+        )
+      expect(upstream.calls).toHaveLength(0)
+    },
+  )
+
+  test.each(['claude-sonnet-5', 'claude-opus-5', 'claude-fable-5', 'claude-haiku-5-5', 'claude-haiku-4-5'])(
+    'sends a call that the caller forces to %s',
+    async (model) => {
+      for (const choice of forced) {
+        upstream.clearCalls()
+        const fields = await sent({ tools: [WEATHER_TOOL], tool_choice: choice }, { model })
+        expect(fields).toMatchObject({ tool_choice: { type: typeof choice === 'string' ? 'any' : 'tool' } })
+      }
+    },
+  )
+
+  test('calls claude-sonnet-5-5 with tools that the model may leave', async () => {
+    const fields = await sent({ tools: [WEATHER_TOOL], tool_choice: 'none' }, { model: 'claude-sonnet-5-5' })
+    expect(fields).toMatchObject({ tool_choice: { type: 'none' } })
+  })
+
   test('sends an answer to be continued to models before 4.6', async () => {
     expect((await sent({ messages: prefilled }, { model: 'claude-haiku-4-5' }))['messages']).toHaveLength(2)
   })
@@ -789,6 +818,7 @@ describe('definite failures before any work', () => {
     '`temperature` is deprecated for this model.',
     '`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.',
     'adaptive thinking is not supported on this model',
+    'tool_choice: type "tool" and "any" are not supported for this model.',
     '"thinking.type.disabled" is not supported for this model.',
     'thinking.enabled.budget_tokens: Input should be greater than or equal to 1024',
   ])('leaves what only this model does not support to another deployment: %s', async (message) => {

@@ -233,6 +233,10 @@ const assistantTurn = {
     { role: 'assistant', content: 'Hello' },
   ],
 }
+const forcedCall = {
+  tools: [{ name: 'clock', input_schema: { type: 'object' } }],
+  tool_choice: { type: 'tool', name: 'clock' },
+}
 const withTool = {
   tools: [{ functionDeclarations: [{ name: 'f' }] }],
   generationConfig: { responseMimeType: 'application/json' },
@@ -277,6 +281,7 @@ describe('text vendors', () => {
     ['claude-sonnet-4-5', { max_tokens: 64_001 }, /^max_tokens: 64001 > 64000/],
     ['claude-sonnet-5-5', { max_tokens: 128_001 }, /^max_tokens: 128001 > 128000/],
     ['claude-sonnet-5-5', { temperature: 0.5 }, /`temperature` is deprecated/],
+    ['claude-sonnet-5-5', forcedCall, /^tool_choice: type "tool" and "any" are not supported for this model\.$/],
     ['claude-sonnet-4-5', { output_config: { effort: 'low' } }, /effort/],
     ['claude-sonnet-4-5', { thinking: { type: 'adaptive' } }, /adaptive/],
     ['claude-sonnet-4-5', { thinking: { type: 'enabled', budget_tokens: 512 } }, /greater than or equal to 1024/],
@@ -293,6 +298,8 @@ describe('text vendors', () => {
 
   test.each<[string, object]>([
     ['claude-sonnet-4-5', assistantTurn],
+    ['claude-opus-5', forcedCall],
+    ['claude-haiku-5-5', forcedCall],
     ['claude-sonnet-4-5', { temperature: 0.5, thinking: { type: 'enabled', budget_tokens: 1024 } }],
     ['claude-opus-5', { thinking: { type: 'adaptive' }, output_config: { effort: 'xhigh' }, metadata: {} }],
   ])('%s accepts %j as Anthropic does', async (model, body) => {

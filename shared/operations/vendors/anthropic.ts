@@ -14,17 +14,26 @@ interface AnthropicModelTraits {
   readonly thinksByDefault: boolean
   /** Whether a conversation may end with the model's own turn, which it then continues. */
   readonly continuesOwnTurn: boolean
+  /** Whether a request may force a call of a tool. */
+  readonly forcesCalls: boolean
 }
 
 /**
  * Returns the traits of a model. A name without a version has none of the newer ones.
  *
  * Source: platform.claude.com/docs/en/about-claude/models/migration-guide and …/docs/en/api/errors
- * ("Prefill not supported": 4.6 and later), …/build-with-claude/adaptive-thinking and …/effort (generation 5).
+ * ("Prefill not supported": 4.6 and later), …/build-with-claude/adaptive-thinking and …/effort (generation 5);
+ * …/models/{sonnet-5-5,opus-5-5,fable-5-1}/whats-new-… ("Forced tool use is not supported": 400 `tool_choice: type "tool" and
+ * "any" are not supported for this model.`), which …/models/haiku-5-5/whats-new-haiku-5-5 does not list, read on 30 November
+ * 2026.
  */
 export function modelTraits(upstreamModel: string): AnthropicModelTraits {
   const generation = generationOf(upstreamModel)
-  return { thinksByDefault: generation >= 5, continuesOwnTurn: generation < 4.6 }
+  return {
+    thinksByDefault: generation >= 5,
+    continuesOwnTurn: generation < 4.6,
+    forcesCalls: generation <= 5 || upstreamModel.startsWith('claude-haiku-'),
+  }
 }
 
 /** Reads `claude-opus-4-6` as 4.6, and `claude-sonnet-4-20250514` as 4. */
@@ -50,13 +59,21 @@ const NAMES: NameRule = {
  */
 export function anthropicTextObstacle(request: TextRequest, upstreamModel: string): TextObstacle | undefined {
   const hasBlankStop = request.stop_sequences?.some(isBlank) === true
+  const { continuesOwnTurn, forcesCalls } = modelTraits(upstreamModel)
   return (
-    (modelTraits(upstreamModel).continuesOwnTurn ? undefined : ownTurnObstacle(request)) ??
+    (continuesOwnTurn ? undefined : ownTurnObstacle(request)) ??
+    (forcesCalls ? undefined : forcedCallObstacle(request)) ??
     (hasBlankStop ? { field: 'stop_sequences', what: 'a stop sequence of whitespace only' } : undefined) ??
     verbosityObstacle(request) ??
     nameObstacle(request, NAMES) ??
     emptinessObstacle(request, isBlank, 'messages of whitespace only')
   )
+}
+
+function forcedCallObstacle({ tool_choice: choice = 'auto' }: TextRequest): TextObstacle | undefined {
+  return choice === 'required' || typeof choice === 'object'
+    ? { field: 'tool_choice', what: 'a forced call of a tool' }
+    : undefined
 }
 
 function isBlank(text: string): boolean {

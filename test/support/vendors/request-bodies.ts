@@ -198,7 +198,7 @@ import type { ImageGenerateParams } from 'openai/resources/images'
     'export const anthropicMessages = ',
     literal(
       [
-        ...(await bodiesOf({ adapter: 'anthropic', upstream_model: 'claude-sonnet-5-5' }, texts)),
+        ...(await bodiesOf({ adapter: 'anthropic', upstream_model: 'claude-sonnet-5' }, texts)),
         ...(await bodiesOf(
           {
             adapter: 'anthropic',

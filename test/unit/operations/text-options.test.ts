@@ -214,6 +214,7 @@ const VERBOSE: Carrier = { ...OPENAI, options: { send_verbosity: true, maximum_s
 const FEW_TOOLS: Carrier = { ...OPENAI, options: { maximum_tools: 127 } }
 const MANY_TOOLS: Carrier = { ...OPENAI, options: { maximum_tools: 1000 } }
 const ANTHROPIC: Carrier = { adapter: 'anthropic', upstreamModel: 'claude-opus-4-8', options: {} }
+const UNFORCED: Carrier = { ...ANTHROPIC, upstreamModel: 'claude-sonnet-5-5' }
 const servedBy = (...carriers: Carrier[]): Catalog => ({ ...smallCatalog, carriers: { [TEXT_MODEL]: carriers } })
 const quotedBy = (carriers: Carrier[], fields: object) => () => quoteOf(chat, chatBody(fields), servedBy(...carriers))
 const unsupported = (param: string) => expect.objectContaining({ code: 'request_unsupported', param })
@@ -232,6 +233,8 @@ const long = (length: number) => 'a'.repeat(length)
 describe('what no deployment of the model takes is refused before the price', () => {
   const json = { tools: [tool('f')], response_format: { type: 'json_object' } }
   const prefilled = { messages: [...hello, { role: 'assistant', content: 'I' }] }
+  const one = { tools: tools(1) }
+  const named = { type: 'function', function: { name: 'f0' } }
   test.each<[string, object, string, refusing: Carrier[], taking: Carrier[]]>([
     ['4 stops', { stop: stops(4) }, 'stop', [VERBOSE], [OPENAI, GEMINI, ANTHROPIC]],
     ['5 stops', { stop: stops(5) }, 'stop', [OPENAI, VERBOSE], [GEMINI, ANTHROPIC]],
@@ -246,6 +249,8 @@ describe('what no deployment of the model takes is refused before the price', ()
     ['513 tools', { tools: tools(513) }, 'tools', [OPENAI, GEMINI], [ANTHROPIC, MANY_TOOLS]],
     ['128 calls at once', calls(128), 'messages', [FEW_TOOLS], [GEMINI, OPENAI, ANTHROPIC]],
     ['129 calls at once', calls(129), 'messages', [OPENAI], [GEMINI, ANTHROPIC, MANY_TOOLS]],
+    ['any call', { ...one, tool_choice: 'required' }, 'tool_choice', [UNFORCED], [GEMINI, OPENAI, ANTHROPIC]],
+    ['one call', { ...one, tool_choice: named }, 'tool_choice', [UNFORCED], [GEMINI, OPENAI, ANTHROPIC]],
     ['a space', { tools: [tool('my tool')] }, 'tools', [GEMINI, OPENAI, ANTHROPIC], []],
     ['a dot', { tools: [tool('my.tool')] }, 'tools', [OPENAI, ANTHROPIC], [GEMINI]],
     ['an umlaut', { tools: [tool('größe')] }, 'tools', [GEMINI, OPENAI, ANTHROPIC], []],
