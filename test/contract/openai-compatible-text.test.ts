@@ -532,6 +532,17 @@ describe('answers that are not as documented', () => {
     expect((await generated()).usage).toMatchObject({ input_tokens: 19, output_tokens: output })
   })
 
+  test.each([
+    ['OpenAI', { prompt_tokens_details: { cached_tokens: 10 } }],
+    ['DeepSeek', { prompt_cache_hit_tokens: 10, prompt_cache_miss_tokens: 9 }],
+    ['Kimi', { cached_tokens: 10 }],
+    ['both, once', { prompt_tokens_details: { cached_tokens: 10 }, prompt_cache_hit_tokens: 10, cached_tokens: 10 }],
+  ])('reads the input that was cached where %s says it', async (_name, fields) => {
+    const usage = { prompt_tokens: 19, completion_tokens: 2, total_tokens: 21, ...fields }
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    expect((await generated()).usage).toEqual({ input_tokens: 19, cached_input_tokens: 10, output_tokens: 2 })
+  })
+
   test('never charges more than the total where the input was not counted', async () => {
     const usage = {
       completion_tokens: 5,

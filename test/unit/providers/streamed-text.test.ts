@@ -430,6 +430,14 @@ describe('a call that the output limit cuts', () => {
     })
   })
 
+  it('reads the counts that a server puts into its last choice', async () => {
+    const counts = { prompt_tokens: 19, completion_tokens: 5, total_tokens: 24, cached_tokens: 10 }
+    const last = { choices: [{ index: 0, delta: {}, finish_reason: 'stop', usage: counts }] }
+    expect(await output(gpt, text([chunk({ content: 'So far' }), last]))).toMatchObject({
+      usage: { input_tokens: 19, cached_input_tokens: 10, output_tokens: 5 },
+    })
+  })
+
   it('takes calls with other ids apart where a server numbers all of them 0', async () => {
     const events = [
       callChunk(0, { id: 'a', function: { name: 'f', arguments: '{}' } }),

@@ -54,8 +54,8 @@ export function createCompletionStream(): CompletionStream {
   const hasOutput = () => texts.length + refusals.length + calls.length > 0
   const add = (chunk: ChunkWire): StreamProgress => {
     id ??= chunk.id ?? undefined
-    usage = chunk.usage ?? usage
     const choice = chunk.choices.find(({ index }) => (index ?? 0) === 0)
+    usage = chunk.usage ?? choice?.usage ?? usage
     const { content, refusal, tool_calls: deltas } = choice?.delta ?? {}
     if (content) texts.push(content)
     if (refusal) refusals.push(refusal)

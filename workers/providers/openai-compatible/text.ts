@@ -191,7 +191,7 @@ function readCompletion(
 function countsOf(usage: CompletionWire['usage']) {
   return {
     input: usage?.prompt_tokens,
-    cached: usage?.prompt_tokens_details?.cached_tokens,
+    cached: usage?.prompt_tokens_details?.cached_tokens ?? usage?.prompt_cache_hit_tokens ?? usage?.cached_tokens,
     written: usage?.prompt_tokens_details?.cache_write_tokens,
     output: usage?.completion_tokens,
     thinking: usage?.completion_tokens_details?.reasoning_tokens,

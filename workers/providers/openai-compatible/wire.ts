@@ -19,12 +19,16 @@ export const WRITTEN: ReadonlySet<string> = new Set(['arguments'])
 /**
  * Counts of tokens, each of which may be missing. `cached_tokens` and `cache_write_tokens` are parts of `prompt_tokens`;
  * OpenAI bills writes from GPT-5.6 on (developers.openai.com/api/docs/guides/prompt-caching). `reasoning_tokens` are a
- * part of `completion_tokens`, except at servers whose `total_tokens` says otherwise.
+ * part of `completion_tokens`, except at servers whose `total_tokens` says otherwise. Cached tokens are `prompt_cache_hit_tokens`
+ * at DeepSeek (api-docs.deepseek.com/guides/kv_cache) and `usage.cached_tokens` at Kimi (platform.kimi.ai/docs/api/chat), where
+ * a stream has its counts in the last choice as well; read on 30 November 2026.
  */
 const completionUsage = z.object({
   prompt_tokens: optionalCount('prompt_tokens'),
   completion_tokens: optionalCount('completion_tokens'),
   total_tokens: optionalCount('total_tokens'),
+  prompt_cache_hit_tokens: optionalCount('prompt_cache_hit_tokens'),
+  cached_tokens: optionalCount('cached_tokens'),
   prompt_tokens_details: optional(
     'prompt_tokens_details',
     z.object({
@@ -144,6 +148,7 @@ export const chunkWire = z.object({
           tool_calls: list('delta.tool_calls', callDelta),
         }),
       ),
+      usage: optional('choices.usage', completionUsage),
     }),
   ),
   usage: optional('usage', completionUsage),
