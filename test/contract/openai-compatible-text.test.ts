@@ -502,6 +502,8 @@ describe('unusable answers', () => {
 })
 
 describe('answers that are not as documented', () => {
+  const CACHED_BESIDE = { completion_tokens: 3, prompt_tokens_details: { cached_tokens: 100 } }
+
   // The request has two words, the answer `So far` has two.
   test.each<[string, unknown, number, number]>([
     ['no usage', undefined, 2, 2],
@@ -541,6 +543,25 @@ describe('answers that are not as documented', () => {
     const usage = { prompt_tokens: 19, completion_tokens: 2, total_tokens: 21, ...fields }
     answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
     expect((await generated()).usage).toEqual({ input_tokens: 19, cached_input_tokens: 10, output_tokens: 2 })
+  })
+
+  test.each([
+    ['beside the output, of which only the total tells', { completion_tokens: 3, total_tokens: 105 }, {}, 86, 83],
+    ['all of the output, of which only the total tells', { completion_tokens: 0, total_tokens: 102 }, {}, 83, 83],
+    ['none', { completion_tokens: 3, total_tokens: 22 }, {}, 3, undefined],
+    ['none, as the server says', { completion_tokens: 3, total_tokens: 105 }, { reasoning_tokens: 0 }, 3, undefined],
+    [
+      'not known where cached input may be what the total has',
+      { ...CACHED_BESIDE, total_tokens: 122 },
+      {},
+      3,
+      undefined,
+    ],
+  ])('hidden thinking is %s', async (_name, counts, details, output, thinking) => {
+    const usage = { prompt_tokens: 19, ...counts, completion_tokens_details: details }
+    answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })
+    const { input_tokens, output_tokens, thinking_tokens } = (await generated()).usage
+    expect([input_tokens, output_tokens, thinking_tokens]).toEqual([19, output, thinking])
   })
 
   test('never charges more than the total where the input was not counted', async () => {

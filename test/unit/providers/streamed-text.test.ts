@@ -430,6 +430,22 @@ describe('a call that the output limit cuts', () => {
     })
   })
 
+  it('charges the hidden thinking of which only the total of each chunk tells, also of a cut answer', async () => {
+    const [first, latest] = [1, 3].map((visible) => ({
+      prompt_tokens: 9,
+      completion_tokens: visible,
+      total_tokens: 102 + visible,
+    }))
+    const events = [chunk({ content: '1' }, null, first), chunk({ content: ', 2' }, null, latest)]
+    expect((await output(gpt, text(events), 'deadline')).usage).toEqual({
+      input_tokens: 9,
+      output_tokens: 96,
+      thinking_tokens: 93,
+    })
+    const whole = await output(gpt, text([...events, chunk({}, 'length', latest)]))
+    expect(whole.usage).toEqual({ input_tokens: 9, output_tokens: 96, thinking_tokens: 93 })
+  })
+
   it('reads the counts that a server puts into its last choice', async () => {
     const counts = { prompt_tokens: 19, completion_tokens: 5, total_tokens: 24, cached_tokens: 10 }
     const last = { choices: [{ index: 0, delta: {}, finish_reason: 'stop', usage: counts }] }

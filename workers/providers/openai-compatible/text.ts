@@ -20,6 +20,7 @@ import {
   endingSequence,
   endsAtStopSequence,
   newCallId,
+  type ReportedCounts,
 } from '../text-answer.ts'
 import { readJson, storable } from '../wire-fields.ts'
 import { type CompletionStream, createCompletionStream } from './completion-stream.ts'
@@ -188,15 +189,34 @@ function readCompletion(
   }
 }
 
-function countsOf(usage: CompletionWire['usage']) {
-  return {
-    input: usage?.prompt_tokens,
-    cached: usage?.prompt_tokens_details?.cached_tokens ?? usage?.prompt_cache_hit_tokens ?? usage?.cached_tokens,
-    written: usage?.prompt_tokens_details?.cache_write_tokens,
-    output: usage?.completion_tokens,
-    thinking: usage?.completion_tokens_details?.reasoning_tokens,
-    total: usage?.total_tokens,
-  }
+function countsOf(usage: CompletionWire['usage']): ReportedCounts {
+  const cached = usage?.prompt_tokens_details?.cached_tokens ?? usage?.prompt_cache_hit_tokens ?? usage?.cached_tokens
+  const written = usage?.prompt_tokens_details?.cache_write_tokens
+  const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usage ?? {}
+  const thinking = usage?.completion_tokens_details?.reasoning_tokens
+  const counts = { input, cached, written, output, thinking, total }
+  if (thinking !== undefined || output === undefined) return counts
+  const hidden = hiddenThinking({ input, output, total, inCache: (cached ?? 0) + (written ?? 0) })
+  return hidden === 0 ? counts : { ...counts, output: output + hidden, thinking: hidden }
+}
+
+/**
+ * Returns the thinking of which a server says nothing but the total: Google's endpoint of this API, which bills it as output
+ * (discuss.ai.google.dev/t/127400, read on 30 November 2026). What the cache had is no thinking where the input was counted
+ * without it.
+ */
+function hiddenThinking({
+  input = 0,
+  output,
+  total = 0,
+  inCache,
+}: {
+  readonly input: number | undefined
+  readonly output: number
+  readonly total: number | undefined
+  readonly inCache: number
+}): number {
+  return input === 0 || inCache > input ? 0 : Math.max(0, total - input - output)
 }
 
 /** Returns whether an answer without text may have ended at a sequence of the request: it says so, and shows its message. */
