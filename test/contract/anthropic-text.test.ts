@@ -180,6 +180,17 @@ describe('request', () => {
     },
   )
 
+  test('asks a model to think only where the caller forces no call, with which it refuses to', async () => {
+    const setting = { model: 'claude-opus-4-8', thinking: 'adaptive' } as const
+    for (const choice of forced) {
+      upstream.clearCalls()
+      const fields = await sent({ tools: [WEATHER_TOOL], tool_choice: choice, max_output_tokens: 16_384 }, setting)
+      expect(fields).not.toHaveProperty('thinking')
+    }
+    upstream.clearCalls()
+    expect(await sent({ tools: [WEATHER_TOOL], max_output_tokens: 16_384 }, setting)).toHaveProperty('thinking')
+  })
+
   test('calls claude-sonnet-5-5 with tools that the model may leave', async () => {
     const fields = await sent({ tools: [WEATHER_TOOL], tool_choice: 'none' }, { model: 'claude-sonnet-5-5' })
     expect(fields).toMatchObject({ tool_choice: { type: 'none' } })
@@ -819,6 +830,7 @@ describe('definite failures before any work', () => {
     '`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.',
     'adaptive thinking is not supported on this model',
     'tool_choice: type "tool" and "any" are not supported for this model.',
+    'Thinking may not be enabled when tool_choice forces tool use.',
     '"thinking.type.disabled" is not supported for this model.',
     'thinking.enabled.budget_tokens: Input should be greater than or equal to 1024',
   ])('leaves what only this model does not support to another deployment: %s', async (message) => {

@@ -70,10 +70,13 @@ export function anthropicTextObstacle(request: TextRequest, upstreamModel: strin
   )
 }
 
-function forcedCallObstacle({ tool_choice: choice = 'auto' }: TextRequest): TextObstacle | undefined {
+function forcedCallObstacle(request: TextRequest): TextObstacle | undefined {
+  return forcesCall(request) ? { field: 'tool_choice', what: 'a forced call of a tool' } : undefined
+}
+
+/** Returns whether the answer must call a tool: any, or the one that is named. */
+export function forcesCall({ tool_choice: choice = 'auto' }: Pick<TextRequest, 'tool_choice'>): boolean {
   return choice === 'required' || typeof choice === 'object'
-    ? { field: 'tool_choice', what: 'a forced call of a tool' }
-    : undefined
 }
 
 function isBlank(text: string): boolean {

@@ -38,7 +38,7 @@ const MODEL_LIMIT_MESSAGES: readonly RegExp[] = [
   /^this model does not support /i,
   /^max_tokens: \d+ > \d+/,
   /^prompt is too long|^input length and `max_tokens` exceed context limit/,
-  /^tool_choice: type .* not supported for this model/,
+  /^tool_choice: type .* not supported for this model|^thinking may not be enabled when tool_choice/i,
   /^["'`]?(?:temperature|top_p|top_k|(?:adaptive |extended )?thinking|output_config|effort)\b/,
 ]
 

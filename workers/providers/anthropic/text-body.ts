@@ -1,6 +1,6 @@
 import type { Effort } from '#shared/operations/text/effort.ts'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
-import { modelTraits } from '#shared/operations/vendors/anthropic.ts'
+import { forcesCall, modelTraits } from '#shared/operations/vendors/anthropic.ts'
 import { withUniqueCallIds } from '../call-ids.ts'
 import { described } from '../json-schema.ts'
 import { effortWithin } from '../output-limit.ts'
@@ -124,11 +124,14 @@ function effortOf(request: TextRequest, { upstreamModel, effort }: AnthropicText
 /** Below this output limit a model that does not think by default is not asked to, unless the request asks for thinking. */
 const LOWEST_THINKING_OUTPUT_TOKENS = 4096
 
-function thinkingOf(
-  { max_output_tokens: limit, reasoning_effort: asked }: TextRequest,
-  { thinking }: AnthropicTextSettings,
-): object {
-  const isUnwanted = asked === undefined ? limit < LOWEST_THINKING_OUTPUT_TOKENS : asked === 'none'
+/**
+ * A call that is forced excludes thinking: 400 "Thinking may not be enabled when tool_choice forces tool use."
+ * (diegosouzapw/OmniRoute#4389, vercel/ai#17729, read on 30 November 2026).
+ */
+function thinkingOf(request: TextRequest, { thinking }: AnthropicTextSettings): object {
+  const { max_output_tokens: limit, reasoning_effort: asked } = request
+  const isBelow = asked === undefined ? limit < LOWEST_THINKING_OUTPUT_TOKENS : asked === 'none'
+  const isUnwanted = isBelow || forcesCall(request)
   return thinking === undefined || (thinking === 'adaptive' && isUnwanted) ? {} : { thinking: { type: thinking } }
 }
 

@@ -8,7 +8,8 @@ const MINIMUM_BUDGET_TOKENS = 1024
  * without a version in their name have no limits.
  *
  * Source: platform.claude.com/docs/en/api/errors ("Prefill not supported"), …/about-claude/models/overview and
- * …/migration-guide, …/build-with-claude/adaptive-thinking and …/effort, …/models/sonnet-5-5/whats-new-sonnet-5-5
+ * …/migration-guide, …/build-with-claude/adaptive-thinking and …/effort, …/models/sonnet-5-5/whats-new-sonnet-5-5;
+ * the refusal of thinking as reported (diegosouzapw/OmniRoute#4389, read on 30 November 2026)
  */
 export function limitExceededBy(request: AnthropicRequest): string | undefined {
   const { model, messages, max_tokens: limit, temperature, top_p, top_k, thinking, output_config: output } = request
@@ -22,6 +23,8 @@ export function limitExceededBy(request: AnthropicRequest): string | undefined {
   const isForced = request.tool_choice?.type === 'any' || request.tool_choice?.type === 'tool'
   if (isForced && generation > 5 && !model.startsWith('claude-haiku-'))
     return 'tool_choice: type "tool" and "any" are not supported for this model.'
+  if (isForced && (thinking?.type === 'adaptive' || thinking?.type === 'enabled'))
+    return 'Thinking may not be enabled when tool_choice forces tool use.'
   const sampled = Object.entries({ temperature, top_p, top_k }).find(([, value]) => value !== undefined)?.[0]
   if (sampled !== undefined && generation >= 4.7) return `\`${sampled}\` is deprecated for this model.`
   if (output?.effort !== undefined && generation < 4.6) return 'This model does not support the effort parameter.'
