@@ -620,6 +620,7 @@ describe('documented answers', () => {
   test.each([
     ['STOP', 'stop'],
     ['MAX_TOKENS', 'length'],
+    ['CONTINUATION', 'length'],
     ['RECITATION', 'content_filter'],
     ['OTHER', 'content_filter'],
     ['MALFORMED_FUNCTION_CALL', 'content_filter'],
@@ -655,6 +656,12 @@ describe('documented answers', () => {
       finish_reason: 'length',
       usage: { input_tokens: 9, output_tokens: 512, thinking_tokens: 512 },
     })
+  })
+
+  test('so is one whose limit of a request went into thinking', async () => {
+    const { candidates, ...answer } = fixture('all-tokens-thought') as { candidates: object[] }
+    answerWith({ ...answer, candidates: candidates.map((each) => ({ ...each, finishReason: 'CONTINUATION' })) })
+    expect(await generated()).toMatchObject({ text: '', finish_reason: 'length', usage: { output_tokens: 512 } })
   })
 
   test.each([

@@ -18,7 +18,7 @@ import { type AnswerStream, createAnswerStream } from './answer-stream.ts'
 import { failureOfEvent } from './errors.ts'
 import { answerOf, createPost } from './generate-content.ts'
 import { type GeminiTextSettings, textBody } from './text-body.ts'
-import { type AnswerWire, CUT_SHORT, type PartWire } from './wire.ts'
+import { type AnswerWire, CUT_SHORT, LIMITED, type PartWire } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thought signatures and escapes add to it. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -86,9 +86,9 @@ function outputOf({ candidates: candidate }: AnswerWire) {
  * - A blocked prompt (`promptFeedback.blockReason`, no candidates) is refused before anything was generated: rejected.
  * - A withheld answer (SAFETY, RECITATION, …) was worked on and is billed: a refusal with finish reason
  *   `content_filter`, or the part of the text that passed the filter.
- * - Any other documented reason than STOP and MAX_TOKENS also means that the vendor cut the answer short:
+ * - Any other documented reason than STOP and those of limits also means that the vendor cut the answer short:
  *   `content_filter`. One that is not documented is mapped to the nearest.
- * - An answer without text or call is complete when MAX_TOKENS ended it, which thinking alone can use up, or when the
+ * - An answer without text or call is complete when a limit ended it, which thinking alone can use up, or when the
  *   request has stop sequences: STOP stands for those as well as for the model's own end.
  *
  * Source: ai.google.dev/gemini-api/docs/safety-settings ("Safety feedback") and Candidate.FinishReason.
@@ -105,7 +105,8 @@ function readOutput(answer: AnswerWire, request: TextRequest, isCut = false): Te
   const word = isCut ? 'MAX_TOKENS' : candidate.finishReason
   const { text, calls } = outputOf(answer)
   const isBlank = text.trim() === '' && calls.length === 0
-  const isComplete = word === 'MAX_TOKENS' || (word === 'STOP' && (text !== '' || endsAtStopSequence(request)))
+  const isLimited = word !== undefined && LIMITED.has(word)
+  const isComplete = isLimited || (word === 'STOP' && (text !== '' || endsAtStopSequence(request)))
   const isCutShort = word !== undefined && CUT_SHORT.has(word)
   const isWithheld = isBlank && isCutShort && !FAILED_CALL_REASONS.has(word)
   const usage = usageOf(answer, { input: leastInput, output: leastOutputTokens({ text, calls }) }, isCut)
@@ -127,7 +128,7 @@ function readOutput(answer: AnswerWire, request: TextRequest, isCut = false): Te
 }
 
 function finishReason(word: string | undefined, calls: boolean): TextOutput['finish_reason'] {
-  if (word === 'MAX_TOKENS') return 'length'
+  if (word !== undefined && LIMITED.has(word)) return 'length'
   if (word !== undefined && CUT_SHORT.has(word)) return 'content_filter'
   const nearest = word === 'STOP' ? 'stop' : nearestReason(word)
   return nearest === 'stop' && calls ? 'tool_calls' : nearest

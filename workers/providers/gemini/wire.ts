@@ -43,7 +43,13 @@ export const CUT_SHORT: ReadonlySet<string> = new Set([
   'NO_IMAGE',
 ])
 
-const FINISH_WORDS: ReadonlySet<string> = new Set(['STOP', 'MAX_TOKENS', 'CONTINUATION', ...CUT_SHORT])
+/**
+ * Reasons of limits: of the request, and of what the model writes in one (`CONTINUATION`, 65,536 tokens of Gemini 4, which goes
+ * on in another request; `@google/genai` 3.1, FinishReason).
+ */
+export const LIMITED: ReadonlySet<string> = new Set(['MAX_TOKENS', 'CONTINUATION'])
+
+const FINISH_WORDS: ReadonlySet<string> = new Set(['STOP', ...LIMITED, ...CUT_SHORT])
 
 /** The members of an answer that stay as the vendor wrote them. */
 export const WRITTEN: ReadonlySet<string> = new Set(['args'])
