@@ -669,13 +669,17 @@ describe('definite failures before any work', () => {
     expect(await generate()).toEqual(unserviceable(`HTTP 400 ${code ?? 'invalid_request_error'}`))
   })
 
-  test.each(['content_policy_violation', 'invalid_prompt', 'content_filter'])(
-    'does not offer content that violates a policy to another deployment: %s',
-    async (code) => {
-      answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', code } }, 400)
-      expect(await generate()).toEqual(rejected(`HTTP 400 ${code}`))
-    },
-  )
+  test.each([
+    'content_policy_violation',
+    'invalid_prompt',
+    'content_filter',
+    'cyber_policy',
+    'bio_policy',
+    'misalignment_policy_violation',
+  ])('does not offer content that violates a policy to another deployment: %s', async (code) => {
+    answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', code } }, 400)
+    expect(await generate()).toEqual(rejected(`HTTP 400 ${code}`))
+  })
 
   test.each<[string, Partial<TextRequest>, Setting]>([
     ['an output limit above the model’s', { max_output_tokens: 65_536 }, { upstreamModel: 'gpt-4.1-mini' }],

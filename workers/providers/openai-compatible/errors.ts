@@ -56,11 +56,18 @@ export const MEDIA_SETUP_FIELDS: ReadonlySet<string> = new Set([
 
 const NO_FIELDS: ReadonlySet<string> = new Set()
 
-/** Codes for content that violates a usage policy; it is not offered to another vendor. */
+/**
+ * Codes for content that violates a usage policy; it is not offered to another vendor. From GPT-5.4 on OpenAI has one for each
+ * policy (400 `cyber_policy`, "This request has been flagged for potentially high-risk cyber activity.", of chat completions:
+ * UKGovernmentBEIS/inspect_ai#3607; the others as its clients list them; read on 30 November 2026).
+ */
 const POLICY_CODES: ReadonlySet<string> = new Set([
+  'bio_policy',
   'content_filter',
   'content_policy_violation',
+  'cyber_policy',
   'invalid_prompt',
+  'misalignment_policy_violation',
   'moderation_blocked',
 ])
 
