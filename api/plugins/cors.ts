@@ -16,9 +16,12 @@ const EXPOSED_HEADERS = [
  */
 const EVERY_HEADER = '*'
 
-/** Headers that official clients send, listed one by one because `*` does not cover Authorization. */
+/**
+ * Any header: SDKs add names, and Firefox and Safari ask for the `User-Agent` that some of them set. What official clients send
+ * is listed as well, for browsers that do not know `*`, and because it does not cover Authorization.
+ */
 const ALLOWED_HEADERS = [
-  'Content-Type, Authorization, Accept, If-None-Match, Range',
+  '*, Content-Type, Authorization, Accept, If-None-Match, Range',
   'X-Idempotency-Key, PAYMENT-SIGNATURE, Access-Control-Expose-Headers',
   'X-API-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access',
   'OpenAI-Organization, OpenAI-Project, OpenAI-Beta',

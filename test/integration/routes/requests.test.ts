@@ -148,6 +148,17 @@ describe('requests from other origins', async () => {
       expect(String(answer.headers['access-control-allow-headers']).toLowerCase().split(', ')).toContain(name)
     })
 
+    // `ai` and `@anthropic-ai/sdk` set a user agent, which Firefox and Safari ask for; the latter's tool runner names itself.
+    it.each(['user-agent', 'x-stainless-helper', 'x-of-a-later-sdk'])(
+      'a browser of any origin may send the header %s, which the list does not name',
+      async (name) => {
+        const answer = await preflight('/v1/messages')
+        const allowed = String(answer.headers['access-control-allow-headers']).toLowerCase().split(', ')
+        // The rule of the Fetch standard, 4.8 (CORS-preflight fetch), for requests without credentials.
+        expect(allowed.includes(name) || allowed.includes('*')).toBe(true)
+      },
+    )
+
     it.each(['/v1/models', '/v1/chat/completions', '/v1/nowhere'])('a preflight of %s is a 204', async (url) => {
       const answer = await preflight(url)
       expect({ status: answer.statusCode, body: answer.body }).toEqual({ status: 204, body: '' })
