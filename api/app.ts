@@ -113,7 +113,8 @@ function continueAfterAdmission(app: FastifyInstance): void {
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
   app.addHook('preParsing', (request, reply, payload, done) => {
     if (request.headers.expect?.toLowerCase() === '100-continue') {
-      reply.raw.writeContinue()
+      // A client of HTTP/1.0 would take it for the answer (RFC 9110, 10.1.1).
+      if (request.raw.httpVersion !== '1.0') reply.raw.writeContinue()
       // From here on the client sends: a refusal must wait for what is still under way, as without the header.
       delete request.raw.headers.expect
     }

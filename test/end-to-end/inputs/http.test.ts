@@ -131,6 +131,12 @@ describe('rules of HTTP', () => {
       const received = await exchangeBytes(sandbox.info.baseUrl, one + one)
       expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
     })
+    test('sends no 100 Continue to a client of HTTP/1.0, which would take it for the answer', async () => {
+      const head = [`POST ${PATH} HTTP/1.0`, `${HEADER}: ${randomUUID()}`, 'Content-Type: application/json']
+      const ending = [`Content-Length: ${CHAT.length}`, 'Expect: 100-continue', '', CHAT]
+      const received = await exchangeBytes(sandbox.info.baseUrl, [...head, ...ending].join('\r\n'))
+      expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 402'])
+    })
     test.each(['x', '100-continue, x', 'continue'])('refuses the expectation "%s" with 417', async (expectation) => {
       const head = [`POST ${PATH} HTTP/1.1`, `Host: ${host()}`, 'Content-Length: 2', 'Connection: close']
       const answer = await send([...head, `Expect: ${expectation}`], '{}')
