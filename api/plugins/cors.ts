@@ -34,6 +34,14 @@ const ALLOWED_METHODS = 'GET, HEAD, POST'
 
 const PREFLIGHT_MAX_AGE_SECONDS = '86400'
 
+/** Returns the headers that let a page of any origin read an answer. `origin` is that of the request, if it names one. */
+export function readableHeaders(origin: string | undefined) {
+  return {
+    'access-control-allow-origin': '*',
+    'access-control-expose-headers': origin === undefined ? EVERY_HEADER : EXPOSED_HEADERS,
+  }
+}
+
 /**
  * Allows browsers of any origin to call everything: there are no cookies that a foreign page could abuse. Preflights
  * get 204 for every path, so that the browser can read the actual response; other OPTIONS requests are answered like
@@ -43,8 +51,7 @@ const PREFLIGHT_MAX_AGE_SECONDS = '86400'
 export function addCors(app: FastifyInstance): void {
   app.addHook('onRequest', (request, reply, done) => {
     const { origin, 'access-control-request-method': requestedMethod } = request.headers
-    const exposed = origin === undefined ? EVERY_HEADER : EXPOSED_HEADERS
-    reply.header('access-control-allow-origin', '*').header('access-control-expose-headers', exposed)
+    reply.headers(readableHeaders(origin))
     if (request.method !== 'OPTIONS') return done()
     reply
       .header('access-control-allow-methods', ALLOWED_METHODS)

@@ -5,6 +5,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { type ErrorCode, type ErrorKind } from '#shared/errors/error-codes.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { readableHeaders } from './cors.ts'
 import { newRequestId } from './request-context.ts'
 import './request-telemetry.ts'
 
@@ -62,7 +63,10 @@ export function answerMalformedHttp(failure: { code?: string }, socket: Socket):
     'x-content-type-options: nosniff',
     `x-request-id: ${requestId}`,
     `request-id: ${requestId}`,
-    ...Object.entries(retryHeaders(error)).map(([name, value]) => `${name}: ${value}`),
+    // Whether a page sent it is not known; the list serves all.
+    ...Object.entries({ ...readableHeaders('any'), ...retryHeaders(error) }).map(
+      ([name, value]) => `${name}: ${value}`,
+    ),
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
@@ -93,7 +97,7 @@ export function answerUnroutable({ code }: FastifyError, request: FastifyRequest
       ? new AppError('malformed_http', { message: 'The path contains invalid percent-encoding.' })
       : noSuchRoute()
   const identity = { 'x-request-id': request.id, 'request-id': request.id, 'x-content-type-options': 'nosniff' }
-  void sendError(reply.headers(identity), request, error)
+  void sendError(reply.headers({ ...identity, ...readableHeaders(request.headers.origin) }), request, error)
 }
 
 function noSuchRoute(hint = ''): AppError {

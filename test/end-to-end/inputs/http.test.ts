@@ -74,6 +74,17 @@ describe('rules of HTTP', () => {
       const answer = await get(`/v1/receipts/${'a'.repeat(101)}`)
       await expectErrorBody(answer, { status: 404, code: 'not_found', param: null })
     })
+    test.each([
+      ['invalid percent-encoding', '/v1/models/%zz', 'malformed_http'],
+      ['an id longer than any', `/media/${'a'.repeat(101)}`, 'not_found'],
+      ['a head larger than any', `/v1/models?${'a'.repeat(20_000)}`, 'headers_too_large'],
+    ])('lets a page of any origin read the answer to %s', async (_, path, code) => {
+      const head = [`GET ${path} HTTP/1.1`, `Host: ${host()}`, 'Connection: close', 'Origin: https://page.example']
+      const answer = await send(head)
+      expect(await answer.json()).toMatchObject({ error: { code } })
+      expect(answer.headers.get('access-control-allow-origin')).toBe('*')
+      expect(answer.headers.get('access-control-expose-headers')).toMatch(/X-Request-ID/)
+    })
   })
 
   describe('the header host', () => {
