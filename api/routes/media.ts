@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { hashMediaToken, type ServedMedia } from '#shared/media/media.ts'
@@ -33,13 +33,13 @@ export function addMediaRoutes(app: FastifyInstance, { store, media, mediaLinks,
     const found = await store.findMedia(hashMediaToken(request.params.token))
     if (!found) throw new AppError('not_found', { message: 'There is no such media, or it has expired.' })
     if (mediaLinks) return reply.headers(CAPABILITY_HEADERS).redirect(await linkTo(mediaLinks, found, now()), 302)
-    const range = requestedRange(request.headers.range, found.bytes)
+    const range = mayBePart(request, found) ? requestedRange(request.headers.range, found.bytes) : null
     const body = request.method === 'HEAD' || range === 'unsatisfiable' ? null : await openObject(media, found, range)
     reply.headers({
       ...CAPABILITY_HEADERS,
       'content-type': found.contentType,
       'accept-ranges': 'bytes',
-      etag: `"${found.sha256}"`,
+      etag: tagOf(found),
       'content-disposition': 'attachment',
     })
     if (range === 'unsatisfiable') return reply.status(416).header('content-range', `bytes */${found.bytes}`).send()
@@ -47,6 +47,15 @@ export function addMediaRoutes(app: FastifyInstance, { store, media, mediaLinks,
     // An empty stream: Fastify would derive the content length of a HEAD response from any other body.
     return reply.header('content-length', sizeOf(range, found)).send(body ?? Readable.from([]))
   })
+}
+
+function tagOf({ sha256 }: ServedMedia): string {
+  return `"${sha256}"`
+}
+
+/** Ranges are defined for GET alone, and hold for the representation that `If-Range` names (RFC 9110, 14.2 and 13.1.5). */
+function mayBePart({ method, headers }: FastifyRequest, found: ServedMedia): boolean {
+  return method === 'GET' && (headers['if-range'] ?? tagOf(found)) === tagOf(found)
 }
 
 function sizeOf(range: ByteRange | null, { bytes }: ServedMedia): number {

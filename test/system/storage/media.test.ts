@@ -116,6 +116,25 @@ describe('media served by this process', () => {
     expect(opened).toEqual([])
   })
 
+  it('returns the size of the whole for HEAD with a range, which only GET has', async () => {
+    const answer = await get('bytes=0-9', 'HEAD')
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers['content-length']).toBe('50000')
+    expect(answer.headers['content-range']).toBeUndefined()
+  })
+
+  it.each([
+    ['the tag of this object', `"${found.sha256}"`, 206],
+    ['the tag of another object', `"${'0'.repeat(64)}"`, 200],
+    ['a weak tag', `W/"${found.sha256}"`, 200],
+    ['a date', 'Mon, 30 Nov 2026 00:00:00 GMT', 200],
+  ])('with If-Range of %s answers a range with the part only if the client has that object', async (_, tag, status) => {
+    const headers = { range: 'bytes=100-199', 'if-range': tag }
+    const answer = await app.inject({ url: `/media/${token}`, headers })
+    expect(answer.statusCode).toBe(status)
+    expect(answer.rawPayload.equals(status === 206 ? BYTES.subarray(100, 200) : BYTES)).toBe(true)
+  })
+
   it('returns 503 with the payment’s state and no media headers when the object is lost', async () => {
     const lost = await compose({ open: () => Promise.resolve(null) }, null)
     const answer = await lost.inject({ url: `/media/${token}`, headers: { range: 'bytes=0-9' } })
