@@ -128,7 +128,7 @@ const receipts = support({
     },
   ],
   content: jsonOf('Receipt'),
-  failures: [401, 404, 503],
+  failures: [401, 404, 429, 503],
 })
 
 const mediaContent = {

@@ -120,6 +120,20 @@ describe('the OpenAPI document', () => {
     expect(operation.responses['402']).toEqual({ $ref: '#/components/responses/Failure402' })
   })
 
+  it.each([
+    '/v1/catalogs/{version}',
+    '/v1/balance',
+    '/v1/quotes',
+    '/v1/allowances',
+    '/v1/receipts/{id}',
+    '/media/{token}',
+    '/mcp',
+    ...paid.map(({ path }) => path),
+  ])('documents that requests to %s are limited', (path) => {
+    for (const { responses } of described.filter((operation) => operation.path === path))
+      expect(Object.keys(responses)).toContain('429')
+  })
+
   it.each(operations)('$id has examples that its own schemas accept', (operation) => {
     const { requestExample, resultExample } = operation
     const { [operation.upload?.jsonField ?? '']: upload, ...body } = requestExample
