@@ -131,10 +131,12 @@ const receipts = support({
   failures: [401, 404, 429, 503],
 })
 
-const mediaContent = {
-  'image/png': { schema: { type: 'string', format: 'binary' } },
-  'audio/mpeg': { schema: { type: 'string', format: 'binary' } },
-}
+const mediaContent = Object.fromEntries(
+  ['image/png', 'image/jpeg', 'image/webp', 'audio/mpeg'].map((type) => [
+    type,
+    { schema: { type: 'string', format: 'binary' } },
+  ]),
+)
 
 const media = support({
   operationId: 'getMedia',

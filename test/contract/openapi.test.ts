@@ -134,6 +134,17 @@ describe('the OpenAPI document', () => {
       expect(Object.keys(responses)).toContain('429')
   })
 
+  it('documents every type that hosted media can have', () => {
+    const media = described.find(({ path }) => path === '/media/{token}')
+    for (const status of ['200', '206'])
+      expect(Object.keys(media?.responses[status]?.['content'] ?? {})).toEqual([
+        'image/png',
+        'image/jpeg',
+        'image/webp',
+        'audio/mpeg',
+      ])
+  })
+
   it.each(operations)('$id has examples that its own schemas accept', (operation) => {
     const { requestExample, resultExample } = operation
     const { [operation.upload?.jsonField ?? '']: upload, ...body } = requestExample

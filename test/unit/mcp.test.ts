@@ -218,6 +218,11 @@ describe('the content of a result', () => {
     expect(others).toEqual([])
   })
 
+  it('of an image names no type, since models make PNG, JPEG and WebP and the result does not say which', () => {
+    const { resultExample } = operationById(TOOL_OPERATIONS.generate_image)
+    for (const block of contentOf('generate_image', resultExample)) expect(block).not.toHaveProperty('mimeType')
+  })
+
   it.each(['generate_image', 'speak'] as const)('of %s is a link with its expiry', (tool) => {
     const [link] = contentOf(tool, operationById(TOOL_OPERATIONS[tool]).resultExample)
     expect(link).toMatchObject({ type: 'resource_link', uri: 'https://example.com/media/token' })

@@ -164,7 +164,8 @@ const CONTENT: Readonly<Record<PaidToolName, (result: unknown) => readonly Conte
   },
   generate_image: (result) => {
     const [{ url, url_expires_at: expiresAt }] = imageSchema.parse(result).data
-    return [link({ url, name: 'image', mimeType: 'image/png', expiresAt })]
+    // Its type is what the model made of it; the result does not say, and the answer to the link does.
+    return [link({ url, name: 'image', expiresAt })]
   },
   speak: (result) => {
     const [{ url, expires_at: expiresAt, content_type: mimeType, bytes }] = speechSchema.parse(result).data
@@ -181,14 +182,14 @@ export function contentOf(tool: PaidToolName, result: unknown): readonly Content
 interface HostedFile {
   readonly url: string
   readonly name: string
-  readonly mimeType: string
+  readonly mimeType?: string
   readonly expiresAt: string
   readonly size?: number
 }
 
-function link({ url, name, mimeType, expiresAt, size }: HostedFile): ContentBlock {
+function link({ url, name, expiresAt, ...known }: HostedFile): ContentBlock {
   const description = `Works until ${expiresAt}. The link is a secret: anyone who has it can fetch the file.`
-  return { type: 'resource_link', uri: url, name, mimeType, description, ...(size === undefined ? {} : { size }) }
+  return { type: 'resource_link', uri: url, name, description, ...known }
 }
 
 const SENTENCES = {
