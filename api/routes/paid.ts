@@ -46,7 +46,9 @@ export async function addPaidRoutes(
   const familyOf = new Map(operations.map(({ path, family }) => [path, family]))
   // For every method of the path: every response of a paid endpoint carries the caller's allowance.
   app.addHook('onRequest', (request, reply, done) => {
-    const family = familyOf.get(request.url.split('?', 1)[0] ?? '')
+    // Not the URL of a request that has a route: encoded, absolute or with a fragment it is spelled otherwise.
+    const path = request.routeOptions.url ?? request.url.split('?', 1)[0] ?? ''
+    const family = familyOf.get(path)
     if (family) limits.limitRate(request, reply, family)
     done()
   })

@@ -87,6 +87,26 @@ describe('rules of HTTP', () => {
     })
   })
 
+  describe('a paid path', () => {
+    test.each([
+      ['as it is', PATH],
+      ['with an encoded letter', PATH.replace(/s$/, '%73')],
+      ['as an absolute URI', `http://farebox.example${PATH}`],
+      ['with a query', `${PATH}?limit=none`],
+      ['with a fragment', `${PATH}#limit`],
+    ])('draws on the allowance of its caller when it is spelled %s', async (_, path) => {
+      const head = [`POST ${path} HTTP/1.1`, `Host: ${host()}`, 'Connection: close', `${HEADER}: ${randomUUID()}`]
+      const answer = await send([...head, 'Content-Type: application/json', `Content-Length: ${CHAT.length}`], CHAT)
+      expect(answer.status).toBe(402)
+      expect(answer.headers.get('x-ratelimit-remaining-requests')).toMatch(/^\d+$/)
+    })
+    test.each(['GET', 'PUT'])('draws on it with the method %s, too', async (method) => {
+      const answer = await send([`${method} ${PATH} HTTP/1.1`, `Host: ${host()}`, 'Connection: close'])
+      expect(answer.status).toBe(405)
+      expect(answer.headers.get('x-ratelimit-remaining-requests')).toMatch(/^\d+$/)
+    })
+  })
+
   describe('the header host', () => {
     const refused: readonly (readonly [string, readonly string[]])[] = [
       ['missing', []],
