@@ -6,7 +6,9 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { generatePrivateKey } from 'viem/accounts'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { priceCalls } from '../../../client/command/commands/calls/make-calls.ts'
 import { Undelivered } from '../../../client/command/commands/calls/undelivered.ts'
 import {
   adviceFor,
@@ -16,8 +18,12 @@ import {
   writeMedia,
 } from '../../../client/command/commands/media/write-media.ts'
 import { createOutput } from '../../../client/command/output/output.ts'
+import type { CommandContext } from '../../../client/command/run.ts'
 import { onlyMediaOf } from '../../../client/media/download.ts'
+import { walletFromPrivateKey } from '../../../client/wallet/wallet-from-private-key.ts'
+import { CHAT, openClient } from '../../support/client/open-client.ts'
 import { scriptedIo } from '../../support/client/scripted-io.ts'
+import { challenge, charged, cut, serviceError, startScriptedServer } from '../../support/client/scripted-server.ts'
 
 interface Asked {
   readonly out?: string
@@ -39,6 +45,10 @@ async function write(target: string, bytes: Uint8Array) {
   await writeMedia(createOutput(io, false), target, bytes, 'key-1')
   return io.written
 }
+function unwritable(): never {
+  throw new Error('the disk is full')
+}
+const CHAT_CALL = { operation: 'createChatCompletion', request: CHAT, limit: undefined, requestId: undefined } as const
 const PAID = { money: 'settled', message: expect.stringContaining('--request-id key-1') as string }
 
 describe('where results are written', () => {
@@ -159,6 +169,45 @@ describe('calls whose result was not handed over', () => {
     const [name = ''] = await marks()
     const [folder, mark] = await Promise.all([stat(join(home, 'undelivered')), stat(join(home, 'undelivered', name))])
     expect([folder.mode & 0o777, mark.mode & 0o777, mark.size]).toEqual([0o700, 0o600, 0])
+  })
+
+  describe('of a service', () => {
+    let server: Awaited<ReturnType<typeof startScriptedServer>>
+    const wallet = walletFromPrivateKey(generatePrivateKey())
+    beforeEach(async () => {
+      server = await startScriptedServer()
+    })
+    afterEach(() => server.stop())
+    /** Makes the call as a command of its own does. */
+    async function command(deliver: () => void = () => undefined, signal = new AbortController().signal) {
+      const farebox = await openClient(server, { journal: home, wallet })
+      const context = { farebox: async () => farebox, output: createOutput(scriptedIo(), false), signal }
+      const make = await priceCalls(context as unknown as CommandContext, CHAT_CALL, 'chat')
+      await make(deliver).finally(() => farebox.close())
+    }
+    const keys = () => new Set(server.received.map(({ key }) => key)).size
+
+    it('are taken up, once they may be charged, also after a repetition that was interrupted', async () => {
+      server.script(challenge(), charged())
+      await expect(command(unwritable)).rejects.toThrow('the disk is full')
+      const interrupt = new AbortController()
+      server.script((...answered) => {
+        interrupt.abort()
+        return cut(...answered)
+      })
+      await expect(command(undefined, interrupt.signal)).rejects.toMatchObject({ code: 'aborted', money: 'none' })
+      server.script(challenge(), charged())
+      await command()
+      expect(keys()).toBe(1)
+    })
+
+    it('are another call after a refusal without a charge', async () => {
+      server.script(challenge(), serviceError('content_rejected'))
+      await expect(command()).rejects.toMatchObject({ code: 'content_rejected', money: 'none' })
+      server.script(challenge(), charged())
+      await command()
+      expect(keys()).toBe(2)
+    })
   })
 
   it('are a reason not to pay when they cannot be written down', async () => {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { parseUsdc } from '../../../budget/usdc.ts'
-import type { Answer } from '../../../farebox.ts'
+import type { Answer, Farebox } from '../../../farebox.ts'
 import { requestIdentity } from '../../../payment/call-key.ts'
 import { type JsonOperation, OPERATION_PATHS, type Requests, type Results } from '../../../payment/operations.ts'
 import { SPENT_KEYS } from '../../../payment/paying-fetch.ts'
@@ -57,11 +57,20 @@ export async function priceCalls<Name extends JsonOperation>(
       call?.end()
       return delivered
     } catch (error) {
-      // It ended without a result and without a charge.
-      if (error instanceof FareboxError && (error.money === 'none' || SPENT_KEYS.has(error.code))) call?.end()
+      if (call && error instanceof FareboxError && isOver(farebox, call.key, error)) call.end()
       throw withCommandAdvice(error)
     }
   }
+}
+
+/**
+ * Returns whether a call ended without a result and without a charge. An error that moved no money tells nothing about what an
+ * earlier command has signed or paid under the key: while the journal knows of that, the next command must repeat it.
+ */
+function isOver(farebox: Farebox, key: string, { code, money }: FareboxError): boolean {
+  if (SPENT_KEYS.has(code)) return true
+  const state = farebox.knownCall(key)?.state
+  return money === 'none' && state !== 'signed' && state !== 'paid'
 }
 
 /** The library advises to repeat the call; for a command that is to run it again. */
