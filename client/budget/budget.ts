@@ -7,7 +7,7 @@ import { SpendingByGroup } from './spending.ts'
 export type BudgetLeft = Readonly<Record<LimitName, bigint | null>>
 
 /** Returns what the tighter of the budgets of session and day leaves; `null` without any. */
-export function leastLeft({ session, day }: BudgetLeft): bigint | null {
+export function leastLeft({ session, day }: Pick<BudgetLeft, 'session' | 'day'>): bigint | null {
   if (session === null || day === null) return session ?? day
   return session < day ? session : day
 }

@@ -17,22 +17,45 @@ import { Tally } from './tally.ts'
  * Keeps a recording of several parts from being paid for in part: a file is begun only if all of it fits into what the
  * budget had at the start, less all that was begun. The budget itself refuses what exceeds it in any case.
  */
-function createAffordable(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
+function createAffordable(farebox: Pick<Farebox, 'budgetLeft' | 'knownCall'>, group?: string) {
   const budget = farebox.budgetLeft(group)
-  const left = leastLeft(budget)
   let begun = 0n
-  const fits = (price: bigint) => left === null || begun + price <= left
+  /** What of it the day had counted at the start already. */
+  let counted = 0n
+  const leftFor = (signed: bigint) => {
+    const session = budget.session === null ? null : budget.session - begun
+    const day = budget.day === null ? null : budget.day - begun + counted + signed
+    const left = leastLeft({ session, day })
+    return { left, name: left === session ? 'session' : 'day' }
+  }
   return {
-    fits,
+    /**
+     * Returns what an earlier run signed for a job without an outcome. The day counts it until that is known, so that it is no
+     * reason to leave the job that finds it out.
+     */
+    signedFor: (job: PlannedJob): bigint => {
+      if (budget.day === null) return 0n
+      const known = keysOf(job).map((key) => farebox.knownCall(key))
+      const open = known.reduce((sum, call) => sum + parseUsdc((call?.state === 'signed' && call.maximum) || '0'), 0n)
+      const price = toCharge(targetsOf(job))
+      return open < price ? open : price
+    },
+    fits: (price: bigint, signed: bigint) => {
+      const { left } = leftFor(signed)
+      return left === null || price <= left
+    },
     /** Returns the error of files that do not fit. */
-    refusal: (files: readonly PlannedFile[]): FareboxError =>
-      uncharged(
+    refusal: (files: readonly PlannedFile[], signed: bigint): FareboxError => {
+      const { left, name } = leftFor(signed)
+      return uncharged(
         'budget_exceeded',
-        `${files[0]?.label ?? ''} costs ${formatUsdc(toCharge(files))} USDC, but the ${left === budget.session ? 'session' : 'day'} budget has ${formatUsdc((left ?? 0n) - begun)} USDC left.`,
+        `${files[0]?.label ?? ''} costs ${formatUsdc(toCharge(files))} USDC, but the ${name} budget has ${formatUsdc(left ?? 0n)} USDC left.`,
         'Raise the budget, then run the command again: it does what is missing.',
-      ),
-    begin: (files: readonly PlannedFile[]) => {
+      )
+    },
+    begin: (files: readonly PlannedFile[], signed: bigint) => {
       begun += toCharge(files)
+      counted += signed
     },
     /** Corrects the sum by what was really charged. */
     end: (files: readonly PlannedFile[], charged: bigint) => {
@@ -187,23 +210,24 @@ async function runAll(context: RunContext, jobs: readonly PlannedJob[], stopped:
   const prices = jobs.map((job) => toCharge(targetsOf(job)))
   const lowestPrice = prices.reduce((lowest, price) => (price < lowest ? price : lowest))
   let refusal: FareboxError | undefined
-  const leave = (files: readonly PlannedFile[]) => {
-    refusal ??= affordable.refusal(files)
+  const leave = (files: readonly PlannedFile[], signed: bigint) => {
+    refusal ??= affordable.refusal(files, signed)
   }
   const begin = async (planned: PlannedJob) => {
     if (stopped.by !== undefined) return
+    const signed = affordable.signedFor(planned)
     // Nothing is converted any more once not even the cheapest would fit.
-    if (!affordable.fits(lowestPrice)) return leave(targetsOf(planned))
+    if (!affordable.fits(lowestPrice, signed)) return leave(targetsOf(planned), signed)
     const job = await makeReady(context, planned)
     if (job === undefined || !(await gate.enter('file'))) return
     const targets = targetsOf(job)
-    const isAffordable = affordable.fits(toCharge(targets))
+    const isAffordable = affordable.fits(toCharge(targets), signed)
     if (stopped.by !== undefined || !isAffordable) {
       gate.leave()
-      if (!isAffordable) leave(targets)
+      if (!isAffordable) leave(targets, signed)
       return
     }
-    affordable.begin(targets)
+    affordable.begin(targets, signed)
     await runJob(context, job)
     const charged = targets.reduce((sum, { index }) => sum + (charges.get(index) ?? 0n), 0n)
     affordable.end(targets, charged)

@@ -5,12 +5,13 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { generatePrivateKey } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { findRecordings } from '../../../client/batch/find/find-recordings.ts'
 import { planBatch } from '../../../client/batch/plan/plan-batch.ts'
 import { runBatch } from '../../../client/batch/run/run-batch.ts'
 import type { BatchOptions } from '../../../client/batch/types.ts'
-import { type Farebox, FareboxError } from '../../../client/farebox.ts'
+import { type Farebox, FareboxError, formatUsdc, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { CHAT, openClient } from '../../support/client/open-client.ts'
 import {
   CHAT_RESULT,
@@ -193,6 +194,22 @@ describe('errors of a batch', () => {
       failures: [{ error: { money: 'none' } }],
     })
     await published.stop()
+  })
+
+  it('a recording that an earlier run signed for is done although that payment uses up the budget of the day', async () => {
+    const path = write('a.mp3')
+    const wallet = walletFromPrivateKey(generatePrivateKey())
+    const open = (day: bigint) =>
+      openClient(server, { wallet, journal: join(root, 'home'), budget: { day: formatUsdc(day) } })
+    serve(cut)
+    const killed = await open(MAXIMUM)
+    expect((await run([path], {}, killed)).outcome).toMatchObject({ finished: 0, openMaximum: MAXIMUM })
+    await killed.close()
+    serve(charged({ result: TRANSCRIPT }))
+    const next = await open(MAXIMUM)
+    expect((await run([write('b.mp3'), path], {}, next)).outcome).toMatchObject({ finished: 1, stoppedBy: 'budget' })
+    expect([new Set(payments()).size, next.budgetLeft().day]).toEqual([1, 0n])
+    await next.close()
   })
 
   describe('a service that asks a batch for more', () => {
