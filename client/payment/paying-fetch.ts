@@ -34,7 +34,7 @@ const DROPPED_HEADERS = ['content-length', 'x-idempotency-key', 'payment-signatu
  * the idempotency key over their retries. A refusal by the client is a 402 that SDKs do not retry.
  */
 export function createPayingFetch(context: PaymentContext, baseUrl: string): typeof globalThis.fetch {
-  const calls = new LogicalCalls(context.journal, context.now)
+  const calls = new LogicalCalls(context.journal, context.payer, context.now)
   const { origin } = new URL(baseUrl)
   return async (input, init) => {
     const request = new Request(input, init)
@@ -127,12 +127,14 @@ export function bodyDigest(body: Uint8Array, contentType: string | null): string
  */
 export class LogicalCalls {
   readonly #journal: Journal
+  readonly #payer: string
   readonly #now: () => number
   readonly #failed = new Map<string, string[]>()
   readonly #known = new Set<string>()
 
-  constructor(journal: Journal, now: () => number = Date.now) {
+  constructor(journal: Journal, payer: string, now: () => number = Date.now) {
     this.#journal = journal
+    this.#payer = payer
     this.#now = now
   }
 
@@ -163,13 +165,17 @@ export class LogicalCalls {
     return first
   }
 
-  /** Calls of this process are known: they are under way, failed or finished. */
+  /**
+   * Calls of this process are known: they are under way, failed or finished. Those of another wallet belong to it: the service
+   * refuses its key from anyone else.
+   */
   #takeUnfinished(identity: string): string | undefined {
     const since = this.#now() - RESUMABLE_MS
     return this.#journal.attempts
       .withIdentity(identity)
       .find(
-        ({ key, receipts, changedAt, writer }) =>
+        ({ key, payer, receipts, changedAt, writer }) =>
+          payer === this.#payer &&
           receipts.length === 0 &&
           changedAt >= since &&
           !this.#known.has(key) &&

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { Budget } from '../../../../client/budget/budget.ts'
 import type { BudgetLimits } from '../../../../client/budget/limits.ts'
 import { createMemoryJournal } from '../../../../client/journal/journal.ts'
 import { deriveCallKey } from '../../../../client/payment/call-key.ts'
@@ -7,6 +8,7 @@ import { readChallenge } from '../../../../client/payment/challenge.ts'
 import { ChallengeRefused, checkChallenge } from '../../../../client/payment/check-challenge.ts'
 import { payCall } from '../../../../client/payment/pay-call.ts'
 import { bodyDigest, createPayingFetch, LogicalCalls } from '../../../../client/payment/paying-fetch.ts'
+import { openPins } from '../../../../client/payment/pins.ts'
 import { canonicalJson } from '../../../../client/wire/json.ts'
 import {
   broken,
@@ -31,6 +33,7 @@ function refuse(): never {
   throw new Error('not agreed')
 }
 const HOUR_MS = 3_600_000
+const PAYER = `0x${'5'.repeat(40)}`
 const secret = new Uint8Array(32).fill(7)
 const content = {
   operation: 'createTranscription',
@@ -130,14 +133,14 @@ describe('what a caller checks before a payment', () => {
 
 describe('keys of logical calls', () => {
   it('a request whose equal predecessor failed repeats that call', () => {
-    const calls = new LogicalCalls(createMemoryJournal())
+    const calls = new LogicalCalls(createMemoryJournal(), PAYER)
     const first = calls.begin('same')
     first.fail()
     expect(calls.begin('same').key).toBe(first.key)
   })
 
   it('a request whose equal predecessor succeeded or is under way is another call', () => {
-    const calls = new LogicalCalls(createMemoryJournal())
+    const calls = new LogicalCalls(createMemoryJournal(), PAYER)
     const first = calls.begin('same')
     const second = calls.begin('same')
     second.succeed()
@@ -147,7 +150,7 @@ describe('keys of logical calls', () => {
   })
 
   it('50 failures of one call keep one key, also when each is reported twice', () => {
-    const calls = new LogicalCalls(createMemoryJournal())
+    const calls = new LogicalCalls(createMemoryJournal(), PAYER)
     const keys = Array.from({ length: 50 }, () => {
       const call = calls.begin('same')
       call.fail()
@@ -158,7 +161,7 @@ describe('keys of logical calls', () => {
   })
 
   it('parallel equal calls that fail keep a key each', () => {
-    const calls = new LogicalCalls(createMemoryJournal())
+    const calls = new LogicalCalls(createMemoryJournal(), PAYER)
     const [first, second] = [calls.begin('same'), calls.begin('same')]
     first.fail()
     second.fail()
@@ -169,7 +172,16 @@ describe('keys of logical calls', () => {
     const clock = { now: 0 }
     const journal = createMemoryJournal(() => clock.now)
     const intend = (key: string, identity: string) =>
-      journal.append({ phase: 'intended', key, identity, origin: '', method: 'POST', path: '', purpose: '', payer: '' })
+      journal.append({
+        phase: 'intended',
+        key,
+        identity,
+        origin: '',
+        method: 'POST',
+        path: '',
+        purpose: '',
+        payer: PAYER,
+      })
     intend('left', 'a')
     intend('done', 'b')
     journal.append({
@@ -182,12 +194,29 @@ describe('keys of logical calls', () => {
     })
     intend('old', 'c')
     clock.now = 23 * HOUR_MS
-    const calls = new LogicalCalls(journal, () => clock.now)
+    const calls = new LogicalCalls(journal, PAYER, () => clock.now)
     expect(calls.begin('a').key).toBe('left')
     expect(calls.begin('a').key).not.toBe('left')
     expect(calls.begin('b').key).not.toBe('done')
     clock.now = 25 * HOUR_MS
     expect(calls.begin('c').key).not.toBe('old')
+  })
+})
+
+describe('an unfinished call of another wallet with the same journal', () => {
+  it('is not taken up by an equal request: its key is another payer’s, and its payment stays open', async () => {
+    const other = composePayments([challenged(), broken])
+    const own = composePayments([challenged(), charged('5034')])
+    const { journal } = other
+    await expect(createPayingFetch(other.context, ORIGIN)(URL_OF_CALL, init)).rejects.toBeInstanceOf(TypeError)
+    const context = { ...own.context, journal, budget: new Budget({ day: '1' }, journal), pins: openPins(journal, {}) }
+    expect((await createPayingFetch(context, ORIGIN)(URL_OF_CALL, init)).status).toBe(200)
+    expect(own.seen[0]?.key).not.toBe(other.seen[0]?.key)
+    expect(journal.attempts.get(other.seen[0]?.key ?? '')).toMatchObject({
+      payer: other.context.payer,
+      open: { maximum: 5034n, isSigned: true },
+    })
+    expect(context.budget.left().day).toBe(1_000_000n - 2n * 5034n)
   })
 })
 
