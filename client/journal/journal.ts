@@ -19,7 +19,7 @@ export interface Journal {
   refresh(): void
   /** Runs `work` while no other process runs its own. */
   exclusively<T>(work: () => T | Promise<T>): Promise<T>
-  /** Returns whether the process that wrote this file last is another one and still runs. */
+  /** Returns whether another client wrote this file that is still open, in this process or in one that runs. */
   isWrittenElsewhere(writer: string): boolean
   close(): Promise<void>
 }

@@ -121,7 +121,8 @@ export function openJournal(home: string, now: () => number = Date.now): Journal
     flush: async () => await file?.flush(),
     refresh,
     exclusively: (work) => withLock(directory, work),
-    isWrittenElsewhere: (writer) => writer !== name && !others.isFinished(writer) && isRunning(writer),
+    isWrittenElsewhere: (writer) =>
+      writer !== name && !others.isFinished(writer) && (openWriters.has(writer) || isRunning(writer)),
     close: async () => {
       if (isClosed) return
       isClosed = true

@@ -288,6 +288,18 @@ describe('the journal on disk', () => {
     expect(other.attempts.get('a')).toMatchObject({ phase: 'refused', open: null })
   })
 
+  it('a call of another client in the same process is under way until that is closed', async () => {
+    const one = openJournal(home)
+    one.append(intended('under way'))
+    const other = openJournal(home)
+    const writer = other.attempts.get('under way')?.writer ?? ''
+    expect(other.isWrittenElsewhere(writer)).toBe(true)
+    await one.close()
+    other.refresh()
+    expect(other.isWrittenElsewhere(writer)).toBe(false)
+    await other.close()
+  })
+
   it('only the owner may read the journal', async () => {
     const journal = openJournal(home)
     journal.append(signedNow('a'))
