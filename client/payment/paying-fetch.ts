@@ -121,6 +121,11 @@ export function bodyDigest(body: Uint8Array, contentType: string | null): string
   return digest.update(bytes.subarray(start)).digest('hex')
 }
 
+interface FailedCall {
+  readonly key: string
+  readonly at: number
+}
+
 /**
  * Assigns idempotency keys to requests that bring none. An equal request repeats a call that failed, was aborted or was
  * left unfinished by an earlier process; otherwise it is another call, even while an equal one is under way.
@@ -129,7 +134,7 @@ export class LogicalCalls {
   readonly #journal: Journal
   readonly #payer: string
   readonly #now: () => number
-  readonly #failed = new Map<string, string[]>()
+  readonly #failed = new Map<string, readonly FailedCall[]>()
   readonly #known = new Set<string>()
 
   constructor(journal: Journal, payer: string, now: () => number = Date.now) {
@@ -153,16 +158,17 @@ export class LogicalCalls {
       fail: () => {
         if (isOver) return
         isOver = true
-        this.#failed.set(identity, [...(this.#failed.get(identity) ?? []), key])
+        this.#failed.set(identity, [...(this.#failed.get(identity) ?? []), { key, at: this.#now() }])
       },
     }
   }
 
   #takeFailed(identity: string): string | undefined {
-    const [first, ...others] = this.#failed.get(identity) ?? []
+    const since = this.#now() - RESUMABLE_MS
+    const [first, ...others] = (this.#failed.get(identity) ?? []).filter(({ at }) => at >= since)
     if (others.length > 0) this.#failed.set(identity, others)
     else this.#failed.delete(identity)
-    return first
+    return first?.key
   }
 
   /**

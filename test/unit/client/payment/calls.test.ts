@@ -203,6 +203,25 @@ describe('keys of logical calls', () => {
   })
 })
 
+describe('a call that failed in this process', () => {
+  it('is repeated by an equal request within a day, and is another call when its result may be gone', () => {
+    const clock = { now: 0 }
+    const calls = new LogicalCalls(
+      createMemoryJournal(() => clock.now),
+      PAYER,
+      () => clock.now,
+    )
+    const first = calls.begin('same')
+    first.fail()
+    clock.now = 23 * HOUR_MS
+    const again = calls.begin('same')
+    expect(again.key).toBe(first.key)
+    again.fail()
+    clock.now = 49 * HOUR_MS
+    expect(calls.begin('same').key).not.toBe(first.key)
+  })
+})
+
 describe('an unfinished call of another wallet with the same journal', () => {
   it('is not taken up by an equal request: its key is another payer’s, and its payment stays open', async () => {
     const other = composePayments([challenged(), broken])
