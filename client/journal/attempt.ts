@@ -76,6 +76,8 @@ export interface Attempt extends Omit<IntendedEntry, 'phase' | 'at' | 'model'> {
 
 export interface OpenMaximum {
   readonly maximum: bigint
+  /** Those of all payments that it is the highest of, each once. */
+  readonly maxima: readonly bigint[]
   /** Milliseconds: a reservation ends then, a signed payment cannot be settled after it. */
   readonly until: number
   readonly isSigned: boolean
@@ -138,7 +140,8 @@ export function applyEntry(before: Attempt | undefined, entry: JournalEntry, wri
 }
 
 function openMaximum(digits: string, time: string, isSigned: boolean, group: string | undefined): OpenMaximum {
-  return { maximum: BigInt(digits), until: Date.parse(time), isSigned, group }
+  const maximum = BigInt(digits)
+  return { maximum, maxima: [maximum], until: Date.parse(time), isSigned, group }
 }
 
 /** A signed payment stays open while another one is prepared under its key: the higher maximum counts. */
@@ -146,6 +149,7 @@ function atLeast(before: OpenMaximum | null, next: OpenMaximum): OpenMaximum {
   if (!before?.isSigned) return next
   return {
     maximum: larger(next.maximum, before.maximum),
+    maxima: [...new Set([...before.maxima, ...next.maxima])],
     until: Math.max(next.until, before.until),
     isSigned: true,
     group: next.group ?? before.group,

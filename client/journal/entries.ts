@@ -52,8 +52,10 @@ export interface AnsweredEntry extends EntryOf<'answered'> {
   readonly transaction: string | null
   readonly receiptId: string | null
   readonly receiptToken: string | null
-  /** What was authorized; missing if the answer needed no payment. */
+  /** What was authorized at most; missing if the answer needed no payment. */
   readonly maximum?: string | undefined
+  /** Where several payments were open under this key, what each authorized: the charge is for one of them. */
+  readonly maxima?: readonly string[] | undefined
   /** The highest minimum for gas that was signed for under this key, if there was one. */
   readonly gasMinimum?: string | undefined
   /** Whose limits of the budget the charge counts for. */

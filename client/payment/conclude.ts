@@ -1,5 +1,5 @@
 import { decodePaymentResponseHeader } from '@x402/core/http'
-import { formatUsdc } from '../budget/usdc.ts'
+import { formatUsdc, larger } from '../budget/usdc.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import type { PaidAnswer, PaidCall, PaymentContext } from './paid-call.ts'
@@ -13,13 +13,17 @@ export function conclude(
   payment: SignedPayment | null,
 ): PaidAnswer {
   const receiptId = visible(answer.headers.get('x-receipt-id'))
-  // Without a receipt nothing would prove that less than the maximum was taken.
-  const statement = receiptId === null ? null : answer.headers.get('payment-response')
-  const { charge, transaction } = readSettlement(statement, payment)
   const receiptToken = visible(answer.headers.get('x-receipt-token'))
   const { receipts: earlier = [], open = null, gasMinimum = 0n } = journal.attempts.get(key) ?? {}
-  const replayed = receiptId !== null && earlier.some((receipt) => receipt.receiptId === receiptId)
-  const isWithinMaximum = charge <= (payment?.maximum ?? 0n)
+  const before = receiptId === null ? undefined : earlier.find((receipt) => receipt.receiptId === receiptId)
+  const replayed = before !== undefined
+  // The service may have taken the payment of an earlier process, which is still open beside a new one at another price.
+  const maxima = open?.isSigned ? open.maxima : [payment?.maximum ?? 0n]
+  const authorized = before?.maximum === undefined ? maxima.reduce(larger) : BigInt(before.maximum)
+  // Without a receipt nothing would prove that less than the maximum was taken.
+  const statement = receiptId === null ? null : answer.headers.get('payment-response')
+  const { charge, transaction } = readSettlement(statement, authorized)
+  const isWithinMaximum = charge <= authorized
   const problems = isWithinMaximum
     ? noteReServed(answer.headers)
     : [`the charge of ${formatUsdc(charge)} USDC is above the authorized maximum`]
@@ -31,7 +35,8 @@ export function conclude(
       transaction,
       receiptId,
       receiptToken,
-      maximum: (payment?.maximum ?? 0n).toString(),
+      maximum: authorized.toString(),
+      ...(maxima.length > 1 && { maxima: maxima.map(String) }),
       ...(gasMinimum > 0n && { gasMinimum: gasMinimum.toString() }),
       group: group ?? open?.group,
     })
@@ -77,7 +82,7 @@ function visible(value: string | null): string | null {
 }
 
 /** Returns the charge that the service states; without a readable statement the whole maximum counts as charged. */
-function readSettlement(header: string | null, payment: SignedPayment | null) {
+function readSettlement(header: string | null, authorized: bigint) {
   try {
     const { amount, transaction } = decodePaymentResponseHeader(header ?? '')
     if (amount !== undefined && /^\d{1,30}$/.test(amount))
@@ -85,7 +90,7 @@ function readSettlement(header: string | null, payment: SignedPayment | null) {
   } catch {
     // Treated like a missing header.
   }
-  return { charge: payment?.maximum ?? 0n, transaction: null }
+  return { charge: authorized, transaction: null }
 }
 
 /** A result that is paid for is returned even if the disk is full. */

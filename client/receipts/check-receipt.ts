@@ -32,7 +32,8 @@ interface KnownPayment {
   readonly answered: {
     readonly charge: bigint
     readonly transaction: string | null
-    readonly maximum: bigint | null
+    /** Of the payments that it may be for; none where nothing is known. */
+    readonly maxima: readonly bigint[]
     readonly gasMinimum: bigint
   } | null
 }
@@ -86,11 +87,11 @@ export function problemsOf({ checks }: ReceiptVerification): readonly string[] {
 function answeredBy({ journal }: ReceiptContext, receiptId: string): KnownPayment['answered'] {
   const answered = journal.attempts.withReceipt(receiptId)?.receipts.find((each) => each.receiptId === receiptId)
   if (answered === undefined) return null
-  const { charge, transaction, maximum, gasMinimum = 0 } = answered
+  const { charge, transaction, maximum, maxima = maximum === undefined ? [] : [maximum], gasMinimum = 0 } = answered
   return {
     charge: BigInt(charge),
     transaction,
-    maximum: maximum === undefined ? null : BigInt(maximum),
+    maxima: maxima.map(BigInt),
     gasMinimum: BigInt(gasMinimum),
   }
 }
@@ -138,9 +139,10 @@ export function checkPayment(receipt: Receipt, { payer, terms, answered }: Known
     ...differ('recipient', terms.payTo, receipt.pay_to),
   ]
   if (answered !== null) {
-    const { charge, transaction, maximum, gasMinimum } = answered
+    const { charge, transaction, maxima, gasMinimum } = answered
     problems.push(...differAmount('charge', charge, receipt.charge_atomic))
-    if (maximum !== null)
+    const [maximum] = maxima
+    if (maximum !== undefined && !maxima.includes(BigInt(receipt.authorized_maximum_atomic)))
       problems.push(...differAmount('authorized maximum', maximum, receipt.authorized_maximum_atomic))
     const { gas_minimum_charge_usd: stated = '0' } = receipt.unit_prices
     const statedMinimum = readUsdc(stated)

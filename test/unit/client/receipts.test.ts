@@ -247,7 +247,7 @@ describe('the payment of a receipt', () => {
   const known = {
     payer: `0x${'a'.repeat(40)}`,
     terms: { network: 'eip155:8453', asset: `0x${'c'.repeat(40)}`, payTo: `0x${'b'.repeat(40)}` },
-    answered: { charge: 5034n, transaction: `0x${'d'.repeat(64)}`, maximum: 5034n, gasMinimum: 3492n },
+    answered: { charge: 5034n, transaction: `0x${'d'.repeat(64)}`, maxima: [5034n], gasMinimum: 3492n },
   }
 
   it('passes when it is what was signed and answered', () => {
@@ -277,6 +277,14 @@ describe('the payment of a receipt', () => {
   ])('a minimum for gas of %s passes only up to what was offered: %s', (gas_minimum_charge_usd, outcome) => {
     const receipt = receiptOf({ unit_prices: { ...receiptOf().unit_prices, gas_minimum_charge_usd } })
     expect(checkPayment(receipt, known)).toMatchObject({ outcome })
+  })
+
+  it('passes for any of the payments that were signed under its key', () => {
+    const answered = { ...known.answered, maxima: [6000n, 5034n] }
+    expect(checkPayment(receiptOf(), { ...known, answered })).toMatchObject({ outcome: 'passed' })
+    expect(checkPayment(receiptOf({ authorized_maximum_atomic: '5500' }), { ...known, answered })).toMatchObject({
+      outcome: 'failed',
+    })
   })
 
   it('a transaction that took its place after a reorganization passes', () => {

@@ -226,6 +226,32 @@ describe('a paid call', () => {
     expect(journal.attempts.get('key-1')?.verification).toBe('failed')
   })
 
+  it('a replay is as right as before when its price has fallen since', async () => {
+    const { context, journal } = composePayments(
+      [challenged(), charged('5034'), challenged({ amount: '4000' }), charged('5034')],
+      { session: '1' },
+    )
+    await payCall(context, callOf())
+    const { payment } = await payCall(context, callOf())
+    expect(payment).toMatchObject({ replayed: true, verified: 'not_checked', problems: [] })
+    expect([journal.attempts.get('key-1')?.verification, context.budget.left().session]).toEqual(['none', 994_966n])
+  })
+
+  it.each(['4000', '6000'])(
+    'the charge of an earlier process’s payment counts, and is no fault, when the price is %s by now',
+    async (amount) => {
+      const { context, journal, clock, extend } = composePayments([challenged(), broken], { session: '1' })
+      await expect(payCall(context, callOf({ patienceMs: 0 }))).rejects.toMatchObject({ money: 'unknown' })
+      clock.skew = 601_000
+      const expiresAt = new Date(Date.now() + 900_000).toISOString()
+      extend(challenged({ amount, expiresAt }), charged('5034'))
+      const { payment } = await payCall(context, callOf())
+      expect(payment).toMatchObject({ charged: '0.005034', verified: 'not_checked', problems: [] })
+      expect(context.budget.left().session).toBe(1_000_000n - 5034n)
+      expect(journal.attempts.get('key-1')?.receipts).toMatchObject([{ maxima: ['5034', amount] }])
+    },
+  )
+
   it('an answer without a readable settlement counts with its maximum', async () => {
     const { context } = composePayments([challenged(), () => Response.json({})], { session: '1' })
     expect((await payCall(context, callOf())).payment.charged).toBe('0.005034')
