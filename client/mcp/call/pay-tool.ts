@@ -1,5 +1,6 @@
 import { parseUsdc } from '../../budget/usdc.ts'
 import type { Answer, CallOptions, Farebox, KnownCall } from '../../farebox.ts'
+import { ChallengeRefused } from '../../payment/check-challenge.ts'
 import { FareboxError, uncharged } from '../../wire/farebox-error.ts'
 import type { Exchange, McpSession } from '../tool.ts'
 import { agree, type CallName, toolCallKey } from './agree.ts'
@@ -24,7 +25,8 @@ interface PreparedCall<Result> {
 
 /**
  * Makes a paid call of a tool: key, price, limits, agreement, payment. The same call is charged once, however often it is
- * made: one that is paid for or under way is repeated under its key, without another question.
+ * made: one that is paid for or under way is repeated under its key, without another question
+ * unless its price has risen.
  */
 export async function payTool<Result>(
   session: McpSession,
@@ -48,25 +50,24 @@ export async function payTool<Result>(
       const { result, payment } = kept.answer as Answer<Result>
       return { result, payment: { ...payment, replayed: true } }
     }
-    // What was paid or signed before was agreed to before, at its price.
-    const { maximum, beforePayment }: Agreed =
+    const pay = async (agreed: Agreed) => {
+      work.step('paying')
+      // The price and the person took their time: another call may have taken the request id meanwhile. Its identity in
+      // the journal must not be replaced.
+      const { identity } = farebox.knownCall(key) ?? prepared
+      if (identity !== prepared.identity) throw conflict()
+      const options = { requestId: key, signal: exchange.signal, purpose: `mcp ${call.tool}`, group: call.tool }
+      return await prepared.pay({ ...options, ...agreed, onWait: () => work.step('waiting for the service') })
+    }
+    const agreeNow = () => priceAndAgree(session, exchange, farebox, call, key, prepared)
+    // What was paid or signed before was agreed to before, at its price. Since then that may have risen.
+    const paying =
       known?.maximum == null
-        ? await priceAndAgree(session, exchange, farebox, call, key, prepared)
-        : { maximum: known.maximum }
-    work.step('paying')
-    // The price and the person took their time: another call may have taken the request id meanwhile. Its identity in the
-    // journal must not be replaced.
-    const { identity } = farebox.knownCall(key) ?? prepared
-    if (identity !== prepared.identity) throw conflict()
-    const paying = prepared.pay({
-      requestId: key,
-      maximum,
-      beforePayment,
-      signal: exchange.signal,
-      purpose: `mcp ${call.tool}`,
-      group: call.tool,
-      onWait: () => work.step('waiting for the service'),
-    })
+        ? pay(await agreeNow())
+        : pay({ maximum: known.maximum }).catch(async (error: unknown) => {
+            if (!isAboveMaximum(error)) throw error
+            return await pay(await agreeNow())
+          })
     const answer = await paying.catch(throwAsConflict)
     answers.keep(key, prepared.identity, answer)
     return answer
@@ -89,6 +90,10 @@ async function priceAndAgree<Result>(
   const maximum = await quote()
   const question = { tool, key, maximum: parseUsdc(maximum), summary }
   return { maximum, beforePayment: await agree(session, farebox, exchange, question) }
+}
+
+function isAboveMaximum(error: unknown): boolean {
+  return error instanceof ChallengeRefused && error.differences.every(({ term }) => term === 'maximum')
 }
 
 /** Calls at the same time, here or in another process, are told apart by their keys, which an agent does not know. */
