@@ -43,16 +43,24 @@ const IGNORES_CASE = process.platform === 'darwin' || process.platform === 'win3
  */
 export function chooseOutputs(sources: readonly Source[], context: OutputContext): ChosenOutputs[] {
   const taken = new Set(sources.map(({ path }) => folded(path)))
+  const firstNumbers = new Map<string, number>()
   return sources.map((source) => {
     if (context.options.output.print !== undefined || context.isNamed?.(source) === false)
       return { outputs: [], receipt: undefined, kept: [], overwritten: [] }
-    const chosen = chooseOne(source, context, taken)
+    const chosen = chooseOne(source, context, { taken, firstNumbers })
     for (const path of [...chosen.outputs, receiptNextTo(chosen.outputs[0] ?? '', context)]) taken.add(folded(path))
     return chosen
   })
 }
 
-function chooseOne(source: Source, context: OutputContext, taken: ReadonlySet<string>): ChosenOutputs {
+/** What the sources before have got. */
+interface Given {
+  readonly taken: ReadonlySet<string>
+  /** For a name, a number below which all are taken: of thousands of sources with one name, none tries each of them. */
+  readonly firstNumbers: Map<string, number>
+}
+
+function chooseOne(source: Source, context: OutputContext, { taken, firstNumbers }: Given): ChosenOutputs {
   const { options, ownerOf, isOwn, occupied, isFinished } = context
   const stem = stemOf(source, context)
   const full = `${stem}${extname(source.name)}`
@@ -60,16 +68,23 @@ function chooseOne(source: Source, context: OutputContext, taken: ReadonlySet<st
     outputs: options.formats.map((format) => `${chosen}.${format}`),
     ...(options.receipts && { receipt: `${chosen}.receipt.json` }),
   })
+  const numbered = (number: number) => (number === 0 ? stem : number === 1 ? full : `${full}-${number}`)
+  const filesAt = (chosen: string) => [...namesAt(chosen).outputs, `${chosen}.receipt.json`]
+  const isTaken = (path: string) => taken.has(folded(path))
   const isForOthers = (chosen: string) =>
-    [...namesAt(chosen).outputs, `${chosen}.receipt.json`].some(
-      (path) => taken.has(folded(path)) || ownerOf(path, source.path) !== undefined,
-    )
+    filesAt(chosen).some((path) => isTaken(path) || ownerOf(path, source.path) !== undefined)
+  const firstNumber = () => {
+    let number = firstNumbers.get(full) ?? 1
+    while (filesAt(numbered(number)).some(isTaken)) number += 1
+    firstNumbers.set(full, number)
+    return number
+  }
   const isWritten = (chosen: string) => namesAt(chosen).outputs.some((path) => isOwn(path, source.path))
   const beginsFull = !isWritten(stem) && isWritten(full)
   const kept: OccupiedOutput[] = []
   let preferred: Names | undefined
-  for (let number = beginsFull ? 1 : 0; ; number += 1) {
-    const chosen = number === 0 ? stem : number === 1 ? full : `${full}-${number}`
+  for (let number = beginsFull ? firstNumber() : 0; ; number = number === 0 ? firstNumber() : number + 1) {
+    const chosen = numbered(number)
     if (isForOthers(chosen)) continue
     const names = namesAt(chosen)
     const isDone = !options.again && isFinished(pathsOf(names), source)

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
 import type { ResolvedRequest } from '../../../client/batch/plan/batch-request.ts'
@@ -10,7 +10,7 @@ import { UploadPricer } from '../../../client/batch/plan/price-uploads.ts'
 import { termsOf } from '../../../client/batch/plan/pricing.ts'
 import { Gate } from '../../../client/batch/run/gate.ts'
 import { isLeftForLater, stopReasonOf } from '../../../client/batch/run/stop-reason.ts'
-import type { BatchOptions, Source } from '../../../client/batch/types.ts'
+import type { BatchOptions, OutputFormat, Source } from '../../../client/batch/types.ts'
 import { BudgetExceeded } from '../../../client/budget/budget-exceeded.ts'
 import { ChallengeRefused } from '../../../client/payment/check-challenge.ts'
 import { FareboxError } from '../../../client/wire/farebox-error.ts'
@@ -79,6 +79,18 @@ const refused = (...terms: string[]) =>
   new ChallengeRefused(terms.map((term) => ({ term, expected: 'one', actual: 'another' })))
 
 describe('where transcripts are written', () => {
+  it('thousands of recordings of one name are numbered without trying each number for each of them', () => {
+    const names = Array.from({ length: 1000 }, (_, index) => `${index}/msg.wav`)
+    const formats: OutputFormat[] = ['srt']
+    const tried = vi.spyOn(formats, 'map')
+    const outputs = outputsOf(names, { formats, output: { folder: '/out', template: '{name}' } })
+    expect(outputs.slice(0, 4).flat()).toEqual(
+      ['msg', 'msg.wav', 'msg.wav-2', 'msg.wav-3'].map((one) => `/out/${one}.srt`),
+    )
+    expect(new Set(outputs.flat()).size).toBe(names.length)
+    expect(tried.mock.calls.length).toBeLessThan(20 * names.length)
+  })
+
   it('is next to the source, with the ending of the format', () => {
     expect(outputsOf(['a.mp3', 'b/c.d.wav'], { formats: ['srt', 'txt'] })).toEqual([
       ['/audio/a.srt', '/audio/a.txt'],
