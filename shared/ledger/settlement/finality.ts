@@ -11,27 +11,26 @@ export interface SettledBlock {
   readonly hash: string
 }
 
-interface Unfinal {
+interface Removed {
   readonly settlementId: string
   readonly jobId: string
   readonly authorization: Authorization
   readonly chargeAmount: AtomicAmount
-}
-
-/** A confirmed settlement whose block has left the chain. */
-export interface RemovedSettlement extends Unfinal {
   /** Of the block that left the chain. */
   readonly blockNumber: bigint
-  /** The one of `transactions` that its receipt names. */
+  /** The one that its receipt names. */
   readonly transactionHash: string
+}
+
+/** A confirmed settlement of an own key whose block has left the chain. */
+export interface RemovedSettlement extends Removed {
   /** Newest first. */
   readonly transactions: readonly StoredTransaction[]
 }
 
-/** A confirmed settlement by a remote facilitator whose block is not final. */
-export interface UnfinalRemoteSettlement extends Unfinal {
-  /** `hash` is `null` where only the number was stored. */
-  readonly block: { readonly number: bigint; readonly hash: string | null }
+/** A confirmed settlement by a remote facilitator whose block has left the chain. */
+export interface RemovedRemoteSettlement extends Removed {
+  /** No transaction of this settlement is in an earlier block. */
   readonly recordedBlock: bigint
 }
 
@@ -75,22 +74,22 @@ export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Prom
 }
 
 /**
- * Notes that these blocks have left the chain, for the confirmed settlements of own keys in them: they are looked up until
- * they are in another one, however many blocks come first.
+ * Notes that these blocks have left the chain, for the confirmed settlements in them: they are looked up until they are in
+ * another one, however many blocks come first.
  */
 export async function removeFromBlocks(sql: Sql, blockHashes: readonly string[]): Promise<void> {
   await sql.query({
     name: 'remove_settlements_from_blocks',
-    text: `UPDATE settlements SET block_hash = NULL WHERE ${CONFIRMED} AND settled_by = 'own_key' AND block_hash = ANY($1)`,
+    text: `UPDATE settlements SET block_hash = NULL WHERE ${CONFIRMED} AND block_hash = ANY($1)`,
     values: [blockHashes],
   })
 }
 
 /** Returns confirmed settlements of own keys whose block has left the chain, oldest block first, at most `limit`. */
 export async function readRemoved(sql: Sql, limit: number): Promise<readonly RemovedSettlement[]> {
-  const rows = await readRows<UnfinalRow & { transactionHash: string; blockNumber: bigint }>(sql, {
+  const rows = await readRows<RemovedRow>(sql, {
     name: 'read_removed_settlements',
-    text: `SELECT ${UNFINAL}, transaction_hash AS "transactionHash", block_number AS "blockNumber"
+    text: `SELECT ${REMOVED_COLUMNS}
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE ${REMOVED} AND settled_by = 'own_key'
      ORDER BY block_number, account_nonce LIMIT $1`,
@@ -100,28 +99,28 @@ export async function readRemoved(sql: Sql, limit: number): Promise<readonly Rem
     sql,
     rows.map(({ settlementId }) => settlementId),
   )
-  return rows.map((row) => ({ ...unfinalOf(row), transactions: transactions.get(row.settlementId) ?? [] }))
+  return rows.map((row) => ({ ...removedOf(row), transactions: transactions.get(row.settlementId) ?? [] }))
 }
 
-/** Returns the newest confirmed settlements by a remote facilitator, at most `limit`. */
-export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readonly UnfinalRemoteSettlement[]> {
-  const rows = await readRows<UnfinalRow & { recordedBlock: bigint; number: bigint; hash: string | null }>(sql, {
-    name: 'read_unfinal_remote_settlements',
-    text: `SELECT ${UNFINAL}, recorded_block AS "recordedBlock", block_number AS number, block_hash AS hash
+/** Returns confirmed settlements by a remote facilitator whose block has left the chain, oldest block first, at most `limit`. */
+export async function readRemovedRemote(sql: Sql, limit: number): Promise<readonly RemovedRemoteSettlement[]> {
+  const rows = await readRows<RemovedRow & { recordedBlock: bigint }>(sql, {
+    name: 'read_removed_remote_settlements',
+    text: `SELECT ${REMOVED_COLUMNS}, recorded_block AS "recordedBlock"
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
-     WHERE state = 'confirmed' AND finalized_at IS NULL AND settled_by = 'remote_facilitator'
-     ORDER BY block_number DESC LIMIT $1`,
+     WHERE ${REMOVED} AND settled_by = 'remote_facilitator'
+     ORDER BY block_number, settlements.id LIMIT $1`,
     values: [limit],
   })
-  return rows.map(({ number, hash, ...row }) => ({ ...unfinalOf(row), block: { number, hash } }))
+  return rows.map((row) => removedOf(row))
 }
 
-type UnfinalRow = Omit<Unfinal, 'authorization'> & { readonly signed: unknown }
+type RemovedRow = Omit<Removed, 'authorization'> & { readonly signed: unknown }
 
-const UNFINAL = `settlements.id AS "settlementId", settlements.job_id AS "jobId", signed,
-       charge_amount AS "chargeAmount"`
+const REMOVED_COLUMNS = `settlements.id AS "settlementId", settlements.job_id AS "jobId", signed,
+       charge_amount AS "chargeAmount", transaction_hash AS "transactionHash", block_number AS "blockNumber"`
 
-function unfinalOf<Row extends UnfinalRow>({ signed, ...row }: Row) {
+function removedOf<Row extends RemovedRow>({ signed, ...row }: Row) {
   return { ...row, authorization: storedAuthorizationSchema.parse(signed) }
 }
 

@@ -16,7 +16,7 @@ import {
   markFinal,
   moveSettlement,
   readRemoved,
-  readUnfinalRemote,
+  readRemovedRemote,
   removeFromBlocks,
 } from './finality.ts'
 import {
@@ -64,8 +64,16 @@ export function createSettlementStore(pool: Pool) {
     ...bindTo(pool, { recordRemoteSettlement, readRemoteSettlement, recordSettlementRequest, recordSettlementAnswer }),
     ...bindTo(pool, { leaseNonceQueue, releaseNonceQueue, readNextAccountNonce, readNonceQueue }),
     ...bindTo(pool, { addReplacement, fillGap }),
-    ...bindTo(pool, { findUnfinalBlocks, readUnfinalRemote, readFailed, judgeFailed, reopenSettlement }),
-    ...bindTo(pool, { markFinal, removeFromBlocks, readRemoved, moveSettlement, renewReleased, loseSettlement }),
+    ...bindTo(pool, { findUnfinalBlocks, readFailed, judgeFailed, reopenSettlement }),
+    ...bindTo(pool, {
+      markFinal,
+      removeFromBlocks,
+      readRemoved,
+      readRemovedRemote,
+      moveSettlement,
+      renewReleased,
+      loseSettlement,
+    }),
   }
 }
 

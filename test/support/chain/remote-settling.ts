@@ -7,6 +7,7 @@ import type { SettlementStore } from '#shared/ledger/settlement/settlement-store
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { SettlementSteps } from '../../../workers/job/step-outcome.ts'
+import { watchFinality } from '../../../workers/settlement/own-keys/watch-finality.ts'
 import { createRemoteSettlement } from '../../../workers/settlement/remote-facilitator/settle-remotely.ts'
 import { watchRemoteFinality } from '../../../workers/settlement/remote-facilitator/watch-remote-finality.ts'
 import { PATIENCE_MS } from '../patience.ts'
@@ -19,7 +20,7 @@ export interface RemoteSettling {
   readonly facilitator: RemoteFacilitator
   readonly verifier: AuthorizationVerifier
   readonly settlementSteps: SettlementSteps
-  /** Runs the finality watcher once. */
+  /** Runs the finality watchers of such a worker once, and returns what the one of its facilitator did. */
   readonly watch: () => Promise<number>
 }
 
@@ -44,12 +45,12 @@ export function settleRemotely(
       now,
       logger,
     }),
-    watch: () =>
-      watchRemoteFinality({
-        settlementStore: ledger.settlement,
-        facilitator,
-        blocks: createBlockReader(chain),
-        logger,
-      }).run(),
+    watch: async () => {
+      const { settlement: settlementStore } = ledger
+      const blocks = createBlockReader(chain)
+      const ofOwnKeys = { network: 'eip155:8453', feeBumpAfterMs: 0, nativeTokenUsd: 0 }
+      await watchFinality({ ...dependencies, ...ofOwnKeys, settlementStore, blocks }).run()
+      return await watchRemoteFinality({ settlementStore, facilitator, blocks, logger }).run()
+    },
   }
 }

@@ -424,4 +424,30 @@ describe('finality of charges by a facilitator', () => {
     expect(await transfersFrom(payer)).toBe(1)
     expect(await worker.devnet.isPermit2NonceUsed(payer.address, fresh.nonce)).toBe(false)
   })
+
+  it('looks up a removed settlement until it is in a block, however many settlements come first', async () => {
+    const { jobId, payer } = await removeFromChain()
+    await callRpc(worker.devnet.rpcUrl, 'anvil_mine', ['0x2'])
+    const { number, hash } = await worker.devnet.client.getBlock()
+    // The last test, since these stay. As many in a later block as are read at a time; without jobs of their own.
+    await worker.ledger.sql(
+      `SET session_replication_role = replica;
+       WITH copied AS (
+         INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, challenge_token_sha256)
+         SELECT gen_random_uuid(), job_id, network, payer, nonce - n, authorized_maximum, deadline, signed, challenge_token_sha256
+         FROM authorizations, generate_series(1, 200) AS n WHERE job_id = '${jobId}' RETURNING id)
+       INSERT INTO settlements (id, job_id, authorization_id, payer, network, facilitator, charge_amount, state, settled_by,
+         recorded_block, transaction_hash, block_number, block_hash, finished_at)
+       SELECT gen_random_uuid(), gen_random_uuid(), copied.id, payer, network, facilitator, charge_amount, state, settled_by,
+         recorded_block, transaction_hash, ${number}, '${hash}', now()
+       FROM settlements, copied WHERE job_id = '${jobId}';
+       RESET session_replication_role`,
+    )
+    await withFacilitator(async ({ watch }) => {
+      await watch()
+      expect(await transfersFrom(payer)).toBe(1)
+      expect(await watch()).toBe(1)
+    })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+  })
 })

@@ -342,6 +342,7 @@ describe('sequential scans', () => {
     await settlement.findUnfinalBlocks(0n)
     await settlement.removeFromBlocks(['0x01'])
     await settlement.readRemoved(200)
+    await settlement.readRemovedRemote(200)
     await settlement.readFailed('own_key', null, 20)
     await settlement.readFailed('remote_facilitator', 0n, 200)
     await settlement.markFinal(['0x01'])

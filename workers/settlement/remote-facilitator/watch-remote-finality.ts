@@ -1,5 +1,6 @@
+import type { JudgedBlock } from '#shared/ledger/settlement/end-settlement.ts'
 import type { FailedSettlement } from '#shared/ledger/settlement/failed-settlements.ts'
-import type { UnfinalRemoteSettlement } from '#shared/ledger/settlement/finality.ts'
+import type { RemovedRemoteSettlement } from '#shared/ledger/settlement/finality.ts'
 import type { SettlementStore } from '#shared/ledger/settlement/settlement-store.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
@@ -20,9 +21,9 @@ const BATCH = 200
 const UNJUDGED_BATCH = 20
 
 /**
- * Watches confirmed settlements of a remote facilitator. When a block was replaced, requests the settlement from the
- * facilitator again, since there is no transaction of ours to resend; one that can no longer be settled is marked
- * `lost` for review. Failed ones are watched as well: one that succeeds after a reorganization completes its job.
+ * Watches settlements of a remote facilitator. `watchFinality`, which runs beside it, notes which confirmed ones a
+ * reorganization removed: they are requested from the facilitator again, since there is no transaction of ours to resend,
+ * until they are in another block; one that can no longer be settled is marked `lost` for review. Failed ones are watched as well: one that succeeds after a reorganization completes its job.
  */
 export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): Sweep {
   const { settlementStore, blocks } = dependencies
@@ -31,14 +32,14 @@ export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): S
     leastIntervalMs: FINALITY_POLL_MS,
     run: async () => {
       const hashes = new Map<bigint, string | null>()
-      const isOnChain = async ({ number, hash }: { readonly number: bigint; readonly hash: string | null }) => {
+      const isOnChain = async ({ number, hash }: JudgedBlock) => {
         const current = hashes.get(number) ?? (await blocks.readHash(number))
         hashes.set(number, current)
         return current === hash
       }
       let moved = 0
-      for (const settlement of await settlementStore.readUnfinalRemote(BATCH))
-        if (!(await isOnChain(settlement.block)) && (await recheckSettlement(dependencies, settlement))) moved += 1
+      for (const settlement of await settlementStore.readRemovedRemote(BATCH))
+        if (await recheckSettlement(dependencies, settlement)) moved += 1
       for (const failed of await readFailed(settlementStore))
         if (!(failed.judgedAt && (await isOnChain(failed.judgedAt))) && (await recheckFailed(dependencies, failed)))
           moved += 1
@@ -97,15 +98,19 @@ async function mayBeMined(
   return false
 }
 
+/** Looks a removed settlement up and requests it again if needed. Returns whether it was moved or lost. */
 async function recheckSettlement(
   { settlementStore, facilitator, logger }: RemoteFinalityDependencies,
-  { settlementId, jobId, authorization, chargeAmount, recordedBlock }: UnfinalRemoteSettlement,
+  settlement: RemovedRemoteSettlement,
 ): Promise<boolean> {
+  const { settlementId, jobId, authorization, chargeAmount, recordedBlock } = settlement
   const finding = await facilitator.find(authorization, chargeAmount, recordedBlock)
   switch (finding.outcome) {
     case 'found': {
       const { hash: transactionHash, blockNumber, blockHash } = finding
       await settlementStore.moveSettlement(settlementId, { transactionHash, blockNumber, blockHash })
+      // The node may only have lagged.
+      if (transactionHash === settlement.transactionHash && blockNumber === settlement.blockNumber) return false
       logger.warn('a settlement moved to another block', { jobId })
       return true
     }
