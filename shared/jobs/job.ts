@@ -55,6 +55,8 @@ export interface LeasedJob extends Job {
   /** The length of the effective request; 0 once no provider needs it. */
   readonly requestBytes: number
   readonly sealed: SealedResult | null
+  /** When the hosted media of the sealed result expire, the newest if it ran twice; `null` without any. */
+  readonly mediaExpireAt: Date | null
   /** The settlement as this claim recorded it; `null` when it must be read. */
   readonly settlement: StoredSettlement | null
   /** Whether the payer had no history when the job was accepted. */

@@ -12,6 +12,12 @@ export const RETENTION_CLASSES = {
   images: { prefix: 'media/images', lifetimeSeconds: 7 * DAY_SECONDS, backstopDays: 8 },
 } as const
 
+/**
+ * The least time that its payer must have to fetch the media of a stored result: of one that was withheld, when it is paid
+ * for, and of any, when its charge is sent. The difference is for what delays the charge.
+ */
+export const SHORTEST_MEDIA_LIFE_SECONDS = { whenPaid: 3600, whenCharged: 1800 } as const
+
 export type RetentionClass = keyof typeof RETENTION_CLASSES
 
 /** The classes of result media. */

@@ -286,6 +286,7 @@ async function sealOutput(
     ...job,
     state: 'generated',
     sealed: withoutBody,
+    mediaExpireAt: media?.expiresAt ?? null,
     effectiveRequest: null,
     requestBytes: 0,
   }

@@ -4,6 +4,7 @@ import type { LeasedJob, SealedResult } from '#shared/jobs/job.ts'
 import type { JudgedBlock } from '#shared/ledger/settlement/end-settlement.ts'
 import type { FailedSettlement } from '#shared/ledger/settlement/failed-settlements.ts'
 import type { SettledAt } from '#shared/ledger/settlement/finality.ts'
+import { SHORTEST_MEDIA_LIFE_SECONDS } from '#shared/media/retention.ts'
 import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
@@ -55,6 +56,27 @@ export async function failSettlement(
 ): Promise<StepOutcome> {
   return finished(await settlementStore.failSettlement(job, { code: 'settlement_failed', reason, judgedAt, gas }))
 }
+
+/** Returns whether the hosted media of the result would be gone before its payer could fetch them. */
+export function isMediaExpiring({ now }: Pick<SettlementDependencies, 'now'>, { mediaExpireAt }: LeasedJob): boolean {
+  const shortestMs = SHORTEST_MEDIA_LIFE_SECONDS.whenCharged * 1000
+  return mediaExpireAt !== null && mediaExpireAt.getTime() - now().getTime() < shortestMs
+}
+
+/**
+ * Moves generated or settling → settlement_failed, for expiring media and while no transaction can move money: their payer
+ * owes nothing for them, and a fresh authorization pays for new work.
+ */
+export async function withholdExpiring(
+  { settlementStore }: SettlementDependencies,
+  job: LeasedJob,
+  judgedAt: JudgedBlock | null = null,
+): Promise<StepOutcome> {
+  const failure = { code: 'settlement_failed', reason: EXPIRING, judgedAt } as const
+  return finished(await settlementStore.failSettlement(job, failure, 'none'))
+}
+
+export const EXPIRING = 'the hosted media expire before they can be charged'
 
 /** Returns the sealed result, which every job from `generated` on has. */
 export function requireSealed({ id, state, sealed }: LeasedJob): SealedResult {

@@ -1,4 +1,5 @@
 import { statesBefore } from '#shared/jobs/transitions.ts'
+import { SHORTEST_MEDIA_LIFE_SECONDS } from '#shared/media/retention.ts'
 import { REVERTS_WINDOW_SECONDS, settlementPause } from '#shared/payment/settlement-retry.ts'
 import { newId } from '#shared/runtime/new-id.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
@@ -86,9 +87,6 @@ function claimOfHolder(jobId: string, job: NewJob) {
   return { job, jobId, authorizationId: newId(), holder: jobId }
 }
 
-/** The least time that a payer of a stored result must have to fetch its media. */
-const SHORTEST_MEDIA_LIFE_SECONDS = 3600
-
 /**
  * Returns whether the result is still stored, with media that live long enough. Of a job that ran twice the newest
  * media count.
@@ -99,7 +97,7 @@ export async function isResultComplete(sql: Sql, jobId: string): Promise<boolean
     text: `SELECT 1 FROM jobs WHERE id = $1 AND result_body IS NULL
      UNION ALL SELECT 1 FROM media WHERE job_id = $1
        HAVING max(expires_at) <= now() + make_interval(secs => $2)`,
-    values: [jobId, SHORTEST_MEDIA_LIFE_SECONDS],
+    values: [jobId, SHORTEST_MEDIA_LIFE_SECONDS.whenPaid],
   })
   return rows.length === 0
 }

@@ -36,7 +36,10 @@ export const LEASED_JOB = `jobs.id, jobs.operation, jobs.public_model AS "public
   jobs.charge_amount AS "chargeAmount", jobs.result_digest AS "resultDigest",
   coalesce(octet_length(jobs.effective_request), 0) AS "requestBytes",
   CASE WHEN octet_length(jobs.effective_request) <= ${LONG_REQUEST_BYTES} THEN jobs.effective_request END
-    AS "effectiveRequest", authorizations.signed`
+    AS "effectiveRequest",
+  CASE WHEN jobs.state IN ('generated', 'settling') THEN (
+    SELECT max(media.expires_at) FROM media WHERE media.job_id = jobs.id) END AS "mediaExpireAt",
+  authorizations.signed`
 
 export function leasedJobFromRow(row: LeasedJobRow): LeasedJob {
   const { signed, effectiveRequest, requestId, traceparent, usage, chargeAmount, resultDigest, ...job } = row

@@ -6,6 +6,7 @@ import { createChainClock } from '#shared/chain/reading/chain-clock.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { stopChainWatch } from '../../support/chain/settlement-chain.ts'
+import { hostMedia } from '../../support/ledger/host-media.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { type Payer } from '../../support/payer/payer.ts'
 import type { AuthorizationChanges } from '../../support/payer/sign-authorization.ts'
@@ -292,6 +293,37 @@ describe('a job that is deferred for too long ends, whatever the deadline of its
       )
       expect(row).toEqual({ deferrals: 1, is_new: true })
     })
+  })
+})
+
+/** Runs a job whose charge cannot be prepared, and again when it can, with media that then expire in `minutes`. */
+async function settledLate(minutes: number): Promise<Parties> {
+  let late: Parties | undefined
+  await withProxy(async (proxy, parties) => {
+    late = parties
+    const { settler } = parties.chain
+    proxy.setFault({ kind: 'reset' })
+    await worker.run(parties.jobId, { settler })
+    await hostMedia(worker.ledger, parties.jobId, minutes)
+    proxy.setFault(null)
+    await worker.runNow(parties.jobId, { settler })
+  }, FOREVER)
+  if (!late) throw new Error('no job')
+  return late
+}
+
+describe('a charge for hosted media that an outage delayed', () => {
+  it.for([-1, 10])('is not settled when they expire in %i minutes, and nobody owes it', async (minutes) => {
+    const { jobId, payer } = await settledLate(minutes)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: [], deferred: false })
+    expect(await isOwed(jobId)).toBe(false)
+    expect(await transfersFrom(payer)).toBe(0)
+  })
+
+  it('is settled while they live long enough to be fetched', async () => {
+    const { jobId, payer } = await settledLate(50)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+    expect(await transfersFrom(payer)).toBe(1)
   })
 })
 

@@ -6,6 +6,7 @@ import {
   type SettlementChain,
   stopChainWatch,
 } from '../../support/chain/settlement-chain.ts'
+import { hostMedia } from '../../support/ledger/host-media.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 /** Reports the transaction as sent and drops it. */
@@ -118,6 +119,25 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
         failure_reason: 'insufficient_funds',
         settlements: ['reverted'],
       })
+      expect(await transfersFrom(payer)).toEqual([])
+    })
+
+    it('a settlement is not signed again once the hosted media of its result have expired', async () => {
+      const { jobId, payer } = await chain.accept()
+      await runWith(jobId, async (send, transaction) => {
+        await chain.useNonceElsewhere(0)
+        await hostMedia(worker.ledger, jobId, 10)
+        await worker.ledger.sql('UPDATE jobs SET fence = fence + 1, lease_expires_at = NULL WHERE id = $1', [jobId])
+        return await send(transaction)
+      })
+      const { settler } = chain.chain
+      const confirm: Settler['confirm'] = async (...checked) => {
+        advanceTime(POLL_MS)
+        return await settler.confirm(...checked)
+      }
+      await worker.runNow(jobId, { ...chain.chain, settler: { ...settler, confirm } })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: ['reverted'] })
+      expect(await worker.ledger.sql('SELECT is_owed FROM jobs WHERE id = $1', [jobId])).toEqual([{ is_owed: false }])
       expect(await transfersFrom(payer)).toEqual([])
     })
 

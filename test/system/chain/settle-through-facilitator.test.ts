@@ -3,6 +3,7 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type RemoteSettling, settleRemotely } from '../../support/chain/remote-settling.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
+import { hostMedia } from '../../support/ledger/host-media.ts'
 import { createPayer } from '../../support/payer/payer.ts'
 import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
@@ -241,6 +242,26 @@ describe('a settlement that a remote facilitator cannot complete', () => {
       settlements: ['reverted'],
     })
     expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('a settlement is not requested once the hosted media of the result have expired', async () => {
+    const { jobId, payer } = await recorded()
+    await hostMedia(worker.ledger, jobId, 10)
+    const requests = settleRequests()
+    await worker.run(jobId, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: ['reverted'] })
+    expect(settleRequests()).toBe(requests)
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('a settlement is not requested again once the hosted media have expired, and stays open', async () => {
+    const { jobId } = await interrupted({ kind: 'reset' })
+    await hostMedia(worker.ledger, jobId, 10)
+    await makeRequestOld(jobId)
+    const requests = settleRequests()
+    await worker.runNow(jobId, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
+    expect(settleRequests()).toBe(requests)
   })
 
   it('a settlement whose nonce the payer has used fails, without a transfer', async () => {

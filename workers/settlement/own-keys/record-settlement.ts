@@ -3,7 +3,7 @@ import type { EarlierSettlement } from '#shared/ledger/settlement/earlier-settle
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Ending, PreparingSettlement, StepContext, StepOutcome } from '../../job/step-outcome.ts'
 import type { KeySettlementDependencies } from '../dependencies.ts'
-import { failSettlement, requireSealed } from '../finish-settlement.ts'
+import { failSettlement, isMediaExpiring, requireSealed, withholdExpiring } from '../finish-settlement.ts'
 import { lookUpEarlier } from '../look-up-earlier.ts'
 import { findEarlierCharge } from './find-earlier-charge.ts'
 
@@ -26,6 +26,10 @@ export async function recordSettlement(
   let lookedUp: readonly string[] = []
   let early = context.preparing
   for (;;) {
+    if (isMediaExpiring(dependencies, job)) {
+      const earlier = await lookUp()
+      return earlier.outcome === 'none_charged' ? withholdExpiring(dependencies, job) : earlier.step
+    }
     const { prepared, preparedMs } = await (early ?? prepare(dependencies, job, chargeAmount))
     // While the result could not be stored, the payer may have got the money.
     const isEarlyRefusal = early !== undefined && prepared.outcome !== 'ready'

@@ -3,7 +3,7 @@ import type { RemovedSettlement } from '#shared/ledger/settlement/finality.ts'
 import type { PreparedSettlement } from '#shared/payment/facilitator.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import type { KeySettlementDependencies, SettlementWatchDependencies } from '../dependencies.ts'
-import { failSettlement, requireSealed } from '../finish-settlement.ts'
+import { failSettlement, isMediaExpiring, requireSealed, withholdExpiring } from '../finish-settlement.ts'
 import { MAXIMUM_BATCH_PAYMENTS } from './choose-batch.ts'
 import type { Verdict } from './judge-settlement.ts'
 import { later, whileNotListed, whileUnprepared } from './record-settlement.ts'
@@ -34,6 +34,7 @@ export async function signAgain(
     logger.error('a settlement was signed too often', { jobId: job.id, reason })
     return finished(await settlementStore.markForReview(job, reason))
   }
+  if (isMediaExpiring(dependencies, job)) return withholdExpiring(dependencies, job, verdict.judgedAt)
   const cause =
     verdict.verdict === 'batch_reverted'
       ? 'a batch reverted as a whole'

@@ -12,7 +12,15 @@ import {
   type StepOutcome,
 } from '../../job/step-outcome.ts'
 import type { RemoteSettlementDependencies } from '../dependencies.ts'
-import { completeSettlement, failSettlement, type MinedTransfer, requireSealed } from '../finish-settlement.ts'
+import {
+  completeSettlement,
+  EXPIRING,
+  failSettlement,
+  isMediaExpiring,
+  type MinedTransfer,
+  requireSealed,
+  withholdExpiring,
+} from '../finish-settlement.ts'
 import { type EarlierCharge, lookUpEarlier } from '../look-up-earlier.ts'
 
 /** Delay before the next attempt while the chain or the facilitator makes no progress. */
@@ -96,6 +104,9 @@ async function requestSettlement(
 ): Promise<StepOutcome> {
   const { settlementStore, facilitator, logger } = dependencies
   const { settlementId, unansweredRequests, hashes } = settlement
+  // An earlier request may still succeed; then only the deadline is final.
+  const mayBeSent = unansweredRequests > 0 || hashes.length > 0
+  if (isMediaExpiring(dependencies, job)) return mayBeSent ? later(EXPIRING) : withholdExpiring(dependencies, job)
   if ((await settlementStore.recordSettlementRequest(job, settlementId)) === 'stale') return { next: 'stale' }
   const answer = await facilitator.settle(job.authorization, requireSealed(job).chargeAmount)
   if (answer.outcome === 'unknown') {
@@ -113,8 +124,7 @@ async function requestSettlement(
   }
   logger.warn('settlement request refused', { jobId: job.id, reason: answer.reason })
   const reason = `the facilitator did not settle: ${answer.reason}`
-  // An earlier request may still succeed; then only the deadline is final.
-  if (unansweredRequests > 0 || hashes.length > 0) return later(reason)
+  if (mayBeSent) return later(reason)
   return answer.outcome === 'refused' ? failSettlement(dependencies, job, answer.code) : later(reason, 'withhold')
 }
 
