@@ -20,8 +20,19 @@ export interface ObjectStore {
   open(key: string, range?: ByteRange): Promise<OpenedObject | null>
   /** Deletes an object. Succeeds when there is none. */
   delete(key: string): Promise<void>
-  /** Deletes every object under `prefix` that is older than `ageMs`, recorded or not. Returns the number deleted. */
+  /**
+   * Deletes every object under `prefix` that is older than `ageMs`, recorded or not. Returns the number deleted. One that
+   * cannot be deleted holds no other back; throws at the end when any is left, at once while the store does not answer.
+   */
   deleteOlderThan(prefix: string, ageMs: number): Promise<number>
+}
+
+/** Throws when there are errors, each of which left an object under `prefix`. */
+export function requireNoneLeft(prefix: string, errors: readonly unknown[]): void {
+  if (errors.length === 0) return
+  const left = errors.length === 1 ? '1 object' : `${errors.length} objects`
+  const verb = errors.length === 1 ? 'is' : 'are'
+  throw new Error(`${left} under ${prefix}/ ${verb} left, the first error follows`, { cause: errors[0] })
 }
 
 /** Short-lived URLs that serve an object without credentials. */

@@ -154,6 +154,42 @@ describe('requests to the store', () => {
     expect(deleted).toEqual(['/farebox-media/staged/a', '/farebox-media/staged/c'])
   })
 
+  it('deletes the strays behind ones that the store keeps, and those with foreign names, and counts what is left', async () => {
+    const old = '2020-01-01T00:00:00.000Z'
+    const pages = [
+      `<IsTruncated>true</IsTruncated><NextContinuationToken>next</NextContinuationToken>${item('', old)}${item('held', old)}`,
+      `<IsTruncated>false</IsTruncated>${item('a note.txt', old)}${item('z', old)}`,
+    ]
+    const { settings, all } = await record(
+      ({ method, url }) => (method !== 'DELETE' ? 200 : url.includes('/held') ? 403 : 204),
+      ({ method, url }) =>
+        method === 'GET' ? `<ListBucketResult>${pages[url.includes('token=next') ? 1 : 0]}</ListBucketResult>` : '',
+    )
+    const { objects, close } = await open(settings)
+    expect(await messageOf(objects.deleteOlderThan('staged', 3_600_000))).toContain('1 object under staged/ is left')
+    close()
+    const asked = all
+      .filter(({ method, url }) => method === 'DELETE' && !isProbe(url))
+      .map(({ url }) => url.split('?')[0]?.replace('/farebox-media/staged/', ''))
+    expect(asked).toEqual(['', 'held', 'a%20note.txt', 'z'])
+  })
+
+  it('stops deleting strays while the store is down', async () => {
+    const old = '2020-01-01T00:00:00.000Z'
+    const many = Array.from({ length: 100 }, (_, index) => item(`stray-${index}`, old)).join('')
+    const { settings, all } = await record(
+      ({ method, url }) => (method === 'DELETE' && !isProbe(url) ? 503 : 200),
+      ({ method }) => (method === 'GET' ? `<ListBucketResult>${many}</ListBucketResult>` : ''),
+    )
+    const { objects, close } = await open(settings)
+    expect(await messageOf(objects.deleteOlderThan('staged', 3_600_000))).toMatch(
+      /^\d+ objects under staged\/ are left/,
+    )
+    close()
+    const asked = new Set(all.filter(({ method, url }) => method === 'DELETE' && !isProbe(url)).map(({ url }) => url))
+    expect(asked.size).toBeLessThan(40)
+  })
+
   it('retries a failing store three times at most', async () => {
     const { settings, all } = await record(({ method, url }) => (method === 'PUT' && !isProbe(url) ? 503 : 200))
     const { objects, close } = await open(settings)

@@ -1,6 +1,6 @@
 import type { RetentionStore } from '#shared/ledger/retention/retention-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { MEDIA_CLASSES, RETENTION_CLASSES } from '#shared/media/retention.ts'
+import { MEDIA_CLASSES, type MediaClass, RETENTION_CLASSES } from '#shared/media/retention.ts'
 import type { Sweep } from './sweeper.ts'
 
 const OBJECTS_BATCH = 200
@@ -32,12 +32,12 @@ export function retentionSweeps(dependencies: RetentionDependencies, retentionMs
       name: 'deleted expired media',
       leastIntervalMs: EXPIRED_INTERVAL_MS,
       batch: OBJECTS_BATCH,
-      run: async () => {
-        const objectKeys = await retentionStore.findExpiredMedia(OBJECTS_BATCH)
+      run: inPasses(async (kept) => {
+        const objectKeys = await retentionStore.findExpiredMedia(OBJECTS_BATCH, kept)
         return await deleteEach(media, objectKeys, (deleted) => retentionStore.markMediaDeleted(deleted))
-      },
+      }),
     },
-    reapStrayMedia(dependencies),
+    ...MEDIA_CLASSES.map((mediaClass) => reapStrayMedia(dependencies, mediaClass)),
     {
       // A replay then returns 410 with the id of the receipt.
       name: 'erased results past their retention',
@@ -87,22 +87,44 @@ export function reapUploads({
   return {
     name: 'deleted staged uploads',
     batch: OBJECTS_BATCH,
-    run: async () => {
-      const objectKeys = await retentionStore.eraseExpiredUploads(OBJECTS_BATCH)
+    run: inPasses(async (kept) => {
+      const objectKeys = await retentionStore.eraseExpiredUploads(OBJECTS_BATCH, kept)
       return await deleteEach(uploads, objectKeys, (deleted) => retentionStore.markUploadsDeleted(deleted))
-    },
+    }),
+  }
+}
+
+interface Deletions {
+  /** Number of the objects of a batch. */
+  readonly found: number
+  readonly deleted: number
+  /** Of those that the store did not delete. */
+  readonly errors: readonly unknown[]
+}
+
+/**
+ * Returns a sweep's run: it deletes the batch behind the objects that the store kept in earlier runs, which are still the
+ * first ones, and after the last batch begins again with them. Throws when any of its batch is left.
+ */
+function inPasses(deleteBatch: (kept: number) => Promise<Deletions>): Sweep['run'] {
+  let kept = 0
+  return async () => {
+    const { found, deleted, errors } = await deleteBatch(kept)
+    kept = found < OBJECTS_BATCH ? 0 : kept + errors.length
+    if (errors.length === 0) return deleted
+    throw new Error(`${found - deleted} of ${found} objects are left, the first error follows`, { cause: errors[0] })
   }
 }
 
 /**
- * Deletes objects, marks those that are gone and returns their number. One that the store keeps, for example under a legal
- * hold, holds no other back; a store that does not answer is asked for a limited time. Throws when any is left.
+ * Deletes objects and marks those that are gone. One that the store keeps, for example under a legal hold, holds no other
+ * back; a store that does not answer is asked for a limited time.
  */
 async function deleteEach(
   store: Pick<ObjectStore, 'delete'>,
   objectKeys: readonly string[],
   mark: (deleted: readonly string[]) => Promise<void>,
-): Promise<number> {
+): Promise<Deletions> {
   const deleted: string[] = []
   const errors: unknown[] = []
   const giveUpAt = performance.now() + LONGEST_FAILING_MS
@@ -116,9 +138,7 @@ async function deleteEach(
     }
   }
   if (deleted.length > 0) await mark(deleted)
-  if (errors.length === 0) return deleted.length
-  const left = objectKeys.length - deleted.length
-  throw new Error(`${left} of ${objectKeys.length} objects are left, the first error follows`, { cause: errors[0] })
+  return { found: objectKeys.length, deleted: deleted.length, errors }
 }
 
 /** Deletes uploads without a row, left by API processes that died before they could accept the job. */
@@ -132,18 +152,12 @@ export function reapStrayUploads({ uploads }: { uploads: Pick<ObjectStore, 'dele
 }
 
 /** Deletes media without a row, left by workers that died between storing and sealing. */
-function reapStrayMedia({ media }: Pick<RetentionDependencies, 'media'>): Sweep {
+function reapStrayMedia({ media }: Pick<RetentionDependencies, 'media'>, mediaClass: MediaClass): Sweep {
+  // A day longer than the lifetime: by then no result can refer to the object.
+  const { prefix, backstopDays } = RETENTION_CLASSES[mediaClass]
   return {
-    name: 'deleted stray media',
+    name: `deleted stray ${mediaClass}`,
     leastIntervalMs: STRAY_MEDIA_INTERVAL_MS,
-    run: async () => {
-      let strays = 0
-      for (const mediaClass of MEDIA_CLASSES) {
-        // A day longer than the lifetime: by then no result can refer to the object.
-        const { prefix, backstopDays } = RETENTION_CLASSES[mediaClass]
-        strays += await media.deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)
-      }
-      return strays
-    },
+    run: () => media.deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000),
   }
 }

@@ -14,7 +14,7 @@ import {
 } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
-import { type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
+import { type ObjectStore, requireNoneLeft, requireObjectKey } from '#shared/media/object-store.ts'
 
 /** Creates the folder if it is missing. Throws when files cannot be written to it. */
 export async function requireFolder(directory: string): Promise<void> {
@@ -44,7 +44,7 @@ export function createDiskObjectStore(directory: string): ObjectStore {
       return { bytes: last - first + 1, body: file.createReadStream({ start: first, end: last }) }
     },
     delete: async (key) => await rm(pathOf(key), { force: true }),
-    deleteOlderThan: async (prefix, ageMs) => await deleteOlderThan(join(directory, prefix), ageMs),
+    deleteOlderThan: async (prefix, ageMs) => await deleteOlderThan(directory, prefix, ageMs),
   }
 }
 
@@ -58,17 +58,24 @@ async function sizeOf(file: FileHandle): Promise<number> {
   }
 }
 
-async function deleteOlderThan(folder: string, ageMs: number): Promise<number> {
+async function deleteOlderThan(directory: string, prefix: string, ageMs: number): Promise<number> {
+  const folder = join(directory, prefix)
+  const errors: unknown[] = []
   const oldest = Date.now() - ageMs
   let deleted = 0
   for (const name of (await unlessMissing(readdir(folder))) ?? []) {
     const path = join(folder, name)
-    // Another worker's sweeper may have deleted it.
-    const found = await unlessMissing(stat(path))
-    if (!found?.isFile() || found.mtimeMs >= oldest) continue
-    await rm(path, { force: true })
-    deleted += 1
+    try {
+      // Another worker's sweeper may have deleted it.
+      const found = await unlessMissing(stat(path))
+      if (!found?.isFile() || found.mtimeMs >= oldest) continue
+      await rm(path, { force: true })
+      deleted += 1
+    } catch (error) {
+      errors.push(error)
+    }
   }
+  requireNoneLeft(prefix, errors)
   return deleted
 }
 

@@ -12,13 +12,22 @@ import {
 } from '@aws-sdk/client-s3'
 import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
 import pLimit from 'p-limit'
-import { type ByteRange, type ObjectLinks, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
+import {
+  type ByteRange,
+  type ObjectLinks,
+  type ObjectStore,
+  requireNoneLeft,
+  requireObjectKey,
+} from '#shared/media/object-store.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
-import { statusOf } from './store-failure.ts'
+import { isOutage, statusOf } from './store-failure.ts'
 
 /** Limit of all attempts together: a caller waits for the upload to be staged. */
 const WRITE_DEADLINE_MS = 45_000
-/** Objects are deleted one by one: not every store supports deleting several in one call. */
+/**
+ * Objects are deleted one by one: not every store supports deleting several in one call. When the store leaves as many
+ * unanswered in a row, it is down.
+ */
 const CONCURRENT_DELETIONS = 16
 
 /**
@@ -37,9 +46,6 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
       if (!(error instanceof NoSuchKey)) await listOne(client, bucket, `${RETENTION_CLASSES.staged.prefix}/`)
       return null
     }
-  }
-  const deleteObject = async (key: string) => {
-    await client.send(new DeleteObjectCommand(place(key)))
   }
   return {
     put: async (key, bytes) => {
@@ -67,18 +73,33 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
       }
       return { bytes: answer.ContentLength, body }
     },
-    delete: deleteObject,
+    delete: async (key) => void (await client.send(new DeleteObjectCommand(place(key)))),
     deleteOlderThan: async (prefix, ageMs) => {
       const oldest = Date.now() - ageMs
       const limit = pLimit(CONCURRENT_DELETIONS)
+      const errors: unknown[] = []
       let deleted = 0
+      let unanswered = 0
+      // A listed key is no input: the folder of a web console, or a file put there by hand, has none of this service's form.
+      const deleteListed = async (Key: string) => {
+        if (unanswered >= CONCURRENT_DELETIONS) return
+        try {
+          await client.send(new DeleteObjectCommand({ Bucket: bucket, Key }))
+          deleted += 1
+          unanswered = 0
+        } catch (error) {
+          errors.push(error)
+          unanswered = isOutage(error) ? unanswered + 1 : 0
+        }
+      }
       for await (const page of paginateListObjectsV2({ client }, { Bucket: bucket, Prefix: `${prefix}/` })) {
         const old = (page.Contents ?? []).flatMap(({ Key: key, LastModified: modified }) =>
           key !== undefined && modified !== undefined && modified.getTime() < oldest ? [key] : [],
         )
-        await Promise.all(old.map((key) => limit(() => deleteObject(key))))
-        deleted += old.length
+        await Promise.all(old.map((key) => limit(() => deleteListed(key))))
+        if (unanswered >= CONCURRENT_DELETIONS) break
       }
+      requireNoneLeft(prefix, errors)
       return deleted
     },
   }

@@ -119,7 +119,7 @@ function hasCode(error: Error): boolean {
 }
 
 /** Returns whether the store did not answer, or answered that it cannot at the moment. */
-function isOutage(error: unknown): boolean {
+export function isOutage(error: unknown): boolean {
   const status = statusOf(error)
   if (status !== undefined) return status === 429 || (status >= 500 && status !== 501)
   return error instanceof Error && (isConnectionFailure(error) || /^(Timeout|Abort)Error$/.test(error.name))

@@ -13,12 +13,13 @@ export async function findMedia(sql: Sql, tokenSha256: string): Promise<ServedMe
   return rows[0] ? { ...rows[0], bytes: Number(rows[0].bytes) } : null
 }
 
-/** Returns the object keys of expired media that are not deleted yet. */
-export async function findExpiredMedia(sql: Sql, limit: number): Promise<readonly string[]> {
+/** Returns the object keys of expired media that are not deleted yet, the oldest first, after the first `skipped` ones. */
+export async function findExpiredMedia(sql: Sql, limit: number, skipped = 0): Promise<readonly string[]> {
   const { rows } = await sql.query<{ object_key: string }>({
     name: 'find_expired_media',
-    text: `SELECT object_key FROM media WHERE object_deleted_at IS NULL AND expires_at <= now() ORDER BY expires_at LIMIT $1`,
-    values: [limit],
+    text: `SELECT object_key FROM media WHERE object_deleted_at IS NULL AND expires_at <= now()
+     ORDER BY expires_at LIMIT $1 OFFSET $2`,
+    values: [limit, skipped],
   })
   return rows.map(({ object_key }) => object_key)
 }

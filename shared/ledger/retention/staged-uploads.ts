@@ -39,9 +39,9 @@ export function eraseUpload(stagedUploadId: string | null, parameter: Parameter)
 
 /**
  * Erases the data keys of expired uploads. Returns the object keys of all erased uploads whose objects are not deleted
- * yet.
+ * yet, the oldest first, after the first `skipped` ones.
  */
-export async function eraseExpiredUploads(sql: Sql, limit: number): Promise<readonly string[]> {
+export async function eraseExpiredUploads(sql: Sql, limit: number, skipped = 0): Promise<readonly string[]> {
   // `object_deleted_at IS NULL` is always true here, and lets PostgreSQL use the partial index.
   await sql.query(
     `UPDATE staged_uploads SET data_key = NULL, erased_at = now()
@@ -50,8 +50,8 @@ export async function eraseExpiredUploads(sql: Sql, limit: number): Promise<read
   const { rows } = await sql.query<{ object_key: string }>({
     name: 'erase_expired_uploads',
     text: `SELECT object_key FROM staged_uploads WHERE data_key IS NULL AND object_deleted_at IS NULL
-     ORDER BY expires_at LIMIT $1`,
-    values: [limit],
+     ORDER BY expires_at LIMIT $1 OFFSET $2`,
+    values: [limit, skipped],
   })
   return rows.map(({ object_key }) => object_key)
 }

@@ -1,7 +1,7 @@
-import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, symlink, utimes } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createDiskObjectStore } from '#shared/adapters/disk/disk-store.ts'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
@@ -10,7 +10,7 @@ import { deferJob } from '#shared/ledger/execution/leases.ts'
 import { takeDueJobs } from '#shared/ledger/execution/take-due-jobs.ts'
 import { inTransaction } from '#shared/ledger/transaction.ts'
 import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
-import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/retention.ts'
+import { reapStrayUploads, reapUploads, retentionSweeps } from '../../../workers/sweepers/retention.ts'
 import {
   acceptTestJob,
   called,
@@ -391,6 +391,65 @@ describe('deleting uploads', () => {
     deleted.length = 0
     expect(await reap.run()).toBe(1)
     expect(deleted).toEqual([kept.stagedUpload.objectKey])
+  })
+
+  it('deletes what expired after more objects than a batch that the store keeps, and asks for those again', async () => {
+    const jobId = await acceptTestJob(ledger)
+    await ledger.sql('UPDATE staged_uploads SET object_deleted_at = now() WHERE job_id = $1', [jobId])
+    const addErased = (name: string, count: number, expiredAgo: string) =>
+      ledger.sql(
+        `INSERT INTO staged_uploads (id, job_id, object_key, expires_at, erased_at)
+         SELECT gen_random_uuid(), $1, $2 || number, now() - $3::interval, now() FROM generate_series(1, $4) AS number`,
+        [jobId, `staged/${name}-`, expiredAgo, count],
+      )
+    await addErased('kept', 450, '1 hour')
+    await addErased('later', 10, '1 minute')
+    const deleted = new Set<string>()
+    let isKept = true
+    const reap = reapUploads({
+      retentionStore: ledger.retention,
+      uploads: {
+        delete: async (key) => {
+          if (isKept && key.startsWith('staged/kept-')) throw new Error('the store keeps it')
+          deleted.add(key)
+        },
+      },
+    })
+    for (let round = 1; round <= 3; round += 1) await reap.run().catch(() => 0)
+    expect(deleted.size).toBe(10)
+    isKept = false
+    for (let round = 1; round <= 3; round += 1) await reap.run()
+    expect(deleted.size).toBe(460)
+  })
+
+  it('deletes strays on a disk beside an entry that cannot be examined', async () => {
+    const uploads = createDiskObjectStore(directory)
+    const strays = Array.from({ length: 5 }, newStagedUpload)
+    const longAgo = new Date(Date.now() - 3_700_000)
+    for (const stray of strays) {
+      await uploads.put(stray.objectKey, sealed(stray))
+      await utimes(join(directory, stray.objectKey), longAgo, longAgo)
+    }
+    const loop = join(directory, 'staged', '0')
+    await symlink(loop, loop)
+    onTestFinished(() => rm(loop))
+    await expect(reapStrayUploads({ uploads }).run()).rejects.toThrow('1 object under staged/ is left')
+    const left = await readdir(join(directory, 'staged'))
+    expect(strays.filter(({ id }) => left.includes(id))).toEqual([])
+  })
+
+  it('deletes stray images although stray speech cannot be deleted', async () => {
+    const asked: string[] = []
+    const media = {
+      delete: async () => undefined,
+      deleteOlderThan: async (prefix: string) => {
+        asked.push(prefix)
+        throw new Error('the store keeps one')
+      },
+    }
+    const sweeps = retentionSweeps({ retentionStore: ledger.retention, uploads: media, media }, 1000)
+    for (const sweep of sweeps) if (sweep.name.includes('stray')) await sweep.run().catch(() => 0)
+    expect(asked).toEqual(['staged', 'media/speech', 'media/images'])
   })
 })
 
