@@ -1,13 +1,18 @@
 import type { ServedMedia } from '#shared/media/media.ts'
 import type { Sql } from '../pool.ts'
 
-/** Returns unexpired media of a completed job; `null` for unknown, unpaid and expired ones without distinction. */
+/**
+ * Returns unexpired media of a completed job, or of one whose result an operator re-serves; `null` for unknown, unpaid and
+ * expired ones without distinction.
+ */
 export async function findMedia(sql: Sql, tokenSha256: string): Promise<ServedMedia | null> {
   const { rows } = await sql.query<ServedMedia & { bytes: string }>({
     name: 'find_media',
     text: `SELECT object_key AS "objectKey", content_type AS "contentType", sha256, bytes, expires_at AS "expiresAt"
      FROM media JOIN jobs ON jobs.id = media.job_id
-     WHERE token_sha256 = $1 AND expires_at > now() AND state = 'completed'`,
+     WHERE token_sha256 = $1 AND expires_at > now()
+       AND (state = 'completed' OR state = 'review' AND EXISTS (
+         SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND item = 'review' AND outcome = 're_served'))`,
     values: [tokenSha256],
   })
   return rows[0] ? { ...rows[0], bytes: Number(rows[0].bytes) } : null

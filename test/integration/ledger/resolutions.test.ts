@@ -4,6 +4,7 @@ import { readResolutions, readReviewItems, readUnknownSettlements } from '#share
 import { readDebts } from '#shared/ledger/reports/open-work.ts'
 import { resolvePeriod } from '#shared/ledger/reports/period.ts'
 import { createResolutionStore, type ResolutionStore } from '#shared/ledger/resolutions/resolution-store.ts'
+import { hashMediaToken, newMediaToken } from '#shared/media/media.ts'
 import type { Author } from '#shared/operators/author.ts'
 import {
   allowedOutcomes,
@@ -383,6 +384,17 @@ describe('a debt', () => {
   })
 })
 
+/** Stores media of an item's result. Returns their token. */
+async function withMedia({ job }: OpenItem): Promise<string> {
+  const token = newMediaToken()
+  await ledger.sql(
+    `INSERT INTO media (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at)
+     VALUES (gen_random_uuid(), $1, $2, $3, 'image/png', $4, 10, now() + interval '1 day')`,
+    [job?.id, hashMediaToken(token), `media/images/${token}`, 'a'.repeat(64)],
+  )
+  return token
+}
+
 describe('a review', () => {
   it('has the settlement that was found for its payment: its amount, and one resolution for both', async () => {
     const request = newTestJob()
@@ -420,6 +432,22 @@ describe('a review', () => {
     expect(await ledger.acceptance.acceptPayment(next)).toMatchObject({ outcome: 'permit_already_used' })
     await resolve({ id }, decided('written_off'))
     expect(await ledger.acceptance.acceptPayment(next)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('releases the media of its result once it is re-served, and not before', async () => {
+    const item = await inReview(ledger)
+    const token = await withMedia(item)
+    const find = () => ledger.acceptance.findMedia(hashMediaToken(token))
+    expect(await find()).toBeNull()
+    expect(await resolve(item, decided('re_served'))).toMatchObject({ outcome: 'resolved' })
+    expect(await find()).toMatchObject({ objectKey: `media/images/${token}`, bytes: 10 })
+  })
+
+  it('does not release the media of a result that is written off', async () => {
+    const item = await inReview(ledger)
+    const token = await withMedia(item)
+    await resolve(item, decided('written_off'))
+    expect(await ledger.acceptance.findMedia(hashMediaToken(token))).toBeNull()
   })
 
   it('is never re-served without its result', async () => {
