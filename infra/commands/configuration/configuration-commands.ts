@@ -93,7 +93,8 @@ async function draft(store: ConfigurationStore, kind: PublicationKind, options: 
     throw new Refusal(
       `${current.operator} edited the draft at ${current.editedAt.toISOString()}. Look at it with "draft", and replace it with --replace.`,
     )
-  const saved = await store.saveDraft(options.author, { kind, content, edited: current?.revision ?? null })
+  const basedOn = (await store.findNewest(kind))?.number ?? null
+  const saved = await store.saveDraft(options.author, { kind, content, edited: current?.revision ?? null, basedOn })
   if (saved.outcome === 'newer_draft')
     throw new Refusal('Somebody else edited the draft just now. Look at it with "draft".')
   const problem = problemOf(kind, contentsOf(await readInForce(store), { [kind]: content }))

@@ -42,13 +42,16 @@ export function addDraftActions(
   addAction(app, {
     path: `/operator/${kind}/draft`,
     page,
-    fields: z.object({ content: z.string().max(LONGEST_CONTENT, 'This is too long.'), draft: seen }),
+    fields: z.object({
+      content: z.string().max(LONGEST_CONTENT, 'This is too long.'),
+      draft: seen,
+      based_on: seen,
+    }),
     run: async ({ fields }, author) => {
       const content = contentOf(fields.content)
       if (content === undefined) return refused('The draft was not saved.', { content: 'This is not valid JSON.' })
-      return await save(store, author, { kind, content, edited: fields.draft }, (problem) =>
-        refused('The draft was not saved.', { content: problem }),
-      )
+      const edit = { kind, content, edited: fields.draft, basedOn: fields.based_on }
+      return await save(store, author, edit, (problem) => refused('The draft was not saved.', { content: problem }))
     },
   })
   if (kind === 'catalog') addPrices(app, store)
@@ -70,7 +73,8 @@ export function addDraftActions(
       const { number } = params as { readonly number: string }
       const publication = /^\d{1,18}$/.test(number) ? await store.findPublication(BigInt(number)) : null
       if (publication?.kind !== kind) return notFound('There is no such publication.')
-      const edit = { kind, content: publication.content, edited: fields.draft }
+      const basedOn = (await store.findNewest(kind))?.number ?? null
+      const edit = { kind, content: publication.content, edited: fields.draft, basedOn }
       return isSaved(await store.saveDraft(author, edit))
         ? done(`The draft is publication ${number} now. Nothing is published yet.`, `${page}#draft`)
         : refused('Somebody else edited the draft after you opened this page. Submit again to replace it.')
@@ -88,9 +92,8 @@ function addPrices(app: FastifyInstance, store: ConfigurationStore): void {
       const [inForce, draft] = await Promise.all([readInForce(store), store.findDraft('catalog')])
       const content = withPrices(draft?.content ?? contentsOf(inForce).catalog, model, prices)
       if (content === null) return notFound('The catalog has no such model.')
-      return await save(store, author, { kind: 'catalog', content, edited }, (problem) =>
-        refused(`The draft was not saved: ${problem}`),
-      )
+      const edit = { kind: 'catalog', content, edited, basedOn: inForce.catalog?.number ?? null } as const
+      return await save(store, author, edit, (problem) => refused(`The draft was not saved: ${problem}`))
     },
   })
 }

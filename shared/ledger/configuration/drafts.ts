@@ -10,6 +10,8 @@ import { lockConfiguration } from './revision.ts'
 export interface DraftEdit extends ConfigurationFile {
   /** The revision of the draft that was edited; `null` to begin one. */
   readonly edited: bigint | null
+  /** The publication in force that its author has seen, on which a new draft is based; `null` for none. */
+  readonly basedOn: bigint | null
 }
 
 export type DraftOutcome =
@@ -26,11 +28,11 @@ export async function findDraft(sql: Sql, kind: PublicationKind): Promise<Draft 
   return draft ?? null
 }
 
-/** Saves a draft, unless it was edited since `edited`. A new one is based on the publication in force. */
+/** Saves a draft, unless it was edited since `edited`. */
 export async function saveDraft(
   pool: Pool,
   author: Author,
-  { kind, content, edited }: DraftEdit,
+  { kind, content, edited, basedOn }: DraftEdit,
 ): Promise<DraftOutcome> {
   return await inTransaction(pool, async (sql) => {
     await lockConfiguration(sql)
@@ -40,11 +42,11 @@ export async function saveDraft(
       name: 'save_draft',
       // A revision is never used twice: a draft that begins after another ended must not be taken for that one.
       text: `INSERT INTO configuration_drafts (kind, content, based_on, operator, revision)
-             VALUES ($1, $2, (SELECT max(number) FROM publications WHERE kind = $1), $3,
+             VALUES ($1, $2, (SELECT number FROM publications WHERE kind = $1 AND number = $4), $3,
                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
              ON CONFLICT (kind) DO UPDATE SET content = EXCLUDED.content, operator = EXCLUDED.operator,
                revision = configuration_drafts.revision + 1, edited_at = now()`,
-      values: [kind, JSON.stringify(content), author.operator],
+      values: [kind, JSON.stringify(content), author.operator, basedOn],
     })
     await recordAction(sql, author, { action: 'configuration.draft', subject: kind, reason: null, details: {} })
     const draft = await findDraft(sql, kind)

@@ -1038,6 +1038,22 @@ describe('the pages on catalog and deployments', () => {
       expect(await store.findNewest('catalog')).toBeNull()
     })
 
+    it('a draft of a page that was opened before a publication says that publishing it undoes that', async () => {
+      const author = { operator: 'grace', source: 'command' } as const
+      const first = await store.importFile(author, { kind: 'catalog', content: catalogOf('0.118'), reason: 'a' })
+      const page = (await actor.get('/operator/catalog')).body
+      const fields = hiddenFields(page, '/operator/catalog/draft')
+      await store.importFile(author, { kind: 'catalog', content: catalogOf('0.117'), reason: 'b' })
+      const refused = await actor.submit('/operator/catalog/draft', { ...fields, content: '{' })
+      expect(refused.status).toBe(422)
+      // Shown again, the form has what was entered, which is no later than before.
+      const again = hiddenFields(refused.body, '/operator/catalog/draft')
+      const late = { ...again, content: JSON.stringify(catalogOf('0.118')) }
+      expect((await actor.submit('/operator/catalog/draft', late)).status).toBe(303)
+      expect(await store.findDraft('catalog')).toMatchObject({ basedOn: first.number })
+      expect((await reader.get('/operator/catalog')).body).toContain('publishing it undoes what that changed')
+    })
+
     it('a publication needs a reason', async () => {
       await saveDraft(actor, catalogOf('0.118'))
       const fields = hiddenFields((await actor.get('/operator/catalog')).body, '/operator/catalog/publish')
@@ -1127,7 +1143,7 @@ describe('the pages on catalog and deployments', () => {
         const draft = await store.findDraft('deployments')
         await store.saveDraft(
           { operator: 'ada', source: 'command' },
-          { kind: 'deployments', content, edited: draft?.revision ?? null },
+          { kind: 'deployments', content, edited: draft?.revision ?? null, basedOn: null },
         )
         expect((await actor.get('/operator/deployments')).body).toContain(sentence)
         const fields = {

@@ -65,8 +65,8 @@ export async function populateConfiguration({ pool }: Pick<TestLedger, 'pool'>, 
     ['deployments', deployments as unknown as JsonValue],
     ['catalog', { models: {} }],
   ] as const) {
-    await configuration.importFile(AUTHOR, { kind, content, reason })
-    await configuration.saveDraft(AUTHOR, { kind, content, edited: null })
+    const { number: basedOn } = await configuration.importFile(AUTHOR, { kind, content, reason })
+    await configuration.saveDraft(AUTHOR, { kind, content, edited: null, basedOn })
   }
   await controls.controlDeployment(AUTHOR, { deployment: first.name, isDrained: true, reason })
   await controls.controlQueue(AUTHOR, { queue: 'images', isPaused: true, reason })

@@ -68,7 +68,7 @@ describe('the configuration in the ledger', () => {
   const publish = (author: Author, price: string, basedOn: bigint | null, alongside: bigint | null = null) =>
     store.publish(author, { kind: 'catalog', content: catalogOf(price), reason: 'price', basedOn, alongside })
   const save = (author: Author, edited: bigint | null, price = '1.3') =>
-    store.saveDraft(author, { kind: 'catalog', content: catalogOf(price), edited })
+    store.saveDraft(author, { kind: 'catalog', content: catalogOf(price), edited, basedOn: null })
   describe('the import at the start of a process', () => {
     it('publishes the files once, however many processes start together', async () => {
       const files = [
@@ -168,12 +168,18 @@ describe('the configuration in the ledger', () => {
     })
 
     it('ends its draft, and is refused when somebody else edited it', async () => {
-      const saved = await store.saveDraft(ADA, { kind: 'catalog', content: catalogOf('1.3'), edited: null })
+      const saved = await store.saveDraft(ADA, {
+        kind: 'catalog',
+        content: catalogOf('1.3'),
+        edited: null,
+        basedOn: null,
+      })
       if (saved.outcome !== 'saved') throw new Error('the draft was not saved')
       const edited = await store.saveDraft(GRACE, {
         kind: 'catalog',
         content: catalogOf('1.4'),
         edited: saved.draft.revision,
+        basedOn: null,
       })
       const next = {
         kind: 'catalog',
