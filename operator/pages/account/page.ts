@@ -2,8 +2,9 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import { LONGEST_PASSWORD, SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
-import { hashPassword, isPassword } from '#shared/operators/password.ts'
+import { hashPassword } from '#shared/operators/password.ts'
 import { addAction, addPage, done, refused } from '../../rendering/page.ts'
+import { whyNotTheirs } from '../../sessions/check-password.ts'
 import { SIGN_IN_PATH } from '../../sessions/session.ts'
 
 export interface AccountPageDependencies {
@@ -36,12 +37,14 @@ export function addAccountPages(app: FastifyInstance, { accounts, sessions }: Ac
         .max(LONGEST_PASSWORD),
       repeated_password: z.string(),
     }),
-    run: async ({ fields }, author) => {
+    run: async ({ fields }, author, request) => {
       if (fields.new_password !== fields.repeated_password)
         return refused('The password was not changed.', { repeated_password: 'The two new passwords differ.' })
-      const current = await sessions.readPasswordHash(author.operator)
-      if (!(await isPassword(fields.current_password, current)))
-        return refused('The password was not changed.', { current_password: 'This is not your current password.' })
+      const problem = await whyNotTheirs(sessions, request, author.operator, fields.current_password)
+      if (problem !== null) {
+        const sentence = problem === 'wrong' ? 'This is not your current password.' : problem.throttled
+        return refused('The password was not changed.', { current_password: sentence })
+      }
       await accounts.changePassword(author.operator, await hashPassword(fields.new_password), author)
       return done('Your password is changed, and every session of your account has ended.', SIGN_IN_PATH)
     },

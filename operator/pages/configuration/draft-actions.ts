@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ConfigurationStore } from '#shared/ledger/configuration/configuration-store.ts'
@@ -7,12 +7,12 @@ import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { Author } from '#shared/operators/author.ts'
 import type { PublicationKind } from '#shared/operators/configuration.ts'
 import { LONGEST_PASSWORD } from '#shared/operators/operator-account.ts'
-import { isPassword } from '#shared/operators/password.ts'
 import type { Draft } from '#shared/operators/publication.ts'
 import { contentsOf, publishContent, readInForce, whyNotPublished } from '#shared/operators/review-configuration.ts'
 import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
 import type { Done, Refused } from '../../rendering/outcomes.ts'
 import { addAction, done, notFound, refused } from '../../rendering/page.ts'
+import { whyNotTheirs } from '../../sessions/check-password.ts'
 import { priceFields, withPrices } from './price-fields.ts'
 
 export interface PublishingDependencies {
@@ -125,7 +125,7 @@ function addPublish(app: FastifyInstance, dependencies: PublishingDependencies, 
       catalog: seen,
       deployments: seen,
     }),
-    run: async ({ fields }, author) => {
+    run: async ({ fields }, author, request) => {
       const [inForce, draft] = await Promise.all([readInForce(store), store.findDraft(kind)])
       const isAsSeen =
         (inForce.catalog?.number ?? null) === fields.catalog &&
@@ -138,7 +138,7 @@ function addPublish(app: FastifyInstance, dependencies: PublishingDependencies, 
       const reviewed = { kind, content, reason, inForce, draft }
       let published = await publishContent(store, author, reviewed)
       if (published.outcome === 'unconfirmed') {
-        const refusal = await whyNotConfirmed(dependencies, author, draft, password)
+        const refusal = await whyNotConfirmed(dependencies, request, author, { draft, password })
         if (refusal !== null) return refusal
         published = await publishContent(store, author, { ...reviewed, confirmsDestinations: true })
       }
@@ -155,15 +155,17 @@ function addPublish(app: FastifyInstance, dependencies: PublishingDependencies, 
  */
 async function whyNotConfirmed(
   { accounts, sessions }: PublishingDependencies,
+  request: FastifyRequest,
   { operator }: Author,
-  draft: Draft,
-  password: string,
+  { draft, password }: { readonly draft: Draft; readonly password: string },
 ) {
   const actors = (await accounts.listAccounts()).filter(({ role, disabledAt }) => role === 'act' && disabledAt === null)
   if (actors.length > 1 && draft.operator === operator)
     return refused('You edited this draft, and it sends a key to a new host: another operator has to publish it.')
-  if (await isPassword(password, await sessions.readPasswordHash(operator))) return null
-  return refused('Nothing was published.', { password: 'This is not your password.' })
+  const problem = password === '' ? 'wrong' : await whyNotTheirs(sessions, request, operator, password)
+  if (problem === null) return null
+  const sentence = problem === 'wrong' ? 'This is not your password.' : problem.throttled
+  return refused('Nothing was published.', { password: sentence })
 }
 
 function isSaved({ outcome }: DraftOutcome): boolean {

@@ -1,22 +1,18 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { SignInLimits } from '#shared/ledger/operators/sign-in.ts'
 import { LONGEST_PASSWORD, OPERATOR_NAME } from '#shared/operators/operator-account.ts'
-import { isPassword } from '#shared/operators/password.ts'
-import { clientGroup } from '#shared/runtime/client-address.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { sendView } from '../../rendering/console.ts'
 import { requireSameOrigin } from '../../rendering/forms.ts'
 import { addAction, done } from '../../rendering/page.ts'
-import { findDevice, rememberDevice } from '../../sessions/known-device.ts'
+import { checkPassword, throttledSentence } from '../../sessions/check-password.ts'
+import { rememberDevice } from '../../sessions/known-device.ts'
 import { type SessionDependencies, SIGN_IN_PATH, startSession, stopSession } from '../../sessions/session.ts'
 
 export interface SignInDependencies extends SessionDependencies {
   readonly logger: Logger
   readonly now: () => Date
 }
-
-const LIMITS: SignInLimits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 50, byDevice: 10 }
 
 const fieldsSchema = z.object({
   name: z.string().trim().toLowerCase().regex(OPERATOR_NAME),
@@ -63,26 +59,26 @@ async function signIn(dependencies: SignInDependencies, request: FastifyRequest,
   if (!fields.success) return await showForm(request, reply, { ...form, status: 422, problem: WRONG })
   const { name, password } = fields.data
   const { sessions, events, logger, now } = dependencies
-  const device = await findDevice(request, name, now())
-  const begun = await sessions.beginSignIn(name, { address: clientGroup(request.ip), device }, LIMITS)
-  if (begun.outcome === 'throttled') {
+  const checked = await checkPassword(sessions, request, name, password)
+  if (checked.outcome === 'throttled') {
     logger.warn('throttled a sign-in')
-    await events.signIn('throttled', begun.account, request.ip)
-    const minutes = Math.ceil(begun.retryAfterSeconds / 60)
-    const problem = `Too many wrong passwords. Try again in ${minutes} ${minutes === 1 ? 'minute' : 'minutes'}.`
-    reply.header('retry-after', String(begun.retryAfterSeconds))
+    await events.signIn('throttled', checked.account, request.ip)
+    reply.header('retry-after', String(checked.retryAfterSeconds))
+    const problem = throttledSentence(checked.retryAfterSeconds)
     return await showForm(request, reply, { ...form, status: 429, problem })
   }
-  const { account } = begun
-  const isRight = await isPassword(password, account?.passwordHash ?? null)
-  if (account && isRight && (await startSession(dependencies, request, reply, { ...account, device: begun.device }))) {
-    await rememberDevice(reply, account.name, now())
-    await events.signIn('opened', account.name, request.ip)
-    return reply.redirect(form.next, 303)
+  const account = checked.outcome === 'right' ? checked.account.name : checked.account
+  if (checked.outcome === 'right') {
+    const isOpen = await startSession(dependencies, request, reply, { ...checked.account, device: checked.device })
+    if (isOpen) {
+      await rememberDevice(reply, checked.account.name, now())
+      await events.signIn('opened', account, request.ip)
+      return reply.redirect(form.next, 303)
+    }
   }
   // An unknown name may be a password that was typed into the wrong field.
-  logger.warn('a sign-in failed', account ? { operator: account.name } : {})
-  await events.signIn('refused', account?.name ?? null, request.ip)
+  logger.warn('a sign-in failed', account === null ? {} : { operator: account })
+  await events.signIn('refused', account, request.ip)
   return await showForm(request, reply, { ...form, status: 422, problem: WRONG })
 }
 

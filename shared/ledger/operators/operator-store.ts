@@ -15,7 +15,7 @@ import {
 } from './accounts.ts'
 import { readAuditHead } from './read-chain.ts'
 import { type NewAction, recordAction } from './record-action.ts'
-import { beginSignIn, endSession, openSession } from './sign-in.ts'
+import { beginSignIn, endSession, forgetFailures, openSession } from './sign-in.ts'
 
 /**
  * The operators of the console, their sessions, and what they did. Every change of an account is recorded with its
@@ -35,8 +35,8 @@ export function createOperatorStore(pool: Pool) {
     enableAccount,
     beginSignIn,
     openSession,
+    forgetFailures,
     useSession,
-    readPasswordHash,
     endSession,
     readCookieSecret,
     sweepSessions,
@@ -44,16 +44,6 @@ export function createOperatorStore(pool: Pool) {
     readAuditHead,
     readActions,
   })
-}
-
-/** Returns the hash to check the current password against before it is changed. */
-async function readPasswordHash(sql: Sql, name: string): Promise<string | null> {
-  const { rows } = await sql.query<{ password_hash: string }>({
-    name: 'read_operator_password',
-    text: 'SELECT password_hash FROM operators WHERE name = $1 AND disabled_at IS NULL',
-    values: [name],
-  })
-  return rows[0]?.password_hash ?? null
 }
 
 /** Returns what all processes of the console sign their cookies with. */

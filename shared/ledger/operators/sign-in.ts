@@ -24,7 +24,7 @@ export interface KnownDevice {
   readonly knownSince: Date
 }
 
-interface SignInAttempt {
+export interface SignInAttempt {
   readonly outcome: 'allowed'
   /** Counts as a failure until the sign-in succeeds, so that guesses that are sent together are counted. */
   readonly attempt: bigint
@@ -158,13 +158,7 @@ export async function openSession(pool: Pool, session: NewSession): Promise<bool
       values: [operator, passwordHash],
     })
     if (rowCount === 0) return false
-    await sql.query({
-      name: 'forget_failed_sign_ins',
-      // A known browser leaves alone what others of its address are counted for.
-      text: `DELETE FROM failed_sign_ins WHERE operator = $1
-         AND CASE WHEN $3::text IS NULL THEN address = $2 AND device IS NULL ELSE device = $3 END`,
-      values: [operator, address, device],
-    })
+    await forgetFailures(sql, { operator, address, device })
     if (replaces !== null) await endSession(sql, replaces)
     await sql.query({
       name: 'open_operator_session',
@@ -175,6 +169,20 @@ export async function openSession(pool: Pool, session: NewSession): Promise<bool
     const author = { operator, source: 'console' } as const
     await recordAction(sql, author, { action: 'session.open', subject: operator, reason: null, details: { address } })
     return true
+  })
+}
+
+/** Forgets the failures of a known browser, or else of an account and address. */
+export async function forgetFailures(
+  sql: Sql,
+  { operator, address, device }: Pick<NewSession, 'operator' | 'address' | 'device'>,
+): Promise<void> {
+  await sql.query({
+    name: 'forget_failed_sign_ins',
+    // A known browser leaves alone what others of its address are counted for.
+    text: `DELETE FROM failed_sign_ins WHERE operator = $1
+       AND CASE WHEN $3::text IS NULL THEN address = $2 AND device IS NULL ELSE device = $3 END`,
+    values: [operator, address, device],
   })
 }
 

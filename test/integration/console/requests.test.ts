@@ -62,6 +62,25 @@ describe('forms of the console', () => {
       await expect(visitConsole(console.app).signIn('changing', TEST_PASSWORD)).rejects.toThrow('answers 422')
     })
 
+    it('lets whoever took a session over guess the password no faster than at the sign-in', async () => {
+      const visitor = await console.addActor('guessed')
+      const fields = { new_password: NEW_PASSWORD, repeated_password: NEW_PASSWORD }
+      const answers: string[] = []
+      for (let guess = 1; guess <= 16; guess += 1)
+        answers.push((await visitor.submit('/operator/account/password', { ...fields, current_password: 'no' })).body)
+      expect(answers.filter((body) => body.includes('This is not your current password.'))).toHaveLength(15)
+      const right = { ...fields, current_password: TEST_PASSWORD }
+      const { status, body } = await visitor.submit('/operator/account/password', right)
+      expect([status, body]).toEqual([422, expect.stringContaining('Too many wrong passwords. Try again in')])
+      await console.ledger.sql("UPDATE failed_sign_ins SET failed_at = now() - interval '1 hour'")
+      for (let guess = 1; guess <= 3; guess += 1)
+        await visitor.submit('/operator/account/password', { ...fields, current_password: 'no' })
+      expect((await visitor.submit('/operator/account/password', right)).status).toBe(303)
+      expect(
+        await console.ledger.sql("SELECT FROM failed_sign_ins WHERE failed_at > now() - interval '1 minute'"),
+      ).toEqual([])
+    })
+
     it('keeps the filters of its page when it is refused', async () => {
       const visitor = await console.signIn('act')
       const { body } = await visitor.submit('/operator/account/password', { _query: 'a=1&b=%22%3E%3Cb%3E' })
