@@ -10,6 +10,7 @@ import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
+import { trustedProxies } from '#shared/runtime/trusted-proxies.ts'
 
 /** `newest,older`: challenges are issued under the first secret and accepted under all. */
 const challengeSecrets = z
@@ -94,10 +95,7 @@ export const settingsSchema = z.object({
   /** Published in /.well-known/security.txt (RFC 9116), which does not exist without it. */
   SECURITY_CONTACT: securityContact.optional(),
   /** Comma-separated addresses or networks of the proxies whose X-Forwarded-For is trusted; none by default. */
-  TRUSTED_PROXIES: z
-    .string()
-    .transform((list) => list.split(','))
-    .optional(),
+  TRUSTED_PROXIES: trustedProxies.optional(),
   /**
    * Per client (an IPv4 address or an IPv6 /64; a /48 has ten times as much), across all API processes when the queue
    * is in Redis; bursts of up to a minute's worth. Requests of known payers are counted separately, up to ten times this.

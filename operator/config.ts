@@ -4,6 +4,7 @@ import { accountAddress, refundSettings } from '#shared/payment/account-settings
 import { chainSettings } from '#shared/payment/chain-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
+import { trustedProxies } from '#shared/runtime/trusted-proxies.ts'
 
 /** All settings; tests check the deployment files against them. */
 export const settingsSchema = z.object({
@@ -31,10 +32,7 @@ export const settingsSchema = z.object({
     .min(SHORTEST_PASSWORD, { error: `must have at least ${SHORTEST_PASSWORD} characters` })
     .optional(),
   /** Comma-separated addresses or networks of the proxies whose X-Forwarded-For is trusted; none by default. */
-  OPERATOR_TRUSTED_PROXIES: z
-    .string()
-    .transform((list) => list.split(','))
-    .optional(),
+  OPERATOR_TRUSTED_PROXIES: trustedProxies.optional(),
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(5),
   ...chainSettings,

@@ -114,7 +114,7 @@ const NAMED_NETWORKS: Readonly<Record<string, readonly string[]>> = {
 /** Returns whether an address is one of the trusted ones, in the notations that Fastify accepts. */
 function createProxyCheck(trusted: readonly string[]): (address: string) => boolean {
   const list = new BlockList()
-  for (const network of trusted.flatMap((entry) => NAMED_NETWORKS[entry.trim()] ?? [entry.trim()])) {
+  for (const network of trusted.flatMap((entry) => NAMED_NETWORKS[entry] ?? [entry])) {
     const [address = '', size] = network.split('/')
     const family = isIPv6(address) ? 'ipv6' : 'ipv4'
     if (size === undefined) list.addAddress(address, family)

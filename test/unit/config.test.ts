@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
+import fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { maximumFeePerGasWei } from '#shared/catalog/fee-limit.ts'
 import { minimumRemainingSeconds } from '#shared/operations/text/output-time.ts'
@@ -38,6 +39,7 @@ describe('settings from the environment', () => {
   }
   const { OBJECT_STORE_DIRECTORY: _, ...API_WITHOUT_STORE } = API_SETTINGS
   const { SETTLEMENT_PRIVATE_KEYS: __, ...WORKER_WITHOUT_KEYS } = WORKER_SETTINGS
+  const readProxies = (TRUSTED_PROXIES: string) => readApiConfig({ ...API_SETTINGS, TRUSTED_PROXIES }).TRUSTED_PROXIES
   describe('queue settings', () => {
     it('the queue defaults to PostgreSQL, and a worker to serving every queue', () => {
       const config = readWorkerConfig(WORKER_SETTINGS)
@@ -222,6 +224,21 @@ describe('settings from the environment', () => {
       })
       expect(AUTHORIZATION_LIFETIME_SECONDS).toBe(744)
     })
+  })
+
+  describe('trusted proxies', () => {
+    it('are addresses, networks and the names of networks, which Fastify takes as they are read', () => {
+      const proxies = readProxies('10.0.0.1, 172.16.0.0/12,192.168.0.0/255.255.0.0, fd00::/8,loopback')
+      expect(proxies).toEqual(['10.0.0.1', '172.16.0.0/12', '192.168.0.0/255.255.0.0', 'fd00::/8', 'loopback'])
+      expect(() => fastify({ trustProxy: proxies ?? false })).not.toThrow()
+    })
+
+    it.each(['proxy.example', '10.0.0.0/33', '10.0.0.0/0', '10.0.0.1,', 'fd00::/129', '10.0.0.0/8/8'])(
+      'are named when %s is among them',
+      (proxies) => {
+        expect(() => readProxies(proxies)).toThrow(/TRUSTED_PROXIES|must be addresses/)
+      },
+    )
   })
 
   describe('object store settings', () => {

@@ -1,0 +1,21 @@
+import { isIP, isIPv4 } from 'node:net'
+import { z } from 'zod'
+
+/** The names of networks that Fastify knows. */
+const NAMED_NETWORKS = ['loopback', 'linklocal', 'uniquelocal']
+const ADDRESS_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
+
+/** Comma-separated addresses, networks (`10.0.0.0/8`) or names of networks, in the notations that Fastify accepts. */
+export const trustedProxies = z
+  .string()
+  .transform((list) => list.split(',').map((entry) => entry.trim()))
+  .pipe(z.array(z.string().refine(isNetwork, 'must be addresses or networks, such as 10.0.0.0/8')))
+
+function isNetwork(entry: string): boolean {
+  const [address = '', size, ...rest] = entry.split('/')
+  const family = isIP(address)
+  if (family === 0) return NAMED_NETWORKS.includes(entry)
+  if (rest.length > 0) return false
+  const isLength = size !== undefined && /^[1-9]\d{0,2}$/.test(size) && Number(size) <= (ADDRESS_BITS[family] ?? 0)
+  return size === undefined || isLength || (family === 4 && isIPv4(size))
+}
