@@ -64,8 +64,8 @@ export function isMediaExpiring({ now }: Pick<SettlementDependencies, 'now'>, { 
 }
 
 /**
- * Moves generated or settling → settlement_failed, for expiring media and while no transaction can move money: their payer
- * owes nothing for them, and a fresh authorization pays for new work.
+ * Moves generated or settling → settlement_failed, for expiring media and while no transaction can move money: a fresh
+ * authorization pays for new work. Their payer owes nothing for them, unless it is the payment that could not be settled.
  */
 export async function withholdExpiring(
   { settlementStore }: SettlementDependencies,
@@ -73,7 +73,7 @@ export async function withholdExpiring(
   judgedAt: JudgedBlock | null = null,
 ): Promise<StepOutcome> {
   const failure = { code: 'settlement_failed', reason: EXPIRING, judgedAt } as const
-  return finished(await settlementStore.failSettlement(job, failure, 'none'))
+  return finished(await settlementStore.failSettlement(job, failure, 'if_blocked'))
 }
 
 export const EXPIRING = 'the hosted media expire before they can be charged'

@@ -12,6 +12,8 @@ export type Debt =
   | 'unless_expired'
   /** Unless it expired before the payment itself prevented its settlement; an expiry after that excuses nothing. */
   | 'unless_expired_before_block'
+  /** If the payment itself prevents its settlement. */
+  | 'if_blocked'
   | 'none'
 
 /** Why a settlement failed. Without a block that proves it, its transactions are watched until there is one. */
@@ -32,6 +34,7 @@ const IS_OWED: Readonly<Record<Debt, string>> = {
   unless_expired: '(SELECT deadline > now() FROM authorizations WHERE id = authorization_id)',
   unless_expired_before_block:
     '(SELECT deadline > coalesce(payment_blocked_since, now()) FROM authorizations WHERE id = authorization_id)',
+  if_blocked: 'payment_blocked_since IS NOT NULL',
   none: 'false',
 }
 

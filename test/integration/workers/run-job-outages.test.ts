@@ -296,8 +296,11 @@ describe('a job that is deferred for too long ends, whatever the deadline of its
   })
 })
 
-/** Runs a job whose charge cannot be prepared, and again when it can, with media that then expire in `minutes`. */
-async function settledLate(minutes: number): Promise<Parties> {
+/**
+ * Runs a job whose charge cannot be prepared, and again when it can, with media that then expire in `minutes`; `isBlocked`: by
+ * the fault of its payment.
+ */
+async function settledLate(minutes: number, isBlocked = false): Promise<Parties> {
   let late: Parties | undefined
   await withProxy(async (proxy, parties) => {
     late = parties
@@ -305,6 +308,8 @@ async function settledLate(minutes: number): Promise<Parties> {
     proxy.setFault({ kind: 'reset' })
     await worker.run(parties.jobId, { settler })
     await hostMedia(worker.ledger, parties.jobId, minutes)
+    if (isBlocked)
+      await worker.ledger.sql('UPDATE jobs SET payment_blocked_since = now() WHERE id = $1', [parties.jobId])
     proxy.setFault(null)
     await worker.runNow(parties.jobId, { settler })
   }, FOREVER)
@@ -317,6 +322,13 @@ describe('a charge for hosted media that an outage delayed', () => {
     const { jobId, payer } = await settledLate(minutes)
     expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: [], deferred: false })
     expect(await isOwed(jobId)).toBe(false)
+    expect(await transfersFrom(payer)).toBe(0)
+  })
+
+  it('is owed for expired ones by a payer whose payment could not be settled', async () => {
+    const { jobId, payer } = await settledLate(-1, true)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: [] })
+    expect(await isOwed(jobId)).toBe(true)
     expect(await transfersFrom(payer)).toBe(0)
   })
 
