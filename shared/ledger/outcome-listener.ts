@@ -1,7 +1,13 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 
 /** Delay between attempts to reconnect; outcomes are polled in the meantime. */
 const RECONNECT_DELAY_MS = 500
+/** How long a server may take to answer while a connection is opened: one may accept it and hang. */
+const ANSWER_TIMEOUT_MS = 5000
+/** The end of a connection waits for the server to close it as well. */
+const GOODBYE_MS = 500
 
 export interface OutcomeListener {
   close(): Promise<void>
@@ -36,7 +42,7 @@ async function keepListening(options: ListenOptions, closing: AbortSignal): Prom
     } catch (error) {
       options.onError(error)
     }
-    if (!closing.aborted) await waitOrClose(RECONNECT_DELAY_MS, closing)
+    await delay(RECONNECT_DELAY_MS, undefined, { signal: closing }).catch(() => undefined)
   }
 }
 
@@ -46,6 +52,8 @@ async function listenOnce(options: ListenOptions, closing: AbortSignal): Promise
     connectionString: options.connectionString,
     application_name: 'farebox outcome listener',
     keepAlive: true,
+    connectionTimeoutMillis: ANSWER_TIMEOUT_MS,
+    query_timeout: ANSWER_TIMEOUT_MS,
   })
   const lost = Promise.withResolvers<void>()
   // A connection lost before the await below fails `connect` or the statement; this rejection would be unhandled.
@@ -55,26 +63,19 @@ async function listenOnce(options: ListenOptions, closing: AbortSignal): Promise
   client.on('notification', ({ payload }) => {
     if (payload) options.onOutcome(payload)
   })
-  const stop = () => lost.resolve()
-  closing.addEventListener('abort', stop)
-  try {
+  const stopped = Promise.withResolvers<unknown>()
+  closing.addEventListener('abort', stopped.resolve)
+  const listening = async () => {
     await client.connect()
     await client.query('LISTEN farebox_outcomes')
-    if (!closing.aborted) await lost.promise
-  } finally {
-    closing.removeEventListener('abort', stop)
-    await client.end().catch(() => {
-      // The connection is already lost.
-    })
+    await lost.promise
   }
-}
-
-function waitOrClose(delayMs: number, closing: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, delayMs)
-  closing.addEventListener('abort', () => {
-    clearTimeout(timer)
-    resolve()
-  })
-  return promise
+  try {
+    await Promise.race([listening(), stopped.promise])
+  } finally {
+    closing.removeEventListener('abort', stopped.resolve)
+    // Rejects when the connection is already lost.
+    const ended = client.end().catch(() => undefined)
+    await withDeadline(GOODBYE_MS, ended, () => undefined)
+  }
 }

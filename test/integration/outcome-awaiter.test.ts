@@ -1,10 +1,14 @@
+import { getEventListeners } from 'node:events'
+import { createServer, type Socket } from 'node:net'
 import pLimit from 'p-limit'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { AcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import { listenForOutcomes, type OutcomeListener } from '#shared/ledger/outcome-listener.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../api/paid-request/answer/await-outcome.ts'
 import { fencedWrites, jobInState } from '../support/ledger/job-in-state.ts'
 import { createTestLedger, type TestLedger } from '../support/ledger/test-ledger.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 
 /** So long that anything delivered earlier was delivered by NOTIFY. */
 const NEVER_POLLS_MS = 600_000
@@ -263,6 +267,40 @@ describe('the outcome listener', () => {
     const errors = listenerErrors.length
     await new Promise((resolve) => setTimeout(resolve, 700))
     expect(listenerErrors).toHaveLength(errors)
+  })
+
+  it('closes soon, and connects again, while a server accepts connections and does not answer', async () => {
+    createAwaiter(NEVER_POLLS_MS)
+    const sockets: Socket[] = []
+    const server = createServer((socket) => void sockets.push(socket.on('error', () => undefined)))
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    })
+    const { port } = server.address() as { port: number }
+    listener = listenForOutcomes({
+      connectionString: `postgres://nobody@127.0.0.1:${port}/none`,
+      onOutcome: () => undefined,
+      onError: (error) => listenerErrors.push(error),
+    })
+    await expect.poll(() => sockets.length).toBeGreaterThan(1)
+    expect(listenerErrors).not.toEqual([])
+    expect(await withDeadline(PATIENCE_MS, listener.close(), () => 'late')).toBeUndefined()
+  })
+
+  it('keeps nothing of the attempts to reach a server', async () => {
+    createAwaiter(NEVER_POLLS_MS)
+    const abortController = vi.spyOn(globalThis, 'AbortController')
+    onTestFinished(() => abortController.mockRestore())
+    listener = listenForOutcomes({
+      connectionString: 'postgres://nobody@127.0.0.1:1/none',
+      onOutcome: () => undefined,
+      onError: (error) => listenerErrors.push(error),
+    })
+    const closing = abortController.mock.results[0]?.value as AbortController
+    await expect.poll(() => listenerErrors.length).toBeGreaterThan(3)
+    expect(getEventListeners(closing.signal, 'abort').length).toBeLessThanOrEqual(1)
   })
 
   it('a closed listener leaves no connection behind', async () => {
