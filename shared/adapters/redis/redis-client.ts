@@ -19,6 +19,9 @@ const OUTAGE =
 const NO_SENTINEL = /^All sentinels are unreachable.* Last error: /
 const REFUSAL = /WRONGPASS|NOAUTH|NOPERM|invalid password|without any password configured|No such master/
 
+/** Older servers wrap the reply of a statement in a script. */
+const READ_ONLY = /\bREADONLY\b/
+
 const reconnectDelay = (attempt: number) => Math.min(attempt * 100, MAXIMUM_RECONNECT_DELAY_MS)
 
 /**
@@ -34,6 +37,8 @@ export function createRedisClient(address: RedisAddress, role: RedisRole): Redis
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAlive: 10_000,
     retryStrategy: reconnectDelay,
+    // After a failover the server may live on as a replica and keep the connection, whose host name leads elsewhere by now.
+    reconnectOnError: ({ message }) => READ_ONLY.test(message),
     ...(role === 'producer'
       ? { enableOfflineQueue: false, maxRetriesPerRequest: 0, commandTimeout: COMMAND_TIMEOUT_MS }
       : { maxRetriesPerRequest: null }),

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { PostgresConnection, PostgresQueueBackend, Queue, runMigrations, withBackend } from 'bullmq'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, test, vi } from 'vitest'
@@ -16,7 +17,7 @@ import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
 import { createTestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
+import { DURABLE_REDIS, haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
 import { until } from '../../support/until.ts'
 
 const PREFIX = '{farebox-test}'
@@ -455,6 +456,54 @@ describe('a Redis that does not answer', () => {
         await engine.close()
         await proxy.stop()
         await server.stop()
+      }
+    },
+  )
+})
+
+describe('a Redis that another one takes over from', () => {
+  test.skipIf(!haveRedis())(
+    'enqueues and delivers at the other one, although the first one keeps its connections as a read-only replica',
+    async () => {
+      const [first, other] = [await startTestRedis(DURABLE_REDIS), await startTestRedis(DURABLE_REDIS)]
+      // The address that follows the primary, as the host name of a managed service does.
+      let primary = first.port
+      const address = createServer((client) => {
+        const server = connect(primary, '127.0.0.1')
+        for (const [from, to] of [
+          [client, server],
+          [server, client],
+        ] as const)
+          from
+            .on('error', () => to.destroy())
+            .on('close', () => to.destroy())
+            .pipe(to)
+      })
+      await new Promise<void>((resolve) => address.listen(0, '127.0.0.1', resolve))
+      const { port } = address.address() as AddressInfo
+      const settings = { DATABASE_URL: '', QUEUE_URL: `redis://127.0.0.1:${port}`, QUEUE_PREFIX: PREFIX }
+      const queue = await openJobQueue(settings, () => undefined)
+      const delivered: string[] = []
+      const consumer = queue.consume(new Map([['text', 8]]), async (jobId) => void delivered.push(jobId))
+      try {
+        const [before, after] = [randomUUID(), randomUUID()]
+        await queue.enqueue(before, 'text')
+        await expect.poll(() => delivered).toEqual([before])
+        primary = other.port
+        await first.client.replicaof('127.0.0.1', other.port)
+        // As the sweeper does.
+        await until(() =>
+          queue.enqueue(after, 'text').then(
+            () => true,
+            () => false,
+          ),
+        )
+        await expect.poll(() => delivered).toContain(after)
+      } finally {
+        await consumer.close(PATIENCE_MS)
+        await queue.close()
+        address.close()
+        await Promise.all([first.stop(), other.stop()])
       }
     },
   )
