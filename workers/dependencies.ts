@@ -80,7 +80,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const callsProviders = [...concurrency.keys()].some((name) => name !== 'settlement')
   const textJobs = concurrency.get('text') ?? 0
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
-  const generation = composeGeneration(config, { textJobs, ffmpegPath, file: deploymentsFile.file, metrics, now })
+  const generation = composeGeneration(config, { textJobs, ffmpegPath, file: deploymentsFile.file, metrics })
   // A process that only settles calls no provider, so it needs none of their keys.
   const { deployments, requireUsable } = callsProviders ? generation : NO_PROVIDERS
   const configuration = await followConfiguration(deploymentsFile, resources, {

@@ -14,6 +14,9 @@ const SITE_FACTOR = 10
 const SYNC_INTERVAL_MS = 100
 const SYNC_RETRY_MS = 1000
 
+/** A machine's clock may be set back, which would empty the buckets. */
+const monotonicMs = () => performance.now()
+
 interface Bucket {
   tokens: number
   refilledAt: number
@@ -59,6 +62,7 @@ interface RateBucketOptions {
   /** `null` when each process limits by itself. */
   readonly shared: SharedRateBuckets | null
   readonly logger: Logger
+  /** Monotonic, in milliseconds. */
   readonly now?: () => number
 }
 
@@ -68,7 +72,7 @@ interface RateBucketOptions {
  * limits by itself while the store is unreachable.
  */
 export function createRateBuckets(options: RateBucketOptions): RateBuckets {
-  const { now = Date.now } = options
+  const { now = monotonicMs } = options
   const buckets = new LRUCache<string, Bucket>({ max: MAXIMUM_CLIENTS })
   const syncInBackground = createSync(options)
 
@@ -137,7 +141,7 @@ type SyncInBackground = (client: string, bucket: Bucket, perMinute: number) => v
 /**
  * Syncs with the shared bucket, one exchange at a time for each client; each covers all tokens taken since the last.
  */
-function createSync({ shared, logger, now = Date.now }: RateBucketOptions): SyncInBackground {
+function createSync({ shared, logger, now = monotonicMs }: RateBucketOptions): SyncInBackground {
   if (!shared) return () => undefined
   let isDown = false
   const sync = async (client: string, bucket: Bucket, perMinute: number) => {

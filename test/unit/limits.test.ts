@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { privateKeyToAccount } from 'viem/accounts'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createPermit2Hash } from '#shared/chain/signing/permit2-message.ts'
 import { recoverSigner } from '#shared/chain/signing/secp256k1.ts'
 import { AppError } from '#shared/errors/app-error.ts'
@@ -11,8 +11,10 @@ import { createQueueAgeReader } from '../../api/limits/admission.ts'
 import { connectionLimits } from '../../api/limits/connection-limits.ts'
 import { createLoadGate, type RequestedWork, type Reservation } from '../../api/limits/load-gate.ts'
 import { createPayingCallers } from '../../api/limits/paying-callers.ts'
+import { createRateBuckets } from '../../api/limits/rate-buckets.ts'
 import { signWitness } from '../support/payer/sign-authorization.ts'
 
+const ignore = () => undefined
 const KILOBYTE = 1024
 const MEGABYTE = 1024 * KILOBYTE
 const HELD = { total: 4, perPayer: 4, perClient: 4, perJob: 4 }
@@ -300,6 +302,21 @@ describe('open connections', () => {
       expect(connectionLimits(held)).toEqual(limits)
     },
   )
+})
+
+describe('rates of clients', () => {
+  it('refuses nobody because the machine’s clock was set back', () => {
+    vi.useFakeTimers()
+    onTestFinished(() => void vi.useRealTimers())
+    const buckets = createRateBuckets({ shared: null, logger: { info: ignore, warn: ignore, error: ignore } })
+    buckets.take('unpaid', '203.0.113.1', 60)
+    vi.setSystemTime(Date.now() - 3_600_000)
+    expect(buckets.take('unpaid', '203.0.113.1', 60)).toEqual({
+      remaining: 58,
+      fullInSeconds: 2,
+      retryAfterSeconds: null,
+    })
+  })
 })
 
 describe('the age of a queue', () => {

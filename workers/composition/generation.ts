@@ -26,7 +26,6 @@ export interface GenerationOptions {
   /** The file of this process. */
   readonly file: DeploymentsFile
   readonly metrics: Registry
-  readonly now: () => Date
 }
 
 interface GenerationParts extends Pick<
@@ -39,14 +38,17 @@ interface GenerationParts extends Pick<
   readonly requireUsable: (file: DeploymentsFile) => void
 }
 
+/** Rates and pauses of deployments are spans of time, which a machine's clock that is set back would prolong. */
+const monotonicNow = () => new Date(performance.timeOrigin + performance.now())
+
 /** Composes what screens requests and calls providers. */
 export function composeGeneration(
   config: WorkerConfig,
-  { textJobs, ffmpegPath, file, metrics, now }: GenerationOptions,
+  { textJobs, ffmpegPath, file, metrics }: GenerationOptions,
 ): GenerationParts {
   const http = openVendorHttp()
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
-  const router = createRouter([], { now, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
+  const router = createRouter([], { now: monotonicNow, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
   const providerKeys = allowedKeys(config, file)
   const creation = {
     environment: config.environment,

@@ -1,6 +1,9 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Registry } from 'prom-client'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { type DeploymentEntry, parseDeployments } from '#shared/catalog/deployments-file.ts'
 import type { ControlledDeployment } from '#shared/operators/controlled-deployments.ts'
+import { composeGeneration } from '../../../workers/composition/generation.ts'
+import type { WorkerConfig } from '../../../workers/config.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { unavailable } from '../../../workers/providers/failures.ts'
 import { createLiveDeployments, type LiveDeployments } from '../../../workers/providers/live-deployments.ts'
@@ -278,4 +281,19 @@ describe('deployments that are replaced', () => {
     expect((await waiting).value).toMatchObject({ deployment: { name: 'b' } })
     await call.end()
   })
+})
+
+test('a clock that is set back keeps no deployment from being called', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const { deployments, router } = composeGeneration(
+    { PROVIDER_TIMEOUT_SECONDS: 60, environment: { [KEY]: 'secret' } } as unknown as WorkerConfig,
+    { textJobs: 1, ffmpegPath: undefined, file: { deployments: [entryOf()] }, metrics: new Registry() },
+  )
+  deployments.apply([published({ requests_per_minute: 1 })])
+  for await (const slot of router.candidates('model', HURRIED)) await slot.run(async () => success, PAYER)
+  expect(router.states()).toMatchObject([{ recentCalls: 1, isAvailable: false }])
+  vi.setSystemTime(Date.now() - 3_600_000)
+  await vi.advanceTimersByTimeAsync(60_000)
+  expect(router.states()).toMatchObject([{ recentCalls: 0, isAvailable: true }])
 })
