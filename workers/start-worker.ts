@@ -4,12 +4,13 @@ import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import { createJobSlots } from './job/job-slots.ts'
-import { handBackJobs, runJob } from './job/run-job.ts'
+import { runJob } from './job/run-job.ts'
 import { replaceStuckTransactions } from './settlement/own-keys/replace-stuck-transactions.ts'
 import { requireExclusiveKeys } from './settlement/own-keys/require-exclusive-keys.ts'
 import { watchFinality } from './settlement/own-keys/watch-finality.ts'
 import { watchGas } from './settlement/own-keys/watch-gas.ts'
 import { watchRemoteFinality } from './settlement/remote-facilitator/watch-remote-finality.ts'
+import { stopWorker } from './stop-worker.ts'
 import { endLostCalls, enqueueAccepted, reconcileSettlements } from './sweepers/due-jobs.ts'
 import { enforceBudgets } from './sweepers/enforce-budgets.ts'
 import { retentionSweeps } from './sweepers/retention.ts'
@@ -64,19 +65,8 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   )
   const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
   const metrics = metricsPort === undefined ? null : await serveMetrics(registry, metricsHost, metricsPort)
-  stopOnSignal(async () => {
-    await metrics?.close()
-    await sweepers.stop()
-    const drainUntil = performance.now() + drainMs
-    // Jobs that wait for memory or for a deployment have started nothing: other workers take them.
-    dependencies.memory.stopWaiting()
-    dependencies.router.stopWaiting()
-    await consumer.close(drainMs)
-    await slots.drain(drainUntil - performance.now())
-    await handBackJobs(dependencies)
-    await reporting.stop()
-    await dependencies.close()
-  }, drainMs + HAND_BACK_MS)
+  const running = { dependencies, consumer, slots, sweepers, reporting, metrics }
+  stopOnSignal(() => stopWorker(running, drainMs), drainMs + HAND_BACK_MS)
   logger.info('taking jobs')
 }
 
