@@ -99,8 +99,9 @@ const earlier: EarlierSettlement = {
   firstBlock: 1n,
   known: 'failed',
 }
+const readNothing = async () => ({ outcome: 'unreachable', cause: null }) as const
 /** A settler that reads these confirmations by hash; the payer's nonce is used, and the account's next one is 8. */
-function reading(confirmations: Readonly<Record<string, Confirmation>>) {
+function reading(confirmations: Readonly<Record<string, Confirmation>>, changes: Partial<Settler> = {}) {
   const evidence: SettlementEvidence = {
     outcome: 'read',
     blockNumber: 9n,
@@ -113,6 +114,7 @@ function reading(confirmations: Readonly<Record<string, Confirmation>>) {
     readEvidence: () => Promise.resolve(evidence),
     confirm: (hash: string) => Promise.resolve(confirmations[hash] ?? PENDING),
     findTransfer: () => Promise.resolve('missing'),
+    ...changes,
   } as unknown as Settler
 }
 
@@ -525,6 +527,35 @@ describe('an earlier charge on chain', () => {
     const filled = { ...earlier, fillers: [{ hash: '0x03', sender: '0x2222', accountNonce: 7n }] } as const
     const mined: Confirmation = { outcome: 'transfer_missing', blockNumber: 6n }
     expect(await findEarlierCharge(reading({ '0x03': mined }), filled)).toBe('unclear')
+  })
+
+  it.each([
+    ['cannot be read', unreachable],
+    ['succeeded without the transfer', { outcome: 'transfer_missing', blockNumber: 5n }],
+  ] as const)('leaves an earlier settlement unclear of which one transaction %s', async (_, confirmation) => {
+    const confirmations = { '0x02': REVERTED, '0x01': confirmation } as const
+    expect(await findEarlierCharge(reading(confirmations), earlier)).toBe('unclear')
+  })
+
+  it('leaves an earlier settlement unclear while the chain cannot be read, or no transaction of it is known', async () => {
+    expect(await findEarlierCharge(reading({ '0x02': REVERTED }, { readEvidence: readNothing }), earlier)).toBe(
+      'unclear',
+    )
+    expect(await findEarlierCharge(reading({}), { ...earlier, transactions: [] })).toBe('unclear')
+  })
+
+  it.each([
+    ['missing', 'failed'],
+    ['found', 'unclear'],
+    ['unreachable', 'unclear'],
+  ])('looks for a transfer of its transactions before it excludes them: %s, so it is %s', async (found, charge) => {
+    const asked: unknown[] = []
+    const findTransfer = (async (...question) => {
+      asked.push(question)
+      return found
+    }) as Settler['findTransfer']
+    expect(await findEarlierCharge(reading({ '0x02': REVERTED }, { findTransfer }), earlier)).toBe(charge)
+    expect(asked).toEqual([[['0x02', '0x01'], earlier.authorization, earlier.firstBlock]])
   })
 
   it('leaves an earlier settlement unclear while one of its transactions may have used the nonce', async () => {

@@ -16,6 +16,7 @@ import {
 import { AMPLE_FUNDS, newTestJob, paidAgain, sentAgain } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { until } from '../../support/until.ts'
 
 const TWENTY = Array.from({ length: 20 }, (_, index) => index)
 function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
@@ -23,6 +24,7 @@ function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
   for (const { outcome } of acceptances) counts[outcome] = (counts[outcome] ?? 0) + 1
   return counts
 }
+const SETTLED_AT = { transactionHash: `0x${'a'.repeat(64)}`, blockNumber: 9n, blockHash: `0x${'b'.repeat(64)}` }
 const NEEDS_PERMIT = { ...AMPLE_FUNDS, needsPermit: true }
 /** Creates a payer without an allowance, who attaches a permit with the same permit nonce to every payment. */
 function permitPayer() {
@@ -269,6 +271,34 @@ describe('accepting a job', () => {
       expect(await ledger.acceptance.acceptPayment(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
       expect(await ledger.fingerprint()).toBe(before)
     })
+
+    it.each(['settling', 'completed'] as const)(
+      'claims no payment for a job that is %s by the time that its payer is locked',
+      async (state) => {
+        const job = newTestJob()
+        const { id } = await jobInState(ledger, 'settlement_failed', job)
+        const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE job_id = $1', [id])
+        const { network, payer } = job.authorization
+        const holder = await ledger.pool.connect()
+        await holder.query('BEGIN')
+        await holder.query("SELECT pg_advisory_xact_lock(hashtextextended('farebox payer ' || $1 || ' ' || $2, 0))", [
+          network,
+          payer,
+        ])
+        const fresh = paidAgain(job)
+        const acceptance = ledger.acceptance.acceptPayment(fresh)
+        const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`
+        await until(async () => (await ledger.sql(waiting)).length === 1)
+        // A reorganization lets the settlement that failed succeed after all.
+        expect(await ledger.settlement.reopenSettlement(settlement?.id ?? '', SETTLED_AT)).toBe('reopened')
+        if (state === 'completed') await fencedWrites.completeJob.run(ledger, await claimTestJob(ledger, id))
+        const before = await ledger.fingerprint()
+        await holder.query('COMMIT')
+        holder.release()
+        expect(await acceptance).toEqual({ outcome: 'exists', jobId: id })
+        expect(await ledger.fingerprint()).toBe(before)
+      },
+    )
 
     it('never charges more for a withheld result than the new authorization allows', async () => {
       const job = newTestJob()

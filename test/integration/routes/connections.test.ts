@@ -272,6 +272,10 @@ describe('connections to the API', () => {
     other.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
     expect(await text(other)).toMatch(/^HTTP\/1\.1 200 OK/)
     for (const socket of sockets) socket.destroy()
+    await opened(app, 0)
+    const again = open(port)
+    again.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
+    expect(await text(again)).toMatch(/^HTTP\/1\.1 200 OK/)
   })
   it('answers 503 to connections beyond the limit of a client, until others are closed', async () => {
     const { app, port } = await serve({ connectionsPerClient: 2 })

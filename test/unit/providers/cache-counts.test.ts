@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { messageWire } from '../../../workers/providers/anthropic/wire.ts'
 import { answerWire } from '../../../workers/providers/gemini/wire.ts'
 import { completionWire } from '../../../workers/providers/openai-compatible/wire.ts'
+import { answerUsage } from '../../../workers/providers/text-answer.ts'
 
 const choices = [{ finish_reason: 'stop', message: { content: 'Hi' } }]
 
@@ -30,3 +31,14 @@ test.each([
   })
   expect(anthropic.usage).toMatchObject({ input_tokens: 10, output_tokens: 2, cache_read_input_tokens: read })
 })
+
+test.each([
+  [30, 10, 30],
+  [5, 10, 10],
+])(
+  'an answer with %d tokens of thinking, of which at least %d were delivered, has %d tokens where no output is counted',
+  (thinking, output, counted) => {
+    const usage = answerUsage({ input: 20, thinking }, { input: 5, output })
+    expect(usage).toEqual({ input_tokens: 20, output_tokens: counted, thinking_tokens: thinking })
+  },
+)
