@@ -1,9 +1,10 @@
 import type pg from 'pg'
+import { isStandby } from '#shared/runtime/connection-failure.ts'
 import type { Pool, Sql } from './pool.ts'
 
 /**
  * Runs `work` in one transaction: commits when it returns, rolls back when it throws. `work` must not use the network.
- * A client whose rollback fails is destroyed instead of returned to the pool.
+ * A client whose rollback fails, or whose server refuses to write, is destroyed instead of returned to the pool.
  */
 export async function inTransaction<T>(pool: Pool, work: (sql: Sql) => Promise<T>): Promise<T> {
   const client = await pool.connect()
@@ -14,7 +15,7 @@ export async function inTransaction<T>(pool: Pool, work: (sql: Sql) => Promise<T
     client.release()
     return result
   } catch (error) {
-    await rollBack(client)
+    await rollBack(client, error)
     throw error
   }
 }
@@ -70,15 +71,15 @@ export async function inPipelinedTransaction<T>(
     client.release()
     return result
   } catch (error) {
-    await rollBack(client)
+    await rollBack(client, error)
     throw error
   }
 }
 
-async function rollBack(client: pg.PoolClient): Promise<void> {
+async function rollBack(client: pg.PoolClient, cause: unknown): Promise<void> {
   try {
     await client.query('ROLLBACK')
-    client.release()
+    client.release(isStandby(cause))
   } catch (error) {
     client.release(error instanceof Error ? error : true)
   }

@@ -1,5 +1,7 @@
+/** The SQLSTATE of a write at a standby. */
+const READ_ONLY = '25006'
 /** SQLSTATEs of an unavailable server: connection, resources, operator intervention, a transaction that it gave up. */
-const UNAVAILABLE_SQL_STATES = /^(08|53|57|25P03)/
+const UNAVAILABLE_SQL_STATES = new RegExp(`^(08|53|57|25P03|${READ_ONLY})`)
 const UNAVAILABLE_SYSTEM_CODES = new Set([
   'ECONNABORTED',
   'ECONNREFUSED',
@@ -30,6 +32,14 @@ export function isConnectionFailure(error: unknown): boolean {
     UNAVAILABLE_SYSTEM_CODES.has(code) ||
     UNAVAILABLE_MESSAGES.test(error.message)
   )
+}
+
+/**
+ * Returns whether the server is a standby, or became one in a failover, after which it may keep its connections: they are of
+ * no use, and new ones may lead to the primary.
+ */
+export function isStandby(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === READ_ONLY
 }
 
 /**

@@ -6,8 +6,8 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } fro
 import { openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { CONSUMER_RETRY_MS } from '#shared/adapters/bullmq/queue-engine.ts'
 import { listenForOutcomes } from '#shared/ledger/outcome-listener.ts'
-import { createPool } from '#shared/ledger/pool.ts'
-import { inTransaction } from '#shared/ledger/transaction.ts'
+import { createPool, type Sql } from '#shared/ledger/pool.ts'
+import { inPipelinedTransaction, inTransaction } from '#shared/ledger/transaction.ts'
 import { isConnectionFailure } from '#shared/runtime/connection-failure.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
@@ -83,6 +83,21 @@ test('a transaction whose process cannot be reached any more lets its locks go',
   const error: unknown = await cutOff.catch((thrown: unknown) => thrown)
   expect([String(error), isConnectionFailure(error)]).toEqual([expect.stringMatching(/idle|terminat|queryable/), true])
   await elsewhere.end()
+  await pool.end()
+})
+const write = async (sql: Sql) => (await sql.query('CREATE TABLE written (id int)')).command
+test.each([
+  ['a transaction', inTransaction],
+  ['a pipelined transaction', inPipelinedTransaction],
+])('%s at a server that has become a standby is an outage, and the next one has another connection', async (_, run) => {
+  const options = { connectionString: url, maximumConnections: 1, applicationName: 'standby', onError: () => undefined }
+  const pool = createPool(options)
+  // A demoted primary that keeps its connections refuses writes in the same way.
+  await pool.query('SET default_transaction_read_only = on')
+  const error: unknown = await run(pool, write).catch((thrown: unknown) => thrown)
+  expect([String(error), isConnectionFailure(error)]).toEqual([expect.stringContaining('read-only'), true])
+  expect(await run(pool, write)).toBe('CREATE')
+  await pool.query('DROP TABLE written')
   await pool.end()
 })
 test('a pool of a service limits its transactions, and one of a report does not', async () => {
