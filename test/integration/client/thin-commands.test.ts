@@ -45,7 +45,7 @@ async function write(target: string, bytes: Uint8Array) {
   await writeMedia(createOutput(io, false), target, bytes, 'key-1')
   return io.written
 }
-function unwritable(): never {
+async function unwritable(): Promise<never> {
   throw new Error('the disk is full')
 }
 const CHAT_CALL = { operation: 'createChatCompletion', request: CHAT, limit: undefined, requestId: undefined } as const
@@ -179,11 +179,18 @@ describe('calls whose result was not handed over', () => {
     })
     afterEach(() => server.stop())
     /** Makes the call as a command of its own does. */
-    async function command(deliver: () => void = () => undefined, signal = new AbortController().signal) {
+    async function command(
+      deliver: () => Promise<void> = () => Promise.resolve(),
+      signal = new AbortController().signal,
+    ) {
       const farebox = await openClient(server, { journal: home, wallet })
       const context = { farebox: async () => farebox, output: createOutput(scriptedIo(), false), signal }
       const make = await priceCalls(context as unknown as CommandContext, CHAT_CALL, 'chat')
-      await make(deliver).finally(() => farebox.close())
+      try {
+        await make(deliver)
+      } finally {
+        await farebox.close()
+      }
     }
     const keys = () => new Set(server.received.map(({ key }) => key)).size
 
