@@ -40,6 +40,9 @@ const openAiUsage = {
   total_tokens: 140,
   prompt_tokens_details: { cached_tokens: 8, cache_write_tokens: 4 },
   completion_tokens_details: { reasoning_tokens: 30 },
+  // The cached tokens again, as DeepSeek and Kimi say them.
+  prompt_cache_hit_tokens: 8,
+  cached_tokens: 8,
 }
 const openAiCall = (name: string, json: string) => ({ id: name, type: 'function', function: { name, arguments: json } })
 const stops = { stop_reason: 'END', matched_stop: 'END' }
@@ -112,7 +115,7 @@ export const OPENAI_EVENTS: readonly FullAnswer[] = [
       callChunk(0, { function: { arguments: '"Paris"}' } }),
       callChunk(1, { id: 'call_2', function: { name: 'list_cities', arguments: CITIES.slice(0, 9) } }),
       callChunk(1, { function: { arguments: CITIES.slice(9) } }),
-      chunk({}, { finish_reason: 'tool_calls', ...stops }),
+      chunk({}, { finish_reason: 'tool_calls', ...stops, usage: openAiUsage }),
       { id: 'chatcmpl-1', choices: [], usage: openAiUsage },
     ],
     parts: [
