@@ -120,7 +120,7 @@ describe('waiting for an outcome', () => {
       readOutcomes: async (jobIds) => {
         const outcomes = await ledger.acceptance.readOutcomes(jobIds)
         // The first read saw the job unfinished; it finishes, wakes and is read again before that read returns.
-        if (outcomes.get(job.id)?.state === 'generating') {
+        if (reads.push(jobIds) === 1) {
           await fail(job)
           awaiter.wake(job.id)
           await delivered.promise
@@ -158,6 +158,29 @@ describe('waiting for an outcome', () => {
   it('throws immediately for a job that is not in the ledger', async () => {
     createAwaiter(QUICK_POLL_MS)
     await expect(awaiter.wait('00000000-0000-4000-8000-000000000000', forever())).rejects.toThrow('not in the ledger')
+    await expectNothingIsPolled()
+  })
+})
+
+describe('a row that contradicts itself', () => {
+  it('fails its own caller at once and nobody else', async () => {
+    createAwaiter(QUICK_POLL_MS)
+    const [broken, other] = [await jobInState(ledger, 'settling'), await jobInState(ledger, 'generating')]
+    const waits = [broken, other].map(({ id }) => awaiter.wait(id, forever()))
+    await untilAnswered(2)
+    await ledger.sql('ALTER TABLE jobs DROP CONSTRAINT failure_has_code')
+    onTestFinished(async () => {
+      await ledger.sql(`UPDATE jobs SET failure_code = 'settlement_failed' WHERE id = $1`, [broken.id])
+      await ledger.sql(`ALTER TABLE jobs ADD CONSTRAINT failure_has_code
+        CHECK ((state IN ('failed', 'settlement_failed')) = (failure_code IS NOT NULL))`)
+    })
+    await ledger.sql(`UPDATE jobs SET state = 'settlement_failed', finished_at = now() WHERE id = $1`, [broken.id])
+    await fail(other)
+    const ended = withDeadline(PATIENCE_MS, Promise.allSettled(waits), () => 'late')
+    expect(await ended).toMatchObject([
+      { status: 'rejected', reason: { message: `job ${broken.id} failed without a code` } },
+      { status: 'fulfilled', value: { state: 'failed' } },
+    ])
     await expectNothingIsPolled()
   })
 })

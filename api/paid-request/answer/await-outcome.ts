@@ -7,7 +7,7 @@ import type { Logger } from '#shared/runtime/logger.ts'
 export interface OutcomeAwaiter {
   /**
    * Waits for the final outcome; returns the current one when `signal` aborts. Throws when the ledger cannot be read at
-   * the start or at the abort. Skips the first read for a new job, which cannot be finished yet.
+   * the start or at the abort, and as soon as the job's row is found to contradict itself. Skips the first read for a new job, which cannot be finished yet.
    */
   wait(jobId: string, signal: AbortSignal, job?: { readonly isNew: boolean }): Promise<JobOutcome>
   /** Reads the job's row soon if anyone waits for it; safe to call for any id. */
@@ -25,7 +25,7 @@ interface Dependencies {
  * decides. Each round is one statement, so thousands of held connections use one connection of the pool.
  */
 export function createOutcomeAwaiter({ store, logger }: Dependencies, pollMs: number): OutcomeAwaiter {
-  const waiters = new Map<string, Set<(outcome: JobOutcome) => void>>()
+  const waiters = new Map<string, Set<(outcome: JobOutcome | Error) => void>>()
   const woken = new Set<string>()
   let reading = false
 
@@ -45,8 +45,8 @@ export function createOutcomeAwaiter({ store, logger }: Dependencies, pollMs: nu
     }
   }
 
-  function deliver(jobId: string, outcome: JobOutcome): void {
-    if (isUnfinished(outcome.state)) return
+  function deliver(jobId: string, outcome: JobOutcome | Error): void {
+    if (!(outcome instanceof Error) && isUnfinished(outcome.state)) return
     for (const waiter of waiters.get(jobId) ?? []) waiter(outcome)
     waiters.delete(jobId)
   }
@@ -63,7 +63,7 @@ export function createOutcomeAwaiter({ store, logger }: Dependencies, pollMs: nu
   }, pollMs)
 
   async function wait(jobId: string, signal: AbortSignal, { isNew } = { isNew: false }): Promise<JobOutcome> {
-    const finished = Promise.withResolvers<JobOutcome>()
+    const finished = Promise.withResolvers<JobOutcome | Error>()
     const stopWaiting = Promise.withResolvers<'aborted'>()
     const onAbort = () => stopWaiting.resolve('aborted')
     signal.addEventListener('abort', onAbort)
@@ -74,6 +74,7 @@ export function createOutcomeAwaiter({ store, logger }: Dependencies, pollMs: nu
       const current = isNew ? null : await readOne(jobId)
       if (current && !isUnfinished(current.state)) return current
       const first = signal.aborted ? 'aborted' : await Promise.race([finished.promise, stopWaiting.promise])
+      if (first instanceof Error) throw first
       return first === 'aborted' ? await readOne(jobId) : first
     } finally {
       signal.removeEventListener('abort', onAbort)
@@ -85,6 +86,7 @@ export function createOutcomeAwaiter({ store, logger }: Dependencies, pollMs: nu
   async function readOne(jobId: string): Promise<JobOutcome> {
     const outcome = (await store.readOutcomes([jobId])).get(jobId)
     if (!outcome) throw new Error(`job ${jobId} is not in the ledger`)
+    if (outcome instanceof Error) throw outcome
     return outcome
   }
 

@@ -19,8 +19,11 @@ interface OutcomeRow {
   readonly transaction: string | null
 }
 
-/** Returns the outcomes of jobs by id. The result body is read only when it is returned, as it may be large. */
-export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise<Map<string, JobOutcome>> {
+/**
+ * Returns the outcomes of jobs by id, with an error in place of one that contradicts itself: the others are not its
+ * matter. The result body is read only when it is returned, as it may be large.
+ */
+export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise<Map<string, JobOutcome | Error>> {
   // With a list PostgreSQL plans every execution again, which takes longer than the read; nearly always there is one
   // id.
   const [condition, value] = jobIds.length === 1 ? ['= $1', jobIds[0]] : ['= ANY($1)', jobIds]
@@ -37,7 +40,15 @@ export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise
      WHERE jobs.id ${condition}`,
     values: [value],
   })
-  return new Map(rows.map((row) => [row.id, outcomeFromRow(row)]))
+  return new Map(rows.map((row) => [row.id, outcomeOrError(row)]))
+}
+
+function outcomeOrError(row: OutcomeRow): JobOutcome | Error {
+  try {
+    return outcomeFromRow(row)
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error))
+  }
 }
 
 function outcomeFromRow(row: OutcomeRow): JobOutcome {

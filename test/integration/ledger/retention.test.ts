@@ -83,7 +83,7 @@ describe('retention of what was delivered', () => {
       await age(id, '6 days 23 hours')
       await ledger.retention.expireResults(7 * DAY_MS, 100)
       const kept = (await ledger.acceptance.readOutcomes([id])).get(id)
-      if (kept?.state !== 'completed') throw new Error('not completed')
+      if (kept instanceof Error || kept?.state !== 'completed') throw new Error('not completed')
       await age(id, '2 hours')
       expect(await ledger.retention.expireResults(7 * DAY_MS, 100)).toBe(1)
       expect((await storedText(id))?.result_body).toBeNull()

@@ -104,7 +104,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
   async function expectCompletedBy(jobId: string, hash: Hex): Promise<void> {
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', failure_code: null })
     const outcome = (await worker.ledger.acceptance.readOutcomes([jobId])).get(jobId)
-    if (outcome?.state !== 'completed') throw new Error(`${jobId} is ${outcome?.state}`)
+    if (outcome instanceof Error || outcome?.state !== 'completed') throw new Error(`${jobId} is not completed`)
     expect(outcome.paymentResponse).toMatchObject({ transaction: hash, amount: CHARGE.toString() })
     expect(await worker.ledger.acceptance.findReceipt(outcome.receiptId)).toMatchObject({
       transaction: hash,

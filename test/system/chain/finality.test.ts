@@ -60,7 +60,7 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
 
   async function outcomeOf(jobId: string) {
     const outcome = (await worker.ledger.acceptance.readOutcomes([jobId])).get(jobId)
-    if (outcome?.state !== 'completed') throw new Error(`${jobId} is ${outcome?.state}`)
+    if (outcome instanceof Error || outcome?.state !== 'completed') throw new Error(`${jobId} is not completed`)
     return outcome
   }
 
