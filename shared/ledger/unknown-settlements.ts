@@ -5,6 +5,15 @@ import type { Parameter } from './move-job.ts'
 import type { Sql } from './pool.ts'
 import { readFirst } from './read-rows.ts'
 
+/**
+ * Whether the payment of an unknown settlement, a row of `unknown`, is the one that a job in review has: then it is part of
+ * that review. By the payment, since an API that records it knows of no job.
+ */
+export const IS_IN_REVIEW = `EXISTS (
+    SELECT FROM authorizations AS payment JOIN jobs ON jobs.authorization_id = payment.id
+    WHERE payment.network = unknown.network AND payment.payer = unknown.payer AND payment.nonce = unknown.nonce
+      AND jobs.state = 'review')`
+
 /** Records a settlement that the ledger does not know, once for each payment. */
 export async function recordUnknownSettlement(sql: Sql, settlement: UnknownSettlement): Promise<void> {
   const values: unknown[] = []

@@ -1,5 +1,6 @@
 import { bindTo } from '#shared/runtime/bind-to.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { IS_IN_REVIEW } from '../unknown-settlements.ts'
 import { readKeyUse } from './key-use.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { readOldestSnapshot } from './oldest-snapshot.ts'
@@ -43,8 +44,8 @@ async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
        (SELECT count(*) FROM settlements WHERE state = 'unproven' AND ${isOpen('review')})::int AS unproven,
        (SELECT count(*) FROM settlements WHERE state = 'lost' AND ${isOpen('settlement')})::int AS lost,
        (SELECT count(*) FROM settlements WHERE state = 'surplus' AND ${isOpen('settlement')})::int AS surplus,
-       (SELECT count(*) FROM unknown_settlements WHERE resolved_at IS NULL AND NOT EXISTS (
-          SELECT FROM jobs WHERE jobs.id = unknown_settlements.job_id AND jobs.state = 'review'))::int AS unknown,
+       (SELECT count(*) FROM unknown_settlements AS unknown
+        WHERE resolved_at IS NULL AND NOT ${IS_IN_REVIEW})::int AS unknown,
        (SELECT coalesce(extract(epoch FROM now() - min(signed_at)), 0) FROM settlements WHERE state = 'signed')::float8
          AS oldest`,
   )

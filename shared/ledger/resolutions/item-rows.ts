@@ -4,6 +4,7 @@ import type { ResolutionRecord } from '#shared/operators/payment-record.ts'
 import type { Sql } from '../pool.ts'
 import { readFirst } from '../read-rows.ts'
 import { NEWEST_TRANSACTION } from '../settlement-transactions.ts'
+import { IS_IN_REVIEW } from '../unknown-settlements.ts'
 
 /** The columns of a resolution, under names that no other table has. */
 const RESOLUTION = `resolutions.id AS resolution_id, resolutions.item AS resolution_item,
@@ -57,7 +58,7 @@ export const ITEMS: Readonly<Record<ResolvableItem, string>> = {
     FROM unknown_settlements AS unknown
     ${resolutionOf(`resolutions.item = 'unknown_settlement' AND resolutions.network = unknown.network
       AND resolutions.payer = unknown.payer AND resolutions.nonce = unknown.nonce`)}
-    WHERE NOT EXISTS (SELECT FROM jobs WHERE jobs.id = unknown.job_id AND jobs.state = 'review')`,
+    WHERE (resolution.resolution_id IS NOT NULL OR NOT ${IS_IN_REVIEW})`,
   debt: `SELECT 'debt:' || jobs.id AS id, 'debt' AS kind, 'owed' AS state,
       jobs.id AS job_id, NULL::uuid AS settlement_id, jobs.request_id, authorizations.network, jobs.payer,
       authorizations.signed ->> 'payTo' AS pay_to, authorizations.nonce, jobs.charge_amount AS amount, NULL AS transaction,
@@ -149,8 +150,11 @@ async function findReviewOf(
 ): Promise<ItemRecord | null> {
   const row = await readFirst<{ job_id: string }>(sql, {
     name: 'find_job_of_unknown_settlement',
-    text: `SELECT job_id FROM unknown_settlements
-     WHERE network = $1 AND payer = $2 AND nonce = $3 AND job_id IS NOT NULL`,
+    text: `SELECT jobs.id AS job_id FROM unknown_settlements AS unknown
+     JOIN authorizations AS payment ON payment.network = unknown.network AND payment.payer = unknown.payer
+       AND payment.nonce = unknown.nonce
+     JOIN jobs ON jobs.authorization_id = payment.id
+     WHERE unknown.network = $1 AND unknown.payer = $2 AND unknown.nonce = $3`,
     values: [network, payer, nonce.toString()],
   })
   return row ? await findById(sql, 'review', row.job_id) : null

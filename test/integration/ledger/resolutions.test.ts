@@ -411,6 +411,18 @@ describe('a review', () => {
     expect(await openIdsOf(request.authorization.payer)).toEqual([])
   })
 
+  it('has the settlement of its payment that an API found before it, so that the payer is refunded once', async () => {
+    const request = newTestJob()
+    const before = (await ledger.reports.readSettlementTotals()).counts
+    const found = await unknownSettlement(ledger, { request })
+    const { id } = await inReview(ledger, request)
+    expect(await openIdsOf(request.authorization.payer)).toEqual([id])
+    expect(await find(found)).toMatchObject({ id, amount: 4000n })
+    expect((await ledger.reports.readSettlementTotals()).counts.unknown).toBe(before.unknown)
+    expect(await resolve(found, decided('refunded', [refundIn()]))).toMatchObject({ outcome: 'resolved' })
+    expect(await openIdsOf(request.authorization.payer)).toEqual([])
+  })
+
   it('is not found when it was closed without a resolution of its own', async () => {
     const item = await unknownSettlement(ledger)
     await ledger.sql('UPDATE unknown_settlements SET resolved_at = now() WHERE payer = $1', [
