@@ -30,7 +30,8 @@ export interface FailedSettlement {
 
 /**
  * Returns failed settlements of own keys, or of a remote facilitator, at most `limit`: those judged at this block and
- * later ones or, with `null`, those that no block of the chain has judged yet.
+ * later ones, oldest block first, or, with `null`, some of those that no block of the chain has judged yet. These may stay
+ * open until their deadlines: in a fixed order, more of them than `limit` would hide the others.
  */
 export async function readFailed(
   sql: Sql,
@@ -40,7 +41,7 @@ export async function readFailed(
 ): Promise<readonly FailedSettlement[]> {
   const [name, condition, order] =
     fromNumber === null
-      ? ['read_unjudged_settlements', 'block_hash IS NULL AND $3::numeric IS NULL', 'finished_at DESC']
+      ? ['read_unjudged_settlements', 'block_hash IS NULL AND $3::numeric IS NULL', 'random()']
       : ['read_failed_settlements', 'block_hash IS NOT NULL AND block_number >= $3', 'block_number']
   const rows = await readRows<
     Omit<FailedSettlement, 'authorization' | 'judgedAt' | 'transactions'> & {

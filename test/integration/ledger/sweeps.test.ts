@@ -51,6 +51,16 @@ const leave = (jobId: string) =>
 const take = async (limit = 200) =>
   (await ledger.execution.takeDueJobs(JOB_STATES.filter(isUnfinished), limit)).map(({ id }) => id)
 
+describe('failed settlements that no block has judged', () => {
+  it('are all looked at in time, however many of them stay open', async () => {
+    const failed = await Promise.all(Array.from({ length: 30 }, () => jobInState(ledger, 'settlement_failed')))
+    const seen = new Set<string>()
+    for (let poll = 0; poll < 100; poll += 1)
+      for (const { jobId } of await ledger.settlement.readFailed('own_key', null, 20)) seen.add(jobId)
+    expect(failed.filter(({ id }) => !seen.has(id))).toEqual([])
+  })
+})
+
 describe('taking due jobs', () => {
   it('returns every due job to exactly one of four concurrent sweepers', async () => {
     const jobIds: string[] = []
