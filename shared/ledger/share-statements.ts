@@ -60,7 +60,7 @@ export interface SharedStatement<Item, Result> {
 /** Rows of one statement at most: a few milliseconds of work. */
 const MAXIMUM_ROWS = 64
 /** Longer than a statement takes on a busy server. */
-const LONGEST_WAIT_MS = 50
+export const LONGEST_WAIT_MS = 50
 
 /**
  * Creates a function that runs a statement for all who wait for it at the same time, and for a single one alone. Those that

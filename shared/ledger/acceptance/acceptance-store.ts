@@ -8,7 +8,7 @@ import { CURRENT_RECEIPT, type CurrentReceiptRow, currentReceipt, HAS_RECEIPT } 
 import type { Pool, Sql } from '../pool.ts'
 import { readFirst } from '../read-rows.ts'
 import { findMedia } from '../retention/hosted-media.ts'
-import { batch } from '../share-statements.ts'
+import { batch, LONGEST_WAIT_MS } from '../share-statements.ts'
 import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
 import { createPaymentAcceptor } from './accept-payment.ts'
 import { bindKey, descriptionColumn, type KeyBinding, type KeyBindingRequest, replaceDescription } from './bind-key.ts'
@@ -168,11 +168,14 @@ async function readQueueAges(sql: Sql): Promise<ReadonlyMap<string, number>> {
 
 /**
  * Creates a `bindKey` that batches. Nearly every unpaid request carries a new key: those that arrive while a statement
- * runs are bound together by the next one, with one commit; a single one does not wait. A key that is already taken is
+ * runs are bound together by the next one, with one commit; a single one does not wait, and nobody
+ * waits long for a statement that hangs. A key that is already taken is
  * bound separately afterwards, so that no caller waits for the lock on another caller's key.
  */
 function createKeyBinder(pool: Pool): (request: KeyBindingRequest) => Promise<KeyBinding> {
-  const bindFreeKey = batch((requests: readonly KeyBindingRequest[]) => bindFreeKeys(pool, requests), MAXIMUM_BATCH)
+  const bindFreeKey = batch((requests: readonly KeyBindingRequest[]) => bindFreeKeys(pool, requests), MAXIMUM_BATCH, {
+    longestWaitMs: LONGEST_WAIT_MS,
+  })
   return async (request) => {
     const expiresAt = await bindFreeKey(request)
     return expiresAt ? { outcome: 'bound', quote: request.quote, expiresAt } : await bindKey(pool, request)

@@ -1,13 +1,15 @@
 import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
 import { Registry } from 'prom-client'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest'
 import { type AcceptanceStore, createAcceptanceStore } from '#shared/ledger/acceptance/acceptance-store.ts'
 import type { NewJob } from '#shared/ledger/acceptance/acceptance.ts'
 import type { KeyBinding } from '#shared/ledger/acceptance/bind-key.ts'
 import { createProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
-import { createPool } from '#shared/ledger/pool.ts'
+import { createPool, type Pool, type PreparedStatement } from '#shared/ledger/pool.ts'
 import { readKeyUse } from '#shared/ledger/reports/key-use.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import { addKeyMetrics } from '../../../workers/telemetry/key-metrics.ts'
 import { acceptTestJob, bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
@@ -315,6 +317,27 @@ describe('binding an idempotency key', () => {
   })
 
   describe('keys bound in batches', () => {
+    test('does not wait for longer than a moment for a statement that hangs', async () => {
+      const hanging = Promise.withResolvers<void>()
+      let isFirst = true
+      const query = async (statement: PreparedStatement) => {
+        if (isFirst) {
+          isFirst = false
+          await hanging.promise
+        }
+        return await ledger.pool.query(statement as pg.QueryConfig)
+      }
+      const store = createAcceptanceStore(Object.assign(Object.create(ledger.pool) as Pool, { query }), TEST_LIMITS)
+      const first = bind(store, newTestJob())
+      const second = bind(store, newTestJob())
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+      const later = bind(store, newTestJob())
+      const outcome = await withDeadline(5000, later, () => null)
+      hanging.resolve()
+      expect(outcome).toMatchObject({ outcome: 'bound' })
+      expect(await Promise.all([first, second])).toMatchObject([{ outcome: 'bound' }, { outcome: 'bound' }])
+    })
+
     test('binds simultaneous keys in few statements of bounded size, each to its own request and price', async () => {
       const jobs = Array.from({ length: 600 }, (_, index) => {
         const job = newTestJob()
