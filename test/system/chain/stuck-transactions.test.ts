@@ -171,6 +171,31 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       }
     })
 
+    it('a late head is replaced without the failed settlement behind it, whose place an empty transfer takes', async () => {
+      await chain.rpc('anvil_setNextBlockBaseFeePerGas', toHex(GWEI))
+      await chain.rpc('anvil_mine')
+      const [head, failed, last] = (await settlingJobs(3)) as [string, string, string]
+      await worker.ledger.sql("UPDATE settlements SET state = 'reverted', finished_at = now() WHERE job_id = $1", [
+        failed,
+      ])
+      await chain.rpc('anvil_setNextBlockBaseFeePerGas', '0x174876e800')
+      await chain.rpc('anvil_mine')
+      const transfers = async () => (await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)).length
+      const before = await transfers()
+      expect(await keepAfter(LATE_SECONDS)).toBe(2)
+      expect(await chain.hashes(failed)).toHaveLength(1)
+      await chain.rpc('anvil_mine')
+      expect(await chain.count()).toBe(1)
+      expect(await chain.keep()).toBe(1)
+      await chain.rpc('anvil_mine')
+      expect(await chain.count()).toBe(3)
+      expect(await transfers()).toBe(before + 2)
+      for (const jobId of [head, last]) {
+        await worker.run(jobId, chain.chain)
+        expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+      }
+    })
+
     it('a late head is not replaced above the maximum fee', async () => {
       const jobId = await settlingJob()
       const client = createChainClient(worker.devnet.rpcUrl, PATIENCE_MS)

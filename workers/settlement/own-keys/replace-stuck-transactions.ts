@@ -105,16 +105,20 @@ async function patienceFactor(accounts: SettlementAccounts, released: SignedTran
   return released && !(await accounts.isUnderpriced(released.raw)) ? RELEASED_PATIENCE : 1
 }
 
-/** Returns the head and every later transaction that offers less than the next base fee: it would get stuck as well. */
+/**
+ * Returns the head and every later transaction that offers less than the next base fee: it would get stuck as well. One that
+ * must not be mined gets no higher fee: a filler takes its place once it is the head.
+ */
 async function findStuck(
   { accounts, feeBumpAfterMs }: ReplacementDependencies,
   { transactions }: NonceQueue,
   head: QueuedTransaction,
 ): Promise<readonly QueuedTransaction[]> {
   const stuck: QueuedTransaction[] = [head]
-  for (const transaction of transactions)
-    if (transaction !== head && transaction.ageMs >= feeBumpAfterMs && (await accounts.isUnderpriced(transaction.raw)))
-      stuck.push(transaction)
+  for (const transaction of transactions) {
+    if (transaction === head || transaction.isAbandoned || transaction.ageMs < feeBumpAfterMs) continue
+    if (await accounts.isUnderpriced(transaction.raw)) stuck.push(transaction)
+  }
   return stuck
 }
 
