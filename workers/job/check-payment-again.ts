@@ -41,9 +41,8 @@ const TOO_SHORT: PaymentCheck = {
 export async function checkPaymentAgain(dependencies: JobDependencies, job: LeasedJob): Promise<PaymentCheck> {
   const { verifier, chainClock, gas, providerTimeoutMs, outputTokensPerSecond, settlementMarginMs } = dependencies
   const { authorization } = job
-  const verifiedAtMs = performance.now()
   // Beside the verification: what is settled in the meantime is open in the reading, and so counts in any case.
-  const reading = readExposure(dependencies, job, verifiedAtMs)
+  const reading = readExposure(dependencies, job)
   reading.catch(() => undefined)
   const [verification, network] = await Promise.all([
     verifier.verify(authorization, authorization.authorizedMaximum),
@@ -63,7 +62,7 @@ export async function checkPaymentAgain(dependencies: JobDependencies, job: Leas
   // One that ends sooner is worth nothing, unless it is on chain by now.
   const usable = lasting && isInTime(lasting.deadline) ? lasting : null
   const { needsPermit } = verification
-  const covered = { needsPermit, lasting: usable, endsTooSoon: lasting !== usable, verifiedAtMs }
+  const covered = { needsPermit, lasting: usable, endsTooSoon: lasting !== usable }
   return checkFunds(dependencies, job, covered, await reading)
 }
 
@@ -76,29 +75,26 @@ interface ExposureReading {
 async function readExposure(
   { executionStore, payerFunds }: JobDependencies,
   job: LeasedJob,
-  verifiedAtMs: number,
   reading?: PayerFunds,
 ): Promise<ExposureReading> {
   const funds = reading ?? (await payerFunds.recent(job.authorization.payer))
-  const verifiedMsAgo = performance.now() - verifiedAtMs
-  return { funds, exposure: await executionStore.readExposureAhead(job, { funds, verifiedMsAgo }) }
+  return { funds, exposure: await executionStore.readExposureAhead(job, funds) }
 }
 
 interface CheckedFunds extends Omit<CoveredPayment, 'maximum'> {
   /** Whether the verification may have submitted a lasting permit that is of no use later: then it proves nothing. */
   readonly endsTooSoon: boolean
-  readonly verifiedAtMs: number
 }
 
 /**
  * Checks that the payer's funds cover all of their jobs up to this one, in the order of acceptance: each job alone may
  * look payable after the payer moved most of the funds, or revoked the allowance and left several permits of one nonce.
- * Charges since the verification count as well.
+ * Charges since its acceptance count as well, which include those that the verification may not have seen.
  */
 async function checkFunds(
   dependencies: JobDependencies,
   job: LeasedJob,
-  { verifiedAtMs, endsTooSoon, ...covered }: CheckedFunds,
+  { endsTooSoon, ...covered }: CheckedFunds,
   first: ExposureReading,
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization
@@ -128,7 +124,7 @@ async function checkFunds(
     const reading = await dependencies.payerFunds.read(payer, settling)
     if (reading.outcome === 'unreachable') return { outcome: 'unreachable' }
     asked = settling
-    ;({ funds, exposure } = await readExposure(dependencies, job, verifiedAtMs, reading.funds))
+    ;({ funds, exposure } = await readExposure(dependencies, job, reading.funds))
   }
 }
 

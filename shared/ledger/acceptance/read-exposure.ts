@@ -8,7 +8,8 @@ import type { Sql } from '../pool.ts'
 export interface ExposureQuestion {
   readonly payer: string
   readonly funds: PayerFunds | null
-  readonly verifiedMsAgo: number
+  /** `null` with `before`: charges count that settled since that job was accepted. */
+  readonly verifiedMsAgo: number | null
   /** Leaves out this job and waiting jobs accepted after it. */
   readonly before: { readonly id: string } | null
   readonly windowSeconds: number
@@ -43,9 +44,10 @@ interface ExposureRow {
 }
 
 /**
- * Charges settled since the reading of the funds or, without one, since the verification: only one of the two is asked for,
- * and the other one is `null`, after which nothing is. `OFFSET 0` makes the planner start from the payer's few jobs: without
- * table statistics it would read all settlements.
+ * Charges settled since the reading of the funds or, without one, since the verification, or since the job was accepted, which
+ * came before it and is a time of the database's own: only one of them is asked for, and the others are `null`, after which
+ * nothing is. `OFFSET 0` makes the planner start from the payer's few jobs: without table statistics it would read all
+ * settlements.
  */
 const SETTLED_SINCE = `SELECT charge_amount FROM settlements
     WHERE payer = asked.payer AND state = 'confirmed' AND block_number > asked.since_block
@@ -53,7 +55,9 @@ const SETTLED_SINCE = `SELECT charge_amount FROM settlements
   SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
     SELECT charge_amount FROM settlements
     WHERE settlements.authorization_id = jobs.authorization_id AND settlements.state = 'confirmed' OFFSET 0) AS paid
-  WHERE jobs.payer = asked.payer AND jobs.finished_at >= now() - make_interval(secs => asked.since_ms / 1000)`
+  WHERE jobs.payer = asked.payer AND jobs.finished_at >= CASE WHEN asked.since_block IS NULL THEN coalesce(
+    now() - make_interval(secs => asked.since_ms / 1000),
+    (SELECT mine.accepted_at FROM jobs AS mine WHERE mine.id = asked.ahead_of)) END`
 
 /** Ends at the settlement that reaches the amount: a payer may have millions. */
 const paidBy = (payer: string, upTo: string) => `coalesce(
@@ -101,7 +105,7 @@ const EXPOSURE = 'amount, nonce, by_permit, lasting_value, lasting_nonce, is_set
 const AGE_STEP_MS = 10
 
 function askedValues({ payer, funds, verifiedMsAgo, before, windowSeconds, paidUpTo }: ExposureQuestion) {
-  const sinceMs = funds ? null : Math.ceil(verifiedMsAgo / AGE_STEP_MS) * AGE_STEP_MS
+  const sinceMs = funds || verifiedMsAgo === null ? null : Math.ceil(verifiedMsAgo / AGE_STEP_MS) * AGE_STEP_MS
   const sinceBlock = funds?.blockNumber.toString() ?? null
   return [payer, before?.id ?? null, sinceBlock, sinceMs, windowSeconds, paidUpTo?.toString() ?? null] as const
 }
@@ -110,7 +114,7 @@ function askedValues({ payer, funds, verifiedMsAgo, before, windowSeconds, paidU
  * Reads exposures in one statement, equal ones once. Returns each with its question. With `before`, that job and waiting jobs
  * accepted after it are left out. Open work counts with its signed maximum, or with its charge once that is fixed. Charges
  * settled after the block of `funds` are added, since they are still in that balance; without a reading of funds, charges
- * settled within `verifiedMsAgo`.
+ * settled within `verifiedMsAgo`, or since `before` was accepted.
  */
 export async function readExposures(
   sql: Sql,

@@ -5,7 +5,7 @@ import { type UnchargedWork, unchargedWorkOf } from '#shared/jobs/uncharged-work
 import type { Media } from '#shared/media/media.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import type { Exposure, ExposureTerms } from '#shared/payment/exposure.ts'
+import type { Exposure, PayerFunds } from '#shared/payment/exposure.ts'
 import type { ExhaustedBudget, UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import { bindTo } from '#shared/runtime/bind-to.ts'
 import { newId } from '#shared/runtime/new-id.ts'
@@ -19,11 +19,6 @@ import { shareStatement } from '../share-statements.ts'
 import { withConnection } from '../transaction.ts'
 import { createJobLeaser, deferJob, handOverJob, releaseJob, renewLeases, wakeJob } from './leases.ts'
 import { takeDueJobs } from './take-due-jobs.ts'
-
-interface Asked {
-  readonly question: ExposureQuestion
-  readonly askedAtMs: number
-}
 
 const ANY_CHARGE = atomicAmount(1n)
 
@@ -231,32 +226,27 @@ function statementName(erasesUpload: boolean, work: UnchargedWork | null): strin
 
 /**
  * Creates a function that reads the work of a job's payer with a prior claim on their funds (accepted before this job, or
- * already being worked on), with the charges that settled since `funds` were read or, without a reading, within the last
- * `verifiedMsAgo` milliseconds. Readings of jobs that are checked at the same time are one statement, and so one
- * snapshot, taken after each of them was asked for.
+ * already being worked on), with the charges that settled since `funds` were read or, without a reading, since the job was
+ * accepted: more than the verification may have missed, and by the database's clock alone. Readings of jobs that are checked at
+ * the same time are one statement, and so one snapshot, taken after each of them was asked for.
  */
 function createExposureAheadReader(pool: Pool, budget: UnchargedBudget) {
-  const read = shareStatement<Asked, PayerExposure>({
-    keyOf: ({ question }) => question.before?.id ?? '',
+  const read = shareStatement<ExposureQuestion, PayerExposure>({
+    keyOf: ({ before }) => before?.id ?? '',
     run: async (asked) => {
-      const exposures = await withConnection(pool, (sql) => readExposures(sql, asked.map(withElapsed)))
+      const exposures = await withConnection(pool, (sql) => readExposures(sql, asked))
       return new Map([...exposures].map(([{ before }, exposure]) => [before?.id ?? '', exposure]))
     },
   })
   const { windowSeconds } = budget
-  return async (job: LeasedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<ExposureAhead> => {
+  return async (job: LeasedJob, funds: PayerFunds | null): Promise<ExposureAhead> => {
     const { payer } = job.authorization
-    const question = { ...since, payer, before: job, windowSeconds, paidUpTo: ANY_CHARGE }
-    const { uncharged, lost: _, paid, ...exposure } = await read({ question, askedAtMs: performance.now() })
+    const question = { payer, funds, verifiedMsAgo: null, before: job, windowSeconds, paidUpTo: ANY_CHARGE }
+    const { uncharged, lost: _, paid, ...exposure } = await read(question)
     return {
       ...exposure,
       hasPaid: paid !== null && paid >= ANY_CHARGE,
       exhausted: await findExhaustedBudget(pool, payer, uncharged, budget),
     }
   }
-}
-
-/** Adds the wait for others' statements and for a connection: charges that settled during it count. */
-function withElapsed({ question, askedAtMs }: Asked): ExposureQuestion {
-  return { ...question, verifiedMsAgo: question.verifiedMsAgo + performance.now() - askedAtMs }
 }

@@ -556,15 +556,17 @@ describe('open exposure', () => {
     }
     return { payer, jobs }
   }
-  /** Runs `work` with a pool whose only connection is free once this charge has settled. */
-  async function duringWait<T>(settling: LeasedJob | undefined, work: (pool: Pool) => Promise<T>): Promise<T> {
-    if (!settling) throw new Error('no job')
-    const pool = createPool({
+  const newPool = () =>
+    createPool({
       connectionString: ledger.url,
       maximumConnections: 1,
       applicationName: 'farebox ledger test',
       onError: () => undefined,
     })
+  /** Runs `work` with a pool whose only connection is free once this charge has settled. */
+  async function duringWait<T>(settling: LeasedJob | undefined, work: (pool: Pool) => Promise<T>): Promise<T> {
+    if (!settling) throw new Error('no job')
+    const pool = newPool()
     const connection = await pool.connect()
     const working = work(pool)
     expect(await fencedWrites.completeJob.run(ledger, settling)).toBe('written')
@@ -771,18 +773,45 @@ describe('open exposure', () => {
       const [settling, present] = jobs.map(({ job }) => job)
       if (!present) throw new Error('no job')
       const ahead = await duringWait(settling, (pool) =>
-        createExecutionStore(pool, TEST_LIMITS.budget).readExposureAhead(present, { funds: null, verifiedMsAgo: 0 }),
+        createExecutionStore(pool, TEST_LIMITS.budget).readExposureAhead(present, null),
       )
       expect(ahead).toMatchObject({ open: [], settledSince: MAXIMUM })
+    })
+
+    it('includes charges settled while the statement is on its way, without a funds reading', async () => {
+      const { jobs } = await payerWith('settling', 'accepted')
+      const [settling, present] = jobs.map(({ job }) => job)
+      if (!settling || !present) throw new Error('no job')
+      const pool = newPool()
+      const connection = await pool.connect()
+      const query = connection.query.bind(connection) as (statement: { name: string }) => Promise<unknown>
+      const arriveLate = async (statement: { name: string }) => {
+        if (statement.name !== 'read_exposures') return await query(statement)
+        expect(await fencedWrites.completeJob.run(ledger, settling)).toBe('written')
+        await ledger.sql('SELECT pg_sleep(0.3)')
+        return await query(statement)
+      }
+      const slow = { ...pool, connect: async () => ({ query: arriveLate, release: () => undefined }) } as never
+      const store = createExecutionStore(slow, TEST_LIMITS.budget)
+      const ahead = await store.readExposureAhead(present, null)
+      connection.release()
+      await pool.end()
+      expect(ahead).toMatchObject({ open: [], settledSince: MAXIMUM })
+    })
+
+    it('leaves out charges settled before the job was accepted', async () => {
+      const { payer } = await payerWith('completed')
+      const present = await jobInState(ledger, 'accepted', jobOf(payer, AMPLE_FUNDS))
+      expect(await ledger.execution.readExposureAhead(present, null)).toMatchObject({
+        open: [],
+        settledSince: 0n,
+      })
     })
 
     it('includes work that was accepted earlier or is in progress, and none that was accepted later', async () => {
       const { jobs } = await payerWith('accepted', 'accepted', 'generating')
       const ahead = await Promise.all(
-        jobs.map(
-          async ({ job }) =>
-            (await ledger.execution.readExposureAhead(job, { funds: null, verifiedMsAgo: 0 })).open.length,
-        ),
+        jobs.map(async ({ job }) => (await ledger.execution.readExposureAhead(job, null)).open.length),
       )
       expect(ahead).toEqual([1, 2, 2])
     })
@@ -792,9 +821,7 @@ describe('open exposure', () => {
       const present = jobs[1]?.job
       if (!present) throw new Error('no job')
       const { funds } = holding(1n, { blockNumber: 6n })
-      expect((await ledger.execution.readExposureAhead(present, { funds, verifiedMsAgo: 0 })).settledSince).toBe(
-        MAXIMUM,
-      )
+      expect((await ledger.execution.readExposureAhead(present, funds)).settledSince).toBe(MAXIMUM)
     })
   })
 

@@ -613,7 +613,7 @@ describe('statements for several items', () => {
       const second = await jobInState(ledger, 'accepted', later)
       const read = await Promise.all(
         [...jobs, second].map((job, index) =>
-          ledger.execution.readExposureAhead(job, index % 2 === 0 ? UNREAD : AMPLE_FUNDS),
+          ledger.execution.readExposureAhead(job, index % 2 === 0 ? null : AMPLE_FUNDS.funds),
         ),
       )
       expect(read.map(({ open }) => open.length)).toEqual([0, 0, 0, 0, 0, 1])

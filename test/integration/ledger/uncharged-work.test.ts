@@ -251,13 +251,12 @@ describe('the budget of uncharged work', () => {
   it('checks the budget of accepted work again before a provider is called', async () => {
     const payer = randomAddress()
     const job = await jobInState(ledger, 'accepted', jobOf(payer))
-    const since = { funds: null, verifiedMsAgo: 0 }
-    expect(await ledger.execution.readExposureAhead(job, since)).toMatchObject({ exhausted: null })
+    expect(await ledger.execution.readExposureAhead(job, null)).toMatchObject({ exhausted: null })
     await uncharged(payer, '1', 0)
-    expect(await ledger.execution.readExposureAhead(job, since)).toMatchObject({ exhausted: { used: 1_000_000n } })
+    expect(await ledger.execution.readExposureAhead(job, null)).toMatchObject({ exhausted: { used: 1_000_000n } })
     const wider = { ...TEST_LIMITS.budget, perPayer: atomicFromDollars('1.1') }
     const store = createExecutionStore(ledger.pool, wider)
-    expect(await store.readExposureAhead(job, since)).toMatchObject({ exhausted: null })
+    expect(await store.readExposureAhead(job, null)).toMatchObject({ exhausted: null })
   })
 })
 

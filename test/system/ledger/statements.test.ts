@@ -65,8 +65,7 @@ describe('prepared statements', () => {
     await fencedWrites.failSettlement.run(ledger, failed.job)
     const retried = await jobInState(ledger, 'generating')
     await fencedWrites.startAttempt.run(ledger, retried)
-    for (const funds of [null, newTestJob().exposure.funds])
-      await ledger.execution.readExposureAhead(retried, { funds, verifiedMsAgo: 0 })
+    for (const funds of [null, newTestJob().exposure.funds]) await ledger.execution.readExposureAhead(retried, funds)
   }
   test('every statement of a call that has parameters is prepared under a name', async () => {
     await runEveryCall()
