@@ -557,6 +557,13 @@ describe('answers that are not as documented', () => {
       3,
       undefined,
     ],
+    [
+      'not known either where that is less than the input',
+      { completion_tokens: 3, prompt_tokens_details: { cached_tokens: 12 }, total_tokens: 34 },
+      {},
+      3,
+      undefined,
+    ],
   ])('hidden thinking is %s', async (_name, counts, details, output, thinking) => {
     const usage = { prompt_tokens: 19, ...counts, completion_tokens_details: details }
     answerWith({ choices: [{ finish_reason: 'stop', message: { content: 'So far' } }], usage })

@@ -216,7 +216,8 @@ function hiddenThinking({
   readonly total: number | undefined
   readonly inCache: number
 }): number {
-  return input === 0 || inCache > input ? 0 : Math.max(0, total - input - output)
+  const rest = Math.max(0, total - input - output)
+  return input === 0 || inCache > input || rest === inCache ? 0 : rest
 }
 
 /** Returns whether an answer without text may have ended at a sequence of the request: it says so, and shows its message. */
