@@ -1,9 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 import type { OperatorStore } from '#shared/ledger/operators/operator-store.ts'
 import type { SignInAttempt, SignInLimits } from '#shared/ledger/operators/sign-in.ts'
+import type { Author } from '#shared/operators/author.ts'
 import { isPassword } from '#shared/operators/password.ts'
 import { clientGroup } from '#shared/runtime/client-address.ts'
 import { findDevice } from './known-device.ts'
+import './request.ts'
 
 const LIMITS: SignInLimits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 50, byDevice: 10 }
 
@@ -38,16 +40,27 @@ export async function checkPassword(
     : { outcome: 'wrong', account: account?.name ?? null }
 }
 
-/** Asks an operator who is signed in for their password again. Returns what is wrong with it, `null` when it is right. */
+/**
+ * Asks an operator who is signed in for their password again. Returns what is wrong with it, which is audited, and `null` when
+ * it is right.
+ */
 export async function whyNotTheirs(
   sessions: Pick<OperatorStore, 'beginSignIn' | 'forgetFailures'>,
   request: FastifyRequest,
-  operator: string,
+  author: Author,
   password: string,
 ): Promise<'wrong' | { readonly throttled: string } | null> {
+  const { operator } = author
+  const { sessionEvents } = request.server
   const checked = await checkPassword(sessions, request, operator, password)
-  if (checked.outcome === 'throttled') return { throttled: throttledSentence(checked.retryAfterSeconds) }
-  if (checked.outcome === 'wrong') return 'wrong'
+  if (checked.outcome === 'throttled') {
+    await sessionEvents.signIn('throttled', operator, request.ip, author)
+    return { throttled: throttledSentence(checked.retryAfterSeconds) }
+  }
+  if (checked.outcome === 'wrong') {
+    await sessionEvents.signIn('refused', operator, request.ip, author)
+    return 'wrong'
+  }
   await sessions.forgetFailures({ operator, address: clientGroup(request.ip), device: checked.device })
   return null
 }

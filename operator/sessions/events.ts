@@ -30,7 +30,7 @@ const LONGEST_SUBJECT = 300
 export function createSessionEvents({ metrics, actions, now }: EventDependencies) {
   const signIns = new Counter({
     name: 'farebox_operator_sign_ins_total',
-    help: 'Sign-ins to the console, by outcome',
+    help: 'Sign-ins to the console, and passwords that it refused when it asked again, by outcome',
     labelNames: ['outcome'],
     registers: [metrics],
   })
@@ -43,15 +43,21 @@ export function createSessionEvents({ metrics, actions, now }: EventDependencies
   const countToday = createDailyCounter(now)
   return {
     /**
-     * A sign-in; `account` is `null` for a name that has none. One that opened a session has its row with the session.
+     * A sign-in, or a password that an `author` who is signed in was asked for again and that was refused. `account` is `null`
+     * for a name that has none. A sign-in that opened a session has its row with the session.
      */
-    signIn: async (outcome: SignInOutcome, account: string | null, address: string): Promise<void> => {
+    signIn: async (
+      outcome: SignInOutcome,
+      account: string | null,
+      address: string,
+      author: Author = STRANGER,
+    ): Promise<void> => {
       signIns.inc({ outcome })
       if (outcome === 'opened') return
       const [action, subject] = [outcome === 'refused' ? 'session.refuse' : 'session.throttle', account ?? NO_ACCOUNT]
       const count = countToday(`${action} ${subject}`)
       if (isRecorded(count, FAILURES_ONE_BY_ONE))
-        await actions.recordEvent(STRANGER, { action, subject, reason: null, details: { address, today: count } })
+        await actions.recordEvent(author, { action, subject, reason: null, details: { address, today: count } })
     },
     /** A file that an operator saved. */
     download: async (operator: string, url: string): Promise<void> => {

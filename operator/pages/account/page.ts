@@ -40,7 +40,7 @@ export function addAccountPages(app: FastifyInstance, { accounts, sessions }: Ac
     run: async ({ fields }, author, request) => {
       if (fields.new_password !== fields.repeated_password)
         return refused('The password was not changed.', { repeated_password: 'The two new passwords differ.' })
-      const problem = await whyNotTheirs(sessions, request, author.operator, fields.current_password)
+      const problem = await whyNotTheirs(sessions, request, author, fields.current_password)
       if (problem !== null) {
         const sentence = problem === 'wrong' ? 'This is not your current password.' : problem.throttled
         return refused('The password was not changed.', { current_password: sentence })

@@ -156,13 +156,13 @@ function addPublish(app: FastifyInstance, dependencies: PublishingDependencies, 
 async function whyNotConfirmed(
   { accounts, sessions }: PublishingDependencies,
   request: FastifyRequest,
-  { operator }: Author,
+  author: Author,
   { draft, password }: { readonly draft: Draft; readonly password: string },
 ) {
   const actors = (await accounts.listAccounts()).filter(({ role, disabledAt }) => role === 'act' && disabledAt === null)
-  if (actors.length > 1 && draft.operator === operator)
+  if (actors.length > 1 && draft.operator === author.operator)
     return refused('You edited this draft, and it sends a key to a new host: another operator has to publish it.')
-  const problem = password === '' ? 'wrong' : await whyNotTheirs(sessions, request, operator, password)
+  const problem = password === '' ? 'wrong' : await whyNotTheirs(sessions, request, author, password)
   if (problem === null) return null
   const sentence = problem === 'wrong' ? 'This is not your password.' : problem.throttled
   return refused('Nothing was published.', { password: sentence })

@@ -72,6 +72,15 @@ describe('forms of the console', () => {
       const right = { ...fields, current_password: TEST_PASSWORD }
       const { status, body } = await visitor.submit('/operator/account/password', right)
       expect([status, body]).toEqual([422, expect.stringContaining('Too many wrong passwords. Try again in')])
+      const audited = await console.ledger.sql<{ row: string }>(
+        `SELECT concat_ws(' ', operator, action, subject) AS row FROM operator_actions
+         WHERE subject = 'guessed' AND action IN ('session.refuse', 'session.throttle') ORDER BY id`,
+      )
+      const rows = audited.map(({ row }) => row)
+      expect(rows).toEqual([
+        ...Array.from({ length: 15 }, () => 'guessed session.refuse guessed'),
+        ...Array.from({ length: 2 }, () => 'guessed session.throttle guessed'),
+      ])
       await console.ledger.sql("UPDATE failed_sign_ins SET failed_at = now() - interval '1 hour'")
       for (let guess = 1; guess <= 3; guess += 1)
         await visitor.submit('/operator/account/password', { ...fields, current_password: 'no' })
