@@ -27,12 +27,23 @@ export interface ObjectStore {
   deleteOlderThan(prefix: string, ageMs: number): Promise<number>
 }
 
-/** Throws when there are errors, each of which left an object under `prefix`. */
-export function requireNoneLeft(prefix: string, errors: readonly unknown[]): void {
-  if (errors.length === 0) return
-  const left = errors.length === 1 ? '1 object' : `${errors.length} objects`
-  const verb = errors.length === 1 ? 'is' : 'are'
-  throw new Error(`${left} under ${prefix}/ ${verb} left, the first error follows`, { cause: errors[0] })
+/** Counts what a deletion leaves, which may be any number of objects. */
+export function countLeft(prefix: string) {
+  let left = 0
+  let first: unknown
+  return {
+    add: (error: unknown) => {
+      if (left === 0) first = error
+      left += 1
+    },
+    /** Throws when any is left. */
+    requireNone: () => {
+      if (left === 0) return
+      const objects = left === 1 ? '1 object' : `${left} objects`
+      const verb = left === 1 ? 'is' : 'are'
+      throw new Error(`${objects} under ${prefix}/ ${verb} left, the first error follows`, { cause: first })
+    },
+  }
 }
 
 /** Short-lived URLs that serve an object without credentials. */

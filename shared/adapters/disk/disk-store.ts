@@ -14,7 +14,7 @@ import {
 } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
-import { type ObjectStore, requireNoneLeft, requireObjectKey } from '#shared/media/object-store.ts'
+import { countLeft, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
 
 /** Creates the folder if it is missing. Throws when files cannot be written to it. */
 export async function requireFolder(directory: string): Promise<void> {
@@ -60,7 +60,7 @@ async function sizeOf(file: FileHandle): Promise<number> {
 
 async function deleteOlderThan(directory: string, prefix: string, ageMs: number): Promise<number> {
   const folder = join(directory, prefix)
-  const errors: unknown[] = []
+  const left = countLeft(prefix)
   const oldest = Date.now() - ageMs
   let deleted = 0
   for (const name of (await unlessMissing(readdir(folder))) ?? []) {
@@ -72,10 +72,10 @@ async function deleteOlderThan(directory: string, prefix: string, ageMs: number)
       await rm(path, { force: true })
       deleted += 1
     } catch (error) {
-      errors.push(error)
+      left.add(error)
     }
   }
-  requireNoneLeft(prefix, errors)
+  left.requireNone()
   return deleted
 }
 

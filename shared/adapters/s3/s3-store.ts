@@ -14,9 +14,9 @@ import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
 import pLimit from 'p-limit'
 import {
   type ByteRange,
+  countLeft,
   type ObjectLinks,
   type ObjectStore,
-  requireNoneLeft,
   requireObjectKey,
 } from '#shared/media/object-store.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
@@ -77,7 +77,7 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
     deleteOlderThan: async (prefix, ageMs) => {
       const oldest = Date.now() - ageMs
       const limit = pLimit(CONCURRENT_DELETIONS)
-      const errors: unknown[] = []
+      const left = countLeft(prefix)
       let deleted = 0
       let unanswered = 0
       // A listed key is no input: the folder of a web console, or a file put there by hand, has none of this service's form.
@@ -88,7 +88,7 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
           deleted += 1
           unanswered = 0
         } catch (error) {
-          errors.push(error)
+          left.add(error)
           unanswered = isOutage(error) ? unanswered + 1 : 0
         }
       }
@@ -99,7 +99,7 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
         await Promise.all(old.map((key) => limit(() => deleteListed(key))))
         if (unanswered >= CONCURRENT_DELETIONS) break
       }
-      requireNoneLeft(prefix, errors)
+      left.requireNone()
       return deleted
     },
   }
