@@ -127,6 +127,30 @@ describe('request', () => {
       { thinking: 'disabled' },
       { thinking: { type: 'disabled' }, output_config: { effort: 'low' } },
     ],
+    [
+      512,
+      'claude-sonnet-5-5',
+      { thinking: 'disabled' },
+      { thinking: { type: 'between_tools' }, output_config: { effort: 'low' } },
+    ],
+    [
+      65_536,
+      'claude-sonnet-5-5',
+      { thinking: 'disabled', effort: 'max' },
+      { thinking: { type: 'between_tools' }, output_config: { effort: 'high' } },
+    ],
+    [
+      65_536,
+      'claude-opus-5',
+      { thinking: 'disabled', effort: 'xhigh' },
+      { thinking: { type: 'disabled' }, output_config: { effort: 'high' } },
+    ],
+    [
+      65_536,
+      'claude-opus-4-8',
+      { thinking: 'disabled', effort: 'xhigh' },
+      { thinking: { type: 'disabled' }, output_config: { effort: 'xhigh' } },
+    ],
   ])('limits thinking within %i output tokens of %s with %j to %j', async (limit, model, setting, fields) => {
     const { output_config, thinking } = await sent({ max_output_tokens: limit }, { model, ...setting })
     expect({

@@ -287,6 +287,18 @@ describe('text vendors', () => {
     ['claude-sonnet-4-5', { thinking: { type: 'enabled', budget_tokens: 512 } }, /greater than or equal to 1024/],
     ['claude-sonnet-4-5', { thinking: { type: 'enabled', budget_tokens: 2000 } }, /must be greater than/],
     ['claude-opus-5', { thinking: { type: 'enabled', budget_tokens: 1024 } }, /adaptive/],
+    ['claude-sonnet-5-5', { thinking: { type: 'disabled' } }, /^"thinking\.type\.disabled" .*between_tools/],
+    [
+      'claude-opus-5-5',
+      { thinking: { type: 'disabled' } },
+      /^"thinking\.type\.disabled" is not supported for this model\./,
+    ],
+    ['claude-fable-5-1', { thinking: { type: 'disabled' } }, /^"thinking\.type\.disabled"/],
+    ['claude-mythos-5', { thinking: { type: 'disabled' } }, /^"thinking\.type\.disabled"/],
+    ['claude-opus-5-5', { thinking: { type: 'between_tools' } }, /^"thinking\.type\.between_tools"/],
+    ['claude-opus-5', { thinking: { type: 'disabled' }, output_config: { effort: 'xhigh' } }, /effort/],
+    ['claude-haiku-5-5', { thinking: { type: 'disabled' }, output_config: { effort: 'max' } }, /effort/],
+    ['claude-sonnet-5-5', { thinking: { type: 'between_tools' }, output_config: { effort: 'max' } }, /effort/],
   ])('%s refuses %j as Anthropic does', async (model, body, message) => {
     const answer = await claude(model, body)
     expect(answer.status).toBe(400)
@@ -302,6 +314,8 @@ describe('text vendors', () => {
     ['claude-haiku-5-5', forcedCall],
     ['claude-sonnet-4-5', { temperature: 0.5, thinking: { type: 'enabled', budget_tokens: 1024 } }],
     ['claude-opus-5', { thinking: { type: 'adaptive' }, output_config: { effort: 'xhigh' }, metadata: {} }],
+    ['claude-haiku-5-5', { thinking: { type: 'disabled' }, output_config: { effort: 'high' } }],
+    ['claude-sonnet-5-5', { thinking: { type: 'between_tools' }, output_config: { effort: 'high' } }],
   ])('%s accepts %j as Anthropic does', async (model, body) => {
     expect((await claude(model, body)).status).toBe(200)
   })

@@ -16,6 +16,8 @@ interface AnthropicModelTraits {
   readonly continuesOwnTurn: boolean
   /** Whether a request may force a call of a tool. */
   readonly forcesCalls: boolean
+  /** What turns thinking off; undefined where nothing does. */
+  readonly withoutThinking: 'disabled' | 'between_tools' | undefined
 }
 
 /**
@@ -25,7 +27,10 @@ interface AnthropicModelTraits {
  * ("Prefill not supported": 4.6 and later), …/build-with-claude/adaptive-thinking and …/effort (generation 5);
  * …/models/{sonnet-5-5,opus-5-5,fable-5-1}/whats-new-… ("Forced tool use is not supported": 400 `tool_choice: type "tool" and
  * "any" are not supported for this model.`), which …/models/haiku-5-5/whats-new-haiku-5-5 does not list, read on 30 November
- * 2026.
+ * 2026. Thinking: …/models/fable-5/migration-guide (Fable and Mythos: `thinking: {type: "disabled"}` returns a 400),
+ * …/opus-5-5/whats-new-opus-5-5 ("Thinking can't be disabled"), …/sonnet-5-5/whats-new-sonnet-5-5 ("Turn off up-front
+ * thinking": `between_tools` instead of `disabled`, which returns a 400), read on 30 November 2026; Haiku 5.5 accepts `disabled`
+ * (docs.apiyi.com, "Claude thinking and effort guide", 9 November 2026).
  */
 export function modelTraits(upstreamModel: string): AnthropicModelTraits {
   const generation = generationOf(upstreamModel)
@@ -33,7 +38,14 @@ export function modelTraits(upstreamModel: string): AnthropicModelTraits {
     thinksByDefault: generation >= 5,
     continuesOwnTurn: generation < 4.6,
     forcesCalls: generation <= 5 || upstreamModel.startsWith('claude-haiku-'),
+    withoutThinking: withoutThinking(upstreamModel, generation),
   }
+}
+
+function withoutThinking(upstreamModel: string, generation: number): AnthropicModelTraits['withoutThinking'] {
+  if (/^claude-(?:fable|mythos)-/.test(upstreamModel)) return undefined
+  if (generation <= 5 || upstreamModel.startsWith('claude-haiku-')) return 'disabled'
+  return upstreamModel.startsWith('claude-sonnet-') ? 'between_tools' : undefined
 }
 
 /** Reads `claude-opus-4-6` as 4.6, and `claude-sonnet-4-20250514` as 4. */

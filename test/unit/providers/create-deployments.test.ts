@@ -242,6 +242,24 @@ describe('deployments', () => {
     expect(attempt).toThrow(/^(?![^]*CANARY)/)
   })
 
+  test.each(['claude-opus-5-5', 'claude-fable-5', 'claude-fable-5-1', 'claude-mythos-5-1', 'claude-mythos-preview'])(
+    'thinking of %s cannot be disabled, which would fail every call: the deployment is refused and told what to set',
+    (upstream_model) => {
+      const disabled = { ...keyed, adapter: 'anthropic', upstream_model, options: { thinking: 'disabled' } }
+      expect(() => create([disabled], { ELEVEN_KEY: 'sk-1' })).toThrow(
+        `deployment eleven: options: ${upstream_model} always thinks and refuses "thinking": "disabled"; set "effort": "low" instead`,
+      )
+    },
+  )
+
+  test.each(['claude-sonnet-5-5', 'claude-haiku-5-5', 'claude-opus-5', 'claude-opus-4-8', 'a-model'])(
+    'thinking of %s can be disabled',
+    (upstream_model) => {
+      const disabled = { ...keyed, adapter: 'anthropic', upstream_model, options: { thinking: 'disabled' } }
+      expect(create([disabled], { ELEVEN_KEY: 'sk-1' })).toHaveLength(1)
+    },
+  )
+
   test('rejects options of another adapter', () => {
     expect(() => create([{ ...keyed, options: { send_top_k: true } }], { ELEVEN_KEY: 'sk-1' })).toThrow(/send_top_k/)
   })

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { modelTraits } from '#shared/operations/vendors/anthropic.ts'
 import { type Adapter, type KeyedConnection, urlBelow } from '../adapter.ts'
 import { announcedTime, getListing, type LookUpModel, listingJson, unknownStatus } from '../model-look-up.ts'
 import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
@@ -19,6 +20,12 @@ export const anthropic: Adapter = {
   needsKey: true,
   ports: (connection, options) => {
     const { maximum_output_tokens, effort, thinking, sampling } = optionsSchema.parse(options)
+    const { upstreamModel } = connection
+    if (thinking === 'disabled' && modelTraits(upstreamModel).withoutThinking === undefined) {
+      throw new Error(
+        `options: ${upstreamModel} always thinks and refuses "thinking": "disabled"; set "effort": "low" instead`,
+      )
+    }
     const text = createAnthropicText({
       ...connection,
       effort,

@@ -32,7 +32,10 @@ export interface AnthropicTextSettings {
   readonly acceptsSampling?: boolean | undefined
   /** For requests with a high output limit; absent: the vendor's default. */
   readonly effort?: Effort | undefined
-  /** `adaptive` makes models think that do not by default, `disabled` the opposite; absent: the vendor's default. */
+  /**
+   * `adaptive` makes models think that do not by default, `disabled` the opposite, for models that can be without; absent: the
+   * vendor's default.
+   */
   readonly thinking?: 'adaptive' | 'disabled' | undefined
 }
 
@@ -115,10 +118,20 @@ function outputConfig(schema: object | undefined, effort: Effort | undefined): o
   }
 }
 
-/** Older models reject an effort, so it is sent only where it is configured or the model thinks by default. */
-function effortOf(request: TextRequest, { upstreamModel, effort }: AnthropicTextSettings): Effort | undefined {
-  if (effort === undefined && !modelTraits(upstreamModel).thinksByDefault) return undefined
-  return effortWithin(request, { highest: effort, lowest: 'low' })
+/**
+ * Older models reject an effort, so it is sent only where it is configured or the model thinks by default. Those reject one
+ * above `high` where thinking is off: "At xhigh or max effort, a request with between_tools returns a 400"
+ * (platform.claude.com/docs/en/models/sonnet-5-5/whats-new-sonnet-5-5, read in Chinese), and Opus 5 and Haiku 5.5 with `disabled`
+ * (docs.apiyi.com, "Claude thinking and effort guide", 9 November 2026); read on 30 November 2026.
+ */
+function effortOf(
+  request: TextRequest,
+  { upstreamModel, effort, thinking }: AnthropicTextSettings,
+): Effort | undefined {
+  const { thinksByDefault } = modelTraits(upstreamModel)
+  if (effort === undefined && !thinksByDefault) return undefined
+  const isTooHigh = thinksByDefault && thinking === 'disabled' && (effort === 'xhigh' || effort === 'max')
+  return effortWithin(request, { highest: isTooHigh ? 'high' : effort, lowest: 'low' })
 }
 
 /** Below this output limit a model that does not think by default is not asked to, unless the request asks for thinking. */
@@ -128,11 +141,12 @@ const LOWEST_THINKING_OUTPUT_TOKENS = 4096
  * A call that is forced excludes thinking: 400 "Thinking may not be enabled when tool_choice forces tool use."
  * (diegosouzapw/OmniRoute#4389, vercel/ai#17729, read on 30 November 2026).
  */
-function thinkingOf(request: TextRequest, { thinking }: AnthropicTextSettings): object {
+function thinkingOf(request: TextRequest, { upstreamModel, thinking }: AnthropicTextSettings): object {
+  if (thinking === 'disabled') return { thinking: { type: modelTraits(upstreamModel).withoutThinking } }
   const { max_output_tokens: limit, reasoning_effort: asked } = request
   const isBelow = asked === undefined ? limit < LOWEST_THINKING_OUTPUT_TOKENS : asked === 'none'
   const isUnwanted = isBelow || forcesCall(request)
-  return thinking === undefined || (thinking === 'adaptive' && isUnwanted) ? {} : { thinking: { type: thinking } }
+  return thinking === undefined || isUnwanted ? {} : { thinking: { type: thinking } }
 }
 
 /**

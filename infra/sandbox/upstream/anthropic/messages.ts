@@ -109,7 +109,8 @@ function contentOf(block: Block): TurnPart {
 /** Returns how the model thinks; generation 5 does so unless the request turns it off. */
 function thinkingOf({ model, thinking, output_config: output }: AnthropicRequest): Thinking | undefined {
   const thinksByDefault = (generationOf(model) ?? 0) >= 5
-  if (thinking === undefined ? !thinksByDefault : thinking.type === 'disabled') return undefined
+  if (thinking === undefined ? !thinksByDefault : thinking.type === 'disabled' || thinking.type === 'between_tools')
+    return undefined
   if (thinking?.type === 'enabled') return { effort: 'high', budgetTokens: thinking.budget_tokens }
   const effort = output?.effort ?? 'high'
   return { effort: effort === 'low' || effort === 'medium' ? effort : 'high' }

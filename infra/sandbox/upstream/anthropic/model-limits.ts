@@ -29,11 +29,38 @@ export function limitExceededBy(request: AnthropicRequest): string | undefined {
   if (sampled !== undefined && generation >= 4.7) return `\`${sampled}\` is deprecated for this model.`
   if (output?.effort !== undefined && generation < 4.6) return 'This model does not support the effort parameter.'
   if (thinking?.type === 'adaptive' && generation < 4.6) return 'adaptive thinking is not supported on this model'
+  if (thinking?.type === 'disabled' || thinking?.type === 'between_tools')
+    return withoutThinkingRefusal(model, generation, thinking.type, output?.effort)
   if (thinking?.type !== 'enabled') return undefined
   if (generation >= 4.7) return '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".'
   if (thinking.budget_tokens >= limit) return '`max_tokens` must be greater than `thinking.budget_tokens`.'
   return thinking.budget_tokens < MINIMUM_BUDGET_TOKENS
     ? `thinking.enabled.budget_tokens: Input should be greater than or equal to ${MINIMUM_BUDGET_TOKENS}`
+    : undefined
+}
+
+/**
+ * Returns the refusal of a request that turns thinking off. Its words for Opus 5.5 are the vendor's, reproduced on 6 October
+ * 2026 (dev.to/persimmoq/claude-opus-55-sonnet-55-5-settings-that-return-400-when-you-only-change-the-model-name-5g36); those
+ * for Sonnet 5.5 "tell you to use between_tools instead" (…/sonnet-5-5/whats-new-sonnet-5-5); those for efforts are not known.
+ * Which models refuse what: see `modelTraits` and `effortOf` of the adapter, and their sources.
+ */
+function withoutThinkingRefusal(
+  model: string,
+  generation: number,
+  type: 'disabled' | 'between_tools',
+  effort: string | undefined,
+): string | undefined {
+  const isLater = generation > 5
+  const takesBetweenTools = isLater && model.startsWith('claude-sonnet-')
+  const isAlwaysOn =
+    /^claude-(?:fable|mythos)-/.test(model) || (isLater && !takesBetweenTools && !model.startsWith('claude-haiku-'))
+  const refused = `"thinking.type.${type}" is not supported for this model.`
+  if (takesBetweenTools && type === 'disabled') return `${refused} Use "thinking.type.between_tools".`
+  if (isAlwaysOn || takesBetweenTools !== (type === 'between_tools'))
+    return `${refused} Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.`
+  return generation >= 5 && (effort === 'xhigh' || effort === 'max')
+    ? `"thinking.type.${type}" is not supported with the effort ${effort}.`
     : undefined
 }
 

@@ -109,7 +109,7 @@ export const requestWire = z
       .optional(),
     thinking: z
       .discriminatedUnion('type', [
-        z.strictObject({ type: z.enum(['adaptive', 'disabled']) }),
+        z.strictObject({ type: z.enum(['adaptive', 'disabled', 'between_tools']) }),
         z.strictObject({ type: z.literal('enabled'), budget_tokens: z.int().min(1) }),
       ])
       .optional(),
