@@ -446,6 +446,28 @@ describe('a call that the output limit cuts', () => {
     expect(whole.usage).toEqual({ input_tokens: 9, output_tokens: 96, thinking_tokens: 93 })
   })
 
+  it.each<[string, object, object]>([
+    ['the last event with zeros', { input_tokens: 9, cache_read_input_tokens: 4 }, { input_tokens: 0 }],
+    [
+      'the last event with zeros of all kinds',
+      { input_tokens: 9, cache_read_input_tokens: 4 },
+      { input_tokens: 0, cache_read_input_tokens: 0, cache_creation_input_tokens: 0 },
+    ],
+    ['the first event with zeros', { input_tokens: 0 }, { input_tokens: 9, cache_read_input_tokens: 4 }],
+    ['the last event by kinds', { input_tokens: 13 }, { input_tokens: 9, cache_read_input_tokens: 4 }],
+  ])('charges the input that a proxy counts in one event only: %s', async (_name, first, last) => {
+    const events = [
+      { type: 'message_start', message: { id: 'msg_1', usage: { ...first, output_tokens: 1 } } },
+      blockStart(0, { type: 'text', text: 'So far' }),
+      { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { ...last, output_tokens: 5 } },
+    ]
+    expect((await output(claude, text(events))).usage).toEqual({
+      input_tokens: 13,
+      cached_input_tokens: 4,
+      output_tokens: 5,
+    })
+  })
+
   it('reads the counts that a server puts into its last choice', async () => {
     const counts = { prompt_tokens: 19, completion_tokens: 5, total_tokens: 24, cached_tokens: 10 }
     const last = { choices: [{ index: 0, delta: {}, finish_reason: 'stop', usage: counts }] }

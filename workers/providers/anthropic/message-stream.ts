@@ -162,12 +162,22 @@ function addDelta(block: Block, { text, partial_json: json, signature }: Partial
   if (block.type === 'thinking' && signature !== undefined) block.signature = signature
 }
 
-/** Later counts replace earlier ones; a count that is absent says nothing. */
+/**
+ * Later counts replace earlier ones; a count that is absent says nothing, and neither does an input of no token: some proxies
+ * count it in the first event only, and send zeros in the last (envoyproxy/ai-gateway#1631, read on 30 November 2026).
+ */
 function merged(known: ReportedUsage | undefined, reported: ReportedUsage | undefined): ReportedUsage | undefined {
   if (known === undefined || reported === undefined) return reported ?? known
-  const counts = Object.entries(reported).filter(([, count]) => count !== undefined)
+  const hasInput = INPUT_COUNTS.some((name) => (reported[name] ?? 0) > 0)
+  const counts = Object.entries(reported).filter(
+    ([name, count]) => count !== undefined && (hasInput || !INPUT_NAMES.has(name)),
+  )
   return { ...known, ...Object.fromEntries(counts) }
 }
+
+const INPUT_COUNTS = ['input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens'] as const
+
+const INPUT_NAMES: ReadonlySet<string> = new Set(INPUT_COUNTS)
 
 function contentOf(blocks: readonly Block[], isCut: boolean): StreamedContent {
   const content: MessageWire['content'] = []
