@@ -476,6 +476,28 @@ describe('a call that the output limit cuts', () => {
     })
   })
 
+  it.each<[string, object]>([
+    ['no id', {}],
+    ['an empty id', { id: '' }],
+  ])('takes calls with %s apart where a server numbers all of them 0', async (_name, id) => {
+    const events = [
+      callChunk(0, { ...id, function: { name: 'f', arguments: '{"a":{"b":' } }),
+      callChunk(0, { ...id, function: { name: 'f', arguments: '1}' } }),
+      callChunk(0, { ...id, function: { arguments: '}' } }),
+      callChunk(0, { ...id, function: { name: 'f', arguments: '' } }),
+      callChunk(0, { ...id, function: { name: 'f', arguments: '{"a":2}' } }),
+      callChunk(0, { ...id, function: { name: 'g' } }),
+      callChunk(0, { ...id, function: { name: 'h', arguments: '{}' } }),
+      chunk({}, 'tool_calls', { prompt_tokens: 9, completion_tokens: 9 }),
+    ]
+    expect(callsOf(await output(gpt, text(events)))).toEqual([
+      ['f', { a: { b: 1 } }],
+      ['f', { a: 2 }],
+      ['g', {}],
+      ['h', {}],
+    ])
+  })
+
   it('takes calls with other ids apart where a server numbers all of them 0', async () => {
     const events = [
       callChunk(0, { id: 'a', function: { name: 'f', arguments: '{}' } }),

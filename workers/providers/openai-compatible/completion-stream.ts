@@ -1,3 +1,4 @@
+import { isObject } from '#shared/operations/text/tool-arguments.ts'
 import type { StreamProgress, TakeEvent } from '../event-stream.ts'
 import { readLeniently } from '../lenient.ts'
 import { hasError } from '../streamed-answer.ts'
@@ -127,14 +128,15 @@ export function createCompletionStream(): CompletionStream {
 type CallDelta = NonNullable<NonNullable<NonNullable<ChunkWire['choices']>[number]['delta']>['tool_calls']>[number]
 
 /**
- * Some servers number every call 0, or none; another id then starts another call. What has neither index nor id goes on
- * with the latest call; what has the index of a call whose beginning was lost goes on with no other.
+ * Some servers number every call 0, or none; another id then starts another call, and without ids a name behind a call that is
+ * whole. What has neither index nor id goes on with the latest call; what has the index of a call whose beginning was lost goes
+ * on with no other.
  */
 function addCall(calls: StreamedCall[], callAt: Map<number, StreamedCall>, delta: CallDelta): void {
   const id = delta.id ?? ''
   const index = delta.index ?? calls.length
   const known = typeof delta.index === 'number' ? callAt.get(index) : calls.at(-1)
-  const isSame = known !== undefined && (id === '' || known.id === '' || known.id === id)
+  const isSame = known !== undefined && (id === '' || known.id === '' ? !beginsAnother(known, delta) : known.id === id)
   const call: StreamedCall = isSame ? known : { id: '', name: '', pieces: [] }
   if (!isSame) {
     calls.push(call)
@@ -143,4 +145,14 @@ function addCall(calls: StreamedCall[], callAt: Map<number, StreamedCall>, delta
   if (id !== '') call.id = id
   if (call.name === '') call.name = delta.function?.name ?? ''
   if (delta.function?.arguments) call.pieces.push(delta.function.arguments)
+}
+
+/** Returns whether a delta begins another call than the known one: it names a function, and nothing can be added to the known call. */
+function beginsAnother(
+  { name: known, pieces }: StreamedCall,
+  { function: { name = '', arguments: more } = {} }: CallDelta,
+): boolean {
+  if (known === '' || name === '' || (name === known && !more)) return false
+  if (pieces.length === 0) return name !== known
+  return pieces.at(-1)?.trimEnd().endsWith('}') === true && isObject(parseJsonText(pieces.join('')))
 }
