@@ -98,7 +98,7 @@ const CLAUDE = ['Anthropic', 'Anthropic, streamed'] as const
 
 describe.each(OPENAI_STYLE)('B1: a complete text of %s', (vendor) => {
   it.each<[unknown, 'stop' | 'length' | 'content_filter', boolean]>([
-    ['model_length', 'length', true],
+    ['model_length', 'length', false],
     ['max_output_tokens', 'length', true],
     ['insufficient_system_resource', 'length', true],
     ['abort', 'length', true],

@@ -455,10 +455,27 @@ describe('complete answers without text', () => {
       '',
       'length',
     ],
+    ['the limit of the context before any text', 'model_length', { content: null }, '', 'length'],
     ['the model after blank text', 'stop', { content: ' \n' }, ' \n', 'stop'],
   ])('an answer that ended by %s is complete', async (_name, reason, message, text, expected) => {
     answerWithChoice(reason, message)
     expect(await generated()).toMatchObject({ text, refusal: null, tool_calls: [], finish_reason: expected })
+  })
+})
+
+describe('withheld answers', () => {
+  test.each([
+    ['content_filter', { content: null, refusal: '' }],
+    ['content_filter', { content: ' ' }],
+  ])('%s of %j is a refusal with usage, since the vendor bills it', async (reason, message) => {
+    answerWithChoice(reason, message)
+    expect(await generated()).toMatchObject({
+      text: null,
+      refusal: 'The answer was withheld by the model’s content filter.',
+      tool_calls: [],
+      finish_reason: 'content_filter',
+      usage: { input_tokens: 19, output_tokens: 74 },
+    })
   })
 })
 
@@ -467,7 +484,9 @@ describe('unusable answers', () => {
     ['null', 'stop', { content: null }],
     ['empty text', 'stop', { content: '', tool_calls: [] }],
     ['a missing call', 'tool_calls', { content: null, tool_calls: [] }],
-    ['withheld', 'content_filter', { content: null, refusal: '' }],
+    ['an undocumented word', 'sensitive', { content: '' }],
+    ['a broken answer', 'error', { content: null }],
+    ['an interrupted answer', 'insufficient_system_resource', { content: '' }],
   ])('reports an empty output for %s', async (_name, reason, message) => {
     answerWithChoice(reason, message)
     expect(await generate()).toMatchObject(EMPTY)

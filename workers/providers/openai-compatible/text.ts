@@ -21,6 +21,7 @@ import {
   endsAtStopSequence,
   newCallId,
   type ReportedCounts,
+  WITHHELD_REFUSAL,
 } from '../text-answer.ts'
 import { readJson, storable } from '../wire-fields.ts'
 import { type CompletionStream, createCompletionStream } from './completion-stream.ts'
@@ -136,7 +137,10 @@ const WHOLE: Arrival = { isCut: false, textPieces: 0, callPieces: 0 }
 
 /**
  * Maps a completion to its outcome. One without output is complete when the output limit ended it, which thinking alone
- * can use up, or when the request has stop sequences: `stop` stands for those as well as for the model's own end.
+ * can use up, or when the request has stop sequences: `stop` stands for those as well as for the model's own end. One that
+ * `content_filter` withheld is a refusal, and billed: "Charges will also occur when a status 200 is received with a
+ * finish_reason of content_filter" (MicrosoftDocs/azure-ai-docs, articles/ai-services/openai/faq.yml, 11 June 2025, read on 30
+ * November 2026).
  * Of an answer that the time limit cut, what was delivered is counted, and no call that was not.
  */
 function readCompletion(
@@ -158,7 +162,9 @@ function readCompletion(
   const text = choice?.message?.content ?? ''
   const refusal = deliveredText(choice?.message?.refusal ?? '', false)
   const isBlank = text.trim() === '' && refusal === null && whole.length === 0
-  const isComplete = word === 'length' || (finishReason === 'stop' && (text !== '' || endsEmpty(choice, request)))
+  const isWithheld = isBlank && word === 'content_filter'
+  const isLimited = word === 'length' || word === 'model_length'
+  const isComplete = isLimited || (finishReason === 'stop' && (text !== '' || endsEmpty(choice, request)))
   const isAllDelivered = whole.length === calls.length
   const least = {
     input: leastInputTokens(request),
@@ -170,7 +176,7 @@ function readCompletion(
   }
   const reported = isAllDelivered ? (counts.output ?? 0) : 0
   const measured = isCut ? { ...counts, output: Math.max(reported, least.output), total: undefined } : counts
-  if (choice === undefined || (isBlank && !isComplete)) {
+  if (choice === undefined || (isBlank && !isComplete && !isWithheld)) {
     if (usage === undefined && choice === undefined) return unknownOutcome('HTTP 200 with neither choice nor usage')
     const what = choice === undefined ? 'a choice' : `output, finish reason ${finishReason}`
     return emptyOutput(`HTTP 200 without ${what}`, usage && answerUsage(counts, least))
@@ -178,8 +184,8 @@ function readCompletion(
   return {
     outcome: 'generated',
     output: {
-      text: deliveredText(text, isBlank),
-      refusal,
+      text: deliveredText(text, isBlank && isComplete),
+      refusal: isWithheld ? WITHHELD_REFUSAL : refusal,
       tool_calls: whole,
       // OpenAI ends a call that was forced by name with `stop`.
       finish_reason: finishReason === 'stop' && whole.length > 0 ? 'tool_calls' : finishReason,

@@ -74,11 +74,16 @@ const message = z.object({
   function_call: optional('function_call', callFunction),
 })
 
-/** Reasons that a server sends; `eos` and `function_call` are older spellings of `stop` and `tool_calls`. */
+/**
+ * Reasons that a server sends; `eos` and `function_call` are older spellings of `stop` and `tool_calls`. `model_length` is
+ * Mistral's for the end of the context (its API's FinishReason, as in docs.rs/mistral-openapi-client; LangChain maps it to
+ * `length`, langchain-ai/langchainjs#12252; read on 30 November 2026).
+ */
 export const FINISH_REASONS = {
   stop: 'stop',
   eos: 'stop',
   length: 'length',
+  model_length: 'length',
   tool_calls: 'tool_calls',
   function_call: 'tool_calls',
   content_filter: 'content_filter',
