@@ -118,9 +118,15 @@ function blockParts(block: Block, toolNames: Map<string, string>): TextPart[] {
   }
 }
 
+/**
+ * Returns a tool's result and its images. A breakpoint of its last text is one of the result, whose texts are joined: SDK types
+ * have one on each text block (the npm package `@anthropic-ai/sdk`, messages.d.ts, ToolResultBlockParam.content, TextBlockParam).
+ */
 function toolResultParts(block: Extract<Block, { type: 'tool_result' }>, name: string | undefined): TextPart[] {
   const { content = '' } = block
   const parts = typeof content === 'string' ? [textPart(content)] : content.flatMap((one) => blockParts(one, new Map()))
+  const isBreakpoint =
+    cacheBreakpoint(block['cache_control']).cache_breakpoint ?? textsAmong(parts).at(-1)?.cache_breakpoint
   return [
     {
       type: 'tool_result',
@@ -128,7 +134,7 @@ function toolResultParts(block: Extract<Block, { type: 'tool_result' }>, name: s
       ...(name === undefined ? {} : { name }),
       text: textOf(parts),
       ...(block['is_error'] === true ? { is_error: true } : {}),
-      ...cacheBreakpoint(block['cache_control']),
+      ...(isBreakpoint === true ? { cache_breakpoint: true } : {}),
     },
     ...parts.filter((part) => part.type === 'image'),
   ]

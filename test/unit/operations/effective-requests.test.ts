@@ -160,6 +160,35 @@ test('keeps where a message caller wants the prompt cached: tools, system, block
   })
 })
 
+test.each([
+  ['the only text', [{ type: 'text', text: 'noon', ...CACHED }], true],
+  [
+    'the last text',
+    [
+      { type: 'text', text: 'noon' },
+      { type: 'text', text: 'UTC', ...CACHED },
+    ],
+    true,
+  ],
+  [
+    'an earlier text',
+    [
+      { type: 'text', text: 'noon', ...CACHED },
+      { type: 'text', text: 'UTC' },
+    ],
+    undefined,
+  ],
+])('keeps a breakpoint of %s within the result of a tool at its end', (_name, content, expected) => {
+  const request = messageRequest({
+    messages: [
+      { role: 'assistant', content: [{ type: 'tool_use', id: '1', name: 'clock', input: {} }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: '1', content }] },
+    ],
+  })
+  expect(request.messages[1]?.parts).toMatchObject([{ type: 'tool_result' }])
+  expect(request.messages[1]?.parts[0]?.cache_breakpoint).toBe(expected)
+})
+
 test('keeps them in chat requests too, and ignores what is no breakpoint', () => {
   const request = chatRequest({
     messages: [
