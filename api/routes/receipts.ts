@@ -6,7 +6,7 @@ import { opensReceipt, RECEIPT_TYPE, type ReceiptSecret } from '#shared/payment/
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { RateLimiter } from '../limits/rate-limits.ts'
 
-const parametersSchema = z.object({ id: z.uuid() })
+const parametersSchema = z.object({ id: z.uuid().toLowerCase() })
 
 interface Dependencies {
   readonly store: Pick<AcceptanceStore, 'findReceipt'>
@@ -25,7 +25,7 @@ export function addReceiptRoutes(
 ): void {
   app.get('/v1/receipts/:id', async (request, reply) => {
     limitRate(request, reply, 'openai')
-    const token = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
+    const token = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
     if (token === undefined) {
       reply.header('www-authenticate', 'Bearer')
       throw new AppError('receipt_token_required')

@@ -237,8 +237,8 @@ describe('GET /v1/receipts/{id} of an archived receipt', () => {
     const app = await composeApp((composed) =>
       addReceiptRoutes(composed, { store, receiptSecrets: [SECRET], signer, limitRate: limit }),
     )
-    return (id: string, token = receiptToken(id, SECRET)) =>
-      app.inject({ url: `/v1/receipts/${id}`, headers: { authorization: `Bearer ${token}` } })
+    return (id: string, token = receiptToken(id.toLowerCase(), SECRET), scheme = 'Bearer ') =>
+      app.inject({ url: `/v1/receipts/${id}`, headers: { authorization: `${scheme}${token}` } })
   }
   /** Notes what is read from the archive. */
   function counted() {
@@ -259,6 +259,13 @@ describe('GET /v1/receipts/{id} of an archived receipt', () => {
     expect(bodies.filter((body) => body.includes('"signature"'))).toHaveLength(jobs.length)
     for (const id of receiptIds) expect((await get(id)).statusCode).toBe(200)
     expect(keys).toHaveLength(1)
+  })
+
+  it('is found under its id in capitals, and with several blanks before the token (RFC 9110, 11.4)', async () => {
+    const get = await openRoute(archive.objects)
+    const [id = ''] = receiptIds
+    expect((await get(id.toUpperCase())).body).toBe(bodies[0])
+    expect((await get(id, receiptToken(id, SECRET), 'bearer   ')).body).toBe(bodies[0])
   })
 
   it('reads nothing from the store for an unknown receipt or a wrong token', async () => {
