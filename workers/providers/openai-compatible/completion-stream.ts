@@ -148,11 +148,9 @@ function addCall(calls: StreamedCall[], callAt: Map<number, StreamedCall>, delta
 }
 
 /** Returns whether a delta begins another call than the known one: it names a function, and nothing can be added to the known call. */
-function beginsAnother(
-  { name: known, pieces }: StreamedCall,
-  { function: { name = '', arguments: more } = {} }: CallDelta,
-): boolean {
-  if (known === '' || name === '' || (name === known && !more)) return false
+function beginsAnother({ name: known, pieces }: StreamedCall, delta: CallDelta): boolean {
+  const name = delta.function?.name ?? ''
+  if (known === '' || name === '' || (name === known && !delta.function?.arguments)) return false
   if (pieces.length === 0) return name !== known
   return pieces.at(-1)?.trimEnd().endsWith('}') === true && isObject(parseJsonText(pieces.join('')))
 }
