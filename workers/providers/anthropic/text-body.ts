@@ -120,9 +120,9 @@ function outputConfig(schema: object | undefined, effort: Effort | undefined): o
 
 /**
  * Older models reject an effort, so it is sent only where it is configured or the model thinks by default. Those reject one
- * above `high` where thinking is off: "At xhigh or max effort, a request with between_tools returns a 400"
- * (platform.claude.com/docs/en/models/sonnet-5-5/whats-new-sonnet-5-5, read in Chinese), and Opus 5 and Haiku 5.5 with `disabled`
- * (docs.apiyi.com, "Claude thinking and effort guide", 9 November 2026); read on 30 November 2026.
+ * above `high` where thinking is off: Sonnet 5.5 answers 400 to `between_tools` at xhigh and max
+ * (platform.claude.com/docs/en/models/sonnet-5-5/whats-new-sonnet-5-5, as its Chinese page says), and Opus 5 and Haiku 5.5 to
+ * `disabled` (docs.apiyi.com, "Claude thinking and effort guide", 9 November 2026); read on 30 November 2026.
  */
 function effortOf(
   request: TextRequest,
