@@ -791,7 +791,10 @@ describe('open exposure', () => {
         await ledger.sql('SELECT pg_sleep(0.3)')
         return await query(statement)
       }
-      const slow = { ...pool, connect: async () => ({ query: arriveLate, release: () => undefined }) } as never
+      const slow = {
+        query: arriveLate,
+        connect: async () => ({ query: arriveLate, release: () => undefined }),
+      } as never
       const store = createExecutionStore(slow, TEST_LIMITS.budget)
       const ahead = await store.readExposureAhead(present, null)
       connection.release()
