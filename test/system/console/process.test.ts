@@ -125,7 +125,7 @@ describe('the console as a process', () => {
         const answer = await fetch(`${origin}/operator/deployments/draft`, {
           method: 'POST',
           headers: { cookie, origin },
-          body: new URLSearchParams({ content, draft: '', _csrf: form }),
+          body: new URLSearchParams({ content, draft: '', based_on: '', _csrf: form }),
           redirect: 'manual',
         })
         expect([answer.status, await answer.text()]).toEqual([422, expect.stringContaining(why[index] ?? '')])
