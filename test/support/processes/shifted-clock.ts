@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 
 /**
  * Imported before a program, it shifts the clock by CLOCK_SHIFT_MS, as on a machine without NTP, or by the current
- * content of CLOCK_SHIFT_FILE, in which case the program's long timers follow the shifted clock too.
+ * content of CLOCK_SHIFT_FILE, in which case the program's monotonic clock and long timers follow the shifted clock too.
  */
 const { CLOCK_SHIFT_MS: fixedMs = '0', CLOCK_SHIFT_FILE: file } = process.env
 const shiftMs = () => Number(file === undefined ? fixedMs : readFileSync(file, 'utf8'))
@@ -18,6 +18,8 @@ const LONG_MS = 30_000
 const CHECK_EVERY_MS = 20
 
 if (file !== undefined) {
+  const sinceStart = performance.now.bind(performance)
+  performance.now = () => sinceStart() + shiftMs()
   const { setTimeout: startTimer, clearTimeout: stopTimer } = globalThis
   const long = new Map<unknown, { readonly endsAt: number; readonly end: () => void }>()
   const stop: typeof clearTimeout = (timer) => {
