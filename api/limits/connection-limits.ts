@@ -1,6 +1,7 @@
 import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { clientGroups } from '#shared/runtime/client-address.ts'
+import { NAMED_NETWORKS } from '#shared/runtime/trusted-proxies.ts'
 import { createFairPool, overloaded } from '../request/fair-pool.ts'
 
 /** Limits of the connections to one process. */
@@ -102,13 +103,6 @@ function createCounts(limit: number) {
       }
     },
   }
-}
-
-/** The names of networks that `TRUSTED_PROXIES` may contain, as Fastify defines them. */
-const NAMED_NETWORKS: Readonly<Record<string, readonly string[]>> = {
-  loopback: ['127.0.0.1/8', '::1/128'],
-  linklocal: ['169.254.0.0/16', 'fe80::/10'],
-  uniquelocal: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
 }
 
 /** Returns whether an address is one of the trusted ones, in the notations that Fastify accepts. */

@@ -7,7 +7,8 @@ import type { Logger } from '#shared/runtime/logger.ts'
 export interface OutcomeAwaiter {
   /**
    * Waits for the final outcome; returns the current one when `signal` aborts. Throws when the ledger cannot be read at
-   * the start or at the abort, and as soon as the job's row is found to contradict itself. Skips the first read for a new job, which cannot be finished yet.
+   * the start or at the abort, and as soon as the job's row is found to contradict itself. Skips the first read for a new
+   * job, which cannot be finished yet.
    */
   wait(jobId: string, signal: AbortSignal, job?: { readonly isNew: boolean }): Promise<JobOutcome>
   /** Reads the job's row soon if anyone waits for it; safe to call for any id. */

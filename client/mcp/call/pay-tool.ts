@@ -25,8 +25,7 @@ interface PreparedCall<Result> {
 
 /**
  * Makes a paid call of a tool: key, price, limits, agreement, payment. The same call is charged once, however often it is
- * made: one that is paid for or under way is repeated under its key, without another question
- * unless its price has risen.
+ * made: one that is paid for or under way is repeated under its key, without another question unless its price has risen.
  */
 export async function payTool<Result>(
   session: McpSession,

@@ -168,9 +168,9 @@ async function readQueueAges(sql: Sql): Promise<ReadonlyMap<string, number>> {
 
 /**
  * Creates a `bindKey` that batches. Nearly every unpaid request carries a new key: those that arrive while a statement
- * runs are bound together by the next one, with one commit; a single one does not wait, and nobody
- * waits long for a statement that hangs. A key that is already taken is
- * bound separately afterwards, so that no caller waits for the lock on another caller's key.
+ * runs are bound together by the next one, with one commit; a single one does not wait, and nobody waits long for a
+ * statement that hangs. A key that is already taken is bound separately afterwards, so that no caller waits for the lock on
+ * another caller's key.
  */
 function createKeyBinder(pool: Pool): (request: KeyBindingRequest) => Promise<KeyBinding> {
   const bindFreeKey = batch((requests: readonly KeyBindingRequest[]) => bindFreeKeys(pool, requests), MAXIMUM_BATCH, {

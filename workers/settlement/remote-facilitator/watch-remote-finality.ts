@@ -23,7 +23,8 @@ const UNJUDGED_BATCH = 20
 /**
  * Watches settlements of a remote facilitator. `watchFinality`, which runs beside it, notes which confirmed ones a
  * reorganization removed: they are requested from the facilitator again, since there is no transaction of ours to resend,
- * until they are in another block; one that can no longer be settled is marked `lost` for review. Failed ones are watched as well: one that succeeds after a reorganization completes its job.
+ * until they are in another block; one that can no longer be settled is marked `lost` for review. Failed ones are watched as
+ * well: one that succeeds after a reorganization completes its job.
  */
 export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): Sweep {
   const { settlementStore, blocks } = dependencies
