@@ -132,12 +132,23 @@ function enforceBodyLimit(
   }
 }
 
+/** What the parser's errors mean where the form can be read. Source: @fastify/multipart 10, `index.js`. */
+const MESSAGES: ReadonlyMap<unknown, string> = new Map([
+  ['FST_FIELDS_LIMIT', `The form has more than ${MAXIMUM_FIELDS} fields besides the file.`],
+  [
+    'FST_INVALID_JSON_FIELD_ERROR',
+    `A field of the form that is declared as application/json is not valid JSON of at most ${MAXIMUM_FIELD_BYTES} bytes. Fields need no content-type.`,
+  ],
+])
+
 /** Converts a parser error to a 400: only the caller's bytes are involved in reading a form. */
 function toAppError(cause: unknown): AppError {
   if (cause instanceof AppError) return cause
+  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined
   // The parser rejects names like `constructor`.
-  const isForbiddenName = cause instanceof Error && 'code' in cause && cause.code === 'FST_PROTO_VIOLATION'
-  return new AppError(isForbiddenName ? 'unknown_field' : 'invalid_multipart', { cause })
+  if (code === 'FST_PROTO_VIOLATION') return new AppError('unknown_field', { cause })
+  const message = MESSAGES.get(code)
+  return new AppError('invalid_multipart', { ...(message !== undefined && { message }), cause })
 }
 
 async function readFile(

@@ -614,8 +614,17 @@ describe('the form', () => {
   })
   test('rejects a form of thousands of parts', async () => {
     const parts = Array.from({ length: 5000 }, (_, index) => field(`field${index}`, 'x'))
-    const answer = await send(form(...parts))
-    expect(answer.status).toBe(400)
+    await expectRefused(form(...parts), { code: 'invalid_multipart', param: null, says: ['more than 32 fields'] })
+  })
+  test('says which field’s declared type does not fit, instead of doubting the whole form', async () => {
+    const broken = multipartBody([modelField, field('language', '{"en"'), file()])
+      .toString('latin1')
+      .replace('name="language"', 'name="language"\r\nContent-Type: application/json')
+    await expectRefused(text(Buffer.from(broken, 'latin1'), MULTIPART_CONTENT_TYPE), {
+      code: 'invalid_multipart',
+      param: null,
+      says: ['application/json', 'valid JSON'],
+    })
   })
   test('rejects a form’s option that is not valid UTF-8', async () => {
     await expectRefused(form(modelField, field('language', Buffer.from('\xff', 'latin1')), file()), {
