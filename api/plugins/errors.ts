@@ -189,7 +189,9 @@ function logFailure(logger: Logger, request: FastifyRequest, error: AppError): v
 
 /** Sends `error` as the common body, with the headers that the SDKs' retry logic reads. */
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
-  const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
+  // The route, where one was found: a path may be spelled in many ways.
+  const path = request.routeOptions.url ?? request.url
+  const family: EndpointFamily = path.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   const body = errorBody(error, family, request.id)
   request.outcome = error.code
   reply.status(error.entry.status).headers({ ...error.headers, ...retryHeaders(error) })

@@ -230,19 +230,27 @@ describe('errors of the API', () => {
     for (const app of apps.splice(0)) await app.close()
   })
 
-  /** Answers one request with `thrown` and returns the response with what was logged. */
-  async function answerTo(thrown: unknown) {
+  /** Answers one request to `route` with `thrown` and returns the response with what was logged. */
+  async function answerTo(thrown: unknown, { route, url } = { route: '/', url: '/' }) {
     const logged: { level: string; message: string; fields: object }[] = []
     const log = (level: string) => (message: string, fields: object) => void logged.push({ level, message, fields })
     const app = fastify({ genReqId: newRequestId })
     apps.push(app)
     app.decorateRequest('outcome')
     addErrorHandling(app, () => false, { info: log('info'), warn: log('warn'), error: log('error') })
-    app.get('/', () => {
+    app.get(route, () => {
       throw thrown
     })
-    return { answer: await app.inject('/'), logged }
+    return { answer: await app.inject(url), logged }
   }
+  it.each([
+    ['/v1/messages', '/v1/messages', 'overloaded_error'],
+    ['/v1/messages', '/v1/message%73?beta=true', 'overloaded_error'],
+    ['/v1/chat/completions', '/v1/chat/completion%73', 'server_error'],
+  ])('has the type of the family of %s, however the path is spelled: %s', async (route, url, type) => {
+    const { answer } = await answerTo(new AppError('storage_unavailable'), { route, url })
+    expect(answer.json()).toMatchObject({ error: { type, code: 'storage_unavailable' } })
+  })
   describe('what is logged about a failure', () => {
     it.each(['overloaded', 'capacity_exceeded', 'settlement_pending'] satisfies ErrorCode[])(
       'logs %s below the level of errors and without a stack, since callers can cause it at will',
