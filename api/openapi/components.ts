@@ -146,6 +146,11 @@ export function headerReferences(...names: readonly HeaderName[]) {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 }
 
+/** The response to a caller whose copy is current, of every page with an `ETag`. */
+export const NOT_MODIFIED = {
+  '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
+}
+
 /** Returns the content of a JSON body with a schema of the components. */
 export function jsonOf(schemaName: string) {
   return { 'application/json': { schema: { $ref: `#/components/schemas/${schemaName}` } } }

@@ -2,7 +2,7 @@ import type { z } from 'zod'
 import { walletAddressSchema, walletBalanceSchema } from '../schemas/allowances.ts'
 import { catalogSchema, modelListSchema, pricingCatalogSchema, voiceListSchema } from '../schemas/catalogs.ts'
 import { hoistDefinitions, jsonSchemaOf } from '../schemas/json-schema.ts'
-import { failureReferences, headerReferences, jsonOf } from './components.ts'
+import { failureReferences, headerReferences, jsonOf, NOT_MODIFIED } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 
 const lists = [
@@ -65,7 +65,7 @@ function listOperation({ operationId, schemaName, summary, description }: (typeo
         headers: headerReferences('X-Request-ID', 'ETag'),
         content: jsonOf(schemaName),
       },
-      '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
+      ...NOT_MODIFIED,
     },
   }
 }
@@ -92,7 +92,7 @@ const catalogOperation = {
       headers: headerReferences('X-Request-ID', 'ETag'),
       content: jsonOf('Catalog'),
     },
-    '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
+    ...NOT_MODIFIED,
     ...failureReferences(404, 429, 503),
   },
 }

@@ -3,7 +3,7 @@ import { allowanceRequestSchema, allowanceSchema, allowanceStatusSchema } from '
 import { modelSchema } from '../schemas/catalogs.ts'
 import { jsonSchemaOf } from '../schemas/json-schema.ts'
 import { quoteSchema } from '../schemas/quotes.ts'
-import { type FailureStatus, failureReferences, headerReferences, jsonOf } from './components.ts'
+import { type FailureStatus, failureReferences, headerReferences, jsonOf, NOT_MODIFIED } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 import { quoteParameters, quoteRequestBody } from './quote-request-body.ts'
 
@@ -31,6 +31,13 @@ function support({ content, failures = [], ...operation }: SupportOperation) {
       ...failureReferences(...failures),
     },
   }
+}
+
+/** Describes a page that callers keep with its `ETag`. */
+function cached(operation: SupportOperation) {
+  const described = support(operation)
+  const ok = { ...described.responses['200'], headers: headerReferences('X-Request-ID', 'ETag') }
+  return { ...described, responses: { ...described.responses, '200': ok, ...NOT_MODIFIED } }
 }
 
 function pathParameter(name: string, schema: object) {
@@ -153,6 +160,12 @@ const partOfMedia = {
   content: mediaContent,
 }
 
+const health = support({
+  operationId: 'getHealth',
+  summary: 'Check that the process responds',
+  content: json(anyObject),
+})
+
 const readiness = support({
   operationId: 'getReadiness',
   summary: 'Check which dependencies respond; `degraded` while only some requests can be served',
@@ -161,7 +174,7 @@ const readiness = support({
 
 const reference = support({ operationId: 'getReference', summary: 'The API reference for people', content: {} })
 
-const model = support({
+const model = cached({
   operationId: 'getModel',
   summary: 'Read one available model',
   description: 'As GET /v1/models lists it. A slash in the id may be encoded or not.',
@@ -170,7 +183,7 @@ const model = support({
   failures: [404],
 })
 
-const securityContact = support({
+const securityContact = cached({
   operationId: 'getSecurityContact',
   summary: 'Read where to report a vulnerability (RFC 9116), if the operator publishes it',
   content: plainText('text/plain'),
@@ -178,7 +191,7 @@ const securityContact = support({
 })
 
 function page(operationId: string, summary: string, content: Record<string, unknown>) {
-  return { get: support({ operationId, summary, content }) }
+  return { get: cached({ operationId, summary, content }) }
 }
 
 /** Describes the routes that support the paid and free endpoints, under a separate tag. */
@@ -217,7 +230,7 @@ export function supportPaths(): DocumentPart {
       '/robots.txt': page('getCrawlerRules', 'Read what crawlers should not visit', plainText('text/plain')),
       '/.well-known/security.txt': { get: securityContact },
       '/docs': { get: { ...reference, responses: { '301': { description: 'The page is at /docs/.' } } } },
-      '/healthz': page('getHealth', 'Check that the process responds', json(anyObject)),
+      '/healthz': { get: health },
       '/readyz': {
         get: {
           ...readiness,

@@ -50,6 +50,12 @@ const midStream = (ending: 'stall' | 'reset' | 'end' | 'error', error = {}): Fau
   error,
 })
 
+/** Pages that callers keep with their `ETag`. */
+const CACHED = [
+  ...['/', '/llms.txt', '/SKILL.md', '/robots.txt', '/openapi.json', '/v1/models/speechvendor%2Fscribe-v2'],
+  ...['x402', 'did.json', 'jwks.json'].map((name) => `/.well-known/${name}`),
+]
+
 describe('answers as the interface describes them', () => {
   let sandbox: ObservedSandbox
   let description: InterfaceDescription
@@ -171,7 +177,7 @@ describe('answers as the interface describes them', () => {
     const token = `Bearer ${image.headers.get('x-receipt-token')}`
     const etag = (await send('/v1/models')).headers.get('etag') ?? ''
     const quoteKey = keyHeader()
-    const cases: [number, () => Promise<unknown>][] = [
+    const cases: (readonly [number, () => Promise<unknown>])[] = [
       [200, () => send('/v1/models')],
       [304, () => send('/v1/models', { headers: { 'if-none-match': etag } })],
       [200, () => send('/v1/pricing')],
@@ -206,6 +212,7 @@ describe('answers as the interface describes them', () => {
       [200, () => send('/healthz')],
       [200, () => send('/readyz')],
       [404, () => send('/v1/unknown')],
+      ...CACHED.map((path) => [304, () => send(path, { headers: { 'if-none-match': '*' } })] as const),
       [405, () => send('/v1/models', { method: 'DELETE' })],
     ]
     await expectStatuses(
