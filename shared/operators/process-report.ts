@@ -35,16 +35,10 @@ export interface SeenProcess {
   readonly kind: 'api' | 'worker' | 'operator'
   readonly startedAt: Date
   readonly seenAt: Date
+  /** Whether it still reports. Another one has missed five reports: it is gone, or cannot reach the database. */
+  readonly isRunning: boolean
   readonly report: ProcessReport
 }
 
 /** What identifies a running process to the others. */
 export type ProcessIdentity = Pick<SeenProcess, 'instance' | 'kind' | 'startedAt'>
-
-/** Five reports that are missing one after the other: the process is gone, or cannot reach the database. */
-const SILENT_AFTER_MS = 10_000
-
-/** Returns whether the process still reports. */
-export function isRunning({ seenAt }: Pick<SeenProcess, 'seenAt'>, now: Date): boolean {
-  return now.getTime() - seenAt.getTime() < SILENT_AFTER_MS
-}

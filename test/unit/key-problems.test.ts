@@ -11,6 +11,7 @@ const seen = (kind: SeenProcess['kind'], instance: string, keys: Keys): SeenProc
   instance,
   startedAt: moment,
   seenAt: moment,
+  isRunning: true,
   report: { version: '1', configurationRevision: '1', keys },
 })
 

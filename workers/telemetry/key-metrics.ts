@@ -2,7 +2,6 @@ import type { Registry } from 'prom-client'
 import type { ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import { findKeyProblems } from '#shared/operators/key-problems.ts'
-import { isRunning } from '#shared/operators/process-report.ts'
 import { addTotals, sharedReading } from './ledger-metrics.ts'
 
 interface KeyMetricsDependencies {
@@ -15,7 +14,7 @@ export function addKeyMetrics(registry: Registry, { reportsStore, processReports
   const read = sharedReading(async () => {
     const [seen, use] = await Promise.all([processReports.readProcesses(), reportsStore.readKeyUse()])
     return findKeyProblems(
-      seen.filter((process) => isRunning(process, new Date())),
+      seen.filter(({ isRunning }) => isRunning),
       use,
     ).length
   })

@@ -6,7 +6,7 @@ import { createProcessReportStore } from '#shared/ledger/configuration/process-r
 import type { Pool } from '#shared/ledger/pool.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
 import { controlledDeployments, drainedModels } from '#shared/operators/controlled-deployments.ts'
-import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import type { SeenProcess } from '#shared/operators/process-report.ts'
 import { checkedArgument, checkedFlags, createMain, REASON, Refusal, readCommon, reason } from '../command-line.ts'
 import { addConfigurationCommands } from '../configuration/configuration-commands.ts'
 import { addTexts } from '../configuration/options.ts'
@@ -106,7 +106,7 @@ async function listDeployments(pool: Pool) {
   const configuration = await createConfigurationReader(pool).readConfiguration()
   if (!configuration) return null
   const controls = await createControlStore(pool).readDeploymentControls()
-  const running = (await createProcessReportStore(pool).readProcesses()).filter((seen) => isRunning(seen, new Date()))
+  const running = (await createProcessReportStore(pool).readProcesses()).filter(({ isRunning }) => isRunning)
   return {
     revision: configuration.revision.toString(),
     drained_models: drainedModels(configuration),

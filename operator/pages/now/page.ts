@@ -10,7 +10,7 @@ import type { LedgerTotals } from '#shared/ledger/reports/ledger-totals.ts'
 import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import type { ResolutionStore } from '#shared/ledger/resolutions/resolution-store.ts'
 import type { ItemRecord } from '#shared/operators/item.ts'
-import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import type { SeenProcess } from '#shared/operators/process-report.ts'
 import { type Chart, chartsOver, seconds } from '../../rendering/chart.ts'
 import { addPage } from '../../rendering/page.ts'
 import { DAY_MS, dayOf } from '../../rendering/utc-day.ts'
@@ -97,7 +97,7 @@ async function readNow(dependencies: NowPageDependencies) {
     processes.readProcesses(),
     readKeys(dependencies),
   ])
-  const running = seen.filter((process) => isRunning(process, now()))
+  const running = seen.filter(({ isRunning }) => isRunning)
   return {
     money: judgeMoney(settlements),
     people: judgePeople(ledger, settlements),

@@ -4,14 +4,13 @@ import type { ConfigurationReader } from '#shared/ledger/configuration/configura
 import type { ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import type { ReportsStore } from '#shared/ledger/reports/reports-store.ts'
 import { findKeyProblems } from '#shared/operators/key-problems.ts'
-import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import type { SeenProcess } from '#shared/operators/process-report.ts'
 import { addPage } from '../../rendering/page.ts'
 
 export interface ProcessesPageDependencies {
   readonly processes: Pick<ProcessReportStore, 'readProcesses'>
   readonly configurationReader: ConfigurationReader
   readonly reports: Pick<ReportsStore, 'readKeyUse'>
-  readonly now: () => Date
 }
 
 /** Adds the running processes: their versions, keys, and what they have applied of the configuration. */
@@ -24,14 +23,14 @@ export function addProcessesPages(app: FastifyInstance, dependencies: ProcessesP
   })
 }
 
-async function readPage({ processes, configurationReader, reports, now }: ProcessesPageDependencies) {
+async function readPage({ processes, configurationReader, reports }: ProcessesPageDependencies) {
   const [seen, current, keyUse] = await Promise.all([
     processes.readProcesses(),
     configurationReader.readRevision(),
     reports.readKeyUse(),
   ])
   const revision = current.toString()
-  const running = seen.filter((process) => isRunning(process, now()))
+  const running = seen.filter(({ isRunning }) => isRunning)
   return {
     revision,
     keyProblems: findKeyProblems(running, keyUse),
@@ -39,7 +38,6 @@ async function readPage({ processes, configurationReader, reports, now }: Proces
     applied: (['api', 'worker'] as const).map((kind) => appliedBy(kind, running, revision)),
     processes: seen.map((process) => ({
       ...process,
-      isRunning: running.includes(process),
       isCurrent: process.kind === 'operator' || process.report.configurationRevision === revision,
       keys: Object.entries(process.report.keys),
       providerKeys: Object.entries(process.report.providerKeys ?? {}),

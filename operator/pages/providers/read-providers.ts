@@ -6,13 +6,12 @@ import type { MachineryStore } from '#shared/ledger/console/machinery-store.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
 import { controlledDeployments, drainedModels } from '#shared/operators/controlled-deployments.ts'
 import type { HealthWindow } from '#shared/operators/health-window.ts'
-import { type DeploymentReport, isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import type { DeploymentReport, SeenProcess } from '#shared/operators/process-report.ts'
 
 export interface ProvidersDependencies {
   readonly machinery: MachineryStore
   readonly configurationReader: ConfigurationReader
   readonly processes: Pick<ProcessReportStore, 'readProcesses'>
-  readonly now: () => Date
 }
 
 /** What one worker says about a deployment. */
@@ -41,7 +40,7 @@ interface Badge {
 
 /** Reads the published deployments in the order of the file, and `named` where it is not one of them but was called. */
 export async function readProviders(
-  { machinery, configurationReader, processes, now }: ProvidersDependencies,
+  { machinery, configurationReader, processes }: ProvidersDependencies,
   window: HealthWindow,
   named?: string,
 ): Promise<{ readonly providers: readonly Provider[]; readonly drainedModels: readonly string[] }> {
@@ -51,7 +50,7 @@ export async function readProviders(
   const known = isForgotten && ((configuration?.controls.has(named) ?? false) || (await machinery.wasCalled(named)))
   const names = [...published.filter((name) => named === undefined || name === named), ...(known ? [named] : [])]
   const health = await machinery.readDeploymentHealth(names, window)
-  const running = seen.filter((process) => isRunning(process, now()))
+  const running = seen.filter(({ isRunning }) => isRunning)
   return {
     providers: names.map((name) => providerOf(name, configuration, health.get(name) ?? null, running)),
     drainedModels: configuration ? drainedModels(configuration) : [],

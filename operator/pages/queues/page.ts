@@ -4,14 +4,13 @@ import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { ControlStore } from '#shared/ledger/configuration/control-store.ts'
 import type { ProcessReportStore } from '#shared/ledger/configuration/process-report-store.ts'
 import type { MachineryStore } from '#shared/ledger/console/machinery-store.ts'
-import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import type { SeenProcess } from '#shared/operators/process-report.ts'
 import { addAction, addPage, done, notFound } from '../../rendering/page.ts'
 
 export interface QueuesPageDependencies {
   readonly machinery: MachineryStore
   readonly controls: ControlStore
   readonly processes: Pick<ProcessReportStore, 'readProcesses'>
-  readonly now: () => Date
 }
 
 const OLDEST_JOBS = 50
@@ -74,14 +73,14 @@ function addSwitch(
   })
 }
 
-async function readQueues({ machinery, controls, processes, now }: QueuesPageDependencies) {
+async function readQueues({ machinery, controls, processes }: QueuesPageDependencies) {
   const [totals, switched, seen] = await Promise.all([
     machinery.readQueueTotals(),
     controls.readQueueControls(),
     processes.readProcesses(),
   ])
   const nodes = seen
-    .filter((process) => process.kind === 'worker' && isRunning(process, now()))
+    .filter(({ kind, isRunning }) => kind === 'worker' && isRunning)
     .map(({ instance, seenAt, report }) => ({ instance, seenAt, queues: report.queues ?? {} }))
   const queues = [...totals].map(([name, counts]) => {
     const control = switched.get(name) ?? null
@@ -99,12 +98,12 @@ async function readQueues({ machinery, controls, processes, now }: QueuesPageDep
       behind: serving.filter((reported) => reported.isPaused !== isPaused).length,
     }
   })
-  return { queues, nodes, names: QUEUE_NAMES, silent: silentWorkers(seen, now()) }
+  return { queues, nodes, names: QUEUE_NAMES, silent: silentWorkers(seen) }
 }
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
 
 /** Returns the workers that stopped reporting without saying that they end. */
-function silentWorkers(seen: readonly SeenProcess[], now: Date): readonly SeenProcess[] {
-  return seen.filter((process) => process.kind === 'worker' && !isRunning(process, now))
+function silentWorkers(seen: readonly SeenProcess[]): readonly SeenProcess[] {
+  return seen.filter(({ kind, isRunning }) => kind === 'worker' && !isRunning)
 }

@@ -32,13 +32,16 @@ async function forgetProcess(sql: Sql, instance: string): Promise<void> {
   })
 }
 
+/** By the database's clock, of which `seen_at` is: that of another host may be minutes off. */
+const IS_RUNNING = `(seen_at >= now() - interval '10 seconds')`
+
 /** Returns the processes that were seen within the last day, by kind and start. */
 export async function readProcesses(sql: Sql): Promise<readonly SeenProcess[]> {
   return await readRows<SeenProcess>(sql, {
     name: 'read_processes',
-    text: `SELECT instance, kind, started_at AS "startedAt", seen_at AS "seenAt", report FROM process_reports
-      WHERE seen_at >= now() - interval '1 day'
-      ORDER BY seen_at < now() - interval '10 seconds', kind, started_at, instance LIMIT 1000`,
+    text: `SELECT instance, kind, started_at AS "startedAt", seen_at AS "seenAt", ${IS_RUNNING} AS "isRunning", report
+      FROM process_reports WHERE seen_at >= now() - interval '1 day'
+      ORDER BY NOT ${IS_RUNNING}, kind, started_at, instance LIMIT 1000`,
     values: [],
   })
 }
@@ -48,7 +51,7 @@ export async function readWorkerKeys(sql: Sql): Promise<readonly WorkerKeys[]> {
   return await readRows<WorkerKeys>(sql, {
     name: 'read_worker_keys',
     text: `SELECT instance, report -> 'providerKeys' AS "providerKeys" FROM process_reports
-      WHERE kind = 'worker' AND seen_at >= now() - interval '10 seconds' AND report ? 'providerKeys'
+      WHERE kind = 'worker' AND ${IS_RUNNING} AND report ? 'providerKeys'
       ORDER BY instance LIMIT 1000`,
     values: [],
   })

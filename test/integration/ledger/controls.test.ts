@@ -17,7 +17,7 @@ import { createPool, type Pool } from '#shared/ledger/pool.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Author, BUDGET_AUTHOR } from '#shared/operators/author.ts'
 import type { Configuration } from '#shared/operators/configuration.ts'
-import { isRunning, type ProcessReport } from '#shared/operators/process-report.ts'
+import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { startReporting } from '#shared/operators/report-process.ts'
 import type { ExposureTerms, PayerFunds } from '#shared/payment/exposure.ts'
 import { openCatalogs } from '../../../api/composition/catalogs.ts'
@@ -481,13 +481,26 @@ describe('controls of the operators', () => {
       await expect.poll(seen).toMatchObject([{ instance: reporting.instance, kind: 'worker', report }])
       revision = 8
       await expect.poll(seen).toMatchObject([{ report: { configurationRevision: '8' } }])
-      const [process] = await seen()
-      if (!process) throw new Error('not reported')
-      expect(isRunning(process, process.seenAt)).toBe(true)
-      expect(isRunning(process, new Date(process.seenAt.getTime() + 10_000))).toBe(false)
       await reporting.stop()
       expect(await seen()).toEqual([])
     })
+
+    it.each([-3600, 3600])(
+      'runs until five reports are missing, for a reader whose clock is %i s off',
+      async (seconds) => {
+        const store = createProcessReportStore(ledger.pool)
+        await store.writeReport({ instance: 'host/1/a', kind: 'worker', startedAt: new Date() }, report)
+        vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+        try {
+          expect(await seen()).toMatchObject([{ isRunning: true }])
+          await ledger.sql(`UPDATE process_reports SET seen_at = seen_at - interval '11 seconds'`)
+          expect(await seen()).toMatchObject([{ isRunning: false }])
+        } finally {
+          vi.useRealTimers()
+          await store.forgetProcess('host/1/a')
+        }
+      },
+    )
 
     it('two processes of one host have two names', async () => {
       const [one, other] = [startReporting(options(() => report)), startReporting(options(() => report))]

@@ -2,7 +2,6 @@ import { readProcesses } from '#shared/ledger/configuration/process-report-store
 import { createPool } from '#shared/ledger/pool.ts'
 import { readKeyUse } from '#shared/ledger/reports/key-use.ts'
 import { findKeyProblems } from '#shared/operators/key-problems.ts'
-import { isRunning } from '#shared/operators/process-report.ts'
 import { runCommand } from '../../support/processes/run-program.ts'
 import type { CampaignStack } from '../stack/stack.ts'
 import { untilReached } from '../stack/until-reached.ts'
@@ -32,7 +31,7 @@ export function createOperator({ info }: Pick<CampaignStack, 'info'>): Operator 
       if (exitCode !== 0) throw new Error(`${command} ${args.join(' ')}: exit ${exitCode}: ${errors}${output}`)
     },
     keyProblems: async () => {
-      const running = (await readProcesses(pool)).filter((seen) => isRunning(seen, new Date()))
+      const running = (await readProcesses(pool)).filter(({ isRunning }) => isRunning)
       return findKeyProblems(running, await readKeyUse(pool))
     },
     untilUnneeded: async (address) => {
