@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Hex, type PublicClient, type TransactionReceipt, TransactionReceiptNotFoundError } from 'viem'
 
-const POLL_MS = 20
+/** A node that mines at once takes a few milliseconds, one with blocks seconds: each pause is twice the one before. */
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [1, 20]
 /** Only a transaction that is never mined takes longer. */
 const PATIENCE_MS = 60_000
 
@@ -16,13 +17,13 @@ export async function waitForReceipt(
   hash: Hex,
 ): Promise<TransactionReceipt> {
   const giveUpAt = Date.now() + PATIENCE_MS
-  while (Date.now() < giveUpAt) {
+  for (let pauseMs = FIRST_PAUSE_MS; Date.now() < giveUpAt; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
     try {
       return await client.getTransactionReceipt({ hash })
     } catch (error) {
       if (!(error instanceof TransactionReceiptNotFoundError)) throw error
     }
-    await delay(POLL_MS)
+    await delay(pauseMs)
   }
   throw new Error(`transaction ${hash} was not mined within a minute`)
 }

@@ -83,6 +83,7 @@ async function measure(observed: Observed, count: number, concurrency: number) {
   const payers = await createPayers(contestant.rpcUrl, PAYERS)
   const signed = await signCalls(contestant.baseUrl, payers, WARM_UP_CALLS + count)
   await payAll(contestant.baseUrl, signed.slice(0, WARM_UP_CALLS), concurrency)
+  await contestant.analyzeTables()
   await delay(IDLE_MS / 2)
   const idle = await observe(observed, () => delay(IDLE_MS))
   const busy = await observe(observed, async () => {

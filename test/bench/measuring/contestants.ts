@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { withConnection } from '#shared/ledger/with-connection.ts'
 import { findFfmpeg } from '#shared/runtime/find-ffmpeg.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
@@ -19,6 +20,8 @@ export interface Contestant {
   readonly rpcUrl: string
   /** Process ids by kind. */
   readonly pids: Readonly<Record<string, number>>
+  /** Lets PostgreSQL look at its tables, as it does by itself within a minute: before, plans are those for empty ones. */
+  analyzeTables(): Promise<void>
   /** Returns the number of transfers to the recipient. */
   countTransfers(): Promise<number>
   /**
@@ -92,6 +95,10 @@ async function startOurs(
       chain: sandbox.pidOf('chain'),
       upstream: sandbox.pidOf('upstream'),
     },
+    analyzeTables: () =>
+      withConnection({ connectionString: info.databaseUrl, applicationName: 'farebox bench' }, async (pool) => {
+        await pool.query({ name: 'analyze_tables', text: 'ANALYZE' })
+      }),
     countTransfers: async () => (await sandbox.chain.transfersTo(info.payTo)).length,
     readTimings: async () => ({}),
     stop: () => sandbox.stop(),
@@ -133,6 +140,8 @@ async function startTheirs({ upstreamDelayMs, connections }: ContestantOptions):
       isReady: (line) => line === 'listening',
       environment: {
         NODE_ENV: 'production',
+        // Node's own limits of the heap; ours are set smaller by the image.
+        NODE_OPTIONS: '',
         PORT: String(port),
         RPC_URL: rpcUrl,
         SETTLEMENT_PRIVATE_KEY: devnet.accounts.settlement.privateKey,
@@ -153,6 +162,7 @@ async function startTheirs({ upstreamDelayMs, connections }: ContestantOptions):
       baseUrl,
       rpcUrl: devnet.rpcUrl,
       pids: { api: express.pid, chain: devnet.pid, upstream: upstream.pid },
+      analyzeTables: async () => undefined,
       countTransfers: async () => (await chain.transfersTo(devnet.accounts.recipient.address)).length,
       readTimings: async () => (await (await fetch(`${baseUrl}/_timings`)).json()) as Record<string, number>,
       stop,
