@@ -52,7 +52,12 @@ const midStream = (ending: 'stall' | 'reset' | 'end' | 'error', error = {}): Fau
 
 /** Pages that callers keep with their `ETag`. */
 const CACHED = [
-  ...['/', '/llms.txt', '/SKILL.md', '/robots.txt', '/openapi.json', '/v1/models/speechvendor%2Fscribe-v2'],
+  '/',
+  '/llms.txt',
+  '/SKILL.md',
+  '/robots.txt',
+  '/openapi.json',
+  '/v1/models/speechvendor%2Fscribe-v2',
   ...['x402', 'did.json', 'jwks.json'].map((name) => `/.well-known/${name}`),
 ]
 
