@@ -18,7 +18,8 @@ const QUICK_ROUNDS = 2
 const WARM_UP_ROUNDS = 2
 /** So that neither pays for what the other does after its answer. */
 const PAUSE_MS = 400
-const ID3V1_BYTES = 128
+/** An ID3v2.3 tag with the header of one frame, of which each length fits in seven bits. */
+const [TAG_HEADER_BYTES, FRAME_HEADER_BYTES] = [10, 10]
 
 /**
  * Measures the first 402 for a recording that the service has not seen, sent as JSON: farebox walks its frames, decodes it, binds a
@@ -64,13 +65,23 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
   }
 })
 
-/** Returns the milliseconds until the 402 for the recording with a tag of its own. */
+/** Returns an ID3v2 tag with a title that no other has. Source: ID3 tag version 2.3.0, sections 3.1, 3.3 and 4.2.1. */
+function titleTag(): Buffer {
+  // In ISO-8859-1, as the byte 0 says.
+  const title = Buffer.from(`\0${randomUUID()}`, 'latin1')
+  const tag = Buffer.alloc(TAG_HEADER_BYTES + FRAME_HEADER_BYTES)
+  tag.write('ID3\u0003', 0, 'latin1')
+  tag.writeUInt8(FRAME_HEADER_BYTES + title.length, TAG_HEADER_BYTES - 1)
+  tag.write('TIT2', TAG_HEADER_BYTES, 'latin1')
+  tag.writeUInt32BE(title.length, TAG_HEADER_BYTES + 4)
+  return Buffer.concat([tag, title])
+}
+
+/** Returns the milliseconds until the 402 for the recording under a title of its own, as encoders write it, at the start. */
 async function quote({ name, baseUrl }: Contestant, audio: Uint8Array): Promise<number> {
-  const tag = Buffer.alloc(ID3V1_BYTES)
-  tag.write(`TAG${randomUUID().slice(0, 28)}`)
   const body = JSON.stringify({
     model: 'speechvendor/scribe-v2',
-    audio_base64: Buffer.concat([audio, tag]).toString('base64'),
+    audio_base64: Buffer.concat([titleTag(), audio]).toString('base64'),
   })
   await delay(PAUSE_MS)
   const startedAt = performance.now()
