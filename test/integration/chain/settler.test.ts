@@ -20,8 +20,8 @@ let devnet: TestDevnet
 let proxy: RpcProxy
 let settler: Settler
 let payer: Payer
-const createTestSettler = (options?: Parameters<typeof createSettler>[3], timeoutMs = PATIENCE_MS) =>
-  createSettler(createChainClient(proxy.url, timeoutMs), 8453, [devnet.accounts.settlement.privateKey], options)
+const createTestSettler = (options?: Parameters<typeof createSettler>[3], timeoutMs = PATIENCE_MS, node = proxy) =>
+  createSettler(createChainClient(node.url, timeoutMs), 8453, [devnet.accounts.settlement.privateKey], options)
 beforeAll(async () => {
   devnet = await startTestDevnet()
   proxy = await startRpcProxy(devnet.rpcUrl)
@@ -80,13 +80,16 @@ const listAsLatest = (block: unknown) =>
 it('reports unreachable when a node hangs at any step', async () => {
   const authorization = await signed()
   const transaction = await transactionFor(authorization)
-  proxy.setFault({ kind: 'hang' })
-  const impatient = createTestSettler({}, 100)
+  // It hangs for good: what this busy process delivers after the client has given up must not reach the node either.
+  const hanging = await startRpcProxy(devnet.rpcUrl)
+  hanging.setFault({ kind: 'hang' })
+  const impatient = createTestSettler({}, 100, hanging)
   const outcomes = await Promise.all([
     impatient.prepare(authorization, CHARGE),
     impatient.broadcast(transaction),
     impatient.confirm(transaction.hash, authorization, CHARGE),
   ])
+  await hanging.stop()
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(['unreachable', 'unreachable', 'unreachable'])
 })
 
