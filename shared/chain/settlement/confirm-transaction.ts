@@ -45,7 +45,7 @@ export async function outcomeOf(
 ): Promise<TransactionOutcome> {
   if (reading === 'pending') return NOT_MINED
   if (reading === 'shallow') return { outcome: 'pending', isMined: true }
-  const { receipt } = reading
+  const { receipt, blockTimestamp } = reading
   const { blockNumber, blockHash, status } = receipt
   const inBlock = { blockNumber, blockHash, ...costOf(receipt, nativeTokenUsd) }
   if (status === 'reverted' || !event.isIn(receipt)) {
@@ -54,9 +54,7 @@ export async function outcomeOf(
       return { outcome: 'unreachable', cause: new Error('the node’s receipt and logs contradict each other') }
     return { outcome: status === 'reverted' ? 'reverted' : 'event_missing', ...inBlock }
   }
-  const blockTimestamp = await reading.readTime()
-  // The block was replaced after the receipt was read. The next poll shows where the transaction is now.
-  return blockTimestamp ? { outcome: 'confirmed', ...inBlock, blockTimestamp } : { outcome: 'pending' }
+  return { outcome: 'confirmed', ...inBlock, blockTimestamp }
 }
 
 function costOf(

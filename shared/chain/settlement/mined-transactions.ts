@@ -6,11 +6,13 @@ import { type Block, createLatestBlock, type LatestBlock } from '../reading/late
 /** A transaction in a block with enough confirmations. */
 export interface DeepTransaction {
   readonly receipt: TransactionReceipt
-  /** Returns the time of its block; `null` when the block was replaced after the receipt was read. */
-  readTime(): Promise<Date | null>
+  readonly blockTimestamp: Date
 }
 
-/** `pending`: in no block that the node knows. `shallow`: in one that is not deep enough yet. */
+/**
+ * `pending`: in no block that the node knows, or in one that was replaced after the receipt was read. `shallow`: in one
+ * that is not deep enough yet.
+ */
 export type TransactionReading = DeepTransaction | 'pending' | 'shallow'
 
 /** Reads where a transaction is. Rejects when the node does not answer. */
@@ -31,6 +33,7 @@ export function createReadTransaction(
   const times = new LRUCache<Hex, Date>({ max: CACHED_BLOCKS })
   const remember = ({ hash, timestamp }: Pick<Block, 'hash' | 'timestamp'>) => times.set(hash, dateOf(timestamp))
   const isDeep = createDepthCheck(latest, confirmations, remember)
+  /** Returns `null` when the block was replaced. */
   const readTime = async (receipt: TransactionReceipt) => {
     const { blockHash, blockNumber } = receipt
     const known = times.get(blockHash) ?? timeInLogs(receipt)
@@ -44,19 +47,8 @@ export function createReadTransaction(
     const receipt = await readReceipt(client, hash)
     if (!receipt) return 'pending'
     if (!(await isDeep(receipt).catch(nullIfMissing))) return 'shallow'
-    let time: Promise<Date | null> | null = null
-    return {
-      receipt,
-      readTime: async () => {
-        time ??= readTime(receipt)
-        try {
-          return await time
-        } catch (error) {
-          time = null
-          throw error
-        }
-      },
-    }
+    const blockTimestamp = await readTime(receipt)
+    return blockTimestamp ? { receipt, blockTimestamp } : 'pending'
   }
 }
 

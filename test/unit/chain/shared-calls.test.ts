@@ -301,13 +301,16 @@ describe('readings that callers share', () => {
     expect(await last).toMatchObject({ receipt: { status: 'success' } })
   })
 
-  it('reports no time for a block that was replaced after the receipt was read', async () => {
+  it('keeps no receipt of a block that was replaced after it was read', async () => {
     newest = block('0x7', hashOf('d'))
-    const reading = readWith(2)(HASH)
+    const { read: readDeep } = shareReadings(readWith(2))
+    const replaced = readDeep(HASH)
     await settled()
     asked[0]?.({ ...MINED, blockHash: hashOf('e') })
-    const deep = await reading
-    if (typeof deep === 'string') throw new Error(deep)
-    expect(await deep.readTime()).toBeNull()
+    expect(await replaced).toBe('pending')
+    const mined = readDeep(HASH)
+    await settled()
+    asked[1]?.(MINED)
+    expect(await mined).toMatchObject({ receipt: { blockHash: BLOCK } })
   })
 })
