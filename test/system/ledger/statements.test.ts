@@ -125,6 +125,23 @@ describe('prepared statements', () => {
     expect(plans).toEqual([{ statements: 1, runs: 3, planned_for_values: 0 }])
   })
 
+  test('a call reads no whole table once the ledger has a few hundred', async () => {
+    await Promise.all(Array.from({ length: 400 }, () => jobInState(ledger, 'completed')))
+    await ledger.sql('ANALYZE')
+    const rowsRead = async () => {
+      await ledger.sql('SELECT pg_stat_force_next_flush()')
+      return await ledger.sql<{ table: string; rows: number; entries: number }>(
+        `SELECT relname AS table, seq_tup_read::int AS rows, idx_tup_fetch::int AS entries FROM pg_stat_user_tables
+         WHERE relname IN ('idempotency_keys', 'jobs', 'authorizations', 'upstream_attempts') ORDER BY relname`,
+      )
+    }
+    const before = await rowsRead()
+    for (let call = 0; call < 5; call += 1) await jobInState(ledger, 'completed')
+    const after = await rowsRead()
+    expect(after.map(({ rows }, index) => rows - (before[index]?.rows ?? 0))).toEqual([0, 0, 0, 0])
+    for (const [index, { entries }] of after.entries()) expect(entries).toBeGreaterThan(before[index]?.entries ?? 0)
+  })
+
   test('a column added by a later migration does not break a claim on a connection that prepared it before', async () => {
     const before = await jobInState(ledger, 'generated')
     await ledger.execution.releaseJob(before)
