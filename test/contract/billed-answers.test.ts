@@ -36,6 +36,8 @@ const streaming =
     return { outcome: 'response', status: 200, headers: new Headers(), bytes: new Uint8Array(), streamed }
   }
 
+const chunk = (delta: object) => ({ choices: [{ index: 0, delta, finish_reason: null }] })
+
 interface Ending {
   readonly text?: string
   readonly reason?: unknown
@@ -204,5 +206,51 @@ describe('B3: the stop sequence that ended an answer', () => {
     const called = await results(vendor, { reason: 'stop', said: { stop_reason: 'END' }, calls: [call] })
     expect(called.choice.finish_reason).toBe('tool_calls')
     expect(called.message.stop_reason).toBe('tool_use')
+  })
+})
+
+describe('B4: the pieces of a text and of the arguments of a call', () => {
+  it('are read where they are numbers, as which Cloudflare sends some tokens', async () => {
+    const http = streaming([
+      ...['It costs $', 0.005, ' [', 1, '].'].map((content) => chunk({ content })),
+      ...['{"a":', 6, '}'].map((json) =>
+        chunk({ tool_calls: [{ index: 0, function: { name: 'f', arguments: json } }] }),
+      ),
+      { choices: [{ index: 0, finish_reason: 'tool_calls', delta: {} }] },
+      '[DONE]',
+    ])
+    const provider = createOpenAiCompatibleText({ baseUrl: 'http://vendor.test', upstreamModel: 'model', http })
+    expect(await provider.generateText(REQUEST, { timeoutMs: 60_000 })).toMatchObject({
+      output: { text: 'It costs $0.005 [1].', tool_calls: [{ name: 'f', arguments_json: '{"a":6}' }] },
+      mended: expect.arrayContaining(['delta.content']) as unknown,
+    })
+  })
+
+  it.each([...OPENAI_STYLE, ...CLAUDE])('are read where the text is a number: %s', async (vendor) => {
+    const { choice, mended } = await results(vendor, {
+      text: 42 as never,
+      reason: isClaude(vendor) ? 'end_turn' : 'stop',
+    })
+    expect(choice.message.content).toBe('42')
+    expect(mended).toHaveLength(1)
+  })
+
+  it('are read where those of a call of Claude are numbers', async () => {
+    const http = streaming([
+      { type: 'message_start', message: { id: 'msg_1', usage: { input_tokens: 9, output_tokens: 1 } } },
+      { type: 'content_block_start', index: 0, content_block: { type: 'tool_use', id: 't', name: 'f', input: {} } },
+      ...['{"a":', 6, '}'].map((piece) => ({ type: 'content_block_delta', index: 0, delta: { partial_json: piece } })),
+      { type: 'message_delta', delta: { stop_reason: 'tool_use' }, usage: { output_tokens: 5 } },
+      { type: 'message_stop' },
+    ])
+    const provider = createAnthropicText({
+      baseUrl: 'http://vendor.test',
+      apiKey: 'key',
+      upstreamModel: 'claude-sonnet-4-5',
+      http,
+    })
+    expect(await provider.generateText(REQUEST, { timeoutMs: 60_000 })).toMatchObject({
+      output: { tool_calls: [{ name: 'f', arguments_json: '{"a":6}' }] },
+    })
   })
 })

@@ -47,13 +47,17 @@ export function optional<Schema extends z.ZodType>(name: string, schema: Schema)
     .catch(mend(name, undefined))
 }
 
-/** Text, or a number in its place. */
-export function optionalText(name: string) {
-  const number = z.number().transform((value) => {
+/** A number in the place of text: Cloudflare sends tokens such as `6` so (cloudflare/ai#651, read on 30 November 2026). */
+export function numberAsText(name: string) {
+  return z.number().transform((value) => {
     mended.add(name)
     return String(value)
   })
-  return optional(name, z.union([storableText, number]))
+}
+
+/** Text, or a number in its place. */
+export function optionalText(name: string, text: z.ZodType<string> = storableText) {
+  return optional(name, z.union([text, numberAsText(name)]))
 }
 
 /**

@@ -114,8 +114,8 @@ export const messageEventWire = z.discriminatedUnion('type', [
     delta: optional(
       'delta',
       z.object({
-        text: optional('delta.text', z.string()),
-        partial_json: optional('delta.partial_json', z.string()),
+        text: optionalText('delta.text', z.string()),
+        partial_json: optionalText('delta.partial_json', z.string()),
         signature: optional('delta.signature', storableText),
       }),
     ),

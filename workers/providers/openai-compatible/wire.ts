@@ -4,6 +4,7 @@ import {
   firstOf,
   list,
   noteMended,
+  numberAsText,
   optional,
   optionalArguments,
   optionalCount,
@@ -55,7 +56,7 @@ function contentText(name: string, text: z.ZodType<string>) {
     noteMended(name)
     return parts.map((part) => (part.type === 'thinking' ? '' : (part.text ?? part.refusal ?? ''))).join('')
   })
-  return optional(name, z.union([text, joined]))
+  return optional(name, z.union([text, numberAsText(name), joined]))
 }
 
 const callFunction = z.object({
@@ -149,7 +150,7 @@ export const chunkWire = z.object({
         'delta',
         z.object({
           content: contentText('delta.content', z.string()),
-          refusal: optional('delta.refusal', z.string()),
+          refusal: optionalText('delta.refusal', z.string()),
           tool_calls: list('delta.tool_calls', callDelta),
         }),
       ),
