@@ -63,7 +63,11 @@ export async function readEventStream(
   try {
     for (let bytes = 0; ;) {
       const { done, value } = await reader.read()
-      if (done) return end(pause.isOver() && !isEnded(read.progress) ? 'stalled' : 'closed')
+      if (done) {
+        // Some servers and proxies leave out the blank line after the last event; the JSON of a cut one cannot be read.
+        if (!isEnded(read.progress)) parser.feed(`${decoder.decode()}\n\n`)
+        return end(pause.isOver() && !isEnded(read.progress) ? 'stalled' : 'closed')
+      }
       bytes += value.byteLength
       if (!isEnded(read.progress)) parser.feed(decoder.decode(value, { stream: true }))
       if (read.isTooLarge || bytes > maximumBytes) return end(isEnded(read.progress) ? 'closed' : 'over_limit')

@@ -36,9 +36,12 @@ export function nothingInTime(exchange: StreamedExchange): ProviderFailure {
     : failureWithoutResponse(exchange)
 }
 
-/** Returns whether an event is the error that ends a stream. */
+/** Returns whether an event is the error that ends a stream. An empty one beside other members says that there is none. */
 export function hasError(event: unknown): boolean {
-  return typeof event === 'object' && event !== null && 'error' in event && event.error !== null
+  if (typeof event !== 'object' || event === null || !('error' in event) || event.error === null) return false
+  const { error, ...others } = event
+  const isEmpty = !error || (typeof error === 'object' && Object.keys(error).length === 0)
+  return !isEmpty || Object.keys(others).length === 0
 }
 
 /** Slower than any model that is worth selling. */

@@ -85,6 +85,17 @@ describe.each(VENDORS)('a stream of $vendor', ({ create, output, end, error }) =
     })
   })
 
+  it.each([[null], [''], [false], [{}], [[]]])(
+    'is read where its events have an error of %j, which says nothing',
+    async (empty) => {
+      const events = [...output, ...end].map((event) => ({ ...event, error: empty }))
+      expect(await generate(events)).toMatchObject({
+        outcome: 'generated',
+        output: { text: 'All of it.', usage: { input_tokens: 9000, output_tokens: 4 } },
+      })
+    },
+  )
+
   it.each([
     ['an error event', [error]],
     ['its end', []],

@@ -551,7 +551,7 @@ describe('an error event', () => {
 
 describe('the events of a stream', () => {
   const STREAM = Buffer.from(
-    ': comment\n\nevent: message\ndata: {"text":"größer 𝄞"}\n\nretry: 5\n\r\ndata: one\ndata: two\n\ndata:last\r\n\r\ndata: unfinished',
+    ': comment\n\nevent: message\ndata: {"text":"größer 𝄞"}\n\nretry: 5\n\r\ndata: one\ndata: two\n\ndata:last\r\n\r\ndata: without a blank line',
   )
 
   it('are the same however its bytes are divided', async () => {
@@ -562,7 +562,7 @@ describe('the events of a stream', () => {
         const pieces = bounds.slice(1).map((bound, index) => STREAM.subarray(bounds[index], bound))
         const { events, take } = taking()
         expect(await readEventStream(streamOf(pieces), take, LIMITS)).toEqual({ progress: 'writing', end: 'closed' })
-        expect(events).toEqual(['{"text":"größer 𝄞"}', 'one\ntwo', 'last'])
+        expect(events).toEqual(['{"text":"größer 𝄞"}', 'one\ntwo', 'last', 'without a blank line'])
       }),
       { numRuns: 200 },
     )
@@ -598,6 +598,13 @@ describe('the end of a stream', () => {
     stream.fail(error)
     expect(await reading).toEqual({ progress: 'writing', end: 'broken', error })
     expect(vi.getTimerCount()).toBe(0)
+  })
+
+  it.each(['\n', ''])('takes the last event, whose blank line is missing: %j', async (ending) => {
+    const stream = openStream()
+    stream.send(`data: writing\n\ndata: ended${ending}`)
+    stream.end()
+    expect(await readEventStream(stream, taking().take, LIMITS)).toEqual({ progress: 'ended', end: 'closed' })
   })
 
   it('comes when a stream that writes stands still, and closes the connection', async () => {
