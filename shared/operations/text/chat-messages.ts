@@ -23,12 +23,39 @@ const partSchema = z.discriminatedUnion(
   { error: ({ code }) => (code === 'invalid_union' ? 'must be one of "text", "image_url", "refusal"' : undefined) },
 )
 
+const textOrNone = z.string().nullish()
+
+const functionCallSchema = z.object({ name: z.string(), arguments: textOrNone }).nullish()
+
+/** The input of a custom tool is any text. */
+const customCallSchema = z
+  .object({ name: z.string(), input: textOrNone })
+  .transform(({ name, input }) => ({ name, arguments: input }))
+  .nullish()
+
+/** The calls of an assistant's turn; `function_call` is the older form, without an id. */
+const callsSchema = z.object({
+  tool_calls: z.array(z.object({ id: textOrNone, function: functionCallSchema, custom: customCallSchema })).nullish(),
+  function_call: functionCallSchema,
+})
+
+/** What the messages of a role may have besides content. A call or its id that was lost would change the conversation. */
+const ROLE_SCHEMAS: Readonly<Record<string, z.ZodType>> = {
+  assistant: callsSchema,
+  tool: z.object({ tool_call_id: textOrNone }),
+}
+
 /**
  * SDKs send a turn of tool calls only, or a refusal, with `content: null` or without it, as they received it. Every other
  * message has content.
  */
 export const chatMessageSchema = z
   .looseObject({ role: z.string(), content: stringOr(z.array(partSchema), 'a string or an array').nullish() })
+  .check(({ value, issues }) => {
+    const schema = Object.hasOwn(ROLE_SCHEMAS, value.role) ? ROLE_SCHEMAS[value.role] : undefined
+    for (const issue of schema?.safeParse(value).error?.issues ?? [])
+      issues.push({ ...issue, input: value } as z.core.$ZodRawIssue)
+  })
   .check(({ value, issues }) => {
     const hasContent = value.content !== undefined && value.content !== null
     if (hasContent || hasToolCalls(value) || refusalOf(value) !== '') return
@@ -38,11 +65,6 @@ export const chatMessageSchema = z
   .meta({ required: ['role', 'content'] })
 
 type ChatMessage = z.infer<typeof chatMessageSchema>
-
-const toolCallSchema = z.object({
-  id: z.string().optional(),
-  function: z.object({ name: z.string(), arguments: z.string().optional() }),
-})
 
 /**
  * Translates chat messages into the conversation of a text request.
@@ -122,15 +144,12 @@ function hasToolCalls(message: Record<string, unknown>): boolean {
   return (Array.isArray(calls) && calls.length > 0) || isObject(message['function_call'])
 }
 
-/** Reads the calls; malformed ones are not forwarded. `function_call` is the older form, without an id. */
 function toolCalls(message: ChatMessage): Extract<TextPart, { type: 'tool_call' }>[] {
-  const listed = Array.isArray(message['tool_calls']) ? (message['tool_calls'] as unknown[]) : []
-  const older = message['function_call'] === undefined ? [] : [{ function: message['function_call'] }]
-  return [...listed, ...older].flatMap((call) => {
-    const known = toolCallSchema.safeParse(call).data
-    if (!known) return []
-    const { name, arguments: text = '' } = known.function
-    return [{ type: 'tool_call', id: known.id ?? idOfUnnamedCall(name), name, arguments_json: toolArgumentsJson(text) }]
+  const { tool_calls: listed, function_call: older } = callsSchema.parse(message)
+  return [...(listed ?? []), { function: older }].flatMap(({ id, function: called, custom }) => {
+    const { name, arguments: text } = called ?? custom ?? {}
+    if (name === undefined) return []
+    return [{ type: 'tool_call', id: id ?? idOfUnnamedCall(name), name, arguments_json: toolArgumentsJson(text ?? '') }]
   })
 }
 

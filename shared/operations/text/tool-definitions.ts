@@ -22,14 +22,25 @@ interface Choice {
 
 type Body = Readonly<Record<string, unknown>>
 
-const definitionSchema = z.object({ name: z.string().min(1), description: z.string().optional().catch(undefined) })
+const definitionSchema = z.object({
+  name: z.string().min(1),
+  description: z.string().nullish(),
+  strict: z.boolean().nullish(),
+})
+
+/** Completes "… must be …". */
+const RULES: Readonly<Record<keyof z.infer<typeof definitionSchema>, string>> = {
+  name: 'the name of the function',
+  description: 'a string',
+  strict: 'a boolean',
+}
 
 /** Translates `tools` and `tool_choice` of chat completions, and the older `functions` and `function_call`. */
 export function chatTooling(body: Body): Tooling {
   const tools = [
     ...listOf(body['tools']).map((tool, index) => ({ given: functionOf(tool), param: `tools[${index}].function` })),
     ...listOf(body['functions']).map((given, index) => ({ given, param: `functions[${index}]` })),
-  ].flatMap(({ given, param }) => (isObject(given) ? toolOf(given, given['parameters'], param) : []))
+  ].flatMap(({ given, param }) => (isObject(given) ? toolOf(given, 'parameters', param) : []))
   const param = (body['tool_choice'] ?? null) === null ? 'function_call' : 'tool_choice'
   const isSingle = body['parallel_tool_calls'] === false
   return toolingOf(tools, chatChoice(body[param], param), { param, isSingle })
@@ -40,8 +51,8 @@ export function chatTooling(body: Body): Tooling {
  */
 export function messageTooling(body: Body): Tooling {
   const tools = listOf(body['tools']).flatMap((definition, index) =>
-    isObject(definition) && isObject(definition['input_schema'])
-      ? toolOf(definition, definition['input_schema'], `tools[${index}]`)
+    isObject(definition) && (definition['input_schema'] ?? null) !== null
+      ? toolOf(definition, 'input_schema', `tools[${index}]`)
       : [],
   )
   const choice = body['tool_choice']
@@ -54,7 +65,7 @@ function listOf(value: unknown): unknown[] {
 }
 
 function functionOf(tool: unknown): unknown {
-  if (!isObject(tool) || tool['type'] !== 'function') return undefined
+  if (!isObject(tool) || (tool['type'] !== 'function' && !isUntypedFunction(tool))) return undefined
   const definition = tool['function'] ?? tool
   const { cache_control: cacheControl } = tool
   return isObject(definition) && cacheControl !== undefined
@@ -62,12 +73,23 @@ function functionOf(tool: unknown): unknown {
     : definition
 }
 
+function isUntypedFunction(tool: Record<string, unknown>): boolean {
+  return (tool['type'] ?? null) === null && isObject(tool['function'])
+}
+
 const NO_PARAMETERS = new JsonSource('{"type":"object","properties":{}}')
 
-function toolOf(definition: Record<string, unknown>, parameters: unknown, param: string): TextTool[] {
-  const known = definitionSchema.safeParse(definition).data
-  if (!known) throw refused(`${param}.name`, 'must be the name of the function')
-  const { name, description } = known
+/** Reads a definition whose parameters are under `field`. */
+function toolOf(definition: Record<string, unknown>, field: string, param: string): TextTool[] {
+  const { data: known, error } = definitionSchema.safeParse(definition)
+  if (!known) {
+    const at = error.issues[0]?.path[0] as keyof typeof RULES
+    throw refused(`${param}.${at}`, `must be ${RULES[at]}`)
+  }
+  const { name, description, strict } = known
+  const parameters = definition[field] ?? NO_PARAMETERS
+  const schema = sourceOf(parameters)
+  if (!schema) throw refused(`${param}.${field}`, 'must be a JSON Schema object')
   // Every vendor refuses such a name, and would do so after the payment.
   if (/\p{Cc}/u.test(name))
     throw new AppError('invalid_field', {
@@ -77,9 +99,9 @@ function toolOf(definition: Record<string, unknown>, parameters: unknown, param:
   return [
     {
       name,
-      ...(description === undefined ? {} : { description }),
-      parameters: sourceOf(parameters) ?? NO_PARAMETERS,
-      ...(definition['strict'] === true ? { strict: true as const } : {}),
+      ...(typeof description === 'string' ? { description } : {}),
+      parameters: schema,
+      ...(strict === true ? { strict } : {}),
       ...cacheBreakpoint(definition['cache_control']),
     },
   ]

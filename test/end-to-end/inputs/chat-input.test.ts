@@ -114,7 +114,10 @@ describe('messages', () => {
     ['null content and tool_calls', { content: null, tool_calls: [call] }],
     ['text content and tool_calls', { content: 'One moment.', tool_calls: [call] }],
     ['a list of content and tool_calls', { content: [{ type: 'text', text: 'One moment.' }], tool_calls: [call] }],
-    ['tool calls of a custom type', { content: '', tool_calls: [{ id: 'a', type: 'custom', custom: {} }] }],
+    [
+      'tool calls of a custom type',
+      { content: '', tool_calls: [{ id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }] },
+    ],
     [
       'tool call arguments that are not JSON',
       { content: null, tool_calls: [{ ...call, function: { name: 'f', arguments: '{' } }] },

@@ -239,6 +239,7 @@ test('translates a complete chat history with tools, images and refusals', () =>
         tool_calls: [
           { id: 'c1', type: 'function', function: { name: 'weather', arguments: '{"city":"Oslo"}' } },
           { id: 'c2', type: 'function', function: { name: 'clock', arguments: 'now!' } },
+          { id: 'c3', type: 'custom', custom: { name: 'shell', input: 'ls -l' } },
         ],
       },
       { role: 'tool', tool_call_id: 'c1', content: 'Rain' },
@@ -266,6 +267,7 @@ test('translates a complete chat history with tools, images and refusals', () =>
         parts: [
           { type: 'tool_call', id: 'c1', name: 'weather', arguments_json: '{"city":"Oslo"}' },
           { type: 'tool_call', id: 'c2', name: 'clock', arguments_json: '{"raw_arguments":"now!"}' },
+          { type: 'tool_call', id: 'c3', name: 'shell', arguments_json: '{"raw_arguments":"ls -l"}' },
         ],
       },
       {

@@ -63,6 +63,17 @@ const accepted: [operation: string, what: string, fields: object][] = [
   [chat, 'an inline GIF', imagePart(dataUri(gifHead, 'image/gif'))],
   [chat, 'null content next to tool_calls', userContent(null, { tool_calls: [{}] })],
   [chat, 'absent content next to tool_calls', userContent(undefined, { tool_calls: [{}] })],
+  [
+    chat,
+    'null for what a turn or a call has none of',
+    {
+      messages: [
+        ...hello,
+        { role: 'assistant', content: 'x', tool_calls: null, function_call: null },
+        { role: 'assistant', content: 'x', tool_calls: [{ id: null, function: { name: 'f', arguments: null } }] },
+      ],
+    },
+  ],
   [chat, 'null content next to function_call', userContent(null, { function_call: { name: 'f', arguments: '{}' } })],
   [message, 'the smallest body', {}],
   [message, 'max_tokens 1', { max_tokens: 1 }],
@@ -224,6 +235,42 @@ const rejected: Rejection[] = [
   [chat, userContent([{ type: 'image_url' }]), 'missing_field', 'messages[0].content[0].image_url', /required/],
   [chat, userContent([{ type: 'refusal' }]), 'missing_field', 'messages[0].content[0].refusal', /required/],
   [chat, userContent(null, { tool_calls: [] }), 'invalid_field', 'messages[0].content', /a string or an array/],
+  ...(
+    [
+      [{ tool_calls: {} }, 'invalid_field', '', /must be an array/],
+      [{ tool_calls: ['f'] }, 'invalid_field', '[0]', /must be an object/],
+      [{ tool_calls: [{}, { id: 7, function: { name: 'f' } }] }, 'invalid_field', '[1].id', /must be a string; got 7/],
+      [{ tool_calls: [{ function: 'f' }] }, 'invalid_field', '[0].function', /must be an object/],
+      [{ tool_calls: [{ function: { arguments: '{}' } }] }, 'missing_field', '[0].function.name', /required/],
+      [
+        { tool_calls: [{ function: { name: 'f', arguments: {} } }] },
+        'invalid_field',
+        '[0].function.arguments',
+        /string/,
+      ],
+      [{ tool_calls: [{ custom: { name: 'f', input: 5 } }] }, 'invalid_field', '[0].custom.input', /must be a string/],
+    ] as const
+  ).map(([fields, code, place, says]): Rejection => [
+    chat,
+    { messages: [...hello, { role: 'assistant', content: 'x', ...fields }] },
+    code,
+    `messages[1].tool_calls${place}`,
+    says,
+  ]),
+  [
+    chat,
+    { messages: [...hello, { role: 'assistant', content: 'x', function_call: { name: 'f', arguments: {} } }] },
+    'invalid_field',
+    'messages[1].function_call.arguments',
+    /must be a string; got an object/,
+  ],
+  [
+    chat,
+    { messages: [...hello, { role: 'tool', tool_call_id: 7, content: 'x' }] },
+    'invalid_field',
+    'messages[1].tool_call_id',
+    /must be a string; got 7/,
+  ],
   [message, { max_tokens: undefined }, 'missing_field', 'max_tokens', /required/],
   [message, { system: 5 }, 'invalid_field', 'system', /a string or an array; got 5/],
   [message, { system: [{ type: 'image' }] }, 'invalid_field', 'system[0].type', /must be "text"/],

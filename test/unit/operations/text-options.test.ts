@@ -24,6 +24,12 @@ const messageTool = (name: string, fields: object = {}) => ({ name, input_schema
 describe('options become part of the request', () => {
   test.each<[string, object, object]>([
     ['strict tools', { tools: [tool('f', { strict: true })] }, { tools: [{ name: 'f', strict: true }] }],
+    ['a function without a type', { tools: [{ function: { name: 'f' } }] }, { tools: [{ name: 'f' }] }],
+    [
+      'a function with null for what it has none of',
+      { tools: [tool('f', { description: null, parameters: null, strict: null })] },
+      { tools: [{ name: 'f' }] },
+    ],
     ['one call at a time', { tools: [tool('f')], parallel_tool_calls: false }, { parallel_tool_calls: false }],
     ['an effort', { reasoning_effort: 'high' }, { reasoning_effort: 'high' }],
     ['a verbosity', { verbosity: 'low' }, { verbosity: 'low' }],
@@ -128,6 +134,19 @@ describe('known options that cannot be kept are refused with their field', () =>
       { tools: [{ type: 'function', function: { parameters: schema } }] },
       'tools[0].function.name',
     ],
+    ['parameters as text', { tools: [tool('f', { parameters: '{}' })] }, 'tools[0].function.parameters'],
+    [
+      'parameters of an older function as a list',
+      { functions: [{ name: 'f', parameters: [] }] },
+      'functions[0].parameters',
+    ],
+    ['a description that is no text', { tools: [tool('f', { description: 7 })] }, 'tools[0].function.description'],
+    ['strictness as text', { tools: [tool('f', { strict: 'true' })] }, 'tools[0].function.strict'],
+    [
+      'parameters of a function without a type',
+      { tools: [{ function: { name: 'f', parameters: '' } }] },
+      'tools[0].function.parameters',
+    ],
   ])('of chat completions: %s', (_name, fields, param) => {
     expect(() => chatRequest(fields)).toThrow(expect.objectContaining({ code: 'invalid_field', param }))
   })
@@ -146,6 +165,9 @@ describe('known options that cannot be kept are refused with their field', () =>
       'tool_choice.disable_parallel_tool_use',
     ],
     ['a tool without a name', { tools: [{ input_schema: schema }] }, 'tools[0].name'],
+    ['a schema as text', { tools: [messageTool('f', { input_schema: '{}' })] }, 'tools[0].input_schema'],
+    ['a description that is no text', { tools: [messageTool('f', { description: [] })] }, 'tools[0].description'],
+    ['strictness as a number', { tools: [messageTool('f', { strict: 1 })] }, 'tools[0].strict'],
     ['a format of another type', { output_config: { format: { type: 'json_object' } } }, 'output_config.format'],
     ['a format without a schema', { output_format: { type: 'json_schema' } }, 'output_format.schema'],
     [
