@@ -35,7 +35,13 @@ const customCallSchema = z
 
 /** The calls of an assistant's turn; `function_call` is the older form, without an id. */
 const callsSchema = z.object({
-  tool_calls: z.array(z.object({ id: textOrNone, function: functionCallSchema, custom: customCallSchema })).nullish(),
+  tool_calls: z
+    .array(
+      z
+        .object({ id: textOrNone, function: functionCallSchema, custom: customCallSchema })
+        .refine(({ function: called, custom }) => called ?? custom, 'must have "function" or "custom"'),
+    )
+    .nullish(),
   function_call: functionCallSchema,
 })
 

@@ -239,7 +239,8 @@ const rejected: Rejection[] = [
     [
       [{ tool_calls: {} }, 'invalid_field', '', /must be an array/],
       [{ tool_calls: ['f'] }, 'invalid_field', '[0]', /must be an object/],
-      [{ tool_calls: [{}, { id: 7, function: { name: 'f' } }] }, 'invalid_field', '[1].id', /must be a string; got 7/],
+      [{ tool_calls: [{ id: 'a', type: 'function' }] }, 'invalid_field', '[0]', /must have "function" or "custom"/],
+      [{ tool_calls: [{ id: 7, function: { name: 'f' } }] }, 'invalid_field', '[0].id', /must be a string; got 7/],
       [{ tool_calls: [{ function: 'f' }] }, 'invalid_field', '[0].function', /must be an object/],
       [{ tool_calls: [{ function: { arguments: '{}' } }] }, 'missing_field', '[0].function.name', /required/],
       [
