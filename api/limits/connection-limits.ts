@@ -1,7 +1,7 @@
 import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { clientGroups } from '#shared/runtime/client-address.ts'
-import { NAMED_NETWORKS } from '#shared/runtime/trusted-proxies.ts'
+import { NAMED_NETWORKS, netmaskBits } from '#shared/runtime/trusted-proxies.ts'
 import { createFairPool, overloaded } from '../request/fair-pool.ts'
 
 /** Limits of the connections to one process. */
@@ -112,13 +112,7 @@ function createProxyCheck(trusted: readonly string[]): (address: string) => bool
     const [address = '', size] = network.split('/')
     const family = isIPv6(address) ? 'ipv6' : 'ipv4'
     if (size === undefined) list.addAddress(address, family)
-    else list.addSubnet(address, isIPv4(size) ? prefixLength(size) : Number(size), family)
+    else list.addSubnet(address, isIPv4(size) ? netmaskBits(size).replaceAll('0', '').length : Number(size), family)
   }
   return (address) => (isIPv4(address) ? list.check(address) : isIPv6(address) && list.check(address, 'ipv6'))
-}
-
-/** Returns the length of a netmask such as 255.255.0.0. */
-function prefixLength(mask: string): number {
-  const bits = mask.split('.').map((part) => Number(part).toString(2).padStart(8, '0'))
-  return bits.join('').replaceAll('0', '').length
 }

@@ -21,5 +21,13 @@ function isNetwork(entry: string): boolean {
   if (family === 0) return Object.hasOwn(NAMED_NETWORKS, entry)
   if (rest.length > 0) return false
   const isLength = size !== undefined && /^[1-9]\d{0,2}$/.test(size) && Number(size) <= (ADDRESS_BITS[family] ?? 0)
-  return size === undefined || isLength || (family === 4 && isIPv4(size))
+  return size === undefined || isLength || (family === 4 && isIPv4(size) && /^1+0*$/.test(netmaskBits(size)))
+}
+
+/** Returns the 32 binary digits of a netmask such as 255.255.0.0. */
+export function netmaskBits(mask: string): string {
+  return mask
+    .split('.')
+    .map((part) => Number(part).toString(2).padStart(8, '0'))
+    .join('')
 }

@@ -233,12 +233,18 @@ describe('settings from the environment', () => {
       expect(() => fastify({ trustProxy: proxies ?? false })).not.toThrow()
     })
 
-    it.each(['proxy.example', '10.0.0.0/33', '10.0.0.0/0', '10.0.0.1,', 'fd00::/129', '10.0.0.0/8/8'])(
-      'are named when %s is among them',
-      (proxies) => {
-        expect(() => readProxies(proxies)).toThrow(/TRUSTED_PROXIES|must be addresses/)
-      },
-    )
+    it.each([
+      'proxy.example',
+      '10.0.0.0/33',
+      '10.0.0.0/0',
+      '10.0.0.1,',
+      'fd00::/129',
+      '10.0.0.0/8/8',
+      '10.0.0.0/255.0.255.0',
+      '10.0.0.0/0.0.0.0',
+    ])('are named when %s is among them', (proxies) => {
+      expect(() => readProxies(proxies)).toThrow(/TRUSTED_PROXIES|must be addresses/)
+    })
   })
 
   describe('object store settings', () => {
