@@ -99,6 +99,15 @@ describe('settings from the environment', () => {
     })
   })
 
+  it.each([
+    ['RECEIPT_SECRETS', 'r'.repeat(32), 's'.repeat(32)],
+    ['RECEIPT_SIGNING_KEY', '5'.repeat(64), '6'.repeat(64)],
+  ])('two of %s with one id do not start: what the older one signed would no longer verify', (name, newer, older) => {
+    const read = (list: string) => () => readApiConfig({ ...API_SETTINGS, [name]: list })
+    expect(read(`k2:${newer},k1:${older}`)).not.toThrow()
+    expect(read(`k1:${newer},k1:${older}`)).toThrow(`each needs an id of its own\n  → at ${name}`)
+  })
+
   describe('published samples', () => {
     const samples = parseEnv(readFileSync(new URL('../../.env.example', import.meta.url), 'utf8'))
 
