@@ -1,4 +1,5 @@
 import { pino } from 'pino'
+import { StartFailure } from './start-process.ts'
 
 /**
  * The allowed fields of a log line. Anything else does not compile, so prompts, audio, signatures, keys, tokens and
@@ -130,7 +131,7 @@ function describeError(error: unknown): unknown {
     type: error.name,
     code,
     status: httpStatusOf(error),
-    message: firstLine(error.message),
+    message: firstLine(error),
     frames: framesOf(error),
     cause: error.cause === undefined ? undefined : describeError(error.cause),
   }
@@ -152,7 +153,11 @@ function framesOf({ stack = '', message }: Error): string[] {
     .slice(0, 8)
 }
 
-/** Keeps the first line only: viem puts URLs and request bodies on the others. */
-function firstLine(message: string): string {
-  return message.split('\n', 1)[0]?.slice(0, 200) ?? ''
+/**
+ * Keeps the first line only: viem puts URLs and request bodies on the others. Our own messages about settings end with
+ * what to do.
+ */
+function firstLine(error: Error): string {
+  const [line = ''] = error.message.split('\n', 1)
+  return error instanceof StartFailure ? line : line.slice(0, 200)
 }

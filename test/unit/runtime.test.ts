@@ -297,6 +297,14 @@ describe('log lines', () => {
     })
   })
 
+  it('the logger writes to its end what an operator must do', () => {
+    const message = `S3_ACCESS_KEY_ID: may not list ${'objects '.repeat(30)}; grant s3:ListBucket there`
+    const [line] = runAndReadLog(`
+      const { StartFailure } = await import('#shared/runtime/start-process.ts')
+      log.warn('cannot be used', { error: new StartFailure(${JSON.stringify(`${message}\na second line`)}) })`)
+    expect(line).toMatchObject({ error: { message } })
+  })
+
   describe('an error that contains secrets', () => {
     const secretExpressions: [string, string][] = [
       [
