@@ -5,6 +5,7 @@ import { withDeadline } from '#shared/runtime/with-deadline.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import type { JobSlots } from './job/job-slots.ts'
 import { handBackJobs } from './job/run-job.ts'
+import { LONGEST_ROUND_MS } from './sweepers/sweeper.ts'
 
 /** What a worker has started. */
 export interface RunningWorker {
@@ -27,14 +28,14 @@ export async function stopWorker(
   await metrics?.close()
   const drainUntil = performance.now() + drainMs
   const leftMs = () => Math.max(0, drainUntil - performance.now())
-  // One may be listing a whole store, for longer than a stop may take.
   const swept = sweepers.stop()
   // Jobs that wait for memory or for a deployment have started nothing: other workers take them.
   dependencies.memory.stopWaiting()
   dependencies.router.stopWaiting()
   await consumer.close(drainMs)
   await slots.drain(leftMs())
-  await withDeadline(leftMs(), swept, () => undefined)
+  // One may be listing a whole store, for minutes, while the process takes no jobs and its successor waits.
+  await withDeadline(Math.min(leftMs(), LONGEST_ROUND_MS), swept, () => undefined)
   await handBackJobs(dependencies)
   await reporting.stop()
   await dependencies.close()

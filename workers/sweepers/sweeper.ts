@@ -19,7 +19,7 @@ export function sweepIntervalMs(leaseMs: number): number {
 }
 
 /** A round that would take longer continues at the next interval, so that its log line and a stop are not delayed. */
-const LONGEST_ROUND_MS = 10_000
+export const LONGEST_ROUND_MS = 10_000
 
 /**
  * Runs each sweep every `intervalMs`, or less often if it asks for that, and never twice concurrently. A sweep that
