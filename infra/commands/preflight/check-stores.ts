@@ -1,3 +1,4 @@
+import { randomBytes, randomUUID } from 'node:crypto'
 import { openJobQueue } from '#shared/adapters/bullmq/bullmq-queue.ts'
 import { openObjectStore } from '#shared/adapters/open-stores.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
@@ -6,8 +7,9 @@ import { findRoleProblem } from '#shared/ledger/role-rights.ts'
 import { withConnection } from '#shared/ledger/with-connection.ts'
 import type { ObjectUser } from '#shared/media/object-access.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { attempted } from './attempted.ts'
-import { type Check, judged, passed, skipped } from './check.ts'
+import { type Check, failed, judged, passed, skipped } from './check.ts'
 
 /** Checks that the database has this program's schema and this machine's time. */
 export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings): Promise<Check> {
@@ -38,6 +40,8 @@ export function isOwnServer(connectionString: string): boolean {
 
 /** Connections that a process has beside its pool: listeners and health checks. */
 const BESIDE_POOL = 2
+
+const PROBE_BYTES = 32
 
 /** Checks how the database is reached, and whether it has room for one process of each role and keeps its log. */
 export function checkDatabaseServer(
@@ -103,6 +107,41 @@ export function checkObjectStore(settings: ObjectStoreSettings, user: ObjectUser
       store.close()
     }
   })
+}
+
+/** What says where the store is. */
+const PLACE = ['OBJECT_STORE_DIRECTORY', 'S3_BUCKET', 'S3_ENDPOINT', 'S3_REGION'] as const
+
+/**
+ * Checks that a worker reads what the API stores, where they name the store differently: one bucket may have several
+ * addresses. In two, callers pay for media that nobody can read.
+ */
+export async function checkCommonStore(
+  api: ObjectStoreSettings,
+  worker: ObjectStoreSettings,
+): Promise<readonly Check[]> {
+  const setting = PLACE.find((name) => api[name] !== worker[name])
+  if (setting === undefined) return []
+  const name = 'common store'
+  const check = await attempted(name, setting, async () => {
+    const stores = await Promise.all([
+      openObjectStore(api, 'api', () => undefined),
+      openObjectStore(worker, 'worker', () => undefined),
+    ])
+    const [ofApi, ofWorker] = stores
+    const key = `${RETENTION_CLASSES.staged.prefix}/probe-${randomUUID()}`
+    try {
+      await ofApi.objects.put(key, randomBytes(PROBE_BYTES))
+      const isCommon = (await ofWorker.objects.get(key)) !== null
+      await ofApi.objects.delete(key)
+      return isCommon
+        ? passed(name, `a worker reads what the API stores, although ${setting} differs`)
+        : failed(name, `${setting}: a worker does not find what the API stores: these are two stores`)
+    } finally {
+      for (const store of stores) store.close()
+    }
+  })
+  return [check]
 }
 
 /** Checks that the services cannot rewrite what is recorded for good. One role for all is a risk, not a failure. */

@@ -8,7 +8,14 @@ import { checkScreening } from './check-screening.ts'
 import { checkService, sendTestAlert } from './check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from './check-settings.ts'
 import { checkSettlementContracts } from './check-settlement-contracts.ts'
-import { checkDatabase, checkDatabaseRole, checkDatabaseServer, checkObjectStore, checkQueue } from './check-stores.ts'
+import {
+  checkCommonStore,
+  checkDatabase,
+  checkDatabaseRole,
+  checkDatabaseServer,
+  checkObjectStore,
+  checkQueue,
+} from './check-stores.ts'
 import { checkWalletCode } from './check-wallet-code.ts'
 import { type Check, printCheck } from './check.ts'
 import { makePaidCalls } from './make-paid-calls.ts'
@@ -61,6 +68,7 @@ async function runChecks(
   )
   if (api) add([await checkObjectStore(api, 'api'), await checkArchive(api)])
   if (worker) add([await checkObjectStore(worker, 'worker')])
+  if (api && worker) add(await checkCommonStore(api, worker))
   if (api) add([...(await checkRecipients(api)), ...(await checkScreening(api))])
   // A remote facilitator pays its own fees.
   if (api && api.FACILITATOR_URL === undefined) add([await checkFees(api)])

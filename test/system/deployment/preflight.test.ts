@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -229,6 +229,27 @@ describe('npm run preflight', () => {
     )
     await writeSettings(file, { ...settings, LOG_LEVEL: 'debug', DATABASE_CONNECTIONS: 7 })
     expect(await run()).toMatchObject({ outcome: 'passed' })
+  })
+
+  it('has a worker read what the API stores, where they name the store differently', async () => {
+    const { OBJECT_STORE_DIRECTORY: uploads = '', ...rest } = environment
+    const [own, file] = [join(sandbox.directory, 'store.env'), join(sandbox.directory, 'worker-store.env')]
+    const other = join(sandbox.directory, 'other-uploads')
+    await mkdir(other)
+    await writeSettings(own, { OBJECT_STORE_DIRECTORY: uploads })
+    const run = async (directory: string) => {
+      await writeSettings(file, { OBJECT_STORE_DIRECTORY: directory })
+      const options = ['--json', ...standInCode, '--env-file', own, '--worker-env-file', file]
+      const { output } = await callCommand(() => main(options, rest))
+      return reportSchema.parse(JSON.parse(output)).checks.filter(({ check }) => check === 'common store')
+    }
+    const probes = async () => (await readdir(join(uploads, 'staged'))).filter((name) => name.startsWith('probe'))
+    expect(await run(uploads)).toEqual([])
+    expect(await run(`${uploads}/.`)).toMatchObject([{ outcome: 'passed' }])
+    expect(await run(other)).toMatchObject([
+      { outcome: 'failed', detail: expect.stringMatching(/^OBJECT_STORE_DIRECTORY: a worker does not find/) },
+    ])
+    expect(await probes()).toEqual([])
   })
 
   it('names contracts whose code is not the published one', async () => {
