@@ -21,6 +21,8 @@ export function watchAudit({ actions, metrics, logger }: WatchDependencies): { s
     help: 'Actions in the audit, as this process last read them',
     registers: [metrics],
   })
+  // A gauge without labels begins as 0: during an outage of the database that would be an audit without actions.
+  count.remove()
   let written = ''
   return repeatUntilStopped(INTERVAL_MS, async () => {
     try {

@@ -1,3 +1,4 @@
+import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
 import { overrideCatalogWith } from '#shared/catalog/catalog-file.ts'
 import { createCatalog } from '#shared/catalog/catalog.ts'
@@ -16,6 +17,7 @@ import { problemOf, readDeploymentsContent, type WorkerKeys } from '#shared/oper
 import { watchConfiguration } from '#shared/operators/watch-configuration.ts'
 import { whatIf } from '#shared/operators/what-if.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { watchAudit } from '../../operator/sessions/watch-audit.ts'
 
 const configurationOf = (revision: bigint): Configuration => ({
   revision,
@@ -215,6 +217,19 @@ describe('the watch of the configuration', () => {
     expect(watch.appliedRevision()).toBe(1n)
     await watch.close()
   })
+})
+
+it('a console that could not read the audit reports no number of its actions: 0 would be an audit that was deleted', async () => {
+  const metrics = new Registry()
+  const warnings: string[] = []
+  const watch = watchAudit({
+    actions: { readAuditHead: () => Promise.reject(new Error('the database is down')) },
+    metrics,
+    logger: { info: () => undefined, warn: (message) => void warnings.push(message) },
+  })
+  await expect.poll(() => warnings).toEqual(['the end of the audit was not read'])
+  expect(await metrics.metrics()).not.toMatch(/^farebox_audit_actions/m)
+  await watch.stop()
 })
 
 describe('a draft', () => {
