@@ -25,7 +25,6 @@ export async function stopWorker(
   { dependencies, consumer, slots, sweepers, reporting, metrics }: RunningWorker,
   drainMs: number,
 ): Promise<void> {
-  await metrics?.close()
   const drainUntil = performance.now() + drainMs
   const leftMs = () => Math.max(0, drainUntil - performance.now())
   const swept = sweepers.stop()
@@ -37,6 +36,8 @@ export async function stopWorker(
   // One may be listing a whole store, for minutes, while the process takes no jobs and its successor waits.
   await withDeadline(Math.min(leftMs(), LONGEST_ROUND_MS), swept, () => undefined)
   await handBackJobs(dependencies)
+  // As late as this: a worker that finishes a long call is not down.
+  await metrics?.close()
   await reporting.stop()
   await dependencies.close()
 }

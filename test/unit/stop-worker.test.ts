@@ -20,19 +20,26 @@ function stopping(sweepers: RunningWorker['sweepers'], noted: string[]): Promise
   } as unknown as RunningWorker['dependencies']
   const [consumer, slots] = [{ close: note('takes no jobs') }, { drain: note('drained') }]
   return stopWorker(
-    { dependencies, consumer, slots, sweepers, reporting: { stop: note('gone') }, metrics: null },
+    {
+      dependencies,
+      consumer,
+      slots,
+      sweepers,
+      reporting: { stop: note('gone') },
+      metrics: { close: note('not scraped') },
+    },
     DRAIN_MS,
   )
 }
 
-it('takes no more jobs and hands back those that it has although a sweep takes longer than the stop', async () => {
+it('takes no more jobs and hands back those that it has although a sweep takes longer than the stop, and is scraped until then', async () => {
   const noted: string[] = []
   const stopped = stopping({ stop: () => new Promise(() => undefined) }, noted)
   await vi.advanceTimersByTimeAsync(0)
   expect(noted).toEqual(['takes no jobs', 'drained'])
   // DRAIN_SECONDS is for jobs, and covers the longest provider call.
   await vi.advanceTimersByTimeAsync(DRAIN_MS / 3)
-  expect(noted).toEqual(['takes no jobs', 'drained', 'handed back', 'gone', 'closed'])
+  expect(noted).toEqual(['takes no jobs', 'drained', 'handed back', 'not scraped', 'gone', 'closed'])
   await stopped
 })
 
@@ -45,5 +52,5 @@ it('lets a sweep end before it closes what that uses', async () => {
   const stopped = stopping({ stop: sweep }, noted)
   await vi.advanceTimersByTimeAsync(1000)
   await stopped
-  expect(noted).toEqual(['takes no jobs', 'drained', 'swept', 'handed back', 'gone', 'closed'])
+  expect(noted).toEqual(['takes no jobs', 'drained', 'swept', 'handed back', 'not scraped', 'gone', 'closed'])
 })
