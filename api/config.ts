@@ -18,26 +18,24 @@ const challengeSecrets = z
   .transform((list) => list.split(','))
   .pipe(z.tuple([z.string().min(32)], z.string().min(32)))
 
-/** Of two with one id, only the first would be found again. */
-const hasOwnIds = (entries: readonly { readonly id: string }[]) =>
-  new Set(entries.map(({ id }) => id)).size === entries.length
-const OWN_IDS = 'each needs an id of its own'
+/** Reads `id:key,id:key`. Of two keys with one id, only the first would be found again. */
+function keysWithIds(key: z.ZodString) {
+  return z
+    .string()
+    .transform((list) => list.split(',').map((entry) => entry.split(':')))
+    .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), key])).nonempty())
+    .refine((entries) => new Set(entries.map(([id]) => id)).size === entries.length, 'each needs an id of its own')
+}
 
-/** `newest:secret,older:secret`: tokens are issued with the first secret and accepted with all. */
-const receiptSecrets = z
-  .string()
-  .transform((list) => list.split(',').map((entry) => entry.split(':')))
-  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
-  .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
-  .refine(hasOwnIds, OWN_IDS)
+/** Tokens are issued with the first secret and accepted with all. */
+const receiptSecrets = keysWithIds(z.string().min(32)).transform((entries) =>
+  entries.map(([id, secret]) => ({ id, secret })),
+)
 
-/** `newest:seed,older:seed`: the first key signs, the public keys of all are published. */
-const signingSeeds = z
-  .string()
-  .transform((list) => list.split(',').map((entry) => entry.split(':')))
-  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^(?!0+$)[0-9a-f]{64}$/)])).nonempty())
-  .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
-  .refine(hasOwnIds, OWN_IDS)
+/** The first key signs, the public keys of all are published. */
+const signingSeeds = keysWithIds(z.string().regex(/^(?!0+$)[0-9a-f]{64}$/)).transform((entries) =>
+  entries.map(([id, seed]) => ({ id, seed })),
+)
 
 /** A URI that RFC 9116 (section 2.5.3) allows, in ASCII: one that a browser or a mail program opens. */
 const securityContact = z.string().regex(/^(mailto:[^\s@]+@[^\s@]+|https:\/\/[\x21-\x7e]+|tel:[+\d-]+)$/, {

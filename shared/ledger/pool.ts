@@ -36,7 +36,7 @@ const IDLE_TRANSACTION_MS = 10_000
  * whenever a plan for the values looks cheaper than the general one by more than planning costs. The service's
  * statements find their rows by an index whatever the values are, and planning one takes longer than executing it. By
  * default PostgreSQL takes a page that an index leads to for four times as expensive as the next one, as on a turning
- * disk, and reads whole tables of a few thousand rows instead.
+ * disk, and reads a table of a thousand rows as a whole instead.
  */
 const PLAN_ONCE = 'SET plan_cache_mode = force_generic_plan; SET random_page_cost = 1.1'
 
