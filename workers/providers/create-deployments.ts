@@ -59,7 +59,7 @@ function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDepend
       `timeout_seconds is ${timeout_seconds}, but PROVIDER_TIMEOUT_SECONDS ends every call after ${longestTimeoutSeconds}; lower one or raise the other`,
     )
   }
-  const retirement = knownRetirement(entry.upstream_model)
+  const retirement = knownRetirement(entry.base_url, entry.upstream_model)
   const { lookUpModel, ...ports } = createPorts(entry, dependencies)
   return {
     name: entry.name,

@@ -31,7 +31,11 @@ async function checkModel({ name, lookUpModel, voices = {}, knownRetirement }: D
         ? failed(check, `${name}: the vendor refuses the key, perhaps only for listing models (${status.reason})`)
         : skipped(check, `${name}: ${status.reason}`)
     case 'listed':
-      return judged(check, problemsOf(status, knownRetirement), `${name}: the vendor has the model`)
+      return judged(
+        check,
+        problemsOf(status, knownRetirement).map((problem) => `${name}: ${problem}`),
+        `${name}: the vendor has the model`,
+      )
   }
 }
 
@@ -42,7 +46,7 @@ function problemsOf(
   const retired = retiresAt ?? knownRetirement
   return [
     ...(retired && retired.getTime() < Date.now()
-      ? [`the model was retired on ${retired.toISOString().slice(0, 10)}`]
+      ? [`the model was retired on ${retired.toISOString().slice(0, 10)}; publish its replacement as upstream_model`]
       : []),
     ...(missingVoices.length > 0 ? [`the account does not have the voices ${missingVoices.join(', ')}`] : []),
   ]

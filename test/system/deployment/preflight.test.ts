@@ -261,6 +261,20 @@ describe('npm run preflight', () => {
     ])
   })
 
+  it('names the deployments whose model was retired, or whose account does not have a voice', async () => {
+    const file = join(sandbox.directory, 'retired.json')
+    const simulated = await readFile(join(sandbox.directory, 'deployments.json'), 'utf8')
+    await writeFile(
+      file,
+      simulated.replace('claude-simulated', 'claude-sonnet-4-5').replace('eleven-darian', 'unknown-1'),
+    )
+    const { failures } = await preflight([...standInCode, '--only=worker'], { DEPLOYMENTS_FILE: file })
+    expect(failures).toEqual([
+      'model: anthropic: the model was retired on 2026-11-30; publish its replacement as upstream_model',
+      'model: elevenlabs-speech: the account does not have the voices unknown-1',
+    ])
+  })
+
   it('names a proxy that nobody has deployed first of all, and says what to do', async () => {
     const proxy = await startRpcProxy(sandbox.info.rpcUrl)
     proxy.chooseFault(({ method, params: [address] }) =>

@@ -161,7 +161,8 @@ describe('deployments', () => {
   })
 
   test('a deployment knows when its model retires', () => {
-    const model = { ...keyed, adapter: 'gemini', upstream_model: 'gemini-2.5-pro' }
+    const base_url = 'https://generativelanguage.googleapis.com'
+    const model = { ...keyed, adapter: 'gemini', base_url, upstream_model: 'gemini-2.5-pro' }
     const [deployment] = create([model], { ELEVEN_KEY: 'sk-1' })
     expect(deployment?.knownRetirement).toEqual(new Date('2026-12-01'))
   })
@@ -293,20 +294,45 @@ describe('the included files', () => {
       const { deployments } = parseDeploymentsFile(example(name))
       const lastDay = new Date(RETIREMENTS_READ_ON)
       lastDay.setUTCMonth(lastDay.getUTCMonth() + 4)
-      const retiring = deployments.filter(({ upstream_model }) => {
-        const retiresOn = knownRetirement(upstream_model)
+      const retiring = deployments.filter(({ base_url, upstream_model }) => {
+        const retiresOn = knownRetirement(base_url, upstream_model)
         return retiresOn !== undefined && retiresOn < lastDay
       })
       expect(retiring.map(({ upstream_model }) => upstream_model)).toEqual([])
     },
   )
 
-  test.each(['gemini-2.5-pro', 'gemini-2.5-flash-image', 'gpt-image-1', 'gpt-4.1-mini', 'claude-sonnet-4-5'])(
-    'the list of retirements knows %s, which earlier examples named',
-    (model) => {
-      expect(knownRetirement(model)?.getUTCFullYear()).toBeLessThanOrEqual(2027)
-    },
-  )
+  const [GOOGLE, OPENAI, ANTHROPIC] = [
+    'https://generativelanguage.googleapis.com',
+    'https://api.openai.com/v1',
+    'https://api.anthropic.com',
+  ]
+  test.each([
+    [GOOGLE, 'gemini-2.5-pro', '2026-12-01'],
+    [`${GOOGLE}/v1beta/openai`, 'gemini-2.5-flash-image', '2026-10-02'],
+    [OPENAI, 'gpt-image-1', '2026-10-23'],
+    ['https://eu.api.openai.com/v1', 'gpt-4.1-mini', '2027-01-14'],
+    [OPENAI, 'gpt-5-mini-2025-08-07', '2026-12-11'],
+    [OPENAI, 'gpt-4o-2024-11-20', '2027-01-14'],
+    [OPENAI, 'gpt-4o-2024-05-13', '2026-10-23'],
+    [ANTHROPIC, 'claude-opus-4-5-20251101', '2027-01-22'],
+    ['https://api.us.elevenlabs.io', 'scribe_v1', '2026-07-09'],
+  ])('the list of retirements knows that %s retires %s', (baseUrl, model, day) => {
+    expect(knownRetirement(baseUrl, model)).toEqual(new Date(day))
+  })
+
+  // LocalAI's and speaches' own names of what they serve, clouds with days of their own, and other models of a vendor.
+  test.each([
+    ['http://127.0.0.1:8080/v1', 'whisper-1'],
+    ['http://10.0.0.13:8080/v1', 'gpt-4'],
+    ['https://farebox.openai.azure.com/openai/v1', 'gpt-4.1'],
+    ['https://europe-west1-aiplatform.googleapis.com', 'gemini-2.5-pro'],
+    ['https://notopenai.com/v1', 'gpt-4'],
+    [OPENAI, 'gpt-5.4-mini-2026-03-17'],
+    [GOOGLE, 'gemini-2.5-flash-lite'],
+  ])('nobody announced that %s retires %s', (baseUrl, model) => {
+    expect(knownRetirement(baseUrl, model)).toBeUndefined()
+  })
 
   test('the sandbox file serves every model, and each except the image model from two vendors', () => {
     const models = [
