@@ -1,3 +1,5 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { jsonText } from '#shared/digests/canonical-json.ts'
 import { chatCompletionResult, chatCompletionResultSchema } from '#shared/operations/text/chat-result.ts'
@@ -5,8 +7,10 @@ import { messageResult, messageResultSchema } from '#shared/operations/text/mess
 import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { createAnthropicText } from '../../workers/providers/anthropic/text.ts'
 import type { StreamProgress } from '../../workers/providers/event-stream.ts'
-import type { SendHttp } from '../../workers/providers/http.ts'
+import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import { createOpenAiCompatibleText } from '../../workers/providers/openai-compatible/text.ts'
+import { createProviderFetch } from '../../workers/providers/provider-fetch.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 
 /*
  * Answers that vendors bill and that are not as documented: complete texts with other finish reasons, calls without ids,
@@ -252,5 +256,51 @@ describe('B4: the pieces of a text and of the arguments of a call', () => {
     expect(await provider.generateText(REQUEST, { timeoutMs: 60_000 })).toMatchObject({
       output: { tool_calls: [{ name: 'f', arguments_json: '{"a":6}' }] },
     })
+  })
+})
+
+describe('B5: an answer whose content type, or whose end, is that of another kind', () => {
+  const usage = { prompt_tokens: 9, completion_tokens: 5 }
+  const whole = JSON.stringify({ choices: [{ finish_reason: 'stop', message: { content: 'At nine.' } }], usage })
+  const events = [
+    { choices: [{ index: 0, delta: { content: 'At nine.' }, finish_reason: 'stop' }] },
+    { choices: [], usage },
+  ]
+  const streamed = `${events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('')}data: [DONE]\n\n`
+
+  it.each<[string, string | undefined, string]>([
+    ['events without a content type', undefined, streamed],
+    ['events as plain text', 'text/plain; charset=utf-8', streamed],
+    ['events as JSON', 'application/json', `: a comment\n\n${streamed}`],
+    ['a whole answer as events', 'text/event-stream', whole],
+    ['a whole answer in one event', 'text/event-stream', `data: ${whole}\n\ndata: [DONE]\n\n`],
+    [
+      'a whole answer behind its pieces',
+      'text/event-stream',
+      `${streamed.slice(0, streamed.indexOf('\n\n'))}\n\ndata: ${whole}\n\n`,
+    ],
+    ['a whole answer as events, with their end', 'text/event-stream; charset=utf-8', `${whole}\n\ndata: [DONE]\n\n`],
+    ['a whole answer with the end of events', 'application/json', `${whole}data:[DONE]`],
+    ['a whole answer after blanks', 'application/json', `\n\n\n${whole}\n`],
+  ])('is delivered and charged: %s', async (_, contentType, body) => {
+    const server = createServer((request, response) => {
+      request.resume()
+      response.writeHead(200, contentType === undefined ? {} : { 'content-type': contentType })
+      // In two packets, the first of which tells nothing.
+      response.write(body.slice(0, 1))
+      setImmediate(() => response.end(body.slice(1)))
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`
+    const http = createHttp({ fetch: createProviderFetch() })
+    const provider = createOpenAiCompatibleText({ baseUrl, http, upstreamModel: 'model' })
+    const outcome = await provider.generateText(REQUEST, { timeoutMs: PATIENCE_MS })
+    server.closeAllConnections()
+    server.close()
+    expect(outcome).toMatchObject({
+      outcome: 'generated',
+      output: { text: 'At nine.', usage: { input_tokens: 9, output_tokens: 5 } },
+    })
+    expect(outcome).not.toHaveProperty('mended')
   })
 })

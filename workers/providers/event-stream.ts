@@ -30,9 +30,49 @@ const MAXIMUM_EVENT_CHARACTERS = 8 * 1024 * 1024
 /** Time for the server to end the body after the last event, so that the connection can be used again. */
 const CLOSING_MS = 1000
 
-/** Returns whether a response is a stream of server-sent events. */
-export function isEventStream({ status, headers }: Pick<Response, 'status' | 'headers'>): boolean {
-  return status === 200 && /^text\/event-stream\b/i.test(headers.get('content-type') ?? '')
+/** The reader of a response's body. `cancel` closes the connection. */
+export type BodyReader = Pick<ReadableStreamDefaultReader<Uint8Array>, 'read' | 'cancel'>
+
+/** Some servers send blanks while they work on a whole answer; so many of them tell nothing more. */
+const MAXIMUM_BEGINNING_CHARACTERS = 65_536
+
+const EVENTS_BEGIN = /^(?:data|event|id|retry)?:/
+const JSON_BEGINS = /^[[{]/
+const LONGEST_BEGINNING = 'event:'.length
+
+export function readerOf({ body }: Pick<Response, 'body'>): BodyReader {
+  return (body ?? new Blob([]).stream()).getReader()
+}
+
+/**
+ * Returns whether a response of status 200 is a stream of server-sent events, and the reader of its whole body. The beginning of
+ * the body decides, and its content type only where it shows neither events nor JSON: servers and proxies send events as
+ * `text/plain` or without a type (tinyhumansai/tinyagents#56, Wei-Shaw/sub2api#2826), and a whole answer as `text/event-stream`
+ * (decolua/9router#3492; all read on 1 December 2026).
+ */
+export async function lookAtBody(
+  response: Pick<Response, 'headers' | 'body'>,
+): Promise<{ readonly isEventStream: boolean; readonly reader: BodyReader }> {
+  const reader = readerOf(response)
+  const seen: ReturnType<BodyReader['read']>[] = []
+  const decoder = new TextDecoder()
+  let beginning = ''
+  for (let blanks = 0; beginning.length < LONGEST_BEGINNING && blanks < MAXIMUM_BEGINNING_CHARACTERS;) {
+    const read = reader.read()
+    seen.push(read)
+    // What fails here fails again where the body is read.
+    const piece = await read.catch(() => undefined)
+    if (piece === undefined || piece.done) break
+    const text = decoder.decode(piece.value, { stream: true })
+    beginning = `${beginning}${text}`.trimStart().slice(0, LONGEST_BEGINNING)
+    blanks += text.length
+    if (JSON_BEGINS.test(beginning)) break
+  }
+  const isNamedEvents = /^text\/event-stream\b/i.test(response.headers.get('content-type') ?? '')
+  return {
+    isEventStream: EVENTS_BEGIN.test(beginning) || (isNamedEvents && !JSON_BEGINS.test(beginning)),
+    reader: { read: () => seen.shift() ?? reader.read(), cancel: (reason) => reader.cancel(reason) },
+  }
 }
 
 /**
@@ -40,7 +80,7 @@ export function isEventStream({ status, headers }: Pick<Response, 'status' | 'he
  * the connection unless the server ended the response itself. Comments and pings count as activity.
  */
 export async function readEventStream(
-  response: Pick<Response, 'body'>,
+  reader: BodyReader,
   takeEvent: TakeEvent,
   { maximumBytes, stallMs }: StreamLimits,
 ): Promise<StreamEnd> {
@@ -55,8 +95,6 @@ export async function readEventStream(
       if (type === 'max-buffer-size-exceeded') read.isTooLarge = true
     },
   })
-  if (response.body === null) return end('closed')
-  const reader = response.body.getReader()
   const close = () => void reader.cancel().catch(() => undefined)
   const pause = createPause(close)
   const decoder = new TextDecoder()

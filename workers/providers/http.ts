@@ -1,4 +1,11 @@
-import { isEventStream, readEventStream, type StreamProgress, type TakeEvent } from './event-stream.ts'
+import {
+  type BodyReader,
+  lookAtBody,
+  readerOf,
+  readEventStream,
+  type StreamProgress,
+  type TakeEvent,
+} from './event-stream.ts'
 import type { ProviderFetch, ProviderResponse } from './provider-fetch.ts'
 import { type StreamedBody, streamedText } from './streamed-body.ts'
 
@@ -87,10 +94,15 @@ export function createHttp({ fetch, stallMs = STALL_MS }: HttpDependencies): Sen
         redirect: 'manual',
         signal,
       })
+      const { onEvent, maximumResponseBytes } = limits
+      const mayStream = onEvent !== undefined && response.status === 200
+      const { isEventStream, reader } = mayStream
+        ? await lookAtBody(response)
+        : { isEventStream: false, reader: readerOf(response) }
       const read =
-        limits.onEvent !== undefined && isEventStream(response)
-          ? await readStream(response, { onEvent: limits.onEvent, stallMs, reasonFor })
-          : await readResponse(response, limits.maximumResponseBytes, reasonFor)
+        onEvent !== undefined && isEventStream
+          ? await readStream(response, reader, { onEvent, stallMs, reasonFor })
+          : await readResponse(response, reader, { maximumResponseBytes, reasonFor })
       return read.outcome === 'unknown' ? { ...read, ...ended() } : read
     } catch (error) {
       // An abort takes precedence over the error's code: which of the two came first is unknown.
@@ -119,25 +131,27 @@ function bodyOf({ headers, body }: HttpRequest): Pick<Parameters<ProviderFetch>[
 }
 
 async function readResponse(
-  response: ProviderResponse,
-  maximumResponseBytes: number,
-  reasonFor: (error: unknown) => string,
+  { status, headers }: ProviderResponse,
+  reader: BodyReader,
+  {
+    maximumResponseBytes,
+    reasonFor,
+  }: { readonly maximumResponseBytes: number; readonly reasonFor: (error: unknown) => string },
 ): Promise<HttpOutcome> {
-  const { status, headers } = response
   const succeeded = status >= 200 && status < 300
   const maximumBytes = succeeded ? maximumResponseBytes : Math.min(MAXIMUM_ERROR_BODY_BYTES, maximumResponseBytes)
-  const body = await readCapped(response, maximumBytes)
+  const body = await readCapped(reader, maximumBytes)
   if (!succeeded || body.end === 'complete') return { outcome: 'response', status, headers, bytes: body.bytes }
   const reason = body.end === 'over_limit' ? `response larger than ${maximumBytes} bytes` : reasonFor(body.error)
   return { outcome: 'unknown', status, reason }
 }
 
 async function readStream(
-  response: ProviderResponse,
+  { status, headers }: ProviderResponse,
+  reader: BodyReader,
   { onEvent, stallMs, reasonFor }: { onEvent: TakeEvent; stallMs: number; reasonFor: (error: unknown) => string },
 ): Promise<HttpOutcome> {
-  const { status, headers } = response
-  const read = await readEventStream(response, onEvent, { maximumBytes: MAXIMUM_STREAM_BYTES, stallMs })
+  const read = await readEventStream(reader, onEvent, { maximumBytes: MAXIMUM_STREAM_BYTES, stallMs })
   const { progress: streamed } = read
   switch (read.end) {
     case 'closed':
@@ -156,19 +170,22 @@ type CappedBody =
   | { readonly end: 'over_limit'; readonly bytes: Uint8Array }
   | { readonly end: 'broken'; readonly bytes: Uint8Array; readonly error: unknown }
 
-/** Reads up to `maximumBytes`. Returning early cancels the stream, which closes the connection. */
-async function readCapped(response: ProviderResponse, maximumBytes: number): Promise<CappedBody> {
+/** Reads up to `maximumBytes`, and then closes the connection unless the body has ended. */
+async function readCapped(reader: BodyReader, maximumBytes: number): Promise<CappedBody> {
   const chunks: Uint8Array[] = []
   let length = 0
   try {
-    for await (const chunk of response.body ?? []) {
-      length += chunk.byteLength
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return { bytes: Buffer.concat(chunks), end: 'complete' }
+      length += value.byteLength
       if (length > maximumBytes) return { bytes: Buffer.concat(chunks), end: 'over_limit' }
-      chunks.push(chunk)
+      chunks.push(value)
     }
-    return { bytes: Buffer.concat(chunks), end: 'complete' }
   } catch (error) {
     return { bytes: Buffer.concat(chunks), end: 'broken', error }
+  } finally {
+    void reader.cancel().catch(() => undefined)
   }
 }
 

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type TextOutput, type TextRequest, textOutputSchema } from '#shared/operations/text/text-request.ts'
 import { createAnthropicText } from '../../../workers/providers/anthropic/text.ts'
-import { isEventStream, readEventStream, type StreamProgress } from '../../../workers/providers/event-stream.ts'
+import { lookAtBody, readerOf, readEventStream, type StreamProgress } from '../../../workers/providers/event-stream.ts'
 import { createGeminiText } from '../../../workers/providers/gemini/text.ts'
 import type { HttpOutcome, SendHttp } from '../../../workers/providers/http.ts'
 import { createOpenAiCompatibleText } from '../../../workers/providers/openai-compatible/text.ts'
@@ -227,8 +227,17 @@ function taking() {
   }
   return { events, take }
 }
-const hasType = (value: string, status = 200) =>
-  isEventStream({ status, headers: new Headers({ 'content-type': value }) })
+/** Returns whether a body of these pieces is taken for a stream, and all that its reader still returns. */
+async function look(contentType: string | undefined, ...pieces: readonly string[]) {
+  const headers = new Headers(contentType === undefined ? {} : { 'content-type': contentType })
+  const { isEventStream, reader } = await lookAtBody({
+    headers,
+    body: streamOf(pieces.map((piece) => Buffer.from(piece))).body,
+  })
+  const read: Uint8Array[] = []
+  for (let next = await reader.read(); !next.done; next = await reader.read()) read.push(next.value)
+  return { isEventStream, whole: Buffer.concat(read).toString() === pieces.join('') }
+}
 
 describe('output without spaces that the time limit cuts', () => {
   it.each<[string, Vendor | undefined, readonly object[]]>([
@@ -561,7 +570,10 @@ describe('the events of a stream', () => {
         const bounds = [0, ...at.toSorted((left, right) => left - right), STREAM.length]
         const pieces = bounds.slice(1).map((bound, index) => STREAM.subarray(bounds[index], bound))
         const { events, take } = taking()
-        expect(await readEventStream(streamOf(pieces), take, LIMITS)).toEqual({ progress: 'writing', end: 'closed' })
+        expect(await readEventStream(readerOf(streamOf(pieces)), take, LIMITS)).toEqual({
+          progress: 'writing',
+          end: 'closed',
+        })
         expect(events).toEqual(['{"text":"größer 𝄞"}', 'one\ntwo', 'last', 'without a blank line'])
       }),
       { numRuns: 200 },
@@ -572,16 +584,49 @@ describe('the events of a stream', () => {
     for (const last of ['ended', 'unusable'] as const) {
       const { events, take } = taking()
       const stream = streamOf([Buffer.from(`data: a\n\ndata: ${last}\n\ndata: b\n\n`)])
-      expect(await readEventStream(stream, take, LIMITS)).toEqual({ progress: last, end: 'closed' })
+      expect(await readEventStream(readerOf(stream), take, LIMITS)).toEqual({ progress: last, end: 'closed' })
       expect(events).toEqual(['a', last])
     }
   })
 
-  it('are read of a response of status 200 and the type of event streams only', () => {
-    expect([hasType('text/event-stream'), hasType('Text/Event-Stream; charset=utf-8')]).toEqual([true, true])
-    expect([hasType('application/json'), hasType('text/event-stream', 500)]).toEqual([false, false])
-    expect(isEventStream({ status: 200, headers: new Headers() })).toBe(false)
-    expect(hasType('text/event-streams')).toBe(false)
+  const [EVENTS, JSON_TYPE] = ['text/event-stream; charset=utf-8', 'application/json']
+  it.each([
+    ['named as such', EVENTS, ['data: {"a":1}\n\n']],
+    ['that begin with a comment', EVENTS, [': OPENROUTER PROCESSING\n\n']],
+    ['named plain text', 'text/plain; charset=utf-8', ['data: {}\n\n']],
+    ['named JSON', JSON_TYPE, ['event: message_start\ndata: {}\n\n']],
+    ['without a name', undefined, ['id: 1\ndata: {}\n\n']],
+    ['in pieces', undefined, ['\uFEFF', '\n', 'd', 'at', 'a: {}\n\n']],
+    ['of another kind', EVENTS, ['foo: bar\n\ndata: {}\n\n']],
+    ['that never arrive', 'Text/Event-Stream', []],
+  ])('are told from a whole answer: events %s', async (_, type, pieces) => {
+    expect(await look(type, ...pieces)).toEqual({ isEventStream: true, whole: true })
+  })
+
+  it.each([
+    ['named as such', JSON_TYPE, ['{"data":1}']],
+    ['named a stream of events', EVENTS, ['{"id": "1"}']],
+    ['that is a list', EVENTS, ['[{"error":{}}]']],
+    ['after blanks', EVENTS, ['\n\n', '\n   ', '{"id": "1"}']],
+    ['that is none', JSON_TYPE, ['database down']],
+    ['that is a page', 'text/html', ['<!doctype html>']],
+    ['that never arrives', JSON_TYPE, []],
+    ['after more blanks than anybody waits for', JSON_TYPE, [' '.repeat(70_000), 'data: {}\n\n']],
+    ['of another kind of stream', 'text/event-streams', ['foo']],
+  ])('are told from a whole answer: one %s', async (_, type, pieces) => {
+    expect(await look(type, ...pieces)).toEqual({ isEventStream: false, whole: true })
+  })
+
+  it('are lost with the connection, also before they can be told', async () => {
+    const stream = openStream()
+    stream.send('dat')
+    const looking = lookAtBody({ headers: new Headers({ 'content-type': 'text/event-stream' }), body: stream.body })
+    await Promise.resolve()
+    const error = new Error('reset')
+    stream.fail(error)
+    const { isEventStream, reader } = await looking
+    expect(isEventStream).toBe(true)
+    expect(await readEventStream(reader, taking().take, LIMITS)).toEqual({ progress: 'waiting', end: 'broken', error })
   })
 })
 
@@ -592,7 +637,7 @@ describe('the end of a stream', () => {
   it('is known where the connection is lost, with the error', async () => {
     const stream = openStream()
     stream.send('data: writing\n\n')
-    const reading = readEventStream(stream, taking().take, LIMITS)
+    const reading = readEventStream(readerOf(stream), taking().take, LIMITS)
     await vi.advanceTimersByTimeAsync(0)
     const error = new Error('reset')
     stream.fail(error)
@@ -604,12 +649,12 @@ describe('the end of a stream', () => {
     const stream = openStream()
     stream.send(`data: writing\n\ndata: ended${ending}`)
     stream.end()
-    expect(await readEventStream(stream, taking().take, LIMITS)).toEqual({ progress: 'ended', end: 'closed' })
+    expect(await readEventStream(readerOf(stream), taking().take, LIMITS)).toEqual({ progress: 'ended', end: 'closed' })
   })
 
   it('comes when a stream that writes stands still, and closes the connection', async () => {
     const stream = openStream()
-    const reading = readEventStream(stream, taking().take, LIMITS)
+    const reading = readEventStream(readerOf(stream), taking().take, LIMITS)
     stream.send('data: writing\n\n')
     for (let pause = 0; pause < 3; pause += 1) {
       await vi.advanceTimersByTimeAsync(4999)
@@ -625,7 +670,7 @@ describe('the end of a stream', () => {
 
   it('does not come while the model thinks before its first output', async () => {
     const stream = openStream()
-    const reading = readEventStream(stream, taking().take, LIMITS)
+    const reading = readEventStream(readerOf(stream), taking().take, LIMITS)
     stream.send('data: waiting\n\n')
     await vi.advanceTimersByTimeAsync(600_000)
     expect(stream.closed).not.toHaveBeenCalled()
@@ -636,7 +681,7 @@ describe('the end of a stream', () => {
 
   it('comes a second after the last event where the server keeps the response open', async () => {
     const stream = openStream()
-    const reading = readEventStream(stream, taking().take, LIMITS)
+    const reading = readEventStream(readerOf(stream), taking().take, LIMITS)
     stream.send('data: ended\n\n')
     await vi.advanceTimersByTimeAsync(999)
     expect(stream.closed).not.toHaveBeenCalled()
@@ -652,7 +697,7 @@ describe('the end of a stream', () => {
   ])('comes at the limit of a stream %s, and closes the connection', async (_name, bytes, progress) => {
     const stream = openStream()
     stream.send(bytes())
-    expect(await readEventStream(stream, taking().take, LIMITS)).toEqual({ progress, end: 'over_limit' })
+    expect(await readEventStream(readerOf(stream), taking().take, LIMITS)).toEqual({ progress, end: 'over_limit' })
     expect(stream.closed).toHaveBeenCalled()
   })
 
@@ -660,6 +705,9 @@ describe('the end of a stream', () => {
     const stream = openStream()
     stream.send(`data: ${'x'.repeat(9 * 1024 * 1024)}`)
     const limits = { ...LIMITS, maximumBytes: 64 * 1024 * 1024 }
-    expect(await readEventStream(stream, taking().take, limits)).toEqual({ progress: 'waiting', end: 'over_limit' })
+    expect(await readEventStream(readerOf(stream), taking().take, limits)).toEqual({
+      progress: 'waiting',
+      end: 'over_limit',
+    })
   })
 })

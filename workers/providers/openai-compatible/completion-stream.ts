@@ -57,7 +57,8 @@ export function createCompletionStream(): CompletionStream {
     id ??= chunk.id ?? undefined
     const choice = chunk.choices.find(({ index }) => (index ?? 0) === 0)
     usage = chunk.usage ?? choice?.usage ?? usage
-    const { content, refusal, tool_calls: deltas } = choice?.delta ?? {}
+    // Some servers send a whole completion as their only event; MiniMax repeats the whole answer behind its pieces.
+    const { content, refusal, tool_calls: deltas } = choice?.delta ?? (hasOutput() ? {} : choice?.message) ?? {}
     if (content) texts.push(content)
     if (refusal) refusals.push(refusal)
     for (const delta of deltas ?? []) addCall(calls, callAt, delta)

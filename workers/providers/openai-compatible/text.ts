@@ -65,11 +65,18 @@ export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDep
       )
       if (isStreamed(exchange)) return readStream(stream, exchange, request)
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
-      const { value, mended } = readLeniently(completionWire, readJson(exchange.bytes, WRITTEN))
+      const { value, mended } = readLeniently(completionWire, readJson(withoutDone(exchange.bytes), WRITTEN))
       if (value === undefined) return unknownOutcome('HTTP 200 with a malformed completion')
       return { ...withMended(readCompletion(value, request), mended), ...callId(exchange.headers, value.id) }
     },
   }
+}
+
+/** Some proxies end a whole completion like a stream (decolua/9router#3492, read on 1 December 2026). */
+function withoutDone(bytes: Uint8Array): Uint8Array {
+  const end = Buffer.from(bytes.subarray(-64)).toString('latin1')
+  const done = /\s*data: ?\[DONE\]\s*$/.exec(end)
+  return done === null ? bytes : bytes.subarray(0, done.index - end.length)
 }
 
 function isRemoteImage(part: TextPart): boolean {

@@ -134,6 +134,12 @@ const callDelta = z.object({
   ),
 })
 
+const outputDelta = z.object({
+  content: contentText('delta.content', z.string()),
+  refusal: optionalText('delta.refusal', z.string()),
+  tool_calls: list('delta.tool_calls', callDelta),
+})
+
 /**
  * An event of a streamed completion, without unused fields. The chunk with the counts has no choices.
  * Source: as above, ChatCompletionChunk.
@@ -146,14 +152,8 @@ export const chunkWire = z.object({
       index: z.int().nullish().catch(undefined),
       finish_reason: optionalWord('finish_reason', FINISH_WORDS),
       ...stopFields,
-      delta: optional(
-        'delta',
-        z.object({
-          content: contentText('delta.content', z.string()),
-          refusal: optionalText('delta.refusal', z.string()),
-          tool_calls: list('delta.tool_calls', callDelta),
-        }),
-      ),
+      delta: optional('delta', outputDelta),
+      message: optional('message', outputDelta),
       usage: optional('choices.usage', completionUsage),
     }),
   ),
