@@ -64,6 +64,8 @@ const dialogue = readFileSync(new URL('../../infra/sandbox/samples/two-at-the-st
 /** Returns the fields of the first call from the simulated vendor's log, which stores each as JSON. */
 const sentJson = (): Record<string, unknown> =>
   Object.fromEntries(Object.entries(upstream.calls[0]?.fields ?? {}).map(([name, json]) => [name, JSON.parse(json)]))
+/** Google's error on its endpoint of this API. */
+const google = (fields: object) => [{ error: { code: 400, message: 'API key not valid.', ...fields } }]
 function answerWith(body: unknown, status = 200, headers: Record<string, string> = {}) {
   upstream.setFaults([{ fault: 'status', status, body, headers }])
 }
@@ -167,6 +169,48 @@ describe('images', () => {
       reason: 'HTTP 400 moderation_blocked',
     })
     expect(upstream.calls[0]).toMatchObject({ started: false })
+  })
+})
+
+describe('a refusal that is for the operator', () => {
+  const key = 'Incorrect API key provided: xa***ey. You can obtain an API key from https://console.x.ai.'
+  const INVALID_KEY = { status: 'INVALID_ARGUMENT', details: [{ '@type': 'ErrorInfo', reason: 'API_KEY_INVALID' }] }
+
+  test.each<[string, unknown, string]>([
+    ['a key at xAI', { code: 'Client specified an invalid argument', error: key }, ''],
+    ['a key at xAI, escaped', { error: key.replaceAll(' ', '%20') }, ''],
+    ['a key at Google', google(INVALID_KEY), ' INVALID_ARGUMENT'],
+    ['a key at Google, without a list', google(INVALID_KEY)[0], ' INVALID_ARGUMENT'],
+    ['billing at Google', google({ status: 'FAILED_PRECONDITION' }), ' FAILED_PRECONDITION'],
+    [
+      'terms at Groq',
+      { error: { message: 'CANARY', type: 'invalid_request_error', code: 'model_terms_required' } },
+      ' model_terms_required',
+    ],
+    [
+      'a model of Kokoro',
+      { detail: { error: 'invalid_model', message: 'CANARY', type: 'invalid_request_error' } },
+      ' invalid_model',
+    ],
+  ])('leads to another deployment: %s', async (_name, body, name) => {
+    answerWith(body, 400)
+    expect(await speak()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: `HTTP 400${name}` })
+  })
+
+  test('tells a model that Groq shut down', async () => {
+    answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', code: 'model_decommissioned' } }, 400)
+    const reason = 'HTTP 400 model_decommissioned'
+    expect(await transcribe()).toEqual({ ...DEFINITE, code: 'provider_unavailable', isGone: true, reason })
+  })
+
+  test.each<[string, unknown]>([
+    ['an error of Google', google({ status: 'INVALID_ARGUMENT' })],
+    ['a message that quotes one', { error: 'The input "Incorrect API key provided" is too short' }],
+    ['an empty list', []],
+    ['a detail that is text', { detail: 'CANARY' }],
+  ])('is not every other one: %s', async (_name, body) => {
+    answerWith(body, 400)
+    expect(await speak()).toMatchObject({ ...DEFINITE, code: 'provider_rejected', rejectedBy: 'deployment' })
   })
 })
 

@@ -1,6 +1,7 @@
 import {
   failureOfStatus,
   failureWithoutResponse,
+  gone,
   misconfigured,
   rejected,
   rejectedByDeployment,
@@ -14,18 +15,30 @@ import type { ProviderFailure } from '../provider.ts'
 import { readJson } from '../wire-fields.ts'
 import type { CompletionStream } from './completion-stream.ts'
 import { callId } from './connection.ts'
-import { errorWire } from './wire.ts'
+import { type ErrorFields, errorWire } from './wire.ts'
 
 /** Statuses that reject the request, before any work. */
 const INPUT_REJECTIONS: ReadonlySet<number> = new Set([400, 415, 422])
 
-/** Problems of the deployment under status 400; OpenAI's images use `billing_hard_limit_reached`. */
+/**
+ * Problems of the deployment under status 400; OpenAI's images use `billing_hard_limit_reached`. A model of Groq whose terms its
+ * organization has not accepted is `model_terms_required` (as quoted by many clients of its speech), one that Kokoro-FastAPI does
+ * not have `invalid_model`; read on 1 December 2026.
+ */
 const DEPLOYMENT_CODES: ReadonlySet<string> = new Set([
   'billing_hard_limit_reached',
   'insufficient_quota',
   'invalid_api_key',
+  'invalid_model',
   'model_not_found',
+  'model_terms_required',
 ])
+
+/** What Groq says under status 400 of a model that it shut down (atiilla/sqlmap-ai#3, read on 1 December 2026). */
+const GONE_CODE = 'model_decommissioned'
+
+/** xAI refuses a wrong key with status 400 and this message alone (continuedev/continue#10778, read on 1 December 2026). */
+const KEY_MESSAGE = /^incorrect(?: |%20)api(?: |%20)key\b/i
 
 /** Codes for what this server or model does not support although others do. */
 const MODEL_LIMIT_CODES: ReadonlySet<string> = new Set([
@@ -83,8 +96,9 @@ export function failureOf(exchange: HttpOutcome, setupFields = NO_FIELDS): Provi
   if (exchange.outcome !== 'response') return failureWithoutResponse(exchange)
   const { status, headers } = exchange
   const parsed = errorWire.safeParse(readJson(exchange.bytes))
-  const { code, type, param } = parsed.success ? parsed.data : {}
-  const name = code ?? type
+  const error: ErrorFields = parsed.success ? parsed.data : {}
+  const { code, type, param } = error
+  const name = code ?? type ?? error.status
   const reason = name === undefined || name === null ? `HTTP ${status}` : `HTTP ${status} ${name}`
   const known = { ...callId(headers), ...retryAfter(headers) }
   const isLoading = status === 503 && type === 'unavailable_error'
@@ -92,15 +106,23 @@ export function failureOf(exchange: HttpOutcome, setupFields = NO_FIELDS): Provi
   if (failure !== undefined) return { ...failure, ...known }
   if (INPUT_REJECTIONS.has(status) && setupFields.has(param ?? '') && !POLICY_CODES.has(code ?? ''))
     return { ...(param === 'voice' ? misconfigured(reason) : unavailable(reason)), ...known }
-  if (INPUT_REJECTIONS.has(status)) return { ...rejectionOf(reason, code ?? '', param ?? ''), ...known }
+  if (INPUT_REJECTIONS.has(status)) return { ...rejectionOf(reason, error), ...known }
   return { ...unknownOutcome(reason), ...known }
 }
 
-function rejectionOf(reason: string, code: string, param: string): ProviderFailure {
-  if (DEPLOYMENT_CODES.has(code)) return unavailable(reason)
+function rejectionOf(reason: string, error: ErrorFields): ProviderFailure {
+  const { code = '', param = '' } = error
+  if (code === GONE_CODE) return gone(reason)
+  if (DEPLOYMENT_CODES.has(code) || concernsAccount(error)) return unavailable(reason)
   if (POLICY_CODES.has(code)) return rejected(reason)
   const isModelLimit = MODEL_LIMIT_CODES.has(code) || CHOSEN_FIELDS.has(param)
   return isModelLimit ? unserviceable(reason) : rejectedByDeployment(reason)
+}
+
+/** Returns whether a 400 is about the key or the account, as xAI and Google's endpoint of this API send it (see Gemini's errors). */
+function concernsAccount({ status, details = [], message }: ErrorFields): boolean {
+  const isGoogles = status === 'FAILED_PRECONDITION' || details.some(({ reason }) => reason?.startsWith('API_KEY_'))
+  return isGoogles || KEY_MESSAGE.test(message ?? '')
 }
 
 /**

@@ -210,11 +210,39 @@ export const transcriptionWire = z.object({
   segments: list('segments', z.object({ text: optionalText('segments.text'), words: list('words', timedWord) })),
 })
 
-/** OpenAI's `code` is a string; other servers often repeat the status as a number, which is ignored. */
-const errorFields = z.object({ type: errorToken, code: errorToken, param: errorToken })
+/** Compared from its start with what is known of the key and the model; it can quote the caller's values and is never kept. */
+const errorMessage = z.string().nullish().catch(undefined)
 
 /**
- * Error bodies: OpenAI's `{error: {…}}`, which llama.cpp, LocalAI and newer vLLM send too, and the bare object of older
- * vLLM. Only short tokens are read; `message` quotes the caller's values and is ignored.
+ * OpenAI's `code` is a string; other servers often repeat the status as a number, which is ignored. Google has a `status` and
+ * `details` (google.aip.dev/193).
  */
-export const errorWire = z.union([z.object({ error: errorFields }).transform(({ error }) => error), errorFields])
+const errorFields = z.object({
+  type: errorToken,
+  code: errorToken,
+  param: errorToken,
+  message: errorMessage,
+  status: errorToken,
+  details: list('details', z.object({ reason: errorToken })),
+})
+
+export type ErrorFields = Partial<z.infer<typeof errorFields>>
+
+const errorBody = z.union([
+  z.object({ error: errorFields }).transform(({ error }): ErrorFields => error),
+  z
+    .object({ type: errorToken, code: errorToken, error: z.string() })
+    .transform(({ error: message, ...fields }): ErrorFields => ({ ...fields, message })),
+  z
+    .object({ detail: z.object({ error: errorToken, type: errorToken, message: errorMessage }) })
+    .transform(({ detail: { error: code, ...fields } }): ErrorFields => ({ code, ...fields })),
+  errorFields.transform((fields): ErrorFields => fields),
+])
+
+/**
+ * Error bodies: OpenAI's `{error: {…}}`, which llama.cpp, LocalAI and newer vLLM send too, and the bare object of older vLLM.
+ * Read on 1 December 2026: Google's endpoint of this API sends a list of one (n4ze3m/page-assist#406), xAI the message as
+ * `error` (i-am-bee/beeai-framework#447), and Kokoro-FastAPI (032990dc, api/src/routers/openai_compatible.py) `{detail: {error:
+ * code, …}}`.
+ */
+export const errorWire = z.union([errorBody, z.tuple([errorBody], z.unknown()).transform(([first]) => first)])
