@@ -172,6 +172,25 @@ describe('images', () => {
   })
 })
 
+describe('a refusal by a usage policy', () => {
+  const message = 'The request was rejected because it was considered high risk'
+  const metadata = { reasons: ['violence'], flagged_input: 'CANARY', provider_name: 'OpenAI', model_slug: 'model' }
+
+  test.each<[string, number, object, string]>([
+    ['Kimi', 400, { code: 400, message, param: 'prompt', type: 'content_filter' }, ' content_filter'],
+    ['OpenRouter', 403, { code: 403, message: 'CANARY', metadata }, ''],
+    ['OpenRouter, with a code', 403, { code: 'content_policy_violation', metadata: {} }, ' content_policy_violation'],
+  ])('is offered to no other vendor: %s', async (_name, status, error, name) => {
+    answerWith({ error }, status)
+    expect(await draw()).toEqual({ ...DEFINITE, code: 'provider_rejected', reason: `HTTP ${status}${name}` })
+  })
+
+  test('is not every 403', async () => {
+    answerWith({ error: { code: 403, message: 'Access terminated', metadata: { reasons: [] } } }, 403)
+    expect(await draw()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 403' })
+  })
+})
+
 describe('a refusal that is for the operator', () => {
   const key = 'Incorrect API key provided: xa***ey. You can obtain an API key from https://console.x.ai.'
   const INVALID_KEY = { status: 'INVALID_ARGUMENT', details: [{ '@type': 'ErrorInfo', reason: 'API_KEY_INVALID' }] }

@@ -72,7 +72,8 @@ const NO_FIELDS: ReadonlySet<string> = new Set()
 /**
  * Codes for content that violates a usage policy; it is not offered to another vendor. From GPT-5.4 on OpenAI has one for each
  * policy (400 `cyber_policy`, "This request has been flagged for potentially high-risk cyber activity.", of chat completions:
- * UKGovernmentBEIS/inspect_ai#3607; the others as its clients list them; read on 30 November 2026).
+ * UKGovernmentBEIS/inspect_ai#3607; the others as its clients list them; read on 30 November 2026). Kimi has `content_filter` as
+ * its type, beside a code that repeats the status (MoonshotAI/kimi-cli#1002, read on 1 December 2026).
  */
 const POLICY_CODES: ReadonlySet<string> = new Set([
   'bio_policy',
@@ -102,9 +103,10 @@ export function failureOf(exchange: HttpOutcome, setupFields = NO_FIELDS): Provi
   const reason = name === undefined || name === null ? `HTTP ${status}` : `HTTP ${status} ${name}`
   const known = { ...callId(headers), ...retryAfter(headers) }
   const isLoading = status === 503 && type === 'unavailable_error'
+  if (status === 403 && isFlagged(error)) return { ...rejected(reason), ...known }
   const failure = isLoading ? unavailable(reason) : failureOfStatus(status, reason)
   if (failure !== undefined) return { ...failure, ...known }
-  if (INPUT_REJECTIONS.has(status) && setupFields.has(param ?? '') && !POLICY_CODES.has(code ?? ''))
+  if (INPUT_REJECTIONS.has(status) && setupFields.has(param ?? '') && !violatesPolicy(error))
     return { ...(param === 'voice' ? misconfigured(reason) : unavailable(reason)), ...known }
   if (INPUT_REJECTIONS.has(status)) return { ...rejectionOf(reason, error), ...known }
   return { ...unknownOutcome(reason), ...known }
@@ -114,9 +116,21 @@ function rejectionOf(reason: string, error: ErrorFields): ProviderFailure {
   const { code = '', param = '' } = error
   if (code === GONE_CODE) return gone(reason)
   if (DEPLOYMENT_CODES.has(code) || concernsAccount(error)) return unavailable(reason)
-  if (POLICY_CODES.has(code)) return rejected(reason)
+  if (violatesPolicy(error)) return rejected(reason)
   const isModelLimit = MODEL_LIMIT_CODES.has(code) || CHOSEN_FIELDS.has(param)
   return isModelLimit ? unserviceable(reason) : rejectedByDeployment(reason)
+}
+
+function violatesPolicy({ code = '', type = '' }: ErrorFields): boolean {
+  return POLICY_CODES.has(code) || POLICY_CODES.has(type)
+}
+
+/**
+ * Returns whether a 403 is about the input: OpenRouter's moderation adds its reasons, the only `metadata.reasons` of its errors
+ * (openrouter.ai/docs/api/reference/errors-and-debugging, Moderation Errors, read on 1 December 2026).
+ */
+function isFlagged(error: ErrorFields): boolean {
+  return violatesPolicy(error) || error.metadata?.reasons !== undefined
 }
 
 /** Returns whether a 400 is about the key or the account, as xAI and Google's endpoint of this API send it (see Gemini's errors). */

@@ -224,6 +224,7 @@ const errorFields = z.object({
   message: errorMessage,
   status: errorToken,
   details: list('details', z.object({ reason: errorToken })),
+  metadata: optional('metadata', z.object({ reasons: z.array(z.unknown()).min(1) })),
 })
 
 export type ErrorFields = Partial<z.infer<typeof errorFields>>
