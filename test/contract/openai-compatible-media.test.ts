@@ -373,6 +373,12 @@ describe('transcription', () => {
     expect(upstream.calls[0]).toMatchObject({ started: false })
   })
 
+  test('leaves a recording that is too long for the model to another deployment', async () => {
+    const message = 'audio duration 1830.530612 seconds is longer than 1400 seconds which is the maximum for this model'
+    answerWith({ error: { message, type: 'invalid_request_error', param: null, code: 'invalid_value' } }, 400)
+    expect(await transcribe()).toEqual(unserviceable('HTTP 400 invalid_value'))
+  })
+
   test.each([
     ['german', 'deu'],
     ['Haitian Creole', 'hat'],

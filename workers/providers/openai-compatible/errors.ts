@@ -51,6 +51,12 @@ const MODEL_LIMIT_CODES: ReadonlySet<string> = new Set([
   'unsupported_value',
 ])
 
+/**
+ * What OpenAI says with the code `invalid_value` of a recording that another model transcribes (murtaza-nasir/speakr#168, from 1,400
+ * seconds on; read on 1 December 2026).
+ */
+const DURATION_MESSAGE = /^audio duration [\d.]+ seconds is longer than /i
+
 /** Fields whose values this adapter chooses by the deployment's options: any fault in them is a limit of the model. */
 const CHOSEN_FIELDS: ReadonlySet<string> = new Set(['max_completion_tokens', 'max_tokens', 'reasoning_effort', 'stop'])
 
@@ -113,12 +119,12 @@ export function failureOf(exchange: HttpOutcome, setupFields = NO_FIELDS): Provi
 }
 
 function rejectionOf(reason: string, error: ErrorFields): ProviderFailure {
-  const { code = '', param = '' } = error
+  const { code = '', param = '', message } = error
   if (code === GONE_CODE) return gone(reason)
   if (DEPLOYMENT_CODES.has(code) || concernsAccount(error)) return unavailable(reason)
   if (violatesPolicy(error)) return rejected(reason)
   const isModelLimit = MODEL_LIMIT_CODES.has(code) || CHOSEN_FIELDS.has(param)
-  return isModelLimit ? unserviceable(reason) : rejectedByDeployment(reason)
+  return isModelLimit || DURATION_MESSAGE.test(message ?? '') ? unserviceable(reason) : rejectedByDeployment(reason)
 }
 
 function violatesPolicy({ code = '', type = '' }: ErrorFields): boolean {
