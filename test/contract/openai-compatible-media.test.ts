@@ -216,6 +216,45 @@ describe('a refusal that is for the operator', () => {
     expect(await speak()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: `HTTP 400${name}` })
   })
 
+  test.each<[string, number, unknown, string]>([
+    [
+      'a format of Groq',
+      400,
+      { error: { message: 'response_format must be one of [wav]', type: 'invalid_request_error' } },
+      'HTTP 400 invalid_request_error',
+    ],
+    [
+      'a format of a server on FastAPI',
+      422,
+      { detail: [{ type: 'literal_error', loc: ['body', 'response_format'], msg: 'CANARY', input: 'CANARY' }] },
+      'HTTP 422 literal_error',
+    ],
+  ])('leads to another deployment: %s', async (_name, status, body, reason) => {
+    answerWith(body, status)
+    expect(await speak()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason })
+  })
+
+  test.each<[string, number, unknown, string]>([
+    [
+      'Kokoro',
+      400,
+      {
+        detail: { error: 'validation_error', message: "Voice 'CANARY' not found. Available voices: af_sky", type: 'x' },
+      },
+      'HTTP 400 validation_error',
+    ],
+    ['another on FastAPI', 422, { detail: [{ type: 'enum', loc: ['body', 'voice'], msg: 'CANARY' }] }, 'HTTP 422 enum'],
+  ])('opens no circuit where it is about the voice: %s', async (_name, status, body, reason) => {
+    answerWith(body, status)
+    expect(await speak()).toEqual({
+      ...DEFINITE,
+      code: 'provider_unavailable',
+      concerns: 'request',
+      isSetupFault: true,
+      reason,
+    })
+  })
+
   test('tells a model that Groq shut down', async () => {
     answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', code: 'model_decommissioned' } }, 400)
     const reason = 'HTTP 400 model_decommissioned'
@@ -227,6 +266,8 @@ describe('a refusal that is for the operator', () => {
     ['a message that quotes one', { error: 'The input "Incorrect API key provided" is too short' }],
     ['an empty list', []],
     ['a detail that is text', { detail: 'CANARY' }],
+    ['the text itself', { detail: [{ type: 'string_too_long', loc: ['body', 'input'], msg: 'CANARY' }] }],
+    ['a place that is none', { detail: [{ type: 'json_invalid', loc: [] }] }],
   ])('is not every other one: %s', async (_name, body) => {
     answerWith(body, 400)
     expect(await speak()).toMatchObject({ ...DEFINITE, code: 'provider_rejected', rejectedBy: 'deployment' })

@@ -73,6 +73,15 @@ export const MEDIA_SETUP_FIELDS: ReadonlySet<string> = new Set([
   'voice',
 ])
 
+/**
+ * Messages that begin with the field at fault where the error does not name it: Groq's "response_format must be one of [wav]"
+ * (roryeckel/wyoming_openai#43) and Kokoro-FastAPI's "Voice 'af_sky' not found. …", each with its status 400; read on 1 December 2026.
+ */
+const FIELD_MESSAGES: readonly (readonly [RegExp, string])[] = [
+  [/^response_format must be one of /i, 'response_format'],
+  [/^voice '[^']{1,200}' not found\b/i, 'voice'],
+]
+
 const NO_FIELDS: ReadonlySet<string> = new Set()
 
 /**
@@ -104,7 +113,8 @@ export function failureOf(exchange: HttpOutcome, setupFields = NO_FIELDS): Provi
   const { status, headers } = exchange
   const parsed = errorWire.safeParse(readJson(exchange.bytes))
   const error: ErrorFields = parsed.success ? parsed.data : {}
-  const { code, type, param } = error
+  const { code, type } = error
+  const field = fieldOf(error)
   const name = code ?? type ?? error.status
   const reason = name === undefined || name === null ? `HTTP ${status}` : `HTTP ${status} ${name}`
   const known = { ...callId(headers), ...retryAfter(headers) }
@@ -112,8 +122,8 @@ export function failureOf(exchange: HttpOutcome, setupFields = NO_FIELDS): Provi
   if (status === 403 && isFlagged(error)) return { ...rejected(reason), ...known }
   const failure = isLoading ? unavailable(reason) : failureOfStatus(status, reason)
   if (failure !== undefined) return { ...failure, ...known }
-  if (INPUT_REJECTIONS.has(status) && setupFields.has(param ?? '') && !violatesPolicy(error))
-    return { ...(param === 'voice' ? misconfigured(reason) : unavailable(reason)), ...known }
+  if (INPUT_REJECTIONS.has(status) && setupFields.has(field) && !violatesPolicy(error))
+    return { ...(field === 'voice' ? misconfigured(reason) : unavailable(reason)), ...known }
   if (INPUT_REJECTIONS.has(status)) return { ...rejectionOf(reason, error), ...known }
   return { ...unknownOutcome(reason), ...known }
 }
@@ -125,6 +135,11 @@ function rejectionOf(reason: string, error: ErrorFields): ProviderFailure {
   if (violatesPolicy(error)) return rejected(reason)
   const isModelLimit = MODEL_LIMIT_CODES.has(code) || CHOSEN_FIELDS.has(param)
   return isModelLimit || DURATION_MESSAGE.test(message ?? '') ? unserviceable(reason) : rejectedByDeployment(reason)
+}
+
+/** Returns the name of the field at fault, or nothing. */
+function fieldOf({ param, message }: ErrorFields): string {
+  return param ?? FIELD_MESSAGES.find(([pattern]) => pattern.test(message ?? ''))?.[1] ?? ''
 }
 
 function violatesPolicy({ code = '', type = '' }: ErrorFields): boolean {

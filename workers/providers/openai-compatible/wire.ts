@@ -237,6 +237,9 @@ const errorBody = z.union([
   z
     .object({ detail: z.object({ error: errorToken, type: errorToken, message: errorMessage }) })
     .transform(({ detail: { error: code, ...fields } }): ErrorFields => ({ code, ...fields })),
+  z
+    .object({ detail: z.tuple([z.object({ type: errorToken, loc: z.array(z.unknown()) })], z.unknown()) })
+    .transform(({ detail: [{ type, loc }] }): ErrorFields => ({ type, param: errorToken.parse(loc.at(-1)) })),
   errorFields.transform((fields): ErrorFields => fields),
 ])
 
@@ -244,6 +247,6 @@ const errorBody = z.union([
  * Error bodies: OpenAI's `{error: {…}}`, which llama.cpp, LocalAI and newer vLLM send too, and the bare object of older vLLM.
  * Read on 1 December 2026: Google's endpoint of this API sends a list of one (n4ze3m/page-assist#406), xAI the message as
  * `error` (i-am-bee/beeai-framework#447), and Kokoro-FastAPI (032990dc, api/src/routers/openai_compatible.py) `{detail: {error:
- * code, …}}`.
+ * code, …}}`; that, Speaches and others built on FastAPI list the fields that they refuse, each with where it is (`detail[].loc`).
  */
 export const errorWire = z.union([errorBody, z.tuple([errorBody], z.unknown()).transform(([first]) => first)])
