@@ -220,6 +220,7 @@ describe('definite failures before any work', () => {
     [402, { code: 'provider_unavailable' }],
     [403, { code: 'provider_unavailable' }],
     [404, { code: 'provider_unavailable' }],
+    [405, { code: 'provider_unavailable' }],
     [429, { code: 'provider_unavailable' }],
   ])('fails definitely on %i with %o', async (status, failure) => {
     answerWith({ detail: { status: 'some_code', message: 'CANARY' } }, status)

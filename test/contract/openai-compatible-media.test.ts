@@ -543,6 +543,11 @@ describe('failures of every kind of call', () => {
     expect(upstream.calls).toHaveLength(1)
   })
 
+  test.each(Object.entries(kinds))('fails definitely on a 405, which a wrong path gets: %s', async (_kind, call) => {
+    answerWith('<html>405 Not Allowed', 405)
+    expect(await call()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 405' })
+  })
+
   test.each(Object.entries(kinds))('fails definitely on a 429: %s', async (_kind, call) => {
     answerWith({ error: { code: 'rate_limit_exceeded' } }, 429, { 'retry-after': '3' })
     expect(await call()).toEqual({

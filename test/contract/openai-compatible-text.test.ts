@@ -656,6 +656,7 @@ describe('definite failures before any work', () => {
     [402, 'provider_unavailable'],
     [403, 'provider_unavailable'],
     [404, 'provider_unavailable'],
+    [405, 'provider_unavailable'],
     [429, 'provider_unavailable'],
   ])('fails definitely on %i with %s', async (status, code) => {
     answerWith({ error: { message: 'CANARY', type: 'some_type', code: null } }, status)

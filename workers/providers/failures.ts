@@ -48,8 +48,12 @@ export function unavailable(reason: string): ProviderFailure {
   return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
 }
 
-/** Statuses caused by the key, the account, the URL or the load; another deployment may accept the same input. */
-const DEPLOYMENT_REJECTIONS: ReadonlySet<number> = new Set([401, 402, 403, 404, 429])
+/**
+ * Statuses caused by the key, the account, the URL or the load; another deployment may accept the same input. A 405 comes from what
+ * knows the path and not POST on it (RFC 9110, 15.5.6), such as a web server behind a wrong base URL, and at Cloudflare from models
+ * (developers.cloudflare.com/workers-ai/platform/errors, read on 1 December 2026).
+ */
+const DEPLOYMENT_REJECTIONS: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 429])
 
 /** Returns the failure for a status that means the same at every vendor, before any work; `undefined` for any other. */
 export function failureOfStatus(status: number, reason: string): ProviderFailure | undefined {

@@ -16,7 +16,7 @@ import { readJson } from '../wire-fields.ts'
 import { errorWire } from './wire.ts'
 
 /** Statuses that reject the request, before any work. */
-const REJECTIONS: ReadonlySet<number> = new Set([400, 401, 402, 403, 404, 410, 413, 415, 422, 429])
+const REJECTIONS: ReadonlySet<number> = new Set([400, 401, 402, 403, 404, 405, 410, 413, 415, 422, 429])
 
 /**
  * Problems of the account or the model, which every request meets. The vendor reports them with status 400 or 401
