@@ -130,6 +130,13 @@ describe('images', () => {
     expect(outcome).not.toHaveProperty('revisedPrompt')
   })
 
+  test.each(['url', 'b64_json'])('reads an image that is a data URL as %s', async (field) => {
+    const bytes = pngHead(1024, 1024)
+    const image = `data:image/jpeg;base64,${bytes.toString('base64')}`
+    answerWith({ created: 1, data: [{ b64_json: null, url: null, [field]: image }] })
+    expect(await draw()).toEqual({ outcome: 'generated', image: { bytes, contentType: 'image/png' } })
+  })
+
   test.each([
     ['another size', pngHead(512, 512)],
     ['an unknown type', Buffer.from('GIF89aCANARY')],
@@ -153,6 +160,7 @@ describe('images', () => {
 
   test.each([
     ['a URL in place of the image', { data: [{ url: 'https://example.com/CANARY.png' }] }],
+    ['a URL that quotes another', { data: [{ url: 'https://example.com/?data:image/png;base64,CANARY' }] }],
     ['a list', []],
     ['a body that is not JSON', '<html>CANARY'],
   ])('leaves the outcome unknown for %s', async (_name, body) => {

@@ -24,14 +24,24 @@ function readGeneratedImage(bytes: Uint8Array): GeneratedImage {
   return { outcome: 'image', contentType }
 }
 
-/** Returns the first of several images in Base64 that is what the caller pays for; otherwise what is wrong with the first. */
+/** What stands before the Base64 of a URL that is the image itself. */
+const DATA_URL = /^data:[^,]{0,100};base64,/i
+
+export function isDataUrl(url: string): boolean {
+  return DATA_URL.test(url)
+}
+
+/**
+ * Returns the first of several images, in Base64 or as data URLs, that is what the caller pays for; otherwise what is wrong with
+ * the first.
+ */
 export function firstGeneratedImage(
   candidates: readonly string[],
 ):
   | { readonly outcome: 'image'; readonly bytes: Buffer; readonly contentType: Exclude<ImageMediaType, 'image/gif'> }
   | ProviderFailure {
   const read = candidates.map((base64) => {
-    const bytes = Buffer.from(base64, 'base64')
+    const bytes = Buffer.from(base64.replace(DATA_URL, ''), 'base64')
     return { bytes, image: readGeneratedImage(bytes) }
   })
   for (const { bytes, image } of read) if (image.outcome === 'image') return { ...image, bytes }

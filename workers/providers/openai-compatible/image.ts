@@ -2,7 +2,7 @@ import type { OpenConnection } from '../adapter.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { readLeniently, withMended } from '../lenient.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
-import { firstGeneratedImage } from '../received-media.ts'
+import { firstGeneratedImage, isDataUrl } from '../received-media.ts'
 import { readJson } from '../wire-fields.ts'
 import { callId, createPost } from './connection.ts'
 import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
@@ -27,8 +27,8 @@ export interface OpenAiCompatibleImageDependencies extends OpenConnection {
 
 /**
  * Creates the image provider for an OpenAI-style server: one `POST {baseUrl}/images/generations` per call. An answer
- * with a URL instead of the bytes is `provider_outcome_unknown`, since URLs in answers are never fetched. Throws like
- * `createPost`. Source: see `wire.ts`.
+ * with a URL instead of the bytes is `provider_outcome_unknown`, since URLs in answers are never fetched; one that is the image
+ * itself is read. Throws like `createPost`. Source: see `wire.ts`.
  */
 export function createOpenAiCompatibleImage(dependencies: OpenAiCompatibleImageDependencies): ImageProvider {
   const { upstreamModel, sendResponseFormat = true, quality } = dependencies
@@ -53,7 +53,10 @@ export function createOpenAiCompatibleImage(dependencies: OpenAiCompatibleImageD
 function readImage(answerBytes: Uint8Array): ImageOutcome {
   const { value: answer, mended } = readLeniently(imagesWire, readJson(answerBytes))
   if (answer === undefined) return unknownOutcome('HTTP 200 with a malformed image answer')
-  const candidates = answer.data.flatMap(({ b64_json: base64 }) => (base64 ? [base64] : []))
+  const candidates = answer.data.flatMap(({ b64_json: base64, url = '' }) => {
+    const inline = isDataUrl(url) ? url : undefined
+    return base64 || inline || []
+  })
   const [item] = answer.data
   if (candidates.length === 0) return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
   const image = firstGeneratedImage(candidates)

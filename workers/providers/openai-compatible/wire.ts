@@ -169,7 +169,8 @@ export const chunkErrorWire = z.object({
 
 /**
  * The 200 answer of `POST /images/generations`.
- * Source: `openai` 7, resources/images.d.ts, ImagesResponse.
+ * Source: `openai` 7, resources/images.d.ts, ImagesResponse. QVAC's server has data URLs as `url` (tetherto/qvac#2008), and
+ * clients of gateways meet them as `b64_json`, too; read on 1 December 2026.
  */
 export const imagesWire = z.object({
   data: list(
