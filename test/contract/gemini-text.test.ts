@@ -820,7 +820,7 @@ describe('definite failures before any work', () => {
 
   test('reads retry-after from the header, or else from the error’s details', async () => {
     answerWith(fixture('error-resource-exhausted'), 429)
-    expect(await generate()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 34 })
+    expect(await generate()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 35 })
     answerWith(fixture('error-resource-exhausted'), 429, { 'retry-after': '7' })
     expect(await generate()).toMatchObject({ retryAfterSeconds: 7 })
   })

@@ -565,4 +565,23 @@ describe('failures of every kind of call', () => {
       retryAfterSeconds: 3,
     })
   })
+
+  test.each([
+    ['7', 7],
+    ['0', 0],
+    ['1.5', 2],
+    ['0.493', 1],
+    [
+      new Date(Date.now() + 3_600_000).toUTCString(),
+      expect.toSatisfy((seconds: number) => seconds > 3000 && seconds <= 3600),
+    ],
+    [new Date(Date.now() - 3_600_000).toUTCString(), undefined],
+    ['Wed, 99 Foo 2026 07:28:00 GMT', undefined],
+    ['soon', undefined],
+    ['-1', undefined],
+  ])('asks again after what retry-after says: %s', async (value, expected) => {
+    answerWith({}, 429, { 'retry-after': value })
+    const outcome = await draw()
+    expect(outcome.outcome === 'failed' && outcome.retryAfterSeconds).toEqual(expected)
+  })
 })

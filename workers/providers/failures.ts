@@ -76,10 +76,18 @@ export function failureWithoutResponse(exchange: Exclude<HttpOutcome, { outcome:
   return { ...failure, timedOut: true, ...(isArriving ? { concerns: 'request' } : {}) }
 }
 
-/** Reads `retry-after` in whole seconds; the date form is ignored. */
+const SECONDS = /^\d{1,5}(?:\.\d{1,12})?$/
+const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/
+
+/**
+ * Reads `retry-after` in seconds, or as a date (RFC 9110, 10.2.3); parts of seconds, which proxies and some vendors send
+ * (teng-lin/notebooklm-py#1275, lidge-jun/opencodex#4046, read on 1 December 2026), are rounded up.
+ */
 export function retryAfter(headers: Headers): { retryAfterSeconds?: number } {
-  const value = headers.get('retry-after')
-  return value !== null && /^\d{1,5}$/.test(value) ? { retryAfterSeconds: Number(value) } : {}
+  const value = headers.get('retry-after') ?? ''
+  if (SECONDS.test(value)) return { retryAfterSeconds: Math.ceil(Number(value)) }
+  const waitMs = HTTP_DATE.test(value) ? Date.parse(value) - Date.now() : Number.NaN
+  return waitMs >= 0 && waitMs < 100_000_000 ? { retryAfterSeconds: Math.ceil(waitMs / 1000) } : {}
 }
 
 /**

@@ -101,6 +101,6 @@ function readError(bytes: Uint8Array): ErrorFacts {
   const { status: name, message, details = [] } = parsed.data.error
   const detail = details.find(({ reason }) => reason !== undefined)?.reason
   const delay = details.find(({ retryDelay }) => retryDelay !== undefined)?.retryDelay
-  const seconds = /^(\d{1,5})(?:\.\d+)?s$/.exec(delay ?? '')?.[1]
-  return { name, detail, message, retryDelaySeconds: seconds === undefined ? undefined : Number(seconds) }
+  const seconds = /^(\d{1,5}(?:\.\d+)?)s$/.exec(delay ?? '')?.[1]
+  return { name, detail, message, retryDelaySeconds: seconds === undefined ? undefined : Math.ceil(Number(seconds)) }
 }
