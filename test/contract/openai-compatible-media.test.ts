@@ -186,6 +186,12 @@ describe('a refusal by a usage policy', () => {
 
   test.each<[string, number, object, string]>([
     ['Kimi', 400, { code: 400, message, param: 'prompt', type: 'content_filter' }, ' content_filter'],
+    [
+      'Alibaba',
+      400,
+      { code: 'data_inspection_failed', param: null, message: 'CANARY', type: 'data_inspection_failed' },
+      ' data_inspection_failed',
+    ],
     ['OpenRouter', 403, { code: 403, message: 'CANARY', metadata }, ''],
     ['OpenRouter, with a code', 403, { code: 'content_policy_violation', metadata: {} }, ' content_policy_violation'],
   ])('is offered to no other vendor: %s', async (_name, status, error, name) => {
@@ -213,6 +219,14 @@ describe('a refusal that is for the operator', () => {
       'terms at Groq',
       { error: { message: 'CANARY', type: 'invalid_request_error', code: 'model_terms_required' } },
       ' model_terms_required',
+    ],
+    [
+      'a model of Together',
+      {
+        id: 'x',
+        error: { message: 'CANARY', type: 'invalid_request_error', param: null, code: 'model_not_available' },
+      },
+      ' model_not_available',
     ],
     [
       'a model of Kokoro',

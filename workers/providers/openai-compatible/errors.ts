@@ -23,13 +23,15 @@ const INPUT_REJECTIONS: ReadonlySet<number> = new Set([400, 415, 422])
 /**
  * Problems of the deployment under status 400; OpenAI's images use `billing_hard_limit_reached`. A model of Groq whose terms its
  * organization has not accepted is `model_terms_required` (as quoted by many clients of its speech), one that Kokoro-FastAPI does
- * not have `invalid_model`; read on 1 December 2026.
+ * not have `invalid_model`, and one that Together does not serve any more `model_not_available` (HeyPuter/puter#3168); read on 1
+ * December 2026.
  */
 const DEPLOYMENT_CODES: ReadonlySet<string> = new Set([
   'billing_hard_limit_reached',
   'insufficient_quota',
   'invalid_api_key',
   'invalid_model',
+  'model_not_available',
   'model_not_found',
   'model_terms_required',
 ])
@@ -88,13 +90,15 @@ const NO_FIELDS: ReadonlySet<string> = new Set()
  * Codes for content that violates a usage policy; it is not offered to another vendor. From GPT-5.4 on OpenAI has one for each
  * policy (400 `cyber_policy`, "This request has been flagged for potentially high-risk cyber activity.", of chat completions:
  * UKGovernmentBEIS/inspect_ai#3607; the others as its clients list them; read on 30 November 2026). Kimi has `content_filter` as
- * its type, beside a code that repeats the status (MoonshotAI/kimi-cli#1002, read on 1 December 2026).
+ * its type, beside a code that repeats the status (MoonshotAI/kimi-cli#1002, read on 1 December 2026);
+ * Alibaba's Model Studio has `data_inspection_failed` (camel-ai/owl#432, likewise).
  */
 const POLICY_CODES: ReadonlySet<string> = new Set([
   'bio_policy',
   'content_filter',
   'content_policy_violation',
   'cyber_policy',
+  'data_inspection_failed',
   'invalid_prompt',
   'misalignment_policy_violation',
   'moderation_blocked',
