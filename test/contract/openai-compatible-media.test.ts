@@ -170,6 +170,15 @@ describe('images', () => {
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 
+  test('reports an image that xAI’s moderation withholds as rejected after the work', async () => {
+    const item = { url: '', b64_json: null, mime_type: 'image/jpeg', respect_moderation: false }
+    answerWith({ data: [item] })
+    const reason = 'HTTP 200 with an image that moderation withheld'
+    expect(await draw()).toEqual({ ...EMPTY, code: 'provider_rejected', reason })
+    answerWith({ data: [{ ...item, b64_json: pngHead(1024, 1024).toString('base64'), respect_moderation: true }] })
+    expect(await draw()).toMatchObject({ outcome: 'generated' })
+  })
+
   test('reports a prompt that moderation refuses as rejected', async () => {
     expect(await draw('CANARY, please refuse')).toEqual({
       ...DEFINITE,

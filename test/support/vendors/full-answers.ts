@@ -297,7 +297,9 @@ export const ANTHROPIC_EVENTS: readonly FullAnswer[] = [
 
 export const OPENAI_IMAGE: readonly FullAnswer[] = [
   {
-    document: { data: [{ b64_json: image, url: 'https://example.com/a.png', revised_prompt: 'A tram' }] },
+    document: {
+      data: [{ b64_json: image, url: 'https://example.com/a.png', revised_prompt: 'A tram', respect_moderation: true }],
+    },
     parts: [item(image, ['data', 0, 'b64_json'])],
   },
 ]

@@ -1,5 +1,5 @@
 import type { OpenConnection } from '../adapter.ts'
-import { emptyOutput, unknownOutcome } from '../failures.ts'
+import { emptyOutput, unknownOutcome, withheldOutput } from '../failures.ts'
 import { readLeniently, withMended } from '../lenient.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { firstGeneratedImage, isDataUrl } from '../received-media.ts'
@@ -58,7 +58,10 @@ function readImage(answerBytes: Uint8Array): ImageOutcome {
     return base64 || inline || []
   })
   const [item] = answer.data
-  if (candidates.length === 0) return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
+  if (candidates.length === 0) {
+    if (item?.respect_moderation === false) return withheldOutput('HTTP 200 with an image that moderation withheld')
+    return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
+  }
   const image = firstGeneratedImage(candidates)
   if (image.outcome === 'failed') return image
   const { bytes } = image

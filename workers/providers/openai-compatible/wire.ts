@@ -170,7 +170,8 @@ export const chunkErrorWire = z.object({
 /**
  * The 200 answer of `POST /images/generations`.
  * Source: `openai` 7, resources/images.d.ts, ImagesResponse. QVAC's server has data URLs as `url` (tetherto/qvac#2008), and
- * clients of gateways meet them as `b64_json`, too; read on 1 December 2026.
+ * clients of gateways meet them as `b64_json`, too. xAI answers with `respect_moderation: false` in the place of an image that it
+ * withholds (vercel/ai#19185). Read on 1 December 2026.
  */
 export const imagesWire = z.object({
   data: list(
@@ -179,6 +180,7 @@ export const imagesWire = z.object({
       b64_json: optional('b64_json', z.string()),
       url: optional('url', z.string()),
       revised_prompt: optionalText('revised_prompt'),
+      respect_moderation: optional('respect_moderation', z.boolean()),
     }),
   ),
 })
