@@ -126,6 +126,36 @@ export const OPENAI_EVENTS: readonly FullAnswer[] = [
       item(CITIES_CALL, callAt(6), callAt(7)),
     ],
   },
+  {
+    document: [
+      {
+        id: 'chatcmpl-1',
+        choices: [
+          {
+            index: 0,
+            finish_reason: 'tool_calls',
+            ...stops,
+            message: {
+              content: contentParts,
+              refusal: 'I say no more.',
+              tool_calls: [
+                { index: 0, ...openAiCall('get_weather', WEATHER) },
+                { index: 1, ...openAiCall('list_cities', CITIES) },
+              ],
+            },
+          },
+        ],
+        usage: openAiUsage,
+      },
+    ],
+    parts: [
+      text('The tram ', [0, ...message, 'content', 1, 'text']),
+      text('leaves at nine.', [0, ...message, 'content', 2, 'refusal']),
+      text('I say no more.', [0, ...message, 'refusal']),
+      item(WEATHER_CALL, [0, ...message, 'tool_calls', 0, 'function']),
+      item(CITIES_CALL, [0, ...message, 'tool_calls', 1, 'function']),
+    ],
+  },
 ]
 
 const geminiCounts = {
