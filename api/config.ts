@@ -8,6 +8,7 @@ import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
+import { LONGEST_WAIT_SECONDS } from '#shared/runtime/longest-wait.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import { trustedProxies } from '#shared/runtime/trusted-proxies.ts'
@@ -87,11 +88,11 @@ export const settingsSchema = z.object({
   ...callTimeSettings,
   ...exposureSettings,
   ...newPayerSettings,
-  HOLD_SECONDS: z.coerce.number().positive().default(280),
+  HOLD_SECONDS: z.coerce.number().positive().max(LONGEST_WAIT_SECONDS).default(280),
   /** After SIGTERM: how long /readyz returns 503 while requests are still served, until load balancers send no more. */
-  DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),
+  DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).max(LONGEST_WAIT_SECONDS).default(5),
   /** How long held callers may then keep waiting, before a 503 lets them attach to another process. */
-  DRAIN_SECONDS: z.coerce.number().positive().default(30),
+  DRAIN_SECONDS: z.coerce.number().positive().max(LONGEST_WAIT_SECONDS).default(30),
   /** The private file that maps public models to upstream deployments; the API reads ids of models and voices only. */
   DEPLOYMENTS_FILE: z.string().min(1),
   /** Overrides prices, limits, availability, the default voice and retirement dates of voices. */

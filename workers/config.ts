@@ -10,6 +10,7 @@ import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings
 import { dollars, exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
+import { LONGEST_WAIT_SECONDS } from '#shared/runtime/longest-wait.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
@@ -29,7 +30,7 @@ export const settingsSchema = z.object({
    */
   WORKER_CONCURRENCY: z.coerce.number().int().min(1).default(1000),
   /** How long jobs may continue after a signal; the process manager needs a few seconds more. */
-  DRAIN_SECONDS: z.coerce.number().positive().default(30),
+  DRAIN_SECONDS: z.coerce.number().positive().max(LONGEST_WAIT_SECONDS).default(30),
   /**
    * What the jobs of a worker may hold in memory, in MiB: uploads, requests, images and answers. The minimum is what the
    * largest request needs: 40 MiB of text and images, and 20 MiB of images that it references by URL.
@@ -97,7 +98,7 @@ export const settingsSchema = z.object({
   MINIMUM_DAILY_MARGIN_USDC: dollars('0'),
   /** Confirmations, the settlement's own block included, before its result is released. */
   CONFIRMATIONS: z.coerce.number().int().min(1).default(1),
-  LEASE_SECONDS: z.coerce.number().positive().default(15),
+  LEASE_SECONDS: z.coerce.number().positive().max(LONGEST_WAIT_SECONDS).default(15),
   /** How long results are kept for replay, at least a day; receipts are kept permanently. */
   RESULT_RETENTION_HOURS: z.coerce.number().min(24).default(168),
   ...telemetrySettings,

@@ -226,6 +226,23 @@ describe('settings from the environment', () => {
       expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...LONG_CALLS, ...changes })).toThrow(message)
     })
 
+    it.each([
+      ['HOLD_SECONDS', readApiConfig, API_SETTINGS, '86400'],
+      ['DRAIN_NOTICE_SECONDS', readApiConfig, API_SETTINGS, '86400'],
+      ['DRAIN_SECONDS', readApiConfig, API_SETTINGS, '86400'],
+      ['DRAIN_SECONDS', readWorkerConfig, WORKER_SETTINGS, '86400'],
+      ['LEASE_SECONDS', readWorkerConfig, WORKER_SETTINGS, '86400'],
+      ['RPC_TIMEOUT_MS', readApiConfig, API_SETTINGS, '86400000'],
+      ['RPC_TIMEOUT_MS', readWorkerConfig, WORKER_SETTINGS, '86400000'],
+      ['AUTHORIZATION_LIFETIME_SECONDS', readApiConfig, API_SETTINGS, '172800'],
+      ['AUTHORIZATION_LIFETIME_SECONDS', readWorkerConfig, WORKER_SETTINGS, '172800'],
+    ])('%s is at most a day or two: a longer timer would end at once', (name, read, settings, longest) => {
+      expect(read({ ...settings, [name]: longest })).toHaveProperty(name, Number(longest))
+      expect(() => read({ ...settings, [name]: `${longest}0000` })).toThrow(
+        new RegExp(`<=${longest}\n  → at ${name}$`, 'm'),
+      )
+    })
+
     it('the API starts with a lifetime that is just long enough', () => {
       const { AUTHORIZATION_LIFETIME_SECONDS } = readApiConfig({
         ...API_SETTINGS,
