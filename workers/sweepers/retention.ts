@@ -66,14 +66,26 @@ export function retentionSweeps(dependencies: RetentionDependencies, retentionMs
       batch: KEYS_BATCH,
       run: () => retentionStore.forgetPermits(KEYS_BATCH),
     },
-    {
-      // Of callers whose uncharged work no longer counts against their network.
-      name: 'forgot networks of callers',
-      leastIntervalMs: EXPIRED_INTERVAL_MS,
-      batch: BATCH,
-      run: () => retentionStore.forgetNetworks(BATCH),
-    },
+    forgetNetworks(dependencies),
   ]
+}
+
+/**
+ * Erases the networks of callers whose uncharged work no longer counts against them. A process first looks at all of that
+ * work: none may have run for weeks, or the database is a backup's.
+ */
+function forgetNetworks({ retentionStore }: Pick<RetentionDependencies, 'retentionStore'>): Sweep {
+  let since: 'ever' | 'lately' = 'ever'
+  return {
+    name: 'forgot networks of callers',
+    leastIntervalMs: EXPIRED_INTERVAL_MS,
+    batch: BATCH,
+    run: async () => {
+      const forgotten = await retentionStore.forgetNetworks(BATCH, since)
+      if (forgotten < BATCH) since = 'lately'
+      return forgotten
+    },
+  }
 }
 
 /** Erases the keys of expired uploads, then deletes their objects. */

@@ -84,18 +84,21 @@ async function forgetPermits(sql: Sql, limit: number): Promise<number> {
   })
 }
 
+/** Days of uncharged work that are looked at; `ever` is longer than any ledger exists. */
+const DAYS_OF_WORK = { lately: 7, ever: 36_525 } as const
+
 /**
  * Erases the networks of uncharged work that no longer counts; those of calls are erased with their results, or when they
- * are paid or fail. Older rows than those of a week were erased before. Returns the number of rows.
+ * are paid or fail. Returns the number of rows.
  */
-async function forgetNetworks(sql: Sql, limit: number): Promise<number> {
+async function forgetNetworks(sql: Sql, limit: number, since: keyof typeof DAYS_OF_WORK = 'lately'): Promise<number> {
   return await countRows(sql, {
     name: 'forget_networks',
     text: `UPDATE uncharged_work SET client_network = NULL WHERE ctid = ANY (ARRAY(
        SELECT ctid FROM uncharged_work
        WHERE is_new_payer AND client_network IS NOT NULL AND created_at <= now() - make_interval(secs => $1)
-         AND created_at > now() - make_interval(secs => $1) - interval '7 days'
+         AND created_at > now() - make_interval(secs => $1, days => $3)
        ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`,
-    values: [LOSS_WINDOW_SECONDS, limit],
+    values: [LOSS_WINDOW_SECONDS, limit, DAYS_OF_WORK[since]],
   })
 }

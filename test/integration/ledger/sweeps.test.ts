@@ -463,6 +463,21 @@ describe('deleting uploads', () => {
   })
 })
 
+it('forgets the networks of uncharged work also when no worker has run for weeks', async () => {
+  const failed = await jobInState(ledger, 'generating', newTestJob({ clientNetwork: '198.51.100.0/24' }))
+  await ledger.execution.failJob(failed, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
+  await ledger.sql(
+    `UPDATE uncharged_work SET is_new_payer = true, client_network = '198.51.100.0/24',
+       created_at = now() - interval '40 days' WHERE job_id = $1`,
+    [failed.id],
+  )
+  const stores = { uploads: createDiskObjectStore(directory), media: createDiskObjectStore(directory) }
+  const sweeps = retentionSweeps({ retentionStore: ledger.retention, ...stores }, 1000)
+  const forget = sweeps.find(({ name }) => name === 'forgot networks of callers')
+  expect(await forget?.run()).toBe(1)
+  expect(await forget?.run()).toBe(0)
+})
+
 function sealed(upload: ReturnType<typeof newStagedUpload>): Uint8Array {
   return encryptUpload(upload, Buffer.from('audio'))
 }
