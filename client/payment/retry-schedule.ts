@@ -6,7 +6,7 @@ const LONGEST_DELAY_MS = 30_000
 /** A server that asks for repetitions without a wait gets few of them. */
 const LONGEST_LEAST_DELAY_MS = 1000
 /** Node's timers end at once when they are longer. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+export const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** The waits of one call: as long as the server asks for, otherwise doubling with jitter, within the call's patience. */
 export class RetrySchedule {

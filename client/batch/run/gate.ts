@@ -1,3 +1,5 @@
+import { LONGEST_TIMER_MS } from '../../payment/retry-schedule.ts'
+
 /** What a waiting upload is granted: `false` if nothing more is begun. */
 type Grant = (granted: boolean) => void
 
@@ -115,6 +117,6 @@ export class Gate {
 
   #awake(afterMs: number): void {
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.#admit(), afterMs)
+    this.#timer = setTimeout(() => this.#admit(), Math.min(afterMs, LONGEST_TIMER_MS))
   }
 }

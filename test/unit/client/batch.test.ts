@@ -248,6 +248,17 @@ describe('the gate of uploads', () => {
     )
   })
 
+  it('rests while a service asks for a month', async () => {
+    let looks = 0
+    const gate = new Gate({ limit: 1, now: () => (looks += 1) && 0, onChange: () => undefined })
+    gate.slowDown('overloaded', 30 * 86_400_000)
+    void gate.enter('file')
+    const before = looks
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    expect(looks).toBe(before)
+    gate.dispose()
+  })
+
   it('halves its limit once for all that is turned away at the same time, and holds new uploads back', async () => {
     const { gate, clock, changes, granted, enter } = makeGate(8)
     for (let turnedAway = 0; turnedAway < 8; turnedAway++) gate.slowDown('overloaded', 3000)
