@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import { LONGEST_WAIT_SECONDS } from '#shared/runtime/longest-wait.ts'
 
 /** The `max_tokens` up to which the time limit of any provider call is long enough. */
 const ORDINARY_OUTPUT_TOKENS = 16_384
@@ -8,8 +7,8 @@ const ORDINARY_OUTPUT_TOKENS = 16_384
 /** The largest `max_tokens` of any request. */
 export const LONGEST_OUTPUT_TOKENS = 65_536
 
-/** No payment is valid for a day longer than its call. */
-const LONGEST_LIFETIME_SECONDS = 2 * LONGEST_WAIT_SECONDS
+/** Timers end after 24 days at most; no payment is valid for a day longer than its call. */
+const LONGEST_SECONDS = 86_400
 
 /** How long a payment must be valid beyond its call, so that it can be settled. */
 export const SETTLEMENT_MARGIN_SECONDS = 60
@@ -20,9 +19,14 @@ const START_MARGIN_SECONDS = 30
 /** Settings, the same for API and workers, that decide how long a call may take and its payment must be valid. */
 export const callTimeSettings = {
   /** The requested lifetime of an authorization. */
-  AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().max(LONGEST_LIFETIME_SECONDS).default(900),
+  AUTHORIZATION_LIFETIME_SECONDS: z.coerce
+    .number()
+    .int()
+    .positive()
+    .max(2 * LONGEST_SECONDS)
+    .default(900),
   /** The time limit of a provider call; a long answer gets more time. */
-  PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().max(LONGEST_WAIT_SECONDS).default(270),
+  PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().max(LONGEST_SECONDS).default(270),
   /** A text call gets this much more time for each output token that it may have beyond 16,384. */
   OUTPUT_TOKENS_PER_SECOND: z.coerce.number().positive().default(128),
 }
