@@ -2,9 +2,10 @@ import { createServer } from 'node:net'
 
 /**
  * Ports below those that operating systems give to outgoing connections (32,768 on Linux, 49,152 elsewhere): one of those
- * may be a connection's own before its server listens. Each process walks a part of them by itself.
+ * may be a connection's own before its server listens; and above 10,080, the last one that `fetch` and browsers refuse
+ * (fetch.spec.whatwg.org, "bad port"). Each process walks a part of them by itself.
  */
-const [FIRST_PORT, PARTS, PORTS_OF_PART] = [10_000, 100, 220]
+const [FIRST_PORT, PARTS, PORTS_OF_PART] = [10_100, 100, 220]
 let taken = 0
 
 /**

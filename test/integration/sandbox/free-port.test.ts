@@ -1,5 +1,5 @@
 import { createServer } from 'node:net'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 
 it('gives ports in turn that no outgoing connection gets, and none that is taken', async () => {
@@ -14,4 +14,12 @@ it('gives ports in turn that no outgoing connection gets, and none that is taken
   } finally {
     await new Promise((resolve) => server.close(resolve))
   }
+})
+
+it('gives no port that `fetch` and browsers refuse', async () => {
+  await expect(fetch('http://127.0.0.1:10080')).rejects.toHaveProperty('cause.message', 'bad port')
+  // The parts of the range go by process id.
+  const pid = vi.spyOn(process, 'pid', 'get').mockReturnValue(100)
+  const ports = await Promise.all(Array.from({ length: 220 }, findFreePort)).finally(() => pid.mockRestore())
+  expect(Math.min(...ports)).toBeGreaterThan(10_080)
 })

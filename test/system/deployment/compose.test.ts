@@ -364,7 +364,7 @@ describe('monitoring', () => {
     for (const host of exporters) expect(service(host).networks).toContain('metrics')
     const known = new Set(jobs.map(({ job_name: job }) => job))
     const expressions = [...(await readAlerts()), ...(await readInfrastructureAlerts())].map(({ expr }) => expr).join()
-    const named = [...expressions.matchAll(/job="([\w-]+)"/g)].map(([, job = '']) => job)
+    const named = [...expressions.matchAll(/\bjob="([\w-]+)"/g)].map(([, job = '']) => job)
     // What makes backups is up to the operator.
     expect(named.filter((job) => !known.has(job) && job !== 'farebox-backup')).toEqual([])
   })
