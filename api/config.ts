@@ -8,8 +8,7 @@ import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
-import { LONGEST_WAIT_SECONDS } from '#shared/runtime/longest-wait.ts'
-import { parseSettings } from '#shared/runtime/parse-settings.ts'
+import { LONGEST_WAIT_SECONDS, parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import { trustedProxies } from '#shared/runtime/trusted-proxies.ts'
 

@@ -10,8 +10,7 @@ import { chainHeadSettings, chainSettings } from '#shared/payment/chain-settings
 import { dollars, exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
-import { LONGEST_WAIT_SECONDS } from '#shared/runtime/longest-wait.ts'
-import { parseSettings } from '#shared/runtime/parse-settings.ts'
+import { LONGEST_WAIT_SECONDS, parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
 /** All settings of a worker. Deployment files are checked against this schema. */

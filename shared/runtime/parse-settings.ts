@@ -1,6 +1,9 @@
 import { z } from 'zod'
 import { StartFailure } from './start-process.ts'
 
+/** The most seconds that a setting may wait: Node's timers end at once when they are longer than 24 days. */
+export const LONGEST_WAIT_SECONDS = 86_400
+
 /** Returns whether a value is one of the samples of the example files, which an operator must replace. */
 export function isPublishedSample(value: string): boolean {
   return /\breplace-with-/i.test(value)

@@ -40,6 +40,7 @@ const EVENTS_BEGIN = /^(?:data|event|id|retry)?:/
 const JSON_BEGINS = /^[[{]/
 const LONGEST_BEGINNING = 'event:'.length
 
+/** Returns the reader of a body, which a response without content may lack. */
 export function readerOf({ body }: Pick<Response, 'body'>): BodyReader {
   return (body ?? new Blob([]).stream()).getReader()
 }
